@@ -73,6 +73,7 @@ lint: install
 	$(BIN)/ruff check llmcurate curate tokenize_kit train tests benchmarks scripts examples
 	$(BIN)/mypy -n 2
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/plain_english.py
 
 # The schema of recipes and docs/reference, from the fields of settings.
 reference: install

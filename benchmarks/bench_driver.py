@@ -174,7 +174,7 @@ def measure(count: int) -> dict[str, Any]:
         run.outcome.stages.append(timed("totals", lambda: sum_up(stage, plan.inputs, results)))
         columns = {name: pa.array([], pa.string()) for name in ("id", "text", *REASON_COLUMNS)}
         pq.write_table(pa.table(columns), part_path(folder, 0, "rejected"))
-        with patch.object(run, "_first_of", lambda stages: ()):  # it is not what the row says
+        with patch.object(run, "_first_rejected", lambda stages: ()):  # not part of the assembly
             timed("assembly", lambda: run._write_corpus(engine))
         timed("kept ids", lambda: driver.manifests.kept_ids(out))
         timed("record", lambda: records.record(run.outcome))

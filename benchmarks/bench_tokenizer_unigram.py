@@ -40,13 +40,13 @@ def learn(who: str, texts: list[str], vocab: int) -> tuple[float, list[tuple[str
     from tokenize_kit.formats.forms import BYTE_PIECES
     from tokenize_kit.learn.bpe import choose_characters
     from tokenize_kit.learn.unigram import PRINTABLE_ASCII, UNKNOWN_PIECE
-    from tokenize_kit.learn.unigram_pieces import OwnLearner
+    from tokenize_kit.learn.unigram_pieces import PieceLearner
 
     weighed = ((text, 1) for text in texts)
-    learner: OwnLearner | SentencePieceLearner
+    learner: PieceLearner | SentencePieceLearner
     begin = time.process_time()
     if who == "ours":
-        learner = OwnLearner(weighed)
+        learner = PieceLearner(weighed)
     else:
         learner = SentencePieceLearner(weighed)
         begin = time.process_time()

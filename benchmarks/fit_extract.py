@@ -44,7 +44,7 @@ from benchmarks.extract_pages import (
 )
 from benchmarks.shared_texts import sized
 from curate.extract.attributes import KINDS as HINT_KINDS
-from curate.extract.blocks import Seen, inputs_of, look_at
+from curate.extract.blocks import NetInputs, inputs_of, look_at
 from curate.extract.evaluate import squeezed, word_scores
 from curate.extract.net import GROUPS, KINDS, MODEL, SPAN
 from curate.extract.tags import HINTS, N_ALL, N_OWN, N_PARENT, NODE
@@ -118,7 +118,7 @@ class Labelled:
     whole; kind: of KINDS, or UNKNOWN."""
 
     site: str
-    seen: Seen
+    seen: NetInputs
     y: np.ndarray
     known: np.ndarray
     words: np.ndarray

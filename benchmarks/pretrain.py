@@ -82,7 +82,7 @@ def line(preset_name: str, context: int, rows: int, changes: dict[str, Any], sha
     from train.device import same_bits
     from train.loop.backends import layer_backends
     from train.loop.distributed import Ranks
-    from train.loop.start import settled
+    from train.loop.start import with_model_defaults
     from train.loop.training import Run
     from train.model.presets import preset
     from train.runs.plan import Plan
@@ -103,7 +103,7 @@ def line(preset_name: str, context: int, rows: int, changes: dict[str, Any], sha
         **(FULL | changes),
     )
     model = preset(preset_name, vocab=VOCAB, context=context)
-    settings = settled(model, settings)
+    settings = with_model_defaults(model, settings)
     device = torch.device("cuda" if gpu else "cpu")
     feed, ranks = Feed(shards, settings), Ranks(device=device)
     determined = same_bits(device, settings.deterministic)

@@ -1,9 +1,11 @@
-"""Corpus curation: web archives in, clean and distinct documents out; import what you need."""
+"""Corpus curation: from web archives to clean and distinct documents. Import the modules you
+need."""
 
 import sys
 from importlib import import_module
 
-# Ours, whatever else has that name on the path of modules; it watches all other imports.
+# Load the `llmcurate` beside this package, even if another one comes first in sys.path. It watches
+# all later imports.
 sys.path.insert(0, str(__path__[0])[: -len("/curate")])
 import_module("llmcurate")
 del sys.path[0]

@@ -1,10 +1,10 @@
-"""From a web archive to text that a model wrote, in one file: a map of llmcurate.
+"""A tour of llmcurate in one file, from a web archive to text that a model wrote.
 
-    python examples/speedrun.py                        # the embedded web; two minutes on two cores
+    python examples/speedrun.py                        # the demo's web; two minutes on two cores
     python examples/speedrun.py out CC-MAIN-*.warc.gz  # your own pages
 
-Each step is one call, and each comment says which folder of the code does it. All calls resume: run
-the file again and it goes on where it was; change a setting, and what depends on it is made anew.
+Each step is one call, and each comment names the folder of its code. All calls resume: run the file
+again and it continues. Change a setting, and only the steps that depend on it are repeated.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from llmcurate import Corpus
 
-# The work goes here; without files of your own we read 320 pages that come with the package:
-# articles in ten languages, with junk, copies and personal data planted among them. (curate/demo)
+# The output folder and the input. Without files of your own we read 320 pages that come with the
+# package: ten languages, with planted junk, duplicates and personal data. (curate/demo)
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "speedrun")
 archives = sys.argv[2:]
 if not archives:
@@ -23,49 +23,48 @@ if not archives:
 
     archives = build_web(out / "web").paths
 
-# 1. WHAT TO DO WITH DOCUMENTS. Nothing is read yet: each method adds a step to a recipe. A step is
-# one class in one file: `curate/filters/gopher.py` holds Gopher's rules with their limits.
+# 1. THE RECIPE. Nothing is read yet: each method adds a step. A step is one class in one file, such
+# as Gopher's rules in `curate/filters/gopher.py`.
 corpus = (
-    Corpus.read(*archives)  # curate/formats: WARC, WET, parquet, JSON lines, and a dozen others
-    .extract()  # curate/extract: the main text of an HTML page, its title and date
+    Corpus.read(*archives)  # curate/formats: WARC, WET, parquet, JSONL and a dozen others
+    .extract()  # curate/extract: main text, title and date of an HTML page
     .filter("gopher_quality", "gopher_repetition")  # curate/filters: published rules
-    .filter("c4", badwords=None)  # without the list of bad words, which is not ours to ship
-    .dedup("minhash")  # curate/dedup/minhash: near duplicates, of which the longest stays
+    .filter("c4", badwords=None)  # without C4's list of bad words
+    .dedup("minhash")  # curate/dedup/minhash: keep the longest of near duplicates
 )
-print(corpus.recipe)  # the same thing as YAML, for `llmcurate run`
+print(corpus.recipe)  # as YAML, for `llmcurate run`
 
-# 2. THE RUN. The recipe becomes stages, a stage becomes tasks, a task is one part of the input.
-# Workers are processes; a task that is done is a row in a ledger, so that after a kill the rest
-# goes on, and the bytes do not depend on how many workers there were. (curate/run, curate/engines)
+# 2. THE RUN. The recipe becomes stages, and each stage becomes tasks on parts of the input. Workers
+# are processes. A ledger records finished tasks, so a killed run resumes. The bytes do not depend
+# on the number of workers. (curate/run, curate/engines)
 documents = corpus.run(out / "corpus", workers=2)
-print(documents)  # a line a step: how many came in, how many were dropped, and by which rule
+print(documents)  # per step: documents in, documents dropped, and by which rule
 
-# 3. WHY. Whatever was dropped is kept beside the corpus with its reason: step, rule, the measured
-# value and the limit that it missed. (curate/documents/rejected.py, curate/inspect)
+# 3. REASONS. Dropped documents are kept beside the corpus, with step, rule, measured value and
+# limit. (curate/documents/rejected.py, curate/inspect)
 rejected = documents.rejected.to_arrow(["id", "url", "step", "rule", "value", "threshold"])
 last = rejected.to_pylist()[-1]
 print(f"{last['url']}: {last['rule']} of {last['step']}")
 print(documents.explain(last["id"]))
 
-# 4. A TOKENIZER for this text: byte-level BPE, as GPT-2 has it, learned by our own code and written
-# in the format of Hugging Face's tokenizers. Its card says what a token holds. (tokenize_kit/learn)
+# 4. THE TOKENIZER: byte-level BPE as in GPT-2, in the format of Hugging Face's tokenizers. Its card
+# has its figures. (tokenize_kit/learn)
 tokenizer = documents.train_tokenizer(out / "tokenizer", vocab=4096)
 print(f"{tokenizer.card['vocab']:,} tokens")
 
-# 5. SHARDS. Every document as the numbers of its tokens, in files that the trainer maps into
-# memory; a tenth of the documents is held out, never to be trained on. (tokenize_kit/shards)
+# 5. SHARDS: documents as token ids, in files that the trainer maps into memory. A tenth of the
+# documents is held out and never trained on. (tokenize_kit/shards)
 shards = documents.encode(out / "shards", tokenizer, val_fraction=0.1)
 print(f"{shards.card['tokens']:,} tokens of text")
 
-# 6. A MODEL. A decoder as Llama's: rotary positions, grouped heads, SwiGLU, RMSNorm. The settings
-# are train/model/config.py, the model is train/model/decoder.py, a step of training is
-# train/loop/training_step.py. The held-out loss is in nats a token; an untrained model has
-# ln(4096) = 8.3. (train)
+# 6. THE MODEL: a decoder like Llama, with rotary positions, grouped heads, SwiGLU and RMSNorm. See
+# train/model/config.py (settings), train/model/decoder.py (model) and train/loop/training_step.py.
+# The held-out loss is in nats per token; an untrained model has ln(4096) = 8.3. (train)
 model = shards.pretrain(out / "model", model="tiny", steps=100, rows=8, context=128)
 print(f"loss {model.card['last_loss']:.2f} after 100 steps")
 
-# 7. TEXT. Each token is drawn from what the model says comes next. After so little text it has
-# learned how words are spelled, and no more. (train/generate)
+# 7. TEXT. Each token is drawn from the model's prediction. After so little text the model can spell
+# words, but not more. (train/generate)
 print(model.generate("The ", max_tokens=40, seed=1))
 
 print(f"\n{documents.report}  (open it in a browser)")

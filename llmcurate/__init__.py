@@ -1,4 +1,4 @@
-"""Web archives in, a language model's training data out, and the model.
+"""Turn web archives into training data for language models, and train tokenizers and models.
 
     from llmcurate import Corpus, run_recipe
 
@@ -6,8 +6,8 @@
     result = corpus.dedup("minhash").run("out")
     same = run_recipe("fineweb", "crawl/*.warc.gz", "out2", language={"keep": ["en"]})
 
-Names are imported when they are first used, so that `import llmcurate` is cheap (docs/python.md).
-What curate, tokenize_kit and train stand on is in `llmcurate.base`, which imports none of them.
+Names are imported at their first use, so that `import llmcurate` is cheap (docs/python.md).
+`llmcurate.base` has the code that curate, tokenize_kit and train share; it imports none of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib import import_module
 from llmcurate.base import start
 from llmcurate.version import __version__
 
-TYPE_CHECKING = False  # typing is not imported before `watch` looks
+TYPE_CHECKING = False  # `typing` must not be imported before `start.watch`
 if TYPE_CHECKING:
     from typing import Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from curate.api.result import Result
     from curate.steps.recipe import load as load_recipe
 
-with suppress(FileNotFoundError):  # the working folder is gone
+with suppress(FileNotFoundError):  # the working folder was deleted
     start.watch()
 
 __all__ = ["Corpus", "Result", "__version__", "load_recipe", "run_recipe", "steps"]
@@ -41,7 +41,6 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The names that are imported when they are first used."""
     if name not in _PLACES:
         raise AttributeError(f"module 'llmcurate' has no attribute {name!r}")
     place, inner = _PLACES[name]

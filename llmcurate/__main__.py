@@ -1,4 +1,4 @@
-"""The command `llmcurate`, and `python -m llmcurate`."""
+"""The command `llmcurate`, also `python -m llmcurate`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from llmcurate.base import start
 
-# Commands on documents, for which workers start while arguments are parsed, and the words with
-# which they make no run.
+# Commands that process documents: a worker starts while their arguments are parsed. The words of
+# _NO_RUN mean that no run follows.
 _ON_DOCUMENTS = (
     "run", "extract", "filter", "dedup", "decontaminate", "language", "perplexity", "quality",
 )  # fmt: skip
@@ -19,8 +19,8 @@ _NO_RUN = {
 
 
 def main() -> None:
-    """Starts a worker where one will be needed, then loads the command line and runs it."""
-    with suppress(FileNotFoundError):  # the working folder is gone
+    """Load the command line and run it; first start a worker if the command will need one."""
+    with suppress(FileNotFoundError):  # the working folder was deleted
         start.leave_folder()
     _start_worker([a for a in sys.argv[1:] if a != "--debug"])
     from curate.cli.app import main as command
@@ -29,8 +29,8 @@ def main() -> None:
 
 
 def _start_worker(arguments: list[str]) -> None:
-    """Starts a worker where a command is sure to work on documents. It and the command line load
-    libraries for half a second or more: on two cores at the same time."""
+    """Start a worker if the command is certain to process documents. The worker and the command
+    line load libraries for half a second or more, at the same time on two cores."""
     on_engine = any(a.startswith("--engine") for a in arguments)
     on_documents = bool(arguments[:1]) and arguments[0] in _ON_DOCUMENTS
     if on_documents and not on_engine and not _NO_RUN.intersection(arguments):

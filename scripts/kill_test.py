@@ -49,7 +49,7 @@ PROMISED = (
     *("corpus", "corpus.json", "rejected", "rejected.json", "decisions.parquet", "index"),
     *("tokenizer.json", "manifest.json"),
 )
-DECIDES = ": resolving"  # what a run says when a dedup begins to decide
+DECIDES = ": deciding over"  # what a run says when a dedup begins to decide
 AIMED = 0.7  # share of kills while it does
 WORDS = "the house stands on a hill and the river below it runs clear and cold".split()
 

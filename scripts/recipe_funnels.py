@@ -231,7 +231,7 @@ def main() -> None:
             print(table[-1], flush=True)
     if sys.argv[1:]:
         return
-    head = ("| recipe | input | read | documents behind each step |", "|---|---|---:|---|")
+    head = ("| recipe | input | read | documents left after each step |", "|---|---|---:|---|")
     page = PAGE.read_text(encoding="utf-8")
     before, rest = page.split(MARKS[0])
     after = rest.split(MARKS[1])[1]

@@ -1,8 +1,8 @@
-"""Prints the plans on paper in docs/scale.md anew: every block that begins with `$ llmcurate`.
+"""Print the forecasts in docs/scale.md again: every block that begins with `$ llmcurate`.
 
     python scripts/scale_doc.py
 
-After scripts/measure_scale.py, whose table they are made of. A test compares them.
+Run it after scripts/measure_scale.py, which measures their figures. A test compares them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ BLOCK = re.compile(r"^```\n\$ llmcurate ([^\n]+)\n(.*?)^```$", re.MULTILINE | re
 
 
 def printed(command: str, folder: Path) -> str:
-    """The output of the command; `| grep WORD` leaves the lines with that word."""
+    """Return the output of the command; `| grep WORD` keeps only the lines with that word."""
     line, _, wanted = command.partition(" | grep ")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}  # wide tables
     done = subprocess.run(
         [sys.executable, "-m", "curate.cli.app", *shlex.split(line)],
         cwd=folder, env=environment, capture_output=True, text=True,
@@ -35,7 +35,6 @@ def printed(command: str, folder: Path) -> str:
 
 
 def main() -> None:
-    """See the module's docstring."""
     with tempfile.TemporaryDirectory() as name:
 
         def anew(match: re.Match[str]) -> str:

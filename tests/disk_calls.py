@@ -1,4 +1,4 @@
-"""What is done to files, in order: whether a loss of power can leave half of something."""
+"""Record file operations in order, to check that a power loss leaves no half-written result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house: no modules form a circle, however late they import each other, or for types alone."""
+"""The architecture: modules do not import each other in circles, even for types only."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def statements(path: Path) -> Iterator[ast.AST]:
             waiting += getattr(node, name, ())
 
 
-def test_every_import_of_ours_names_a_module_that_there_is() -> None:
+def test_every_import_names_an_existing_module() -> None:
     """mypy passes over modules that are missing, and looks neither at tests nor at benchmarks."""
     folders = (*PACKAGES, "tests", "benchmarks", "scripts")
     missing = [
@@ -111,7 +111,7 @@ def test_only_printers_print() -> None:
     assert direct == []
 
 
-def test_of_curate_nothing_but_commands_imports_the_command_line() -> None:
+def test_only_command_modules_of_curate_import_the_command_line() -> None:
     """Imports for types count."""
     importers = {
         f"{path.relative_to(ROOT)}:{node.lineno}"
@@ -121,3 +121,15 @@ def test_of_curate_nothing_but_commands_imports_the_command_line() -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("curate.cli")
     }
     assert importers == set()
+
+
+def test_no_test_file_imports_from_another() -> None:
+    """Shared code is in modules without tests."""
+    borrowed = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in statements(path)
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").rpartition(".")[2].startswith("test_")
+    ]
+    assert borrowed == []

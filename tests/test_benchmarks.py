@@ -63,7 +63,7 @@ def test_every_script_is_a_benchmark_that_smoke_runs_or_is_named_as_none() -> No
     assert sorted([*SMOKE["BENCHMARKS"], *SMOKE["NO_BENCHMARKS"]]) == sorted(scripts)
 
 
-def test_every_benchmark_stands_for_a_claim_of_a_page() -> None:
+def test_every_benchmark_is_named_on_a_page() -> None:
     pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
     text = "".join(path.read_text(encoding="utf-8") for path in pages)
     assert [name for name in SMOKE["BENCHMARKS"] if f"{name}.py" not in text] == []

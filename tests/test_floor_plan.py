@@ -1,4 +1,4 @@
-"""docs/architecture.md lists the rooms that there are, docs/modules.md the modules."""
+"""docs/architecture.md and docs/modules.md list the existing packages and modules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "floor_plan.py"))
 
 
-def test_the_floor_plan_is_that_of_the_docstrings() -> None:
+def test_the_floor_plan_pages_are_up_to_date_with_the_docstrings() -> None:
     for path in SCRIPT["PAGES"]:
         page = path.read_text(encoding="utf-8")
         assert "made by scripts/floor_plan.py" in page

@@ -1,4 +1,4 @@
-"""The gate of a redesign sees a changed byte, a way that differs, and figures but no seconds."""
+"""The golden record: changed bytes are found, timings are ignored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run_of(folder: Path, byte: bytes = b"a", seconds: float = 1.0, kept: str = "
     return GOLDEN["run_parts"](folder)
 
 
-def test_seconds_change_no_digest_and_a_byte_changes_its_part_alone(tmp_path: Path) -> None:
+def test_timings_change_no_digest_and_a_changed_byte_changes_only_its_own(tmp_path: Path) -> None:
     first = run_of(tmp_path)
     assert set(first) == {"corpus", "rejected", "ids", "report"}
     assert run_of(tmp_path, seconds=9.0) == first
@@ -30,7 +30,9 @@ def test_seconds_change_no_digest_and_a_byte_changes_its_part_alone(tmp_path: Pa
     assert {k for k, v in run_of(tmp_path, kept="1").items() if v != first[k]} == {"ids", "report"}
 
 
-def test_what_differs_is_named_and_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_difference_from_the_record_is_named_and_an_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     wanted = {"c4, web": {"corpus": "1", "ids": "2"}}
     assert GOLDEN["compared"](wanted, wanted, "the record") == 0
     got = {"c4, web": {"corpus": "3", "ids": "2"}, "c4, web, killed": {"corpus": "4"}}

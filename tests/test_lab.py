@@ -59,7 +59,7 @@ def test_the_map_goes_from_an_archive_to_text_that_a_model_wrote(core: Path) -> 
     assert small.count("vocab=400)") == small.count("steps=2,") == 1
     (core / "small.py").write_text(small, encoding="utf-8")
     printed = run(core, "small.py")
-    assert "copy of" in printed and "400 tokens" in printed
+    assert "duplicate of" in printed and "400 tokens" in printed
     assert printed.splitlines()[-1].startswith("report: speedrun/corpus/report.html")
 
 

@@ -1,4 +1,4 @@
-"""`make mutants`: what it draws, and what becomes of it in a package of three lines."""
+"""`make mutants`: the mutants it draws, and their results on a package of three lines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLAIM = """\
 from small.borders import grown
 
 
-def test_eighteen_is_grown():
+def test_grown_begins_at_eighteen():
     assert grown(18) and not grown(17)
 """
 
@@ -49,7 +49,7 @@ def small(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_seed_draws_the_same_slips_of_different_lines_and_none_of_kernels(small: Path) -> None:
+def test_a_seed_draws_the_same_mutants_on_different_lines_and_none_in_kernels(small: Path) -> None:
     drawn = draw(small, ["small"], 1, 10)
     assert drawn == draw(small, ["small"], 1, 10)
     assert sorted((m.path, m.line) for m in drawn) == [("small/borders.py", n) for n in (2, 6, 10)]
@@ -83,7 +83,7 @@ def test_a_slip_that_a_test_sees_is_killed_and_others_are_listed(
     subprocess.run(["git", "init", "-q", small], check=True)
     script = [sys.executable, str(ROOT / "scripts/mutants.py"), "small", "--load", ""]
     lines = subprocess.check_output([*script, "--root", str(small)], text=True).splitlines()
-    test = "tests/small/test_borders.py::test_eighteen_is_grown"
+    test = "tests/small/test_borders.py::test_grown_begins_at_eighteen"
     assert {f"small/borders.py:{n} killed by {test}" for n in (2, 6)} < set(lines)
     assert f"small/borders.py:10 survived (tests: {2 - functions})" in lines
     assert "-    return LEAST - age" in lines

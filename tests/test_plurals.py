@@ -1,4 +1,4 @@
-"""One document is no `1 documents`: numbers of things in messages are written by `counted`."""
+"""Counts in messages are written by `counted`, which gives the right plural."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plurals(source: str) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("package", ["curate", "tokenize_kit", "train"])
-def test_no_message_writes_a_plural_behind_a_number_of_its_own(package):
+def test_no_message_writes_a_plural_without_counted(package):
     found = [
         f"{path.relative_to(ROOT)}:{line}: {plural}"
         for path in sorted((ROOT / package).rglob("*.py"))
@@ -46,7 +46,7 @@ def test_no_message_writes_a_plural_behind_a_number_of_its_own(package):
     assert found == []
 
 
-def test_no_page_writes_a_plural_behind_a_number_of_its_own():
+def test_no_page_writes_a_plural_without_counted():
     behind = re.compile(rf"\|count \}}\}}{PLURAL.pattern}")
     templates = sorted((ROOT / "llmcurate" / "base" / "pages" / "templates").rglob("*.html"))
     assert [t.name for t in templates if behind.search(t.read_text(encoding="utf-8"))] == []

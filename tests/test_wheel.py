@@ -1,4 +1,4 @@
-"""What the built wheel alone can do, away from the checkout."""
+"""The built wheel works without the checkout."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_pat
     ):
         assert (run / name).is_file(), name
     assert (tmp_path / "demo" / "llmcurate.yaml").is_file()
-    # Typed again it says that all is done: same web, same settings.
+    # Typed again it says that there is nothing to do: same web, same settings.
     run_alone(wheel, tmp_path, "demo", "--json", *settings)
     assert [p.name for p in (tmp_path / "demo" / "runs").iterdir()] == ["0001-demo"]
 

@@ -1,11 +1,10 @@
-"""Cards of tokenizers: figures, measured on a sample of text as `llmcurate tokenizer eval` gives
-them, and a page in Markdown, for who gets the folder and nothing else.
+"""Cards of tokenizers: figures measured on a sample of text, as JSON, Markdown and HTML.
 
-The sample has bounded size and no order of documents changes it. Texts are cut into pieces, a piece
-is known by a hash of its bytes and the seed, and those with the smallest hashes are kept: a long
-document is no more likely to be in the sample than short ones of the same size, and copies count as
-often as they come. What the page shows is in the JSON beside it; a text of a corpus, a pattern or a
-token is shown so that no character of it is Markdown.
+The sample has a bounded size and does not depend on the order of documents. Texts are cut into
+pieces, and the pieces with the smallest hashes (of their bytes and the seed) are kept. Long and
+short documents of the same total size are thus equally likely to be kept, and duplicates count as
+often as they occur. Texts, patterns and tokens are escaped: none of their characters is read as
+Markdown.
 """
 
 from __future__ import annotations
@@ -32,53 +31,53 @@ from tokenize_kit.judge.tally import NumberCut, Tally, Texts
 from tokenize_kit.judge.words import Segmentation
 from tokenize_kit.segment import Dictionary
 
-PIECE_BYTES = 8192  # of a piece at most, so that a long document is not half of the sample
+PIECE_BYTES = 8192  # at most, so that one long document does not fill half of the sample
 MOST_BYTES = 2 << 20
-_A_PIECE = 64  # counted for each, so that tiny ones are not millions
+_PIECE_OVERHEAD = 64  # bytes charged per piece, so that there are never millions of tiny pieces
 
 
 class Sample:
-    """`add` texts, then read `pieces`. Holds `most` bytes of pieces at most."""
+    """A sample of texts: call `add` for every text, then read `pieces`. The sample keeps pieces of
+    at most `most` bytes in all."""
 
     def __init__(self, seed: int = 0, most: int = MOST_BYTES) -> None:
         self.seed = seed
         self._room = most
         self._heap: list[tuple[int, bytes]] = []  # the largest hash first
-        self._limit = 1 << 64  # hashes from here on did not fit
+        self._limit = 1 << 64  # larger hashes do not fit
 
     def add(self, raw: bytes) -> None:
-        """A text, as valid UTF-8."""
+        """Add a text, given as valid UTF-8."""
         for first, last in pairwise(_cuts(raw)):
             piece = raw if last - first == len(raw) else raw[first:last]
             position = xxhash.xxh3_64_intdigest(piece, self.seed)
             if position >= self._limit:
                 continue
             heappush(self._heap, (-position, piece))
-            self._room -= len(piece) + _A_PIECE
+            self._room -= len(piece) + _PIECE_OVERHEAD
             while self._room < 0:
-                largest, gone = heappop(self._heap)
+                largest, dropped = heappop(self._heap)
                 self._limit = -largest
-                self._room += len(gone) + _A_PIECE
+                self._room += len(dropped) + _PIECE_OVERHEAD
 
     def add_rows(self, data: np.ndarray, offsets: np.ndarray) -> None:
-        """Texts as buffers: uint8[], int64[rows + 1]."""
+        """Add texts. data: uint8[], concatenated texts; offsets: int64[rows + 1], their bounds."""
         for a, z in pairwise(offsets.tolist()):
             self.add(data[a:z].tobytes())
 
     def pieces(self) -> list[bytes]:
-        """The kept pieces, in order of their hashes."""
+        """Return the kept pieces in order of their hashes."""
         return [piece for _, piece in sorted(self._heap, reverse=True)]
 
     def texts(self) -> list[str]:
         return [piece.decode("utf-8") for piece in self.pieces()]
 
     def buffers(self) -> tuple[np.ndarray, np.ndarray]:
-        """(data: uint8[], offsets: int64[pieces + 1])."""
+        """Return the kept pieces as (data: uint8[], offsets: int64[pieces + 1])."""
         return pack(self.pieces())
 
 
 def _cuts(raw: bytes) -> Iterator[int]:
-    """The bounds of pieces: as long as possible, and between characters."""
     at = 0
     while at < len(raw):
         yield at
@@ -91,13 +90,11 @@ def _cuts(raw: bytes) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Measured:
-    """Figures of a tokenizer on texts: those of `Tally.result` without speeds, for a card has the
-    same bytes wherever it is made.
-
-    on: what the texts are; seed: of their sample; byte_share: the share of tokens of a single byte
-    that a missing character is spelled in, None where the model has none; first_lost: the beginning
-    of the first text that does not come back.
-    """
+    """The figures of a tokenizer on a sample of texts, with the names they have in `Tally.result`.
+    Speeds are left out, so that a card has the same bytes on every machine. on: a description of
+    the texts; seed: the seed of their sample; byte_share: the share of tokens that are
+    byte-fallback tokens, None if the model has no such tokens; first_lost: the beginning of the
+    first text that is not decoded exactly."""
 
     on: str
     seed: int
@@ -131,8 +128,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Shown:
-    """What the page of a card shows of a tokenizer. texts: the beginnings of some texts as their
-    tokens; vocabulary: the bytes that each token stands for, by its id."""
+    """The parts of a tokenizer that the HTML page of its card shows. texts: the beginnings of some
+    texts, each as a list of tokens; vocabulary: the bytes of each token, by id."""
 
     texts: list[list[bytes]]
     vocabulary: dict[int, bytes]
@@ -141,8 +138,9 @@ class Shown:
 def measure(
     file: Path, sample: Sample, on: str, dictionary: Dictionary | None = None
 ) -> tuple[Measured, Shown]:
-    """The figures of a tokenizer's file, in which ratios have six digits, and what its page shows.
-    dictionary: of words of scripts without spaces."""
+    """Measure the tokenizer in `file` on a sample. Return the figures (ratios rounded to six
+    digits) and the parts of the tokenizer that the HTML page of its card shows. on: a description
+    of the texts; dictionary: the list of words for scripts written without spaces."""
     tally = Tally(open_candidate(file))
     data, offsets = sample.buffers()
     starts, ends = tally.add(Texts.of(data, offsets, Segmentation(dictionary)))
@@ -164,7 +162,6 @@ def measure(
 def _beginnings(
     data: np.ndarray, offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray
 ) -> list[list[bytes]]:
-    """The tokens of the first SHOWN_BYTES of each of the first SHOWN_TEXTS texts."""
     texts = []
     for first, last in pairwise(offsets[: SHOWN_TEXTS + 1].tolist()):
         inside = (starts >= first) & (ends <= min(last, first + SHOWN_BYTES)) & (starts < ends)
@@ -174,7 +171,7 @@ def _beginnings(
 
 
 def code_span(text: str) -> str:
-    """Any text as a code span on one line; what is no printable character is escaped."""
+    """Format any text as a Markdown code span on one line; unprintable characters are escaped."""
     escaped = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     shown = "".join(escaped)
     if not shown.strip():
@@ -185,8 +182,6 @@ def code_span(text: str) -> str:
 
 
 def _token_text(raw: bytes) -> str:
-    """A token as a page shows it on one line: blanks, tabs and line ends as signs, bytes that are
-    no whole character in hexadecimal."""
     text = raw.decode("utf-8", "surrogateescape").translate(_SIGNS)
     return re.sub("[\udc80-\udcff]", lambda byte: f"<{ord(byte[0]) - 0xDC00:02X}>", text)
 
@@ -195,13 +190,14 @@ _SIGNS = str.maketrans({" ": "␣", "\n": "↵", "\t": "→"})
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Cells are Markdown; a bar in one, in code as well, would end it."""
+    """Format a Markdown table. Vertical bars in cells are escaped, since a bar would end the cell
+    even within a code span."""
     lines = [head, tuple("---" for _ in head), *rows]
     escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
 
-# key of `measured`, title, how it is written
+# key of `measured`, title, format
 _FIGURES = (
     ("bytes_a_token", "bytes per token", "{:.3f}"),
     ("characters_a_token", "characters per token", "{:.3f}"),
@@ -217,17 +213,17 @@ _FIGURES = (
     ("used", "tokens that occur", "{:,}"),
     ("used_share", "vocabulary used", "{:.2%}"),
     ("unreachable", "tokens that no text gives", "{:,}"),
-    ("lost", "texts that do not come back exactly", "{:,}"),
+    ("lost", "texts not decoded exactly", "{:,}"),
 )
 
 
 SHOWN_TEXTS, SHOWN_BYTES = 8, 400  # on the page
-MOST_ROWS = 50  # of a table whose length the corpus or the vocabulary decides
+MOST_ROWS = 50  # in tables that grow with the corpus or the vocabulary
 
 
 class Card:
-    """The card of a tokenizer: a dataclass whose fields are its JSON, in their order. A field with
-    a default is left out where it has no value."""
+    """The card of a tokenizer: a dataclass with the fields of the card's JSON, in the same order. A
+    field that has a default is omitted from the JSON if its value is None."""
 
     file: str
     algorithm: str
@@ -239,32 +235,30 @@ class Card:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def origin(self) -> str:
-        """The origin of the tokenizer, in a sentence."""
+        """Return a sentence on where the tokenizer comes from."""
         raise NotImplementedError
 
     def round_trip(self) -> str:
-        """Return whether texts come back."""
-        return "A text is prepared for it, and comes back, as by the tokenizer it was made from."
+        """Return a sentence on whether decoding returns the exact text."""
+        return "Texts are normalized and decoded as by the tokenizer it was made from."
 
     def json(self) -> dict[str, Any]:
-        """What its file holds."""
         left_out = {f.name for f in fields(self) if f.default is not MISSING}
         values = asdict(self).items()
         return {name: v for name, v in values if v is not None or name not in left_out}
 
     def write(self, file: Path, shown: Shown | None = None) -> None:
-        """Writes the card as JSON, after its page in Markdown and, with what it shows, in HTML."""
+        """Write the card as JSON and Markdown; if `shown` is given, also as card.html."""
         write_atomic(file.with_suffix(".md"), self.page(file.name).encode("utf-8", "replace"))
         if shown is not None:
             write_atomic(file.with_name("card.html"), self.html(shown).encode())
         write_atomic(file, encode_json(self.json()))
 
     def _get(self, name: str) -> Any:
-        """The value of a field; None where this kind of card has none."""
         return getattr(self, name, None)
 
     def page(self, name: str) -> str:
-        """The card as Markdown; name: of its JSON."""
+        """Return the card as Markdown; name: the name of the card's JSON file."""
         refused = (self._get("gguf") or {}).get("refused")
         parts = [
             f"# Tokenizer: {self.algorithm}, {counted(self.vocab, 'token')}",
@@ -276,12 +270,13 @@ class Card:
             self._special(),
             _list("Warnings", self._get("warnings") or []),
             _list("Notes", [note for note in self.notes if note != refused]),
-            f"All of this, for programs: {code_span(name)}.",
+            f"The same data as JSON: {code_span(name)}.",
         ]
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def html(self, shown: Shown) -> str:
-        """The card as a page: figures, texts in their tokens, long tokens, a search."""
+        """Return the card as an HTML page: figures, texts split into tokens, the longest tokens,
+        and a search field."""
         sentence, figures = self.figure_rows()
         texts = {n: _token_text(raw) for n, raw in shown.vocabulary.items()}
         longest = sorted(shown.vocabulary, key=lambda n: (-len(shown.vocabulary[n]), n))
@@ -301,7 +296,7 @@ class Card:
         )
 
     def figure_rows(self) -> tuple[str, list[tuple[str, str]]]:
-        """(on what they were measured, (title, value) of each)."""
+        """Return a sentence on the measured texts, and (title, value) rows of the figures."""
         figures: Measured | None = self._get("measured")
         rows = []
         if self._get("bytes_a_token_before"):
@@ -314,14 +309,16 @@ class Card:
         sentence = f"Measured on {figures.on}, drawn by a hash with seed {figures.seed}:"
         sentence += f" {figures.texts:,} pieces of {figures.bytes:,} bytes in all."
         if "training" in figures.on or "learned" in figures.on:
-            sentence += " On other text they are worse: `llmcurate tokenizer eval` measures there."
+            sentence += (
+                " Figures on other text are worse; `llmcurate tokenizer eval` measures them."
+            )
         for key, title, form in _FIGURES:
             if (value := getattr(figures, key)) is not None:
                 rows.append((title, form.format(value)))
         return sentence, rows
 
     def origin_rows(self) -> list[tuple[str, Any]]:
-        """(title, value) of what it was made of and by."""
+        """Return (title, value) rows on the tokenizer's sources and training."""
         names = {
             "trainer": "trainer",
             "documents": "documents",
@@ -334,17 +331,17 @@ class Card:
             "source": "converted from",
             "source_sha256": "its sha256",
             "old_tokens": "tokens before",
-            "new_tokens": "tokens new",
+            "new_tokens": "new tokens",
             "vocab": "tokens",
             "merges": "merges",
             "character_coverage": "share of the text whose characters are tokens",
-            "verified_texts": "texts on which ids were compared",
-            "round_trip_checked": "texts tried for coming back",
+            "verified_texts": "texts whose ids were compared",
+            "round_trip_checked": "texts encoded and decoded as a check",
             "chat_template_sha256": "sha256 of the chat template",
             "tokenizer_sha256": "sha256 of the tokenizer's file",
         }
         if self._get("pruned_from"):
-            names["new_tokens"] = "tokens that stay"
+            names["new_tokens"] = "tokens kept"
         rows = [(title, value) for key, title in names.items() if (value := self._get(key))]
         if sample := self._get("sample"):
             drawn = f"{sample.bytes_asked:,} bytes asked of {sample.bytes_of:,}"
@@ -354,7 +351,6 @@ class Card:
         return rows
 
     def _use(self) -> str:
-        """The ways to load the file that lies beside the card."""
         file, lines = self.file, []
         if file == "tokenizer.json":
             lines += [
@@ -365,7 +361,7 @@ class Card:
             model = file if file.endswith(".model") else "tokenizer.model"
             lines.append(f'- sentencepiece: `SentencePieceProcessor(model_file="{model}")`')
         if file.endswith(".gguf"):
-            lines.append(f"- llama.cpp: {code_span(file)} is the vocabulary alone, without a model")
+            lines.append(f"- llama.cpp: {code_span(file)} has the vocabulary only, no model")
         else:
             command = f"llmcurate tokenizer encode corpus/ --tokenizer {self._name()} -o shards"
             lines.append(f"- token shards: {code_span(command)}")
@@ -374,7 +370,8 @@ class Card:
         return _section("How to load it", "\n".join(lines))
 
     def _name(self) -> str:
-        """The argument of a command: ranks need the pattern that their file lacks."""
+        """Return the argument by which commands open the tokenizer: a folder or file, and for a
+        .tiktoken file also the name of its pattern."""
         if not self.file.endswith(".tiktoken"):
             return "FOLDER" if self.file == "tokenizer.json" else self.file
         return f"{self.file} --pattern {self._get('pattern') or 'NAME'}"
@@ -393,8 +390,8 @@ class Card:
                 )
                 for row in measured.scripts[:MOST_ROWS]
             ]
-            head = ("script", "tokens of the vocabulary", "of them used", "uses", "bytes")
-            paragraphs += ["Tokens by the script of their letters:", table(head, lines)]
+            head = ("script", "tokens of the vocabulary", "tokens used", "uses", "bytes")
+            paragraphs += ["Tokens by script:", table(head, lines)]
         return _section("Figures", *paragraphs)
 
     def _origin(self) -> str:
@@ -402,7 +399,7 @@ class Card:
             (k, f"{v:,}" if isinstance(v, int) else code_span(str(v)))
             for k, v in self.origin_rows()
         ]
-        paragraphs = [table(("what", "value"), rows)]
+        paragraphs = [table(("field", "value"), rows)]
         if mixture := self._get("mixture"):
             values = mixture.values
             shown = sorted(values, key=lambda v: (-values[v].share, v))
@@ -429,12 +426,12 @@ class Card:
             return ""
         values = {k: json.dumps(v, ensure_ascii=False) for k, v in settings.items()}
         rows = [
-            (code_span(k), "not given" if v == "null" else code_span(v)) for k, v in values.items()
+            (code_span(k), "not set" if v == "null" else code_span(v)) for k, v in values.items()
         ]
-        paragraphs = [table(("setting", "as given"), rows)]
+        paragraphs = [table(("setting", "value"), rows)]
         if regex := self._get("regex"):
             parts = "\n".join(f"{n}. {code_span(part)}" for n, part in enumerate(regex, 1))
-            paragraphs += ["Text is cut by these expressions, one after the other:", parts]
+            paragraphs += ["Text is split by these expressions, in this order:", parts]
         return _section("Settings", *paragraphs)
 
     def _special(self) -> str:
@@ -444,8 +441,10 @@ class Card:
         ordered = sorted(special.items(), key=lambda pair: pair[1])
         rows = [(code_span(token), str(number)) for token, number in ordered[:MOST_ROWS]]
         end = self.end_of_text
-        sentence = f"{code_span(end)} ends a document." if end else "None ends a document."
-        sentence += " Their spelling in a text stays text, where `llmcurate` encodes."
+        sentence = f"{code_span(end)} ends a document." if end else "No token ends a document."
+        sentence += (
+            " In documents, `llmcurate` encodes the spelling of these tokens as ordinary text."
+        )
         return _section(
             "Special tokens", sentence, table(("token", "id"), rows), *_more(len(special))
         )
@@ -461,10 +460,11 @@ def _list(title: str, lines: list[str]) -> str:
 
 def _gguf(terms: dict[str, str]) -> str:
     if "refused" in terms:
-        return f"- llama.cpp cannot load it: {code_span(terms['refused'])}"
+        reason = code_span(terms["refused"])
+        return f"- {reason}" if "llama.cpp" in reason else f"- llama.cpp cannot load it: {reason}"
     names = ", ".join(f"{code_span(key)} {code_span(value)}" for key, value in terms.items())
     return f"- llama.cpp: `llmcurate tokenizer convert FOLDER --to gguf -o tok.gguf` ({names})"
 
 
 def _more(count: int) -> list[str]:
-    return [f"{count - MOST_ROWS:,} more are in the JSON."] if count > MOST_ROWS else []
+    return [f"{count - MOST_ROWS:,} more are in the JSON file."] if count > MOST_ROWS else []

@@ -1,10 +1,10 @@
-"""Text without spaces cut into the words of a list: Thai, Lao, Khmer, Burmese, or Chinese.
+"""Split text written without spaces into the words of a list: Thai, Lao, Khmer, Burmese or Chinese.
 
-A stretch of letters and marks of these scripts is cut so that the fewest grapheme clusters lie
-outside words, then into the fewest words (maximal matching, Sornlertlamvanich 1993); of equals, the
-longer word comes first. What the list lacks stays in one piece. In the training of tokenizers
-(Thai, Lao, Khmer, Burmese) no token is then learned over the end of a word; the tokenizer itself
-needs no list. Curation counts words with it.
+A run of letters and marks of these scripts is split so that the fewest grapheme clusters lie
+outside words, then into the fewest words (maximal matching, Sornlertlamvanich 1993); in a tie, the
+longer word comes first. Text between words of the list stays in one piece. When a tokenizer is
+trained (on Thai, Lao, Khmer, Burmese), no token is learned across the end of a word; the trained
+tokenizer does not need the list. Curation uses the list to count words.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tokenize_kit.pattern.categories import members
 
 SCRIPTS = ("Thai", "Lao", "Khmer", "Myanmar")
 _LETTER, _MARK, _LINKER = 1, 2, 3
-_ATTACHED = (0x0E33, 0x0EB3)  # SARA AM: letters, but with the character before them
-_LINKERS = (0x17D2, 0x1039)  # of Khmer and Burmese: the letter behind belongs to the cluster
+_ATTACHED = (0x0E33, 0x0EB3)  # SARA AM: letters that belong to the character before them
+_LINKERS = (0x17D2, 0x1039)  # of Khmer and Burmese: the next letter belongs to the same cluster
 
 
 @lru_cache(maxsize=4)
 def _kinds(scripts: tuple[str, ...]) -> np.ndarray:
-    """uint8[0x10000]: 0 outside the stretches, 1 begins a cluster, 2 goes on with it, 3 links the
-    next letter to it. Letters and marks of the scripts are all three bytes in UTF-8; rare Han
-    letters of four are outside."""
+    """Return uint8[0x10000], the kind of each code point: 0 not in a run, 1 begins a cluster, 2
+    continues the cluster, 3 joins the next letter to the cluster. All of these letters and marks
+    take three bytes in UTF-8; rare Han letters of four bytes are left out."""
     inside = np.logical_or.reduce([members(name) for name in scripts])
     kinds = np.zeros(0x10000, np.uint8)
     kinds[(inside & members("L"))[:0x10000]] = _LETTER
@@ -43,7 +43,7 @@ def _kinds(scripts: tuple[str, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class DictionaryCard:
-    """What a tokenizer's card says of the list of words."""
+    """The entry of a tokenizer's card on the list of words."""
 
     used: str
     words: int
@@ -53,7 +53,8 @@ class DictionaryCard:
 
 @dataclass(frozen=True)
 class Dictionary:
-    """words: how many are of the scripts; ignored: lines that are not; sha256: of the file."""
+    """A list of words. words: the number of words in the chosen scripts; ignored: the number of
+    other lines; sha256: the hash of the file."""
 
     words: int
     ignored: int
@@ -62,10 +63,8 @@ class Dictionary:
     scripts: tuple[str, ...] = SCRIPTS
 
     def cut(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """int64[]: the offsets with those of words put in between.
-
-        data: uint8[], valid UTF-8; offsets: int64[rows + 1].
-        """
+        """Return int64[]: the offsets of texts, with the ends of words inserted. data: uint8[],
+        valid UTF-8; offsets: int64[rows + 1]."""
         return _cut(data, offsets, _kinds(self.scripts), self.slots)
 
     def card(self) -> DictionaryCard:
@@ -73,8 +72,9 @@ class Dictionary:
 
 
 def read_dictionary(path: Path, scripts: tuple[str, ...] | None = SCRIPTS) -> Dictionary:
-    """A list of words, one a line, UTF-8; raises LlmcurateError naming the file. scripts: None for
-    those that the list has words of, Han among them."""
+    """Read a list of words from a UTF-8 file with one word per line. scripts: the scripts of the
+    words; None for all scripts that have words in the list, even Han. Raises LlmcurateError naming
+    the file."""
     try:
         raw = path.read_bytes()
         lines = {line.strip() for line in raw.decode("utf-8-sig").splitlines()} - {""}
@@ -91,26 +91,24 @@ def read_dictionary(path: Path, scripts: tuple[str, ...] | None = SCRIPTS) -> Di
 def dictionary_of(
     lines: set[str], sha256: str, path: Path, scripts: tuple[str, ...] = SCRIPTS
 ) -> Dictionary:
-    """The words of some lines of a file; raises LlmcurateError naming the file."""
+    """Build a dictionary from the lines of a file. Raises LlmcurateError naming the file."""
     kinds = _kinds(scripts)
     words = sorted(line for line in lines if all(ord(c) < 0x10000 and kinds[ord(c)] for c in line))
     if not words:
         raise UsageError(
-            f"dictionary {path}: no word of {', '.join(scripts)} in it; write one a line"
+            f"dictionary {path}: has no word of {', '.join(scripts)}; write one word per line"
         )
     try:
         slots, _ = build_trie([word.encode() for word in words], np.arange(len(words)))
     except ValueError:
         raise UsageError(
-            f"dictionary {path}: {len(words)} words are too many; leave out rare ones"
+            f"dictionary {path}: {len(words)} words are too many; remove rare ones"
         ) from None
     return Dictionary(len(words), len(lines) - len(words), sha256, slots, scripts)
 
 
 @njit(nogil=True)
 def _kind_at(data, at, kinds):
-    """The kind of the character at a position of valid UTF-8; only those of three bytes are
-    inside."""
     if data[at] & 0xF0 != 0xE0:
         return np.uint8(0)
     code = (data[at] & 0x0F) << 12 | (data[at + 1] & 0x3F) << 6 | data[at + 2] & 0x3F
@@ -119,14 +117,13 @@ def _kind_at(data, at, kinds):
 
 @njit(nogil=True, allocates=True)
 def _stretch(data, start, end, kinds, slots, cuts, count):
-    """Appends the ends of words within a stretch to cuts: int64[]; their new count."""
     size = (end - start) // 3
     begins = np.ones(size + 1, np.bool_)
     for k in range(1, size):
         kind = _kind_at(data, start + 3 * k, kinds)
         begins[k] = kind == 1 and _kind_at(data, start + 3 * k - 3, kinds) != 3
-    # From the end: the least cost of cutting the rest, where its first piece ends, and whether that
-    # is a word. A cluster outside words costs more than all words of the stretch.
+    # From the end: the least cost of splitting the remaining text, where its first piece ends, and
+    # whether that piece is a word. A cluster outside words costs more than all words of the run.
     outside = size + 1
     cost = np.zeros(size + 1, np.int64)
     following = np.full(size + 1, size, np.int64)
@@ -160,7 +157,7 @@ def _cut(data, offsets, kinds, slots):
     for row in range(len(offsets) - 1):
         at, end = offsets[row], offsets[row + 1]
         while at < end:
-            if data[at] & 0xF0 != 0xE0:  # one byte further, within a character or not
+            if data[at] & 0xF0 != 0xE0:  # such a byte begins no character of the scripts
                 at += 1
                 continue
             stop = at

@@ -1,14 +1,15 @@
-"""Train decoder language models on token shards; imports nothing of curate."""
+"""Train language models on token shards. This package imports nothing from curate."""
 
 import os
 import sys
 from importlib import import_module
 
-# Ours, whatever else has that name on the path of modules; it watches imports.
+# Make sure llmcurate is this project's, whatever else has that name on sys.path. Importing it
+# starts its import hooks.
 sys.path.insert(0, str(__path__[0])[: -len("/train")])
 import_module("llmcurate")
 del sys.path[0]
 
-# Read when torch loads its OpenMP library. Spinning threads stall each other where another process
-# wants a core too.
+# Torch's OpenMP library reads this when it loads. Spinning threads stall each other if another
+# process wants a core too.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -1,4 +1,4 @@
-"""Train without the rest of the toolkit, in one process or in those of torchrun:
+"""Train without the rest of the toolkit, in one process or in several started by torchrun:
 
 torchrun --nproc-per-node 8 -m train shards/ model/ --model 124m --set model.layers=6
 """
@@ -15,22 +15,22 @@ from typing import Any
 
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
-from llmcurate.base.settings import from_dict, unflat
-from llmcurate.base.terminal import answer, echo, say
+from llmcurate.base.settings import from_dict, unflatten
+from llmcurate.base.terminal import echo, print_result, say
 from train.config import TrainConfig
 from train.model.plugin_settings import TRUST_CODE
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m train", description=__doc__)
-    parser.add_argument("shards", type=Path, help="folder of token shards; -: sources")
-    parser.add_argument("out", type=Path, help="folder of the model; a run there is gone on with")
-    parser.add_argument("--model", default="tiny", help="a preset, or a folder to start from")
-    parser.add_argument("--task", help="classify, token or span; SHARDS is then JSON lines")
+    parser.add_argument("shards", type=Path, help="folder of token shards; -: the setting sources")
+    parser.add_argument("out", type=Path, help="folder of the model; an unfinished run resumes")
+    parser.add_argument("--model", default="tiny", help="a preset, or the folder of a model")
+    parser.add_argument("--task", help="classify, token or span; SHARDS is then a JSONL file")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="sets")
-    parser.add_argument("--trust-code", action="store_true", help="run Python that models hold")
-    parser.add_argument("--dry-run", action="store_true", help="say what the run would take")
-    parser.add_argument("--json", action="store_true", help="metrics, then the summary, as JSON")
+    parser.add_argument("--trust-code", action="store_true", help="run Python code inside models")
+    parser.add_argument("--dry-run", action="store_true", help="print what the run would need")
+    parser.add_argument("--json", action="store_true", help="print metrics and summary as JSON")
     asked = parser.parse_args()
     if asked.trust_code:
         os.environ[TRUST_CODE] = "1"
@@ -40,7 +40,7 @@ def main() -> int:
         changes = {name.removeprefix("model."): settings.pop(name) for name in of_model}
         if asked.task is not None:
             settings["objective"] = asked.task
-        settings = unflat(settings)  # eval.wiki=FOLDER
+        settings = unflatten(settings)  # eval.wiki=FOLDER
         config = from_dict(TrainConfig, settings, "--set")
         from train.loop.distributed import first_process, processes
         from train.loop.pretrain import pretrain
@@ -55,11 +55,11 @@ def main() -> int:
                 model=asked.model,
                 changes=changes,
                 train=config,
-                processes=processes(),  # that torchrun started
+                processes=processes(),  # started by torchrun
             )
             if first_process():
                 text = "\n".join(figures.lines(asked.model))
-                answer(figures, text, asked.json)
+                print_result(figures, text, asked.json)
             return 0
         summary = pretrain(
             shards,
@@ -74,7 +74,7 @@ def main() -> int:
         say(f"error: {error}")
         return error.exit_code
     if first_process():
-        answer({"summary": summary}, _summary_line(summary), asked.json)
+        print_result({"summary": summary}, _summary_line(summary), asked.json)
     return 0
 
 
@@ -106,11 +106,11 @@ def _say(line: dict[str, Any]) -> None:
 
 
 def _summary_line(summary: dict[str, Any]) -> str:
-    bits = summary["bits_per_byte"]  # None: nothing says how many bytes the text has
-    bits_a_byte = "" if bits is None else f", {bits:.3f} bits a byte"
+    bits = summary["bits_per_byte"]  # None: the text's bytes are unknown
+    per_byte = "" if bits is None else f", {bits:.3f} bits per byte"
     steps = counted(summary["steps"], "step")
     terms = "".join(f", {n} {x:.3f}" for n, x in (summary.get("held_out_terms") or {}).items())
-    return f"{steps}, held-out loss {summary['held_out_loss']:.3f}{bits_a_byte}{terms}"
+    return f"{steps}, held-out loss {summary['held_out_loss']:.3f}{per_byte}{terms}"
 
 
 if __name__ == "__main__":

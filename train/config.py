@@ -1,4 +1,4 @@
-"""The settings of training: every number of a run that is not the model's shape."""
+"""The settings of training: all settings of a run except the model's shape."""
 
 from __future__ import annotations
 
@@ -17,19 +17,16 @@ from train.objective_settings import Auto, Objective
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A folder of shards and its part of the training text, by one of ``weight``, ``tokens`` and
-    ``epochs`` at most. With none, a source has the part that its size gives it.
-    """
+    """A folder of shards in the training text. At most one of ``weight``, ``tokens`` and ``epochs``
+    sets its share. Without these, the share is that of the folder's size."""
 
     shards: str = Field(description="Folder of the token shards.")
-    name: str | None = Field(
-        None, description="Name in the summary. Without a value it is that of the folder."
-    )
+    name: str | None = Field(None, description="Name in the summary. Without a value the folder's.")
     weight: float | None = Field(
-        None, gt=0, description="Weight relative to the weights of the other sources."
+        None, gt=0, description="Weight relative to the other sources' weights."
     )
     tokens: int | None = Field(
-        None, ge=1, description="Tokens that the run, or its stage, takes of the source."
+        None, ge=1, description="Tokens of the source to use in the run, or in its stage."
     )
     epochs: float | None = Field(
         None, gt=0, description="Epochs of the source in the run, or in its stage."
@@ -47,23 +44,22 @@ class Source:
         return self.name or self.shards.rstrip("/").rsplit("/", 1)[-1]
 
 
-_SAME = "Without a value it is that of the run."
+_SAME = "Without a value the run's."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stretch of the run, with what differs in it from the run's own settings. The run's schedule
-    and warm-up go on over all stages; a stage that has a ``schedule``, ``warmup``, ``decay`` or
-    ``lr_floor`` of its own follows that, over its own steps.
+    """A part of the run with its own settings. The run's schedule and warm-up continue over all
+    stages, except for a stage that sets ``schedule``, ``warmup``, ``decay`` or ``lr_floor``.
     """
 
     steps: int = Field(ge=1, description="Number of steps of the stage.")
     name: str | None = Field(
-        None, description="Name in the summary. Without a value it is `stage 1` and so on."
+        None, description="Name in the summary. Without a value `stage 1`, `stage 2` and so on."
     )
     context: int | None = Field(None, ge=1, description=f"Tokens in a row. {_SAME}")
     rows: int | None = Field(None, ge=1, description=f"Rows in the batch of a step. {_SAME}")
-    packing: str | None = Field(None, description=f"How documents fill rows. {_SAME}")
+    packing: str | None = Field(None, description=f"Packing of documents into rows. {_SAME}")
     lr: float | None = Field(None, gt=0, description=f"Learning rate after warm-up. {_SAME}")
     lr_floor: float | None = Field(
         None, ge=0, le=1, description=f"Share of the learning rate at the end. {_SAME}"
@@ -72,31 +68,27 @@ class Stage:
     warmup: int | None = Field(
         None,
         ge=0,
-        description="Steps of warm-up of a schedule of its own. Without a value 0, in the first "
-        "stage that of the run.",
+        description="Steps of warm-up of the stage's own schedule. Without a value 0, in the first "
+        "stage the run's.",
     )
     decay: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description=f"Share of the steps over which the schedule wsd falls. {_SAME}",
+        None, ge=0, le=1, description=f"Share of the steps in which the schedule wsd falls. {_SAME}"
     )
     sources: tuple[Source, ...] = Field(
-        (), description="Sources of the stage. Without any they are those of the run."
+        (), description="Sources of the stage. Without any the run's."
     )
     theta: float | None = Field(
         None,
         gt=0,
-        description="Base of the rotary frequencies from here on. Without a value it stays.",
+        description="Base of the rotary frequencies from this stage on. Without a value unchanged.",
     )
     scaling: RopeScaling | None = Field(
         None,
-        description="How rotary positions are stretched from here on. Without a value as before.",
+        description="Stretching of rotary positions from this stage on. Without a value unchanged.",
     )
 
     @property
     def scheduled(self) -> bool:
-        """Whether it has a schedule of its own."""
         own = (self.schedule, self.warmup, self.decay, self.lr_floor)
         return any(value is not None for value in own)
 
@@ -108,9 +100,8 @@ AfterSpike = Literal["stop", "skip", "rollback"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How to train. The defaults take ``tiny`` about a minute on two idle CPU cores; at that scale
-    many small steps beat few large ones. What a setting means stands beside its field, and the
-    recipe step ``pretrain`` and its options take it from there.
+    """The settings of a training run, also used by the recipe step ``pretrain``. The defaults train
+    ``tiny`` in about a minute on two idle CPU cores; for it many small steps beat few large ones.
     """
 
     steps: int = Field(400, ge=1, description="Number of steps.")
@@ -118,8 +109,8 @@ class TrainConfig:
     context: int = Field(256, ge=1, description="Tokens in a row.")
     objective: Objective = Field(
         default_factory=Auto,
-        description="What is learned: the kind of an objective, or an object of `kind` and its "
-        "settings (train/objective_settings.py). `auto` is the model's own.",
+        description="The training objective: its kind, or an object of `kind` and its settings "
+        "(train/objective_settings.py). `auto` is the model's usual one.",
     )
     optimizer: str = Field(
         "adamw", description="The optimizer: `adamw`, `muon`, `adafactor` or `lion`."
@@ -134,18 +125,16 @@ class TrainConfig:
         0.1,
         ge=0,
         le=1,
-        description="Share of the learning rate that is left where the schedule ends.",
+        description="Share of the learning rate that is left at the end of the schedule.",
     )
     warmup: int = Field(
-        20,
-        ge=0,
-        description="Steps of warm-up, in which the learning rate rises linearly, never from 0.",
+        20, ge=0, description="Steps in which the learning rate rises linearly, starting above 0."
     )
     decay: float = Field(
         0.2,
         ge=0,
         le=1,
-        description="Share of the steps over which the schedules `wsd` and `wsd-sqrt` fall.",
+        description="Share of the steps, the last ones, in which `wsd` and `wsd-sqrt` fall.",
     )
     weight_decay: float = Field(0.1, ge=0, description="Weight decay.")
     beta1: float = Field(
@@ -164,7 +153,9 @@ class TrainConfig:
     )
     momentum: float = Field(0.95, ge=0, le=1, description="Momentum of Muon.")
     clip: float = Field(
-        1.0, gt=0, description="Largest norm of the gradient; a larger one is scaled down to it."
+        1.0,
+        gt=0,
+        description="Largest norm of the gradient; larger gradients are scaled down to it.",
     )
     z_loss: float = Field(
         0.0,
@@ -173,14 +164,14 @@ class TrainConfig:
     )
     teacher: str | None = Field(
         None,
-        description="Folder of a trained model of the same tokens, ours or one that transformers "
-        "opens, whose predictions are learned beside the text (Hinton et al. 2015).",
+        description="Folder of a trained model with the same vocabulary, from here or readable by "
+        "transformers. Its predictions are learned together with the text (Hinton et al. 2015).",
     )
     mtp_weight: float = Field(
         0.3,
         gt=0,
-        description="Weight in the loss of the modules of head.mtp, all together (DeepSeek-V3, "
-        "section 4.2: 0.3, and 0.1 in the last third of training).",
+        description="Weight in the loss of all modules of head.mtp together (DeepSeek-V3, section "
+        "4.2: 0.3, and 0.1 in the last third of training).",
     )
     teacher_weight: float = Field(
         0.5, ge=0, le=1, description="Share of the teacher's predictions in the loss."
@@ -188,7 +179,7 @@ class TrainConfig:
     temperature: float = Field(
         2.0,
         gt=0,
-        description="What the logits of teacher and model are divided by where they are compared.",
+        description="Number that divides the logits of teacher and model before they are compared.",
     )
     ema: float = Field(
         0.0, ge=0, lt=1, description="Decay of an average of the weights; 0 keeps none."
@@ -198,49 +189,47 @@ class TrainConfig:
     )
     packing: str = Field(
         "auto",
-        description="How documents fill rows: `concat`, `best-fit` or `padding`. `auto` is concat "
-        "where the objective allows it, else best-fit.",
+        description="Packing of documents into rows: `concat`, `best-fit` or `padding`. `auto` is "
+        "concat if the objective allows it, else best-fit.",
     )
     sources: tuple[Source, ...] = Field(
-        (), description="Folders of shards with a weight or an amount each, in place of one folder."
+        (), description="Folders of shards, each with a weight or an amount, instead of one folder."
     )
     stages: tuple[Stage, ...] = Field(
         (),
-        description="Stretches of the training with settings of their own; their steps add up to "
+        description="Parts of the training with their own settings. Their steps must add up to "
         "`steps`.",
     )
     max_epochs: float | None = Field(
-        None,
-        gt=0,
-        description="Largest number of epochs of any source. Without a value there is no limit.",
+        None, gt=0, description="Largest number of epochs of any source. Without a value unlimited."
     )
     unique_tokens: int | None = Field(
         None,
         ge=1,
-        description="Tokens of each source that there are to train on, in whole documents that "
-        "the seed draws; the others are left out. What is held out stays. Without a value all.",
+        description="Number of different tokens of each source to train on, in whole documents "
+        "drawn by the seed. Held-out documents stay the same. Without a value all.",
     )
     vocab_size: int | None = Field(
-        None, ge=1, description="Size of the vocabulary, for shards that do not state it."
+        None, ge=1, description="Size of the vocabulary, for shards that do not record it."
     )
     end_of_text: int | None = Field(
         None,
         ge=0,
-        description="Id of the token that ends documents, for shards that do not state it.",
+        description="Id of the token that ends documents, for shards that do not record it.",
     )
     tokenizer: str | None = Field(
         None, description="Path of a tokenizer.json, for shards without one."
     )
     token_dtype: str | None = Field(
         None,
-        description="Type of the numbers in OLMo's .npy files. Without a value it follows from the "
-        "size of the vocabulary.",
+        description="Integer type of the tokens in OLMo's .npy files. Without a value it follows "
+        "from the size of the vocabulary.",
     )
     held_out: float = Field(
         0.05,
         gt=0,
         lt=1,
-        description="Share of the documents that the model is scored on and not trained on.",
+        description="Share of the documents that the model is evaluated on, not trained on.",
     )
     attention: str = Field(
         "auto",
@@ -255,14 +244,13 @@ class TrainConfig:
     device: str = Field("auto", description="The device: `auto`, `cpu`, `cuda` or `cuda:N`.")
     parallel: Sharing = Field(
         "ddp",
-        description="How several processes share the work: `ddp` copies the model, `fsdp` shards "
-        "it.",
+        description="Division of work among processes: `ddp` copies the model, `fsdp` shards it.",
     )
     replicas: int = Field(
         1,
         ge=1,
-        description="With `parallel: fsdp` the groups of processes of which each holds all weights"
-        " together (HSDP).",
+        description="With `parallel: fsdp`, number of groups of processes. Each group together "
+        "holds all weights (HSDP).",
     )
     tensor: int = Field(
         1, ge=1, description="Processes that share the matrices of each block (tensor parallel)."
@@ -270,68 +258,70 @@ class TrainConfig:
     context_parallel: int = Field(
         1,
         ge=1,
-        description="Processes that share the tokens of each row (context parallel); `context` is a"
-        " multiple of twice as many.",
+        description="Processes that share the tokens of each row (context parallel). `context` "
+        "must be a multiple of twice this number.",
     )
     offload: bool = Field(
         False,
-        description="With `parallel: fsdp` keep weights, gradients and the optimizer's state in "
-        "the host's memory.",
+        description="With `parallel: fsdp`, keep weights, gradients and optimizer state in host "
+        "memory.",
     )
     expert_parallel: bool = Field(
         False,
-        description="With `parallel: fsdp` each process holds some of the experts whole, and "
-        "tokens are sent to them, in place of all experts to the tokens.",
+        description="With `parallel: fsdp`, let each process hold some whole experts and send "
+        "tokens to them, instead of gathering all experts.",
     )
     accumulate: int = Field(
-        1, ge=1, description="Micro-batches that the rows of a step are cut into, on each process."
+        1, ge=1, description="Number of micro-batches per step, on each process."
     )
     loss_chunk: int = Field(
-        0, ge=0, description="Tokens whose logits are held at once; 0 takes a number that fits."
+        0,
+        ge=0,
+        description="Tokens whose logits are in memory at once; 0 chooses a number that fits.",
     )
     recompute: bool | NonNegativeInt = Field(
         False,
-        description="Compute activations inside blocks again in the backward pass instead of "
-        "keeping them: `true` in all, N in every N-th block.",
+        description="Recompute activations inside blocks in the backward pass instead of keeping "
+        "them: `true` in all blocks, N in every N-th block.",
     )
     compile: bool = Field(False, description="Compile the model with torch.compile.")
     deterministic: bool = Field(
         False,
-        description="On a GPU use only operations that give the same bits each time, so that the "
-        "same run twice, or killed and resumed, ends with the same weights; slower.",
+        description="On a GPU use only operations that give the same bits each time (slower). A "
+        "repeated run, or one killed and resumed, then ends with the same weights.",
     )
     spike: AfterSpike = Field(
         "stop",
-        description="What follows a loss spike: `stop`, `skip` the step, or `rollback` to the last "
+        description="Reaction to a loss spike: `stop`, `skip` the step, or `rollback` to the last "
         "checkpoint.",
     )
     spike_factor: float = Field(
         0.0,
         ge=0,
-        description="Deviations above the median of the loss from which on it is a spike; 0 counts "
-        "only a loss that is not a number.",
+        description="Number of deviations above the median at which a loss is a spike; 0 counts "
+        "only a loss that is NaN or infinite.",
     )
     spike_window: int = Field(
-        64, ge=1, description="Steps that the median and the deviation of the loss are taken over."
+        64, ge=1, description="Number of steps for the median and the deviation of the loss."
     )
     spike_batches: int = Field(1, ge=1, description="Batches that are skipped after a rollback.")
     log_every: int = Field(
         10,
         ge=1,
-        description="Steps between two writings of metrics, a line a step; between them nothing "
-        "waits for the device.",
+        description="Steps between two writes of metrics, with one line per step. Between them the "
+        "CPU does not wait for the device.",
     )
-    tensorboard: bool = Field(False, description="Write metrics for TensorBoard too.")
-    csv: bool = Field(False, description="Write metrics as OUT/metrics.csv too.")
+    tensorboard: bool = Field(False, description="Also write metrics for TensorBoard.")
+    csv: bool = Field(False, description="Also write metrics to OUT/metrics.csv.")
     wandb: bool = Field(
         False,
-        description="Send metrics to Weights & Biases too; WANDB_PROJECT names the project, and "
+        description="Also send metrics to Weights & Biases. WANDB_PROJECT names the project; "
         "WANDB_MODE=offline sends nothing.",
     )
     profile: int = Field(
         0,
         ge=0,
-        description="Steps that torch.profiler traces into OUT/profile/trace.json; 0: none.",
+        description="Number of steps that torch.profiler traces into OUT/profile/trace.json.",
     )
     eval_every: int = Field(
         50, ge=1, description="Steps between two evaluations of the held-out documents."
@@ -342,19 +332,18 @@ class TrainConfig:
     eval: Annotated[
         dict[str, str],
         Field(
-            description="Texts by name that are scored whole when held-out text is, by source: "
-            "folders of token shards; in a recipe any text, which the tokenizer of the shards "
-            "encodes."
+            description="Further texts by name, evaluated whole together with the held-out text: "
+            "folders of token shards. In a recipe any text, which the shards' tokenizer encodes."
         ),
     ] = dataclasses.field(default_factory=dict, hash=False)
     checkpoint_every: int = Field(50, ge=1, description="Steps between two checkpoints.")
-    keep_checkpoints: int = Field(
-        3, ge=1, description="Number of the newest checkpoints that are kept."
-    )
+    keep_checkpoints: int = Field(3, ge=1, description="Number of newest checkpoints to keep.")
     keep_best: bool = Field(
-        True, description="Keep the checkpoint of the lowest held-out loss too."
+        True, description="Also keep the checkpoint with the lowest held-out loss."
     )
-    async_checkpoints: bool = Field(False, description="Write checkpoints while training goes on.")
+    async_checkpoints: bool = Field(
+        False, description="Write checkpoints while training continues."
+    )
 
     SECTIONS: ClassVar[dict[str, str]] = {
         **{"optimizer": "Optimizer", "z_loss": "Loss", "ema": "Optimizer", "seed": "Data"},
@@ -362,8 +351,8 @@ class TrainConfig:
         **{"spike": "Spikes of the loss", "log_every": "Logs", "eval_every": "Evaluation"},
         "checkpoint_every": "Checkpoints",
     }
-    # These may differ on a resume: they change where it runs and what is written, not the plan; of
-    # a teacher its weights are in the plan.
+    # Settings that may differ on a resume: they change the place and the output of the run, not its
+    # plan. The plan contains a teacher's weights, not its folder.
     FREE = frozenset(
         {
             *("teacher", "device", "parallel", "replicas", "tensor"),
@@ -379,7 +368,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.rows % self.accumulate:
             raise UsageError(
-                f"rows is {self.rows}: {self.accumulate} micro-batches cannot share them equally"
+                f"rows is {self.rows}: it must be a multiple of accumulate ({self.accumulate})"
             )
         ways = {
             "offload": self.offload,
@@ -387,20 +376,18 @@ class TrainConfig:
             f"replicas {self.replicas}": self.replicas > 1,
         }
         for name in (name for name, wanted in ways.items() if wanted and self.parallel != "fsdp"):
-            raise UsageError(
-                f"{name} with parallel {self.parallel}: it is a way to shard: set parallel fsdp"
-            )
-        for name, there in (
+            raise UsageError(f"{name} with parallel {self.parallel}: set parallel to fsdp")
+        for name, used in (
             (f"replicas {self.replicas}", self.replicas > 1),
             ("offload", self.offload),
             ("compile", self.compile),
         ):
-            if self.expert_parallel and there:
+            if self.expert_parallel and used:
                 raise UsageError(f"expert_parallel with {name}: leave one of them out")
         if self.context_parallel > 1 and self.compile:
             raise UsageError(
-                f"context_parallel {self.context_parallel} with compile: what PyTorch makes of it"
-                " crashes: leave one of them out"
+                f"context_parallel {self.context_parallel} with compile: PyTorch crashes on it:"
+                " leave one of them out"
             )
         total = sum(stage.steps for stage in self.stages)
         if self.stages and total != self.steps:
@@ -411,7 +398,7 @@ class TrainConfig:
 
 @functools.lru_cache(maxsize=16)
 def stages_of(config: TrainConfig) -> tuple[TrainConfig, ...]:
-    """The settings of each stage, ``steps`` those of the stage; of a run without, its own."""
+    """Return the settings of each stage, with its ``steps``. A run without stages is one stage."""
     if not config.stages:
         return (config,)
     whole = []
@@ -428,8 +415,7 @@ def stages_of(config: TrainConfig) -> tuple[TrainConfig, ...]:
 
 
 def locate(config: TrainConfig, step: int) -> tuple[int, int]:
-    """(stage, step within it) of a step of the run, all from 0; a step after the last is one of
-    the last stage."""
+    """Return the stage of a step of the run, and the step's number in it, all counted from 0."""
     stages = stages_of(config)
     for number, stage in enumerate(stages):
         if step < stage.steps or number == len(stages) - 1:
@@ -439,8 +425,8 @@ def locate(config: TrainConfig, step: int) -> tuple[int, int]:
 
 
 def model_at(model: ModelConfig, config: TrainConfig, stage: int) -> ModelConfig:
-    """The model as it is in a stage, from 0: rotary positions as the last stage up to there that
-    says something of them has them. Raises ``LlmcurateError``.
+    """Return the model's configuration in a stage, counted from 0. The latest stage up to this one
+    that sets rotary positions decides them. Raises ``LlmcurateError`` if the model has none.
     """
     for current in config.stages[: stage + 1]:
         changed = [name for name in ("theta", "scaling") if getattr(current, name) is not None]
@@ -459,6 +445,6 @@ def model_at(model: ModelConfig, config: TrainConfig, stage: int) -> ModelConfig
 
 
 def names(config: TrainConfig) -> list[str]:
-    """What the stages are called: by number where they have no name."""
+    """Return the names of the stages. A stage without a name is called by its number."""
     names_of_stages = [stage.name for stage in config.stages] or [None]
     return [name or f"stage {number + 1}" for number, name in enumerate(names_of_stages)]

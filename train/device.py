@@ -1,4 +1,4 @@
-"""The device that a model computes on, and in which dtype."""
+"""The device that a model runs on, and the precision of its computations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llmcurate.base.errors import UsageError
 
 
 def pick_device(name: str) -> torch.device:
-    """``auto`` is CUDA where there is one, else the CPU."""
+    """Return the device of this name. ``auto`` is CUDA if there is a GPU, else the CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -28,21 +28,21 @@ def pick_device(name: str) -> torch.device:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """Matrix products and the residual stream in bfloat16, weights, norms and losses in float32:
-    with ``bf16``, and with ``auto`` on a GPU. ``fp32``: all in float32.
+    """Return a context for a precision: ``bf16``, or ``auto`` on a GPU, puts matrix products and
+    residual stream in bfloat16, but weights, norms and losses in float32. Else all is in float32.
     """
     dtype = computes_in(device, precision)
     return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
 
 
 def computes_in(device: torch.device, precision: str) -> torch.dtype:
-    """The dtype of matrix products."""
+    """Return the dtype of matrix products."""
     half = precision == "bf16" or (precision == "auto" and device.type == "cuda")
     return torch.bfloat16 if half else torch.float32
 
 
 def in_products(x: torch.Tensor) -> torch.dtype:
-    """The dtype that ``x`` has in matrix products here: autocast's, where that is on."""
+    """Return the dtype that ``x`` has in matrix products: autocast's if it is on, else its own."""
     kind = x.device.type
     if kind not in ("cpu", "cuda") or not torch.is_autocast_enabled(kind):
         return x.dtype
@@ -51,11 +51,10 @@ def in_products(x: torch.Tensor) -> torch.dtype:
 
 @contextmanager
 def same_bits(device: torch.device, wanted: bool) -> Iterator[None]:
-    """Computing on a GPU with the same bits each time, if ``wanted``: PyTorch's deterministic
-    operations (one that has none raises ``RuntimeError``), cuBLAS with a fixed workspace, and a
-    compiler that chooses nothing by a clock. A CPU always computes so.
-
-    Enter before the GPU is first used: cuBLAS reads its setting once.
+    """Make a GPU compute the same bits each time, if ``wanted``. A CPU always does. This sets
+    PyTorch's deterministic operations (those that have no such version raise ``RuntimeError``), a
+    fixed workspace for cuBLAS, and a compiler that chooses nothing by timing. Enter this context
+    before the GPU is first used, because cuBLAS reads its setting once.
     """
     if not wanted or device.type != "cuda":
         yield

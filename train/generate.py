@@ -1,4 +1,4 @@
-"""Text continued by a trained model."""
+"""Continue or fill texts with a trained model."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from train.model.decoder import Decoder
 from train.objectives.causal import PARTS
 from train.objectives.objectives import both_ways
 from train.runs.checkpoint import (
+    checkpoint_to_use,
     load_model,
     load_plan,
     step_of,
-    to_use,
     tokenizer_of,
     weights_of,
 )
@@ -36,14 +36,17 @@ from train.runs.checkpoint import (
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """Applied in this order. ``top_k`` and ``min_p`` are off at 0, ``top_p`` and the penalty at 1.
+    """The settings of sampling, applied in this order. ``top_k`` and ``min_p`` are off at 0, others
+    at 1.
 
-    ``repetition_penalty``: logits of tokens that the text holds already are divided by it where
-    positive, multiplied where negative (Keskar et al. 2019). ``temperature``: logits over it; 0
-    takes the likeliest token. ``top_k``: the k likeliest (Fan et al. 2018), ties with the last
-    included. ``top_p``: the fewest likeliest tokens that hold that much probability (Holtzman et
-    al. 2020). ``min_p``: tokens with at least that share of the likeliest one's probability
-    (Nguyen et al. 2024).
+    ``repetition_penalty``: divides positive logits of tokens in the text, multiplies negative ones
+        (Keskar et al. 2019).
+    ``temperature``: divides the logits; 0 takes the likeliest token.
+    ``top_k``: keeps the k likeliest tokens and all as likely as the last of these (Fan et al.
+        2018).
+    ``top_p``: keeps the fewest likeliest tokens with this probability together (Holtzman et al.
+        2020).
+    ``min_p``: keeps tokens with this share of the highest probability (Nguyen et al. 2024).
     """
 
     temperature: float = 0.8
@@ -61,10 +64,10 @@ class Sampling:
         if self.top_k < 0:
             raise UsageError(f"top_k is {self.top_k}: give 0 (all) or more")
         if not 0 < self.top_p <= 1:
-            raise UsageError(f"top_p is {self.top_p}: over 0, up to 1 (all)")
+            raise UsageError(f"top_p is {self.top_p}: give a number over 0, up to 1 (all)")
         if not 0 < self.repetition_penalty < math.inf:
             raise UsageError(
-                f"repetition_penalty is {self.repetition_penalty}: over 0; 1 changes nothing"
+                f"repetition_penalty is {self.repetition_penalty}: give a number over 0 (1: off)"
             )
 
 
@@ -72,7 +75,7 @@ GREEDY = Sampling(temperature=0.0, top_k=0)
 
 
 def penalise(logits: Tensor, seen: list[list[int]], penalty: float) -> Tensor:
-    """``logits`` [rows, vocab] with those of the tokens in each row's text made less."""
+    """Return ``logits`` [rows, vocab], lowered for the tokens that are in each row's text."""
     if penalty == 1:
         return logits
     logits = logits.clone()
@@ -84,9 +87,9 @@ def penalise(logits: Tensor, seen: list[list[int]], penalty: float) -> Tensor:
 
 
 def probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
-    """float64 [rows, vocab], of logits penalised already; a temperature over 0."""
+    """Return probabilities, float64 [rows, vocab], of penalised logits at a temperature over 0."""
     scores = logits.double()
-    # Over the likeliest, so that no temperature makes them infinite.
+    # Relative to the likeliest, so that no temperature makes scores infinite.
     scores = (scores - scores.max(dim=-1, keepdim=True).values) / sampling.temperature
     if 0 < sampling.top_k < scores.shape[-1]:
         least = scores.topk(sampling.top_k, dim=-1).values[:, -1:]
@@ -105,8 +108,8 @@ def probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
 
 
 class Chooser:
-    """Draws for some texts, each from a stream of its own: what one gets depends on the seed and
-    its number alone, not on the texts beside it.
+    """The choice of tokens for several texts, each with its own random stream. The result for a
+    text depends only on ``seed`` and on the text's number in ``numbers``, not on the other texts.
     """
 
     def __init__(self, sampling: Sampling, seed: int, numbers: list[int]) -> None:
@@ -114,7 +117,7 @@ class Chooser:
         self._draws = [torch.Generator().manual_seed(_stream(seed, number)) for number in numbers]
 
     def choose(self, logits: Tensor, seen: list[list[int]]) -> list[int]:
-        """A token for each row of ``logits`` [rows, vocab], whose texts so far are ``seen``."""
+        """Return a token for each row of ``logits`` [rows, vocab]. ``seen``: each text so far."""
         if not logits.isfinite().all():
             raise RunFailed("the model's logits are not numbers: its weights are broken")
         logits = penalise(logits, seen, self.sampling.repetition_penalty)
@@ -127,29 +130,29 @@ class Chooser:
         ]
 
     def permuted(self, count: int) -> Tensor:
-        """0 .. count - 1 in any order, by the first text's stream."""
+        """Return 0 .. count - 1 in random order, with the random stream of the first text."""
         return torch.randperm(count, generator=self._draws[0])
 
 
 def _stream(seed: int, number: int) -> int:
-    """The first text draws from the seed itself."""
     if number == 0:
         return seed
     digest = hashlib.blake2b(f"{seed} {number}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
-NEVER = -1e30  # a logit
+NEVER = -1e30  # the logit of a token that must not be chosen
 METHODS = ("mask-predict", "gibbs")
-# Logits [places, vocab], on the CPU, of the places that the flags mark in ids [texts, length].
+# Takes ids [texts, length] and flags; returns logits [places, vocab], on the CPU, of the flagged
+# places.
 Read = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filling:
-    """``method``: mask-predict takes the likeliest tokens, in so many ``rounds`` (Ghazvininejad et
-    al. 2019, section 3); gibbs draws each token anew from all others, in ``rounds`` sweeps over the
-    text, in any order (Wang and Cho 2019).
+    """The settings of filling masks. ``method``: ``mask-predict`` takes the likeliest tokens, in
+    ``rounds`` rounds (Ghazvininejad et al. 2019, section 3); ``gibbs`` draws each token again given
+    all others, in ``rounds`` passes over the text in random order (Wang and Cho 2019).
     """
 
     method: str = "mask-predict"
@@ -163,19 +166,19 @@ class Filling:
 
 
 def mask_of(tokenizer: Tokenizer) -> tuple[int, str]:
-    """The id and the spelling of its mask. Raises ``LlmcurateError`` where it has none."""
+    """Return the tokenizer's mask, as id and text. Raises ``LlmcurateError`` if it has no mask."""
     ids = tokenizer.get_vocab(with_added_tokens=True)
     for name in names_of("mask"):
         if name in ids:
             return ids[name], name
     raise UsageError(
-        f"the model's tokenizer has no mask ({', '.join(names_of('mask'))}): it fills none"
+        f"the model's tokenizer has no mask token ({', '.join(names_of('mask'))}): it cannot fill"
     )
 
 
 def with_masks(tokenizer: Tokenizer, prompt: str) -> tuple[list[int], str]:
-    """The ids of a prompt, in which the mask's spelling is the mask, in place of a word and of the
-    space before it; and the prompt up to the first one. Raises ``LlmcurateError``.
+    """Return the ids of a prompt, and its text before the first mask. A mask stands for a word and
+    the space before. Raises ``LlmcurateError`` if the tokenizer has no mask.
     """
     mask, spelled = mask_of(tokenizer)
     *before, last = prompt.split(spelled)
@@ -198,10 +201,10 @@ def filled(
     seed: int,
     batch: int,
 ) -> list[tuple[str, str, int]]:
-    """Of each prompt what stands before its first mask, the text from there on, and how many masks
-    there were: those spelled out, or ``masks`` behind a prompt without any. ``start``: what a text
-    begins with; ``batch`` of them are filled at a time. Raises ``LlmcurateError``.
-    """
+    """Fill the masks of prompts, ``batch`` texts at a time. Returns per prompt the text before its
+    first mask, the text from there on, and the number of masks. A prompt without masks gets
+    ``masks`` masks at its end. ``start``: ids at the start of each text. Raises ``LlmcurateError``
+    if the tokenizer has no mask or a text is longer than the model's context."""
     mask, _ = mask_of(tokenizer)
     texts, before, whole = [], [], []
     for prompt in prompts:
@@ -229,14 +232,14 @@ def fill(
     seed: int,
     numbers: Sequence[int],
 ) -> list[list[int]]:
-    """The texts with tokens for their masks; the n-th draws from the stream of its number. Raises
-    ``LlmcurateError`` where one is longer than the model's context.
+    """Return the texts with tokens instead of masks. Text n uses the random stream ``numbers[n]``.
+    Raises ``LlmcurateError`` if a text is longer than the model's context.
     """
     width = max(map(len, texts))
     if width > model.config.context:
         raise UsageError(
-            f"a text of {counted(width, 'token')}, masks included: the model's context is"
-            f" {model.config.context}: give less"
+            f"a text has {counted(width, 'token')} with its masks, but the model's context is"
+            f" {model.config.context}: give a shorter one"
         )
     ids = torch.zeros(len(texts), width, dtype=torch.long)
     documents = torch.full_like(ids, -1)
@@ -262,9 +265,9 @@ def fill(
 
 
 def mask_predict(read: Read, ids: Tensor, blank: Tensor, mask: int, rounds: int) -> Tensor:
-    """``ids`` [texts, length] with a token in each ``blank``. In round t of T, from 0, the T - t of
-    T places whose tokens were the least likely when they were chosen are masked and chosen again.
-    """
+    """Return ``ids`` [texts, length] with a token in each ``blank``. In round t of T, counted from
+    0, (T - t) / T of the blanks are masked and chosen again: those whose tokens were least likely
+    when chosen."""
     ids, chances = ids.clone(), torch.full(ids.shape, -math.inf)
     counts = blank.sum(-1, keepdim=True)
     for turn in range(rounds):
@@ -285,8 +288,8 @@ def gibbs(
     rounds: int,
     choosers: Sequence[Chooser],
 ) -> Tensor:
-    """``ids`` [texts, length] with a token in each ``blank``: from masks alone, each is masked and
-    drawn from what the others are by now, in an order of its own in each round.
+    """Return ``ids`` [texts, length] with a token in each ``blank``. All start as masks. In each
+    round every blank, in random order, is masked and drawn again given the other tokens.
     """
     ids = ids.masked_fill(blank, mask)
     for _ in range(rounds):
@@ -309,21 +312,21 @@ def gibbs(
 Agree = Callable[[Tensor], Tensor]
 
 
-def endless(config: ModelConfig) -> bool:
-    """Whether a text may go on past the context: every layer has a window, so that memory does
-    not grow, and positions are not looked up in a table.
+def unbounded(config: ModelConfig) -> bool:
+    """Return True if a text may grow past the context. For that every layer must have a window, so
+    that memory does not grow, and positions must not be looked up in a table.
     """
     return None not in config.windows and not config.position.table
 
 
 class Texts:
-    """A batch of texts, shorter ones padded in front with what no token sees.
+    """A batch of texts that grow by a token at a time. Shorter texts are padded in front.
 
-    Where a text outgrows the model's context it is read again from its last half; not so if the
-    model is ``endless``. A model that has learned it reads a prompt both ways, up to a context.
-    ``known``: the tokens of each text. ``agree`` gives the logits that count, where several
-    processes compute them together. ``sources``: of an encoder-decoder what its encoder reads for
-    each text.
+    If a text gets longer than the model's context, its last tokens are read again, half as many as
+    the context has, except if the model is ``unbounded``. Prompts are read in both directions, up
+    to the context's length, if the model was trained for that. ``known``: the tokens of each text.
+    ``agree``: function that returns the logits to use when several processes compute them together.
+    ``sources``: for an encoder-decoder, the ids that its encoder reads for each text.
     """
 
     def __init__(
@@ -337,11 +340,11 @@ class Texts:
             raise ValueError("every prompt needs a token, and so does every source")
         if not model.config.writes:
             kind = model.config.described
-            raise UsageError(f"{kind} writes no text: give a model of text")
+            raise UsageError(f"{kind} does not continue text: give a decoder or an encoder-decoder")
         self.model, self.known = model, [list(prompt) for prompt in prompts]
         self._agree = agree or (lambda logits: logits)
         self._context = model.config.context
-        self._endless = endless(model.config)
+        self._endless = unbounded(model.config)
         self._start = [0 if self._endless else max(0, len(p) - self._context) for p in prompts]
         self._cache: Cache | None = None
         self._device = model.embedding.weight.device
@@ -352,12 +355,11 @@ class Texts:
 
     @property
     def cache_bytes(self) -> int:
-        """Memory that keys and values take."""
         return 0 if self._cache is None else self._cache.bytes
 
     @torch.no_grad()
     def logits(self) -> Tensor:
-        """Of the token after each text: [texts, vocab], on the CPU. Once before each ``append``."""
+        """Return the next tokens' logits, [texts, vocab], on the CPU. Call once per ``append``."""
         if self._outgrown() or self._cache is None:
             features = self._read_all()
         else:
@@ -366,12 +368,10 @@ class Texts:
         return self._agree(self.model.logits(features[:, -1]).cpu())
 
     def append(self, tokens: list[int]) -> None:
-        """The next token of each text."""
         for text, token in zip(self.known, tokens, strict=True):
             text.append(token)
 
     def _outgrown(self) -> bool:
-        """Moves the start of texts past the context; true if there were any."""
         moved = False
         for row, text in enumerate(self.known):
             if not self._endless and len(text) - self._start[row] > self._context:
@@ -380,9 +380,6 @@ class Texts:
         return moved
 
     def _read_all(self) -> Tensor:
-        """Reads every text into a new cache, as many tokens at once as the context is long; the
-        features of the last ones.
-        """
         self._cache = cache = self.model.empty_cache()
         views = [text[start:] for text, start in zip(self.known, self._start, strict=True)]
         tokens, documents = _padded(views, self._device, before=True)
@@ -402,7 +399,6 @@ class Texts:
 
 
 def _padded(texts: list[list[int]], device: torch.device, *, before: bool) -> tuple[Tensor, Tensor]:
-    """Texts as rows, shorter ones filled up before or behind; and 0 where they stand, else -1."""
     width = max(map(len, texts))
     tokens = torch.zeros(len(texts), width, dtype=torch.long)
     documents = torch.full_like(tokens, -1)
@@ -414,22 +410,22 @@ def _padded(texts: list[list[int]], device: torch.device, *, before: bool) -> tu
 
 
 def load(model_dir: Path, *, device: str = "cpu", which: str = "best") -> tuple[Decoder, Tokenizer]:
-    """The checkpoint under ``model_dir`` of the least held-out loss, or with ``which`` the
-    ``last``, on a device (``auto`` is a GPU where there is one), and its tokenizer.
+    """Load a checkpoint of the run in ``model_dir``, and its tokenizer. ``which``: ``best`` (lowest
+    held-out loss) or ``last``. ``device``: with ``auto`` a GPU if there is one.
     """
     place = pick_device(device)
-    checkpoint = to_use(model_dir, which)
+    checkpoint = checkpoint_to_use(model_dir, which)
     if checkpoint is None:
         raise UsageError(
-            f"{model_dir}: no finished checkpoint; give the folder a model was trained into (of a"
-            f" transformers model `llmcurate import {model_dir} -o OUT` makes one)"
+            f"{model_dir}: no finished checkpoint; give the folder of a trained model (for a"
+            f" transformers model run `llmcurate import {model_dir} -o OUT` first)"
         )
     plan = load_plan(checkpoint)
     config = plan.model_at(step_of(checkpoint))
-    # A config from elsewhere must not make us allocate more than the weights that came with it.
+    # A foreign config must not make us allocate more memory than its weights take.
     if 4 * parameters(config) > weights_of(checkpoint).bytes:
         raise RunFailed(
-            f"{checkpoint}: its weights are fewer than config.json says; delete the folder"
+            f"{checkpoint}: it has fewer weights than its config.json says; delete the folder"
         )
     model = Decoder(config)
     load_model(checkpoint, model, average=True)
@@ -443,8 +439,8 @@ def load(model_dir: Path, *, device: str = "cpu", which: str = "best") -> tuple[
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """A prompt and its continuation; ``stopped`` by an end-of-text token (end) or by the number
-    of tokens (length). Of a prompt with masks it is the text from the first one on.
+    """A prompt and its continuation; if masks were filled, the text before the first mask and the
+    rest. ``stopped``: ``end`` (after an end-of-text token) or ``length`` (at the number of tokens).
     """
 
     prompt: str
@@ -463,9 +459,7 @@ def generate(
     seed: int = 0,
     checkpoint: str = "best",
 ) -> str:
-    """The continuation of ``prompt`` (without it), as text: ``complete`` for one prompt.
-    ``checkpoint``: best or last.
-    """
+    """Return the continuation of ``prompt``, without ``prompt``. ``checkpoint``: best or last."""
     model, tokenizer = load(model_dir, which=checkpoint)
     sampling = Sampling(temperature=temperature, top_k=top_k)
     completions = complete(
@@ -485,7 +479,7 @@ def continue_text(
     seed: int,
     agree: Agree | None = None,
 ) -> str:
-    """``generate`` for a model and a tokenizer in memory; ``agree`` as for ``Texts``."""
+    """Do what ``generate`` does with a model and tokenizer in memory. ``agree``: see ``Texts``."""
     sampling = Sampling(temperature=temperature, top_k=top_k)
     completions = complete(
         model, tokenizer, [prompt], max_tokens=max_tokens, sampling=sampling, seed=seed, agree=agree
@@ -506,16 +500,17 @@ def complete(
     filling: Filling | None = None,
     suffix: str | None = None,
 ) -> list[Completion]:
-    """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time. Of an
-    encoder-decoder a prompt is what the encoder reads, in which special tokens may be spelled out,
-    and the text is what the decoder writes, with those it writes but for the last. An encoder fills
-    the masks of a prompt, or ``max_tokens`` behind one that has none, by ``filling``. With a
-    ``suffix`` a model that has learned it writes what stands between a prompt and that, as far as
-    its context reaches.
+    """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time.
 
-    The model reads a prompt as the beginning of a document; an end-of-text token ends the
-    continuation. The same seed gives the same text on the same device; the n-th prompt draws from
-    a stream of its own, whatever the others are. Raises ``LlmcurateError``.
+    A decoder reads a prompt as the beginning of a document, and an end-of-text token ends the
+    continuation. With ``suffix``, a model trained with objective fim writes the text between prompt
+    and suffix, as far as its context allows. In an encoder-decoder, the encoder reads the prompt
+    and the decoder writes the text; in both, special tokens are spelled out. An encoder fills the
+    masks of a prompt as ``filling`` says. A prompt without masks gets ``max_tokens`` masks at its
+    end.
+
+    The same seed gives the same text on the same device. Each prompt has its own random stream,
+    whatever the other prompts are. Raises ``LlmcurateError`` if the model cannot do this.
     """
     if max_tokens < 1 or batch < 1:
         raise UsageError("give max_tokens and batch of 1 or more")
@@ -532,9 +527,9 @@ def complete(
                 model, tokenizer, prompts, *masks, seed=seed, batch=batch
             )
         ]
-    ids, sources = _begin(model.config, tokenizer, prompts, end)
+    ids, sources = _starts(model.config, tokenizer, prompts, end)
     if suffix is not None:
-        ids = _around(model.config, tokenizer, prompts, suffix, end)
+        ids = _with_suffix(model.config, tokenizer, prompts, suffix, end)
         max_tokens = min(max_tokens, model.config.context - max(map(len, ids)))
     completions: list[Completion] = []
     for first in range(0, len(ids), batch):
@@ -554,12 +549,9 @@ def complete(
     return completions
 
 
-def _begin(
+def _starts(
     config: ModelConfig, tokenizer: Tokenizer, prompts: list[str], end: int | None
 ) -> tuple[list[list[int]], list[list[int]] | None]:
-    """The tokens that each text begins with, and of an encoder-decoder what its encoder reads, an
-    end of text behind it.
-    """
     start = [] if end is None else [end]
     encoder = config.encoder
     if encoder is None:
@@ -578,16 +570,15 @@ def _begin(
     longest = max(map(len, sources))
     if config.position.table and longest > config.context:
         raise UsageError(
-            f"a text has {counted(longest, 'token')}, the model reads {config.context}: give a "
-            "shorter one"
+            f"a text has {counted(longest, 'token')}, but the model's context is "
+            f"{config.context}: give a shorter one"
         )
     return [list(start) for _ in prompts], sources
 
 
-def _around(
+def _with_suffix(
     config: ModelConfig, tokenizer: Tokenizer, prompts: list[str], suffix: str, end: int | None
 ) -> list[list[int]]:
-    """Each prompt and the suffix as ``FillInTheMiddle`` has them, up to where a middle begins."""
     known = tokenizer.get_vocab(with_added_tokens=True)
     marks = [
         next((known[name] for name in names_of(f"fim {part}") if name in known), None)
@@ -603,8 +594,8 @@ def _around(
     longest = max(map(len, ids))
     if longest >= config.context:
         raise UsageError(
-            f"a prompt and the suffix have {counted(longest, 'token')}, the model reads "
-            f"{config.context}: give less"
+            f"a prompt and the suffix have {counted(longest, 'token')}, but the model's context is "
+            f"{config.context}: give shorter ones"
         )
     return ids
 
@@ -617,7 +608,7 @@ def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
 def _continue(
     texts: Texts, chooser: Chooser, max_tokens: int, end: int | None
 ) -> list[tuple[list[int], bool]]:
-    """The new tokens of each text, and whether it ended by itself."""
+    """Return the new tokens of each text, and True if the text ended with an end-of-text token."""
     lengths = [len(text) for text in texts.known]
     ended = [False] * len(lengths)
     for _ in range(max_tokens):

@@ -1,1 +1,1 @@
-"""Runs from Python: corpora, recipes and their results; the command line stands on it."""
+"""The Python interface: corpora, recipes and their results, and the settings of commands."""

@@ -1,4 +1,5 @@
-"""Settings of commands that run no step of a recipe: options and the reference are made of them."""
+"""Settings of the commands that run no step of a recipe. The options of these commands and their
+reference pages are made from the classes."""
 
 from __future__ import annotations
 
@@ -13,26 +14,27 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import problem
 
 Class = TypeVar("Class", bound="CommandSettings")
-_METHODS = "Methods, with commas between them; + joins those that run one after the other."
+_METHODS = "Methods, separated by commas. Join several with + to run them in turn."
 
 
 class CommandSettings(BaseModel):
     """The base of the settings of all commands."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    command: ClassVar[str]  # the words that call it
+    command: ClassVar[str]  # as typed after `llmcurate`
     _counts = field_validator("*", mode="before")(read_counts)
-    SECTIONS: ClassVar[dict[str, str]] = {}  # headings that settings open in help
+    SECTIONS: ClassVar[dict[str, str]] = {}  # {setting: heading in help that it starts}
 
     @classmethod
     def field(cls, name: str) -> Any:
-        """A field of another command that means the same."""
+        """Return a copy of the field `name`, for another command that has the same option."""
         return copy(cls.model_fields[name])
 
     @classmethod
     def of(cls: type[Class], **options: Any) -> Class:
-        """The settings from the options that were given; UsageError names the first mistake."""
+        """Return the settings with these options. Raise UsageError, with the first mistake, if an
+        option is not valid."""
         try:
             return cls(**options)
         except ValidationError as error:
@@ -40,140 +42,143 @@ class CommandSettings(BaseModel):
 
 
 class Forecast(CommandSettings):
-    """The basis of the forecast that `--dry-run` prints."""
+    """The options of the forecast that `--dry-run` prints."""
 
     command = "run"
 
     sample: Path | None = Field(
         None,
-        description="With --dry-run: a run, over 1 % of the input for example, whose measurements"
-        " the forecast is made from.",
+        description="With --dry-run: base the forecast on this run, for example over 1 % of the"
+        " input.",
     )
     as_if: str | None = Field(
         None,
-        description="With --dry-run: size of the input to forecast, as 100TB, in place of IN.",
+        description="With --dry-run: forecast for an input of this size, such as 100TB, instead of"
+        " IN.",
     )
     price: tuple[str, ...] = Field(
         (),
         description="With --dry-run: a price in USD, as KEY=USD. The keys are cpu_hour, put and get"
-        " (for 1,000 of them) and gb_month; months is the number of months.",
+        " (per 1,000 requests) and gb_month; months=N sets the number of months.",
     )
 
 
 class Fetch(CommandSettings):
-    """Files of the web or of an object store."""
+    """The options of `llmcurate fetch`: files of the web or of an object store."""
 
     command = "fetch"
 
     base: str | None = Field(
-        None, description="URL in front of the paths of a list: https://data.commoncrawl.org/."
+        None, description="URL to prepend to the paths in a list: https://data.commoncrawl.org/."
     )
     limit: int | None = Field(
         None,
         ge=1,
-        description="Number of files or captures to fetch, the first ones; without a value all.",
+        description="Fetch only this many files or captures, the first ones. Default: all.",
     )
-    rate: str | None = Field(None, description="Most bytes a second, all files together, as 5MB/s.")
+    rate: str | None = Field(None, description="Limit for the total rate, such as 5MB/s.")
     tries: int = Field(
-        5, ge=1, description="A file is given up after this many tries in a row without a new byte."
+        5, ge=1, description="Give up on a file after this many tries in a row without a new byte."
     )
-    parallel: int = Field(2, ge=1, le=64, description="Number of files fetched at a time.")
-    timeout: float = Field(60.0, ge=0.1, description="Seconds that a server may be silent.")
+    parallel: int = Field(2, ge=1, le=64, description="Number of files to fetch at the same time.")
+    timeout: float = Field(
+        60.0, ge=0.1, description="Seconds to wait for a server that sends nothing."
+    )
     keep_paths: bool = Field(
-        False, description="Files lie in folders by host and path, as in their URLs."
+        False, description="Store files in folders by the host and path of their URLs."
     )
     index: tuple[str, ...] = Field(
         (),
-        description="Domain, host or URL whose captures a URL index lists; their records are"
-        " fetched by range into WARC files.",
+        description="Domain, host or URL to look up in a URL index; its captures are fetched by"
+        " range into WARC files.",
     )
     match: Literal["domain", "host", "prefix", "exact"] = Field(
         "domain",
-        description="Captures of --index: of the domain and its subdomains, the host alone, URLs"
-        " that begin so, or the URL itself.",
+        description="What --index names: a domain with its subdomains, a host, a prefix of URLs, or"
+        " one exact URL.",
     )
     crawl: tuple[str, ...] = Field(
-        (),
-        description="Crawl whose index is asked, as CC-MAIN-2024-22. Without a value it is the"
-        " newest.",
+        (), description="Crawl whose index to query, such as CC-MAIN-2024-22. Default: the newest."
     )
     filter: tuple[str, ...] = Field(
         ("=status:200",),
-        description="Condition on captures of --index, as the server has them: =status:200,"
+        description="Condition on the captures of --index, in the server's syntax: =status:200,"
         " ~mime:.*html, !~url:.*print.*.",
     )
     server: str = Field(
         "https://index.commoncrawl.org",
-        description="URL of the CDX server that --index asks, one request at a time.",
+        description="URL of the CDX server for --index. It gets one request at a time.",
     )
 
 
 class Refresh(CommandSettings):
-    """A corpus that grows."""
+    """The options of `llmcurate refresh`, which adds new input to a corpus."""
 
     command = "refresh"
     SECTIONS = {"list": "Input", "keep": "Snapshots", "logs": "Logs"}
 
-    list: tuple[str, ...] = Field((), description="Files of inputs, one input a line.")
+    list: tuple[str, ...] = Field((), description="File that lists inputs, one per line.")
     base: str | None = Field(
-        None, description="Folder or URL where the relative lines of lists begin."
+        None, description="Folder or URL that relative lines of --list start from."
     )
     changed: Literal["leave", "new", "skip"] = Field(
         "leave",
-        description="What happens to inputs that changed since they came: left as they were and"
-        " named, taken in as new ones, or left without a word.",
+        description="What to do with inputs that changed since they were read: leave them out and"
+        " name them, read them as new inputs, or skip them silently.",
     )
     damaged: Literal["leave", "take"] = Field(
         "leave",
-        description="What happens to inputs whose end cannot be read: left out until they are"
-        " whole, or taken as far as they go.",
+        description="What to do with truncated inputs: leave them out until they are whole, or read"
+        " them as far as possible.",
     )
     keep: int | None = Field(
-        None, ge=1, description="Snapshots to keep; older ones are deleted. Without a value none."
+        None,
+        ge=1,
+        description="Number of snapshots to keep; older ones are deleted. Default: keep all.",
     )
     keep_days: float | None = Field(
-        None, ge=0, description="Days to keep snapshots; they are deleted then. Without it never."
+        None, ge=0, description="Days after which snapshots are deleted. Default: never."
     )
     rollback: str | None = Field(
-        None, description="Snapshot that becomes the current one; `parent` is the one before."
+        None, description="Make this snapshot the current one; `parent` is the previous one."
     )
     rebuild: bool = Field(
-        False, description="All inputs are taken again, as after a change of the recipe."
+        False, description="Read all inputs again, for example after a change of the recipe."
     )
-    abandon: bool = Field(False, description="An unfinished refresh is given up before this one.")
+    abandon: bool = Field(False, description="First discard an unfinished refresh.")
     products: bool = Field(
-        False, description="The recipe's products are made of the whole snapshot."
+        False, description="Also build the recipe's products from the whole snapshot."
     )
     logs: Literal["text", "json"] = Field(
-        "text", description="Form of the messages on stderr; json is one object a line."
+        "text", description="Format of the messages on stderr; json writes one object per line."
     )
     metrics: Path | None = Field(
-        None, description="File (.prom) that is written for Prometheus' textfile collector."
+        None, description="Metrics file (.prom) to write for Prometheus' textfile collector."
     )
     on_failure: str | None = Field(
         None,
-        description="Command that sh runs on failure. LLMCURATE_ERROR and LLMCURATE_EXIT_CODE are"
-        " set for it.",
+        description="Shell command to run on failure. It gets LLMCURATE_ERROR and"
+        " LLMCURATE_EXIT_CODE.",
     )
-    webhook: str | None = Field(None, description="URL that receives JSON on failure.")
+    webhook: str | None = Field(None, description="URL to send JSON to on failure.")
 
 
 class Forget(CommandSettings):
-    """Documents that are to leave a corpus."""
+    """The documents that `llmcurate forget` removes from a corpus."""
 
     command = "forget"
 
-    url: tuple[str, ...] = Field((), description="URLs of pages.")
-    domain: tuple[str, ...] = Field((), description="Domains, with all below them.")
-    id: tuple[str, ...] = Field((), description="Ids of documents.")
+    url: tuple[str, ...] = Field((), description="URL of a page.")
+    domain: tuple[str, ...] = Field((), description="Domain, with its subdomains.")
+    id: tuple[str, ...] = Field((), description="Id of a document.")
     list: tuple[Path, ...] = Field(
-        (), description="Files of lines `url URL`, `domain NAME`, `id ID`, or bare URLs."
+        (), description="File with lines `url URL`, `domain NAME`, `id ID`, or plain URLs."
     )
-    purge: bool = Field(False, description="Snapshots that still hold them are removed.")
+    purge: bool = Field(False, description="Delete older snapshots, which still contain them.")
 
 
 class ExtractEval(CommandSettings):
-    """The evaluation of extractors."""
+    """The extractors that `llmcurate extract-eval` scores."""
 
     command = "extract-eval"
 
@@ -181,91 +186,88 @@ class ExtractEval(CommandSettings):
         Field(
             ("blocks",),
             min_length=1,
-            description="An extractor to score: blocks, resiliparse, trafilatura, justext or text."
-            " The others are set beside the first.",
+            description="Extractor to score: blocks, resiliparse, trafilatura, justext or text. The"
+            " others are compared with the first.",
         )
     )
 
 
 class LanguageEvaluate(CommandSettings):
-    """The measurement of a language model."""
+    """The options of `llmcurate language evaluate`."""
 
     command = "language evaluate"
 
-    label_column: str = Field("lang", description="Column that holds the labels.")
+    label_column: str = Field("lang", description="Column with the labels.")
     max_chars: int = Field(
-        0, ge=0, description="Number of characters that the model reads, the first ones; 0: all."
+        0, ge=0, description="Read only this many characters of a document, the first ones; 0: all."
     )
 
 
 class QualityTrain(CommandSettings):
-    """The training of a quality classifier."""
+    """The options of `llmcurate quality train`."""
 
     command = "quality train"
 
     preset: str = Field(
         "dclm", description="Published settings to start from: dclm, llama, gpt3 or openwebmath."
     )
-    balance: bool = Field(
-        False, description="As many documents of the larger set are taken as of the smaller."
-    )
+    balance: bool = Field(False, description="Reduce the larger set to the size of the smaller.")
     documents: int = Field(
-        0, ge=0, description="Most documents of each set, drawn by hash; 0: all documents."
+        0, ge=0, description="Most documents of each set, sampled by hash; 0: all."
     )
     held_out: float = Field(
-        0.1, ge=0, le=0.9, description="Share of the texts, by hash, that the model is tested on."
+        0.1, ge=0, le=0.9, description="Share of the documents held out for testing, by hash."
     )
     word_ngrams: int | None = Field(
-        None, ge=1, le=5, description="Words of the longest n-gram. Without a value the preset's."
+        None, ge=1, le=5, description="Words of the longest n-gram. Default: the preset's."
     )
     dim: int | None = Field(
-        None, ge=1, le=1000, description="Dimensions of the vectors. Without a value the preset's."
+        None, ge=1, le=1000, description="Dimensions of the vectors. Default: the preset's."
     )
     epochs: int | None = Field(
-        None, ge=1, description="Passes over the texts. Without a value the preset's."
+        None, ge=1, description="Passes over the documents. Default: the preset's."
     )
     lr: float | None = Field(
-        None, ge=0, description="Learning rate at the start. Without a value the preset's."
+        None, ge=0, description="Initial learning rate. Default: the preset's."
     )
     min_count: int | None = Field(
-        None, ge=1, description="Least occurrences of a word. Without a value the preset's."
+        None, ge=1, description="Minimum occurrences of a word. Default: the preset's."
     )
     bucket: int | None = Field(
         None,
         ge=1,
-        description="Rows that n-grams share; 2,000,000 take 800 MB. Without a value the preset's.",
+        description="Hash buckets of n-grams; 2,000,000 take 800 MB. Default: the preset's.",
     )
     quantize: bool = Field(
-        False, description="The compressed form, quality.ftz, is written instead of quality.bin."
+        False, description="Write a compressed model, quality.ftz, instead of quality.bin."
     )
     cutoff: int = Field(
         0, ge=0, description="Words and n-grams that a compressed model keeps; 0: all."
     )
-    seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the first weights.")
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the initial weights.")
 
 
 class PerplexityScore(CommandSettings):
-    """The scoring of a text."""
+    """The options of `llmcurate perplexity score`."""
 
     command = "perplexity score"
 
     by: Literal["line", "paragraph", "document"] = Field(
-        "line", description="The part of the text that is scored as one."
+        "line", description="Unit of text to score."
     )
 
 
 class PerplexityConvert(CommandSettings):
-    """The conversion of an n-gram model."""
+    """The options of `llmcurate perplexity convert`."""
 
     command = "perplexity convert"
 
     variant: Literal["plain", "ccnet"] = Field(
         "plain",
-        description="The text that the model reads: plain as it is written, ccnet in CCNet's"
-        " normal form.",
+        description="Normalization of the text before scoring: plain for none, ccnet for CCNet's.",
     )
     unit: Literal["whitespace", "words"] = Field(
-        "whitespace", description="Words of the model: what blanks separate, or Unicode's words."
+        "whitespace", description="Words of the model: separated by whitespace, or Unicode words."
     )
     pieces: Path | None = Field(
         None, description="SentencePiece model whose tokens are the words of the model."
@@ -273,226 +275,205 @@ class PerplexityConvert(CommandSettings):
 
 
 class Clusters(CommandSettings):
-    """The clusters that are shown."""
+    """The options of `llmcurate dedup clusters`."""
 
     command = "dedup clusters"
 
-    show: int = Field(20, ge=1, description="Number of clusters, the largest first.")
+    show: int = Field(20, ge=1, description="Number of clusters to show, the largest first.")
     method: str | None = Field(
-        None, description="Method whose clusters are shown. Without a value those of all are."
+        None, description="Show only the clusters of this method. Default: all methods."
     )
-    min_size: int = Field(2, ge=1, description="Least number of members of a cluster.")
+    min_size: int = Field(2, ge=1, description="Smallest cluster to show, in documents.")
     members: int = Field(
-        2, ge=0, le=100, description="Number of members shown beside the copy that stays."
+        2, ge=0, le=100, description="Number of duplicates to show next to the kept document."
     )
 
 
 class DedupCompare(CommandSettings):
-    """The comparison of dedup methods."""
+    """The options of `llmcurate dedup compare`."""
 
     command = "dedup compare"
 
-    methods: str = Field(
-        "exact,minhash,exact+minhash",
-        description=_METHODS,
-    )
+    methods: str = Field("exact,minhash,exact+minhash", description=_METHODS)
     tokenizer: Path | None = Field(
-        None, description="tokenizer.json, or its folder, that tokens are counted with."
+        None, description="Tokenizer to count tokens with: tokenizer.json or its folder."
     )
 
 
 class DedupEvaluate(CommandSettings):
-    """The evaluation of dedup methods on planted copies."""
+    """The options of `llmcurate dedup evaluate`, which plants duplicates and looks for them."""
 
     command = "dedup evaluate"
 
-    methods: str = Field(
-        "exact,minhash,lines",
-        description=_METHODS,
-    )
-    plant: int = Field(20, ge=1, le=10_000, description="Number of planted copies of each kind.")
-    seed: int = Field(0, description="Seed of the sample and of the planted copies.")
-    documents: int = Field(
-        10_000, ge=1, description="Most documents that are drawn from the input."
-    )
+    methods: str = Field("exact,minhash,lines", description=_METHODS)
+    plant: int = Field(20, ge=1, le=10_000, description="Number of duplicates to plant, per kind.")
+    seed: int = Field(0, description="Seed of the sample and of the planted duplicates.")
+    documents: int = Field(10_000, ge=1, description="Most documents to sample from the input.")
 
 
 class DedupAudit(CommandSettings):
-    """The audit of duplicates within and between training and validation text."""
+    """The options of `llmcurate dedup audit`, within and between training and validation text."""
 
     command = "dedup audit"
 
     val: tuple[str, ...] = Field((), description="Files or folders of validation text.")
     shards: Path | None = Field(
         None,
-        description=(
-            "Folder of token shards of the input, whose val/ says which documents are validation "
-            "text."
-        ),
+        description="Token shards of the input; the documents in their val/ are the validation"
+        " text.",
     )
     similarity: float = Field(
         0.8,
         gt=0,
         lt=1,
-        description="Jaccard similarity from which on documents are near-duplicates.",
+        description="Jaccard similarity from which documents count as near duplicates.",
     )
     tokenizer: Path | None = Field(
         None,
-        description=(
-            "tokenizer.json, or its folder: passages of 50 of its tokens are looked for (Lee et "
-            "al. 2022). Without a value passages of 200 characters."
-        ),
+        description="Tokenizer (tokenizer.json or its folder) to look for repeated passages of 50"
+        " tokens (Lee et al. 2022). Default: passages of 200 characters.",
     )
 
 
 class Hashes(CommandSettings):
-    """The texts that hashes are measured on."""
+    """The documents that `llmcurate dedup hashes` generates."""
 
     command = "dedup hashes"
 
     documents: int = Field(20_000, ge=1, le=1_000_000, description="Number of generated documents.")
-    bytes: int = Field(2000, ge=1, le=4000, description="Bytes of each document.")
+    bytes: int = Field(2000, ge=1, le=4000, description="Size of each document in bytes.")
 
 
 class Export(CommandSettings):
-    """The form of an export."""
+    """The options of `llmcurate export`."""
 
     command = "export"
 
     format: Literal["jsonl", "warc", "minhash", "bloom", "hf"] = Field(
         "jsonl",
-        description="jsonl writes a corpus as JSON lines, warc as WARC records of plain text,"
-        " minhash its signatures for datasketch, bloom a filter for pybloom-live; hf, the"
-        " default of a folder with a trained model, writes it for transformers.",
+        description="Format: for a corpus jsonl, warc (records of plain text), minhash (signatures"
+        " for datasketch) or bloom (a filter for pybloom-live); for a model hf (transformers), the"
+        " default for a folder with a trained model.",
     )
     compression: Literal["zst", "gz", "none"] = Field(
-        "zst", description="Compression of the JSON lines."
+        "zst", description="Compression of the JSONL files."
     )
-    attributes: bool = Field(
-        False, description="Whether JSON lines have `attributes`: scores and edits."
-    )
+    attributes: bool = Field(False, description="Include `attributes` (scores and edits) in JSONL.")
     key: Literal["url", "text"] = Field(
-        "url", description="What a filter holds of the documents: their URLs or their texts."
+        "url", description="What the Bloom filter contains: the documents' URLs or their texts."
     )
     dtype: Literal["float32", "bfloat16"] = Field(
-        "float32", description="Type of the weights of a model."
+        "float32", description="Data type of a model's weights."
     )
     checkpoint: Literal["best", "last"] = Field(
-        "best",
-        description="Checkpoint of a model: the one with the least held-out loss, or the last.",
+        "best", description="Checkpoint to use: the one with the lowest held-out loss, or the last."
     )
 
 
 class Verify(CommandSettings):
-    """The sample that is recomputed."""
+    """The sample that `llmcurate verify` recomputes."""
 
     command = "verify"
 
     documents: int = Field(
-        200, ge=1, le=100_000, description="Number of documents in the sample of each comparison."
+        200, ge=1, le=100_000, description="Number of documents to recompute per comparison."
     )
-    seed: int = Field(0, ge=0, lt=2**64, description="Another seed draws another sample.")
+    seed: int = Field(0, ge=0, lt=2**64, description="Seed of the sample.")
 
 
 class Push(CommandSettings):
-    """What is pushed, and how it is open to others."""
+    """The options of `llmcurate push`."""
 
     command = "push"
 
     kind: Literal["corpus", "model", "tokenizer", "shards"] | None = Field(
-        None, description="What is pushed of a folder that is several of these; the first one else."
+        None, description="What to push if the folder has several of these. Default: the first."
     )
     public: bool = Field(
-        False, description="A new repository is open to everybody. Without it, to you alone."
+        False, description="Make a new repository public. By default it is private."
     )
     license: str | None = Field(
-        None, description="License of the repository, by the hub's name for it: cc-by-4.0, odc-by."
+        None, description="License of the repository, by its name on the hub: cc-by-4.0, odc-by."
     )
 
 
 class Browse(CommandSettings):
-    """The page that is served, or written."""
+    """The options of `llmcurate browse`."""
 
     command = "browse"
 
-    port: int = Field(8765, ge=0, le=65535, description="Port of the page; 0: any that is free.")
+    port: int = Field(8765, ge=0, le=65535, description="Port of the server; 0: any free port.")
     static: Path | None = Field(
         None,
-        description=(
-            "File (.html) that a sample is written into, instead of serving; or a folder, for the"
-            " sample and the report, whose ids lead there."
-        ),
+        description="Write a sample to this .html file instead of serving; or to a folder, together"
+        " with a report that links to it.",
     )
-    each: int = Field(10, ge=1, le=50, description="With --static: documents of each rule.")
+    each: int = Field(10, ge=1, le=50, description="With --static: documents per rule.")
     labels: Path | None = Field(
-        None, description="File (JSONL) of your labels. The default is RUN/labels.jsonl."
+        None, description="File (JSONL) for your labels. Default: RUN/labels.jsonl."
     )
     export_labels: Path | None = Field(
         None,
-        description=(
-            "Folder that labelled documents are written into, good.jsonl and bad.jsonl, for"
-            " `llmcurate quality train`, instead of serving."
-        ),
+        description="Write the labelled documents to this folder as good.jsonl and bad.jsonl for"
+        " `llmcurate quality train`, instead of serving.",
     )
 
 
 class Search(CommandSettings):
-    """The occurrences that are shown."""
+    """The options of `llmcurate search`."""
 
     command = "search"
 
     limit: int = Field(10, ge=0, description="Number of occurrences to show.")
-    context: int = Field(60, ge=0, description="Bytes to show on either side of an occurrence.")
+    context: int = Field(60, ge=0, description="Bytes to show before and after an occurrence.")
 
 
 class TokenizerEval(CommandSettings):
-    """The comparison of tokenizers."""
+    """The options of `llmcurate tokenizer eval`."""
 
     command = "tokenizer eval"
 
     baseline: Path | None = Field(
-        None, description="Tokenizer whose lengths the others' are given as shares of."
+        None, description="Tokenizer that the others are compared with, by number of tokens."
     )
     pattern: str | None = Field(
         None,
-        description="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",
+        description="For a .tiktoken file: how text is split: gpt2, cl100k, o200k, llama3 or"
+        " qwen2.",
     )
     dictionary: Path | None = Field(
-        None, description="List of words, one a line, that cuts scripts without spaces into words."
+        None, description="List of words, one per line, to find words in scripts without spaces."
     )
     separator: str | None = Field(
         None,
         min_length=1,
-        description="What stands between words in the texts, as |. It is taken out before they are"
-        " encoded.",
+        description="Separator between words in the texts, such as |. It is removed before"
+        " encoding.",
     )
     words: str | None = Field(
         None,
-        description="Column with the words of each text: a list of them, or the text with white"
-        " space between.",
+        description="Column with the words of each text: a list, or a string with spaces between"
+        " words.",
     )
     morphemes: Path | None = Field(
         None,
-        description="List of words: on each line a word, a tab, and its morphemes with spaces"
-        " between.",
+        description="List of words: per line a word, a tab, and its morphemes separated by spaces.",
     )
     pivot: str | None = Field(
-        None, description="Language whose tokens the others' are set against. The default is en."
+        None, description="Language that the others are compared with. Default: en."
     )
     price: float | None = Field(None, ge=0, description="Price of a million tokens.")
     context: int | None = Field(
-        None, ge=1, description="Tokens of a context, to say how much text fits into it."
+        None, ge=1, description="Context length in tokens, to show how much text fits into it."
     )
     show: int = Field(
-        0, ge=0, le=100, description="Number of texts, the first ones, that are shown cut."
+        0, ge=0, le=100, description="Show how this many texts, the first ones, are tokenized."
     )
-    color: bool | None = Field(
-        None, description="Whether the output has colours. Without a value it does on a terminal."
-    )
+    color: bool | None = Field(None, description="Print colours. Default: on a terminal only.")
 
 
 class TokenizerDiff(CommandSettings):
-    """The difference of two tokenizers."""
+    """The options of `llmcurate tokenizer diff`."""
 
     command = "tokenizer diff"
 
@@ -501,56 +482,59 @@ class TokenizerDiff(CommandSettings):
 
 
 class TokenizerStudy(CommandSettings):
-    """The comparison of sizes of a vocabulary."""
+    """The options of `llmcurate tokenizer study`."""
 
     command = "tokenizer study"
 
     vocab: str = Field(
-        "4000,8000,16000,32000,64000", description="Sizes to compare, with commas between them."
+        "4000,8000,16000,32000,64000", description="Vocabulary sizes, separated by commas."
     )
     digits: str = Field(
-        "single", description="How digits are cut: single, triples, triples-right or free."
+        "single", description="How digits are split: single, triples, triples-right or free."
     )
     dictionary: Path | None = TokenizerEval.field("dictionary")
     width: int = Field(768, ge=1, description="Width of the model's embedding.")
     worth: float = Field(
-        0.03, ge=0, le=1, description="Least share of the tokens that a doubled vocabulary saves."
+        0.03,
+        ge=0,
+        le=1,
+        description="Smallest share of tokens saved that is worth a doubled vocabulary.",
     )
 
 
 class TokenizerExtend(CommandSettings):
-    """The extension of a tokenizer."""
+    """The options of `llmcurate tokenizer extend`."""
 
     command = "tokenizer extend"
 
     vocab: int | None = Field(
-        None, ge=2, description="Most tokens of the new vocabulary, old ones included."
+        None, ge=2, description="Largest size of the new vocabulary, including the old tokens."
     )
     min_frequency: int = Field(
-        2, ge=1, description="Least occurrences of a pair of tokens that is merged (BPE)."
+        2, ge=1, description="Minimum occurrences of a pair of tokens to merge it (BPE)."
     )
     init: Literal["mean", "focus", "random"] = Field(
         "mean",
-        description="New rows of the embeddings: the mean of a token's old parts; a blend of tokens"
-        " that stand in like contexts of the texts given (Dobler and de Melo 2023); or random as"
-        " the old rows are.",
+        description="How new rows of the embeddings start: as the mean of the old tokens that spell"
+        " the new one; as a blend of tokens with similar contexts in the texts (Dobler and de Melo"
+        " 2023); or random with the old rows' distribution.",
     )
     seed: int = Field(0, ge=0, description="Seed of the random rows.")
     scripts: str = Field(
         "",
-        description="Scripts that the tokens of --from may hold, with commas between them; with a"
-        " minus, as -Thai, those that they may not. Without a value all.",
+        description="Scripts allowed in the tokens of --from, separated by commas; with a minus,"
+        " such as -Thai, scripts that are not. Default: all.",
     )
 
 
 class TokenizerPrune(CommandSettings):
-    """The pruning of a tokenizer."""
+    """The options of `llmcurate tokenizer prune`."""
 
     command = "tokenizer prune"
 
     vocab: int | None = Field(
-        None, ge=1, description="Tokens of the new vocabulary: those used most stay."
+        None, ge=1, description="Size of the new vocabulary; the most used tokens are kept."
     )
     min_count: int | None = Field(
-        None, ge=1, description="Least uses of a token that stays; 1 keeps all that are used."
+        None, ge=1, description="Minimum uses of a token to keep it; 1 keeps every used token."
     )

@@ -1,8 +1,5 @@
-"""Runs from Python: `Corpus`, files to read and the steps that their documents go through, and
-`run_recipe`, a recipe by name, by file or as an object.
-
-Tables and rows in memory are inputs too: each is a file in the folder for caches, by its content.
-"""
+"""Runs from Python: `Corpus` (inputs and steps) and `run_recipe` (a recipe by name or file). Tables
+and rows in memory are first written to parquet files in the cache folder."""
 
 from __future__ import annotations
 
@@ -23,13 +20,13 @@ if TYPE_CHECKING:
     from curate.steps.recipe import Recipe
 
 
-ROWS = 10_000  # of a row group, whatever pieces a table comes in
+ROWS = 10_000  # per row group
 TAKES = "files, folders, URLs, tables (pandas, polars, Arrow, datasets) or a list of dicts"
 
 
 def names_of(inputs: Any) -> list[str]:
-    """The names of one input or of several; those of tables and rows, of files with their content.
-    UsageError names the type of what is no input."""
+    """Return the paths or URLs of one or several inputs. Tables and rows are written to files
+    first. Raise UsageError for an object that cannot be an input."""
     if isinstance(inputs, (str, os.PathLike)):
         return [os.fspath(inputs)]
     if _is_table(inputs):
@@ -49,7 +46,6 @@ def _is_table(value: Any) -> bool:
 
 
 def _tables(value: Any) -> Iterator[Any]:
-    """The Arrow tables of a table, or of rows."""
     import pyarrow as pa
 
     if isinstance(value, list):
@@ -63,7 +59,6 @@ def _tables(value: Any) -> Iterator[Any]:
 
 
 def _kept(tables: Iterator[Any]) -> str:
-    """The parquet file of the tables, in a folder of the cache that has its content's name."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -82,7 +77,7 @@ def _kept(tables: Iterator[Any]) -> str:
         path.parent.mkdir(exist_ok=True)
         aside.replace(path)
     except (pa.ArrowException, TypeError) as error:
-        raise UsageError(f"the rows are no table: {' '.join(str(error).split())}") from None
+        raise UsageError(f"the rows make no table: {' '.join(str(error).split())}") from None
     finally:
         aside.unlink(missing_ok=True)
     return str(path)
@@ -97,13 +92,13 @@ Steps = list[tuple[str, dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents of files, and steps in order. Each method returns a new corpus; nothing is read
-    before `run`.
+    """Inputs and the steps to run on their documents.
 
         clean = Corpus.read("crawl/*.warc.gz").extract().filter("gopher_quality").dedup("minhash")
         result = clean.run("out")
 
-    A step or a setting that there is not raises UsageError at once, with the nearest one.
+    Each method returns a new corpus, and nothing is read before `run`. An unknown step or setting
+    raises UsageError at once, with the nearest name that exists.
     """
 
     inputs: tuple[str, ...]
@@ -112,14 +107,16 @@ class Corpus:
 
     @classmethod
     def read(cls, *inputs: Any, **settings: Any) -> Corpus:
-        """The documents of files, folders, patterns or URLs, or of lists of them: WARC, JSON lines,
-        parquet, CSV and more. A folder that a run wrote, or its `Result`, stands for the documents
-        that it kept. A frame of pandas or polars, an Arrow table, a data set of `datasets` and a
-        list of dicts hold documents, a row each; they are kept in the cache for workers to read.
+        """Return a corpus of files, folders, patterns or URLs, or lists of them.
 
-        settings: of the section `read` of recipes, as limit=1000 (the first documents), share=0.01
-        (drawn by id) or split="test"; text_column="content" names the column of the texts,
-        date_column that of the dates.
+        Formats are WARC, JSONL, parquet, CSV and more. For the folder of a run, or its `Result`,
+        the documents are those that the run kept. Tables (pandas, polars, Arrow, `datasets`) and
+        lists of dicts have one document per row; they are written to files in the cache for workers
+        to read.
+
+        settings: the settings of the section `read` of recipes, such as limit=1000 (the first
+        documents), share=0.01 (sampled by id) or split="test". text_column and date_column name the
+        columns of texts and dates.
         """
         names = [name for some in inputs for name in names_of(some)]
         if not names:
@@ -132,16 +129,15 @@ class Corpus:
     from_pandas = from_arrow = from_datasets = read  # the names that people look for
 
     def step(self, name: str | Settings, /, **settings: Any) -> Corpus:
-        """With any step of `llmcurate steps` behind the others, as step("url_filter",
-        domains="blocked.txt") or step(steps.UrlFilter(domains="blocked.txt")); "cut" ends a stage.
-        """
+        """Return this corpus with one more step: any that `llmcurate steps` lists, or "cut", which
+        ends a stage. For example step("url_filter", domains="blocked.txt"), or the same with an
+        object: step(steps.UrlFilter(domains="blocked.txt"))."""
         if not isinstance(name, str):
             return self.step(name.name, **name.model_dump(exclude_unset=True), **settings)
         return self._with([(name, settings)])
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The documents as they are read, before any step, a batch at a time. UsageError for web
-        pages, whose text `extract` makes."""
+        """Yield the input documents, before any step. Raise UsageError for web pages."""
         from curate.corpus.direct_input import DirectInput
 
         reader = DirectInput.of_texts(self.inputs, self.recipe.read, quiet=True)
@@ -149,60 +145,58 @@ class Corpus:
             yield from batch.to_pylist()
 
     def head(self, rows: int = 5) -> list[dict[str, Any]]:
-        """The first documents as they are read, before any step."""
+        """Return the first input documents, before any step."""
         return list(islice(self, rows))
 
     def __len__(self) -> int:
-        """How many documents the input has, before any step; all of it is read for that."""
+        """Return the number of input documents, before any step. This reads the whole input."""
         return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
-        return True  # no reason to read the input
+        return True  # must not read the input
 
     def extract(self, **settings: Any) -> Corpus:
-        """With the main text of web pages: extract(format="markdown")."""
+        """Extract the main text of web pages: extract(format="markdown")."""
         return self.step("extract", **settings)
 
     def language(self, **settings: Any) -> Corpus:
-        """With the language of each document: language(keep=["en"], threshold=0.65)."""
+        """Label documents by language: language(keep=["en"], threshold=0.65)."""
         return self.step("language", **settings)
 
     def quality(self, **settings: Any) -> Corpus:
-        """With a classifier's score: quality(model="quality.bin", keep_fraction=0.1)."""
+        """Score documents with a classifier: quality(model="quality.bin", keep_fraction=0.1)."""
         return self.step("quality", **settings)
 
     def perplexity(self, **settings: Any) -> Corpus:
-        """With CCNet's head, middle and tail: perplexity(model="models/{lang}.bin",
-        keep=["head"])."""
+        """Label documents head, middle or tail by their perplexity, as CCNet does:
+        perplexity(model="models/{lang}.bin", keep=["head"])."""
         return self.step("perplexity", **settings)
 
     def decontaminate(self, **settings: Any) -> Corpus:
-        """Without what stands in evaluation sets: decontaminate(evals="benchmark.jsonl")."""
+        """Drop documents that contain items of evaluation sets:
+        decontaminate(evals="benchmark.jsonl")."""
         return self.step("decontaminate", **settings)
 
     def filter(self, *rules: str | Callable[..., Any], **settings: Any) -> Corpus:
-        """Without the documents that published rules drop: filter("c4@tfds", "gopher_quality").
-
-        rules: filters by name, or functions of yours, as "my_rules.py:keep" or the object itself
-        where a file holds it. settings: of each of these filters that has them.
+        """Drop documents by published rules or your own: filter("c4@tfds", "gopher_quality").
+        rules: names of filters, or your own functions as "my_rules.py:keep" or as function objects
+        that are defined in a file. settings: each is passed to all of these filters that have it.
         """
         if not rules:
-            raise UsageError('filter needs the name of a filter, as filter("gopher_quality")')
+            raise UsageError('filter needs the name of a filter: filter("gopher_quality")')
         return self._with(_shared([step for rule in rules for step in _filter(rule)], **settings))
 
     def dedup(self, method: str = "exact", **settings: Any) -> Corpus:
-        """With one of each set of copies: dedup("minhash", survivor="longest").
-
-        method: as of `llmcurate dedup --method`, several joined by +. settings: of each of its
-        steps that has them.
-        """
+        """Remove duplicates: dedup("minhash", survivor="longest"). method: one of the methods that
+        `llmcurate dedup --help` lists, or several joined with +. settings: each is passed to every
+        step of the method that has it."""
         from curate.dedup.methods import steps_of
 
         return self._with(_shared(steps_of(method), **settings))
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of this corpus, which prints as the YAML that `llmcurate run` takes."""
+        """The recipe of this corpus. When printed, it is the YAML that `llmcurate run` reads."""
         from curate.steps.recipe import compose
 
         steps = [(name, dict(settings)) for name, settings in self.steps]
@@ -219,22 +213,19 @@ class Corpus:
         scratch: Location | None = None,
         quiet: bool = False,
     ) -> Result:
-        """Reads the files, takes the steps, and leaves corpus/, rejected/ and a report in the
-        folder `out`, or at its URL. The same call again resumes.
-
-        workers: number of processes; 0: one a core. engine, address, scratch: as the options of
-        `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. Raises RunFailed where
-        the run cannot go on, LockHeld where another process works in `out`.
-        """
+        """Run the steps and write corpus/, rejected/ and a report to `out`, a folder or URL. The
+        same call again resumes the run. workers: the number of processes; 0 means one per core.
+        engine, address, scratch: the options of `llmcurate run` with these names. slurm: options of
+        sbatch, such as {"partition": "cpu"}. Raise RunFailed if the run cannot continue, and
+        LockHeld if another process uses `out`."""
         from curate.run.records import Options
 
-        # Whoever calls this has named the functions that it runs.
+        # The caller named the functions, so they may run.
         options = Options(workers, quiet, engine, address, allow_python=True)
         options = replace(options, slurm=sbatch(slurm))
         return result_of(self.recipe, list(self.inputs), out, options, scratch)
 
     def _with(self, steps: Steps | tuple[()], /, **reading: Any) -> Corpus:
-        """With more steps; UsageError where one of them cannot be."""
         more = replace(
             self,
             steps=(*self.steps, *((name, deepcopy(settings)) for name, settings in steps)),
@@ -249,7 +240,6 @@ class Corpus:
 
 
 def _filter(rule: str | Callable[..., Any]) -> Steps:
-    """The step of a filter's name or of a function."""
     from curate.steps.functions import FunctionInFile
 
     if not isinstance(rule, str):
@@ -258,8 +248,8 @@ def _filter(rule: str | Callable[..., Any]) -> Steps:
 
 
 def _shared(steps: Steps, /, **settings: Any) -> Steps:
-    """The steps with each setting in those that have it. One that none has goes to the first step,
-    which refuses it and names the nearest."""
+    """Add each setting to the steps that have a setting of this name. If no step has it, add it to
+    the first step, which raises an error with the nearest name."""
     from curate.steps.registry import step_class
 
     fields = {name: step_class(name.partition("@")[0]).model_fields for name, _ in steps}
@@ -268,7 +258,7 @@ def _shared(steps: Steps, /, **settings: Any) -> Steps:
         for taker in takers:
             if setting in taker:
                 raise UsageError(
-                    f"{steps[0][0]}: {setting} is {taker[setting]!r} here, by its name"
+                    f"{steps[0][0]}: its name already sets {setting} to {taker[setting]!r}"
                 )
             taker[setting] = value
     return steps
@@ -293,21 +283,22 @@ def run_recipe(
     quiet: bool = False,
     **settings: Mapping[str, Any],
 ) -> Result:
-    """Runs a recipe over files and returns the result; the same call again resumes.
+    """Run a recipe over files and return the result. The same call again resumes the run.
 
         run_recipe("fineweb", "crawl/*.warc.gz", "out", language={"keep": ["en"]}, workers=4)
 
-    recipe: the name of a shipped one, a file, or what `load_recipe` or `Corpus.recipe` gave.
-    inputs: files, folders, patterns or URLs; without any, [], the recipe names its own. out: a
-    folder or a URL. limit, share: documents to read, the first ones, or a share drawn by id.
-    text_column: the column of the texts. split, config: of data sets of the hub, train without one.
-    workers: number of processes; 0: one a core. engine, address, scratch: as the options of
-    `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. allow_python: the recipe may
-    run the Python files that it names. settings: of steps by name, or of the section `read`, each a
-    mapping.
+    recipe: the name of a shipped recipe, a file, or an object from `load_recipe` or
+    `Corpus.recipe`. inputs: files, folders, patterns or URLs; [] for the input that the recipe
+    names. out: a folder or a URL. limit: the number of documents to read, from the first on. share:
+    the share of documents to read, sampled by id. text_column: the column with the texts. split,
+    config: the split (default: train) and the configuration of a dataset on the Hugging Face hub.
+    workers: the number of processes; 0 means one per core. engine, address, scratch: the options of
+    `llmcurate run` with these names. slurm: options of sbatch, such as {"partition": "cpu"}.
+    allow_python: True if the recipe may run the Python files that it names. settings: {step:
+    {setting: value}}; `read` may be used like a step.
 
-    Raises UsageError where the call is wrong, RunFailed where the run cannot go on, LockHeld where
-    another process works in `out`; each is one line that says what to do.
+    Raise UsageError if the call is wrong, RunFailed if the run cannot continue, and LockHeld if
+    another process uses `out`. Each message is one line that says what to do.
     """
     from curate.run.records import Options
     from curate.steps.recipe import Change, load, parse
@@ -318,7 +309,7 @@ def run_recipe(
     for section, values in settings.items():
         written = f"{section}={values!r}"
         if not isinstance(values, Mapping):
-            raise UsageError(f"{written}: settings are a mapping, as {section}={{'key': value}}")
+            raise UsageError(f"{written}: give a mapping, {section}={{'key': value}}")
         changes += [Change(section, str(key), value, written) for key, value in values.items()]
     changes += [Change("read", k, v, f"{k}={v}") for k, v in reading.items() if v is not None]
     if isinstance(recipe, (str, os.PathLike)):
@@ -331,5 +322,4 @@ def run_recipe(
 
 
 def sbatch(options: Mapping[str, str | int] | None) -> tuple[str, ...]:
-    """Options of sbatch as the engine takes them, KEY=VALUE."""
     return tuple(f"{key}={value}" for key, value in (options or {}).items())

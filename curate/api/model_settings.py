@@ -1,4 +1,4 @@
-"""Settings of commands on models that run no step of a recipe, as those of command_settings.py."""
+"""Settings of the commands on models that run no step of a recipe (see command_settings.py)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from curate.api.command_settings import CommandSettings, Export, TokenizerExtend
 
 
 class ModelTransplant(CommandSettings):
-    """A model moved to another tokenizer."""
+    """The options of `llmcurate model transplant`, which gives a model another tokenizer."""
 
     command = "model transplant"
 
@@ -20,115 +20,110 @@ class ModelTransplant(CommandSettings):
 
 
 class Generate(CommandSettings):
-    """The sampling of texts."""
+    """The options of `llmcurate generate`."""
 
     command = "generate"
     SECTIONS = {"temperature": "Sampling", "suffix": "Gaps and masks", "batch": "Run"}
 
     prompts: Path | None = Field(
-        None, description="File of prompts: one a line, or .jsonl with `prompt` (or `text`)."
+        None, description="File of prompts: one per line, or .jsonl with `prompt` (or `text`)."
     )
-    max_tokens: int = Field(100, ge=1, description="Most new tokens of a text.")
+    max_tokens: int = Field(100, ge=1, description="Most new tokens per text.")
     temperature: float = Field(
-        0.8, ge=0, description="Temperature of the sampling; 0 takes the likeliest token."
+        0.8, ge=0, description="Sampling temperature; 0 always takes the most likely token."
     )
     top_k: int = Field(
-        50, ge=0, description="Likeliest tokens that are sampled; 0: all (Fan et al. 2018)."
+        50, ge=0, description="Sample from this many most likely tokens; 0: all (Fan et al. 2018)."
     )
     top_p: float = Field(
         1.0,
         gt=0,
         le=1,
-        description="Probability that the likeliest tokens, which are sampled from, hold together"
+        description="Sample from the most likely tokens that together have this probability"
         " (Holtzman et al. 2020).",
     )
     min_p: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="Least probability of a token that is sampled, as a share of the likeliest"
-        " one's (Nguyen et al. 2024).",
+        description="Never sample a token with less than this share of the most likely token's"
+        " probability (Nguyen et al. 2024).",
     )
     repetition_penalty: float = Field(
         1.0,
         gt=0,
-        description="Penalty of tokens that the text holds already; above 1 they become less"
+        description="Penalty on tokens that already occur in the text; above 1 they become less"
         " likely (Keskar et al. 2019).",
     )
     suffix: str | None = Field(
-        None,
-        description="Text that comes after what is written, of a model trained with objective fim.",
+        None, description="Text after the gap to fill; needs a model trained with objective fim."
     )
     fill: Literal["mask-predict", "gibbs"] = Field(
         "mask-predict",
-        description="How an encoder fills masks: the likeliest tokens at once and the least sure"
-        " again (Ghazvininejad et al. 2019), or drawn one by one (Wang and Cho 2019).",
+        description="How an encoder fills masks: all at once, then the least certain again"
+        " (Ghazvininejad et al. 2019), or sampled one by one (Wang and Cho 2019).",
     )
-    rounds: int = Field(10, ge=1, description="Rounds in which an encoder fills masks.")
-    batch: int = Field(8, ge=1, description="Number of prompts that are continued at a time.")
-    seed: int = Field(0, description="Seed of the sampling: the same seed gives the same texts.")
+    rounds: int = Field(10, ge=1, description="Rounds of filling masks with an encoder.")
+    batch: int = Field(8, ge=1, description="Number of prompts to continue at the same time.")
+    seed: int = Field(0, description="Seed of the sampling; the same seed gives the same texts.")
     device: str = Field(
-        "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
+        "auto", description="Device: auto (a GPU if there is one), cpu, cuda or cuda:N."
     )
     checkpoint: Literal["best", "last"] = Export.field("checkpoint")
 
 
 class Evaluate(CommandSettings):
-    """The scoring of a model."""
+    """The options of `llmcurate evaluate`."""
 
     command = "evaluate"
 
     context: int | None = Field(
-        None,
-        ge=1,
-        description="Tokens that are read at once. Without a value as many as the model takes.",
+        None, ge=1, description="Tokens per window. Default: the model's context length."
     )
-    batch: int = Field(8, ge=1, description="Rows of `context` tokens that are scored at a time.")
+    batch: int = Field(8, ge=1, description="Number of windows to score at the same time.")
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="Precision of matrix products; `auto` is bf16 on a GPU."
     )
-    seed: int = Field(0, ge=0, description="Seed of the intervals' resamples.")
+    seed: int = Field(0, ge=0, description="Seed of the resamples for the intervals.")
     device: str = Generate.field("device")
     checkpoint: Literal["best", "last"] = Export.field("checkpoint")
 
 
 class Predict(CommandSettings):
-    """The labelling of texts by a fine-tuned model."""
+    """The options of `llmcurate predict`, which labels texts with a fine-tuned model."""
 
     command = "predict"
 
     context: int | None = Field(
-        None,
-        ge=1,
-        description="Tokens that are read at once. Without a value as many as in training.",
+        None, ge=1, description="Tokens per window. Default: as in training."
     )
-    batch: int = Field(8, ge=1, description="Rows of `context` tokens that are read at a time.")
+    batch: int = Field(8, ge=1, description="Number of windows to read at the same time.")
     precision: Literal["auto", "fp32", "bf16"] = Evaluate.field("precision")
     device: str = Generate.field("device")
     checkpoint: Literal["best", "last"] = Export.field("checkpoint")
 
 
 class ModelCompare(CommandSettings):
-    """The training of variants of a model, to compare them."""
+    """The options of `llmcurate model compare`."""
 
     command = "model compare"
 
     tokens: int | None = Field(
-        None, ge=1, description="Tokens that each run reads, as 2000000, 2M or 2e6."
+        None, ge=1, description="Training tokens per run, such as 2000000, 2M or 2e6."
     )
     flops: float | None = Field(
-        None, gt=0, description="Floating-point operations of each run, in place of tokens."
+        None, gt=0, description="Floating-point operations per run, instead of tokens."
     )
-    seeds: int = Field(3, ge=1, description="Number of seeds that each variant is trained from.")
-    seed: int = Field(0, ge=0, description="The first seed; the others follow it.")
-    rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
-    context: int = Field(256, ge=8, description="Tokens in a row.")
+    seeds: int = Field(3, ge=1, description="Number of seeds per variant.")
+    seed: int = Field(0, ge=0, description="First seed; the others follow it.")
+    rows: int = Field(4, ge=1, description="Rows of `context` tokens per training step.")
+    context: int = Field(256, ge=8, description="Tokens per row.")
     lr: float = Field(0.003, gt=0, description="Learning rate after warm-up.")
     device: str = Generate.field("device")
 
 
 class Ablate(CommandSettings):
-    """The matched experiment: corpora that models are trained on alike, and how far they differ."""
+    """The options of `llmcurate ablate`."""
 
     command = "ablate"
     SECTIONS = {"model": "Model", "eval_bytes": "Evaluation", "seeds": "Training"}
@@ -137,66 +132,60 @@ class Ablate(CommandSettings):
     documents: int | None = Field(
         None,
         ge=1,
-        description="Documents that each run reads, in place of tokens: as many tokens as so many"
-        " documents of its corpus have on average.",
+        description="Documents per run, instead of tokens; converted to tokens by the mean length"
+        " of the corpus' documents.",
     )
-    epochs: float | None = Field(
-        None, gt=0, description="Times that each run reads its corpus, in place of tokens."
-    )
+    epochs: float | None = Field(None, gt=0, description="Epochs per run, instead of tokens.")
     minutes: float | None = Field(
         None,
         gt=0,
-        description="Minutes that all runs may take on this machine, in place of tokens: model and"
-        " tokens are chosen by a pilot, which says what difference could be detected.",
+        description="Minutes for all runs on this machine, instead of tokens. A pilot chooses model"
+        " and tokens and tells what difference the experiment could detect.",
     )
     model: str | None = Field(
-        None,
-        description="Preset that is trained. Without a value tiny; with --minutes the largest of"
-        " ours that fits.",
+        None, description="Preset to train. Default: tiny; with --minutes the largest that fits."
     )
     tokenizer: Path | None = Field(
         None,
-        description="Tokenizer of all, a file or its folder. Without a value one is trained on the"
+        description="Tokenizer for all corpora, a file or its folder. Default: one trained on the"
         " union of the corpora.",
     )
-    vocab: int = Field(4096, ge=2, description="Tokens of the tokenizer that is trained.")
+    vocab: int = Field(4096, ge=2, description="Vocabulary size of the trained tokenizer.")
     eval_bytes: int = Field(
         100_000,
         ge=1,
-        description="Most bytes of an evaluation text that are scored: of documents drawn by the"
+        description="Most bytes to score of an evaluation text; its documents are sampled by the"
         " hashes of their ids.",
     )
     eval_excerpt: int = Field(
-        2000, ge=1, description="Most bytes of an evaluation document: its beginning is scored."
+        2000, ge=1, description="Most bytes to score of an evaluation document, from its start."
     )
     max_overlap: float = Field(
         0.2,
         ge=0,
         le=1,
-        description="Largest share of the 13-grams of an evaluation document that may stand in a"
-        " corpus; one with more is left out of all scores.",
+        description="Largest share of an evaluation document's 13-grams that may occur in a corpus;"
+        " documents with more are not scored.",
     )
-    seeds: int = Field(3, ge=1, description="Number of seeds that each corpus is trained from.")
+    seeds: int = Field(3, ge=1, description="Number of seeds per corpus.")
     seed: int = ModelCompare.field("seed")
     rows: int = ModelCompare.field("rows")
     context: int = ModelCompare.field("context")
     lr: float = ModelCompare.field("lr")
-    points: int = Field(3, ge=1, description="Times that texts are scored on the way of a run.")
-    threads: int = Field(
-        1, ge=1, description="Threads of a run on a processor; runs go on side by side."
-    )
+    points: int = Field(3, ge=1, description="Number of times that texts are scored during a run.")
+    threads: int = Field(1, ge=1, description="CPU threads per run; several runs go in parallel.")
     device: str = Generate.field("device")
 
 
 class MixSearch(CommandSettings):
-    """The search of a mixture by small models that are trained on many."""
+    """The options of `llmcurate mix search`."""
 
     command = "mix search"
     SECTIONS = {"model": "Model", "eval_bytes": "Evaluation", "seed": "Training"}
 
-    tokens: int = Field(ge=1, description="Tokens that each small model is trained on.")
+    tokens: int = Field(ge=1, description="Training tokens per small model.")
     total: float = Field(
-        gt=0, description="Tokens of the real run, whose epochs of each source are bounded."
+        gt=0, description="Training tokens of the real run; they limit the epochs of each source."
     )
     max_epochs: float = Field(
         4.0,
@@ -207,31 +196,31 @@ class MixSearch(CommandSettings):
     runs: int = Field(
         32,
         ge=4,
-        description="Mixtures that are drawn, the natural one first. Earlier runs in OUT of the"
-        " same sources, or of some of them, count beside them.",
+        description="Number of mixtures to try, the natural one first. Earlier runs in OUT with the"
+        " same sources, or some of them, are used too.",
     )
     confirm: int = Field(
         0,
         ge=0,
-        description="Number of further seeds from which the predicted optimum and the natural"
-        " mixture are trained, to compare them.",
+        description="Number of extra seeds to train the predicted optimum and the natural mixture"
+        " with, to compare them.",
     )
     regression: Literal["auto", "linear", "trees"] = Field(
         "auto",
-        description="Regression that the optimum is of; `auto` is the one with the smaller error"
-        " on mixtures that are left out.",
+        description="Regression that predicts the optimum; `auto` takes the one with the smaller"
+        " error on held-out mixtures.",
     )
     model: str = Field("tiny", description="Preset of the small models.")
     tokenizer: Path | None = Field(
         None,
-        description="Tokenizer of all documents, a file or its folder. Without a value one is"
-        " trained on the union of the sources.",
+        description="Tokenizer for all documents, a file or its folder. Default: one trained on the"
+        " union of the sources.",
     )
     vocab: int = Ablate.field("vocab")
     eval_bytes: int = Ablate.field("eval_bytes")
     eval_excerpt: int = Ablate.field("eval_excerpt")
     max_overlap: float = Ablate.field("max_overlap")
-    seed: int = Field(0, ge=0, description="Seed of the draws and of every run.")
+    seed: int = Field(0, ge=0, description="Seed of the sampled mixtures and of every run.")
     rows: int = Ablate.field("rows")
     context: int = Ablate.field("context")
     lr: float = Ablate.field("lr")
@@ -240,119 +229,115 @@ class MixSearch(CommandSettings):
 
 
 class ModelCoordinates(CommandSettings):
-    """The coordinate check of muP."""
+    """The options of `llmcurate model coordinates`, the coordinate check of muP."""
 
     command = "model coordinates"
 
-    widths: str = Field("64,128,256,512", description="Hidden sizes, with commas between them.")
-    steps: int = Field(4, ge=1, description="Steps of training at each size.")
-    lr: float = Field(0.01, gt=0, description="Learning rate of these steps.")
-    optimizer: Literal["adamw", "lion"] = Field("adamw", description="Optimizer of these steps.")
+    widths: str = Field("64,128,256,512", description="Hidden sizes, separated by commas.")
+    steps: int = Field(4, ge=1, description="Training steps per size.")
+    lr: float = Field(0.01, gt=0, description="Learning rate.")
+    optimizer: Literal["adamw", "lion"] = Field("adamw", description="Optimizer.")
     seed: int = Field(0, ge=0, description="Seed of the weights and tokens.")
 
 
 class ModelRopeSearch(CommandSettings):
-    """The search of rotary factors for a longer context."""
+    """The options of `llmcurate model rope-search`, which extends the context of a model."""
 
     command = "model rope-search"
 
-    context: int = Field(ge=2, description="Tokens of the longer context.")
+    context: int = Field(ge=2, description="New context length in tokens.")
     rows: int = Field(
-        8, ge=1, description="Number of long texts that are searched on; as many are held out."
+        8, ge=1, description="Number of long texts to search on; the same number is held out."
     )
     evaluations: int = Field(
-        1344, ge=3, description="Most factors that are tried; by default the paper's 40 rounds."
+        1344, ge=3, description="Most sets of factors to try; the default is the paper's 40 rounds."
     )
-    batch: int = Field(8, ge=1, description="Texts of `context` tokens that are read at a time.")
+    batch: int = Field(8, ge=1, description="Number of texts to read at the same time.")
     precision: Literal["auto", "fp32", "bf16"] = Evaluate.field("precision")
-    seed: int = Field(0, ge=0, description="Seed of the search and of the choice of texts.")
+    seed: int = Field(0, ge=0, description="Seed of the search and of the sample of texts.")
     device: str = Generate.field("device")
 
 
 class ModelShow(CommandSettings):
-    """The set-up that a model's cost is worked out for."""
+    """The options of `llmcurate model show`: the set-up that costs are computed for."""
 
     command = "model show"
 
     gpu: str = Field(
         "H200", description="GPU to plan for, such as H200, H100, A100 80GB, L40S or RTX 4090."
     )
-    rows: int = Field(8, ge=1, description="Rows of a training step on one GPU.")
+    rows: int = Field(8, ge=1, description="Rows per training step on one GPU.")
     context: int | None = Field(
-        None, ge=1, description="Tokens in a row. Without a value the model's, at most 4,096."
+        None, ge=1, description="Tokens per row. Default: the model's context, at most 4,096."
     )
-    batch: int = Field(1, ge=1, description="Number of texts that are decoded at once.")
-    vocab: int | None = Field(
-        None, ge=1, description="Size of the vocabulary. Without a value the model's."
-    )
+    batch: int = Field(1, ge=1, description="Number of texts decoded in parallel.")
+    vocab: int | None = Field(None, ge=1, description="Vocabulary size. Default: the model's.")
     precision: Literal["bf16", "fp32"] = Field(
-        "bf16", description="Precision of the training; bf16 is by autocast."
+        "bf16", description="Training precision; bf16 uses autocast."
     )
-    optimizer: str = Field(
-        "adamw", description="Optimizer of the training: adamw, muon, lion or adafactor."
+    optimizer: str = Field("adamw", description="Optimizer: adamw, muon, lion or adafactor.")
+    recompute: bool = Field(
+        False, description="Recompute the activations inside blocks instead of storing them."
     )
-    recompute: bool = Field(False, description="Activations inside blocks are not kept.")
 
 
 class ScalingRun(CommandSettings):
-    """The training of a sweep over sizes and budgets."""
+    """The options of `llmcurate scaling run`."""
 
     command = "scaling run"
 
     sizes: str = Field(
         "32x2,64x2,96x3,128x3,192x4",
-        description="Sizes of the preset tiny: hidden size x layers, with commas between them.",
+        description="Sizes of the preset tiny: hidden size x layers, separated by commas.",
     )
     flops: str | None = Field(
-        None, description="Floating-point operations of a run, with commas between budgets."
+        None, description="Budgets in floating-point operations per run, separated by commas."
     )
     tokens: str | None = Field(
-        None, description="Tokens of a run, in place of operations, with commas between budgets."
+        None, description="Budgets in tokens per run instead of operations, separated by commas."
     )
     unique_tokens: str | None = Field(
         None,
-        description=(
-            "Distinct tokens, with commas between them: each budget is also run on so many tokens"
-            " of the corpus, again and again."
-        ),
+        description="Numbers of distinct tokens, separated by commas. Each budget is also run on"
+        " only this many tokens of the corpus, repeated.",
     )
-    seeds: int = Field(1, ge=1, description="Number of seeds that each run is done from.")
+    seeds: int = Field(1, ge=1, description="Number of seeds per run.")
     seed: int = ModelCompare.field("seed")
     rows: int = ModelCompare.field("rows")
-    context: int = Field(128, ge=8, description="Tokens in a row.")
+    context: int = Field(128, ge=8, description="Tokens per row.")
     lr: float = ModelCompare.field("lr")
     device: str = Generate.field("device")
 
 
 class ScalingFit(CommandSettings):
-    """The fit of scaling laws to points."""
+    """The options of `llmcurate scaling fit`."""
 
     command = "scaling fit"
 
     resamples: int = Field(
-        400, ge=2, description="Number of times that points are drawn anew for the intervals."
+        400, ge=2, description="Number of bootstrap resamples of the points for the intervals."
     )
-    seed: int = Field(0, ge=0, description="Seed of these draws.")
+    seed: int = Field(0, ge=0, description="Seed of the resamples.")
 
 
 class ScalingPlan(CommandSettings):
-    """The plan for a budget."""
+    """The options of `llmcurate scaling plan`."""
 
     command = "scaling plan"
 
     flops: float = Field(
-        gt=0, allow_inf_nan=False, description="Floating-point operations that there are."
+        gt=0, allow_inf_nan=False, description="Compute budget in floating-point operations."
     )
     fit: Path | None = Field(
-        None, description="File or folder of `scaling fit`, whose laws stand beside published ones."
+        None, description="File or folder of `scaling fit`, to compare with published laws."
     )
     gpu: str = ModelShow.field("gpu")
     mfu: float = Field(
-        0.4, gt=0, le=1, description="Share of the GPU's peak that training makes use of."
+        0.4, gt=0, le=1, description="Share of the GPU's peak that training reaches (MFU)."
     )
     unique_tokens: float | None = Field(
         None,
         ge=1,
         allow_inf_nan=False,
-        description="Distinct tokens that there are. Without a value there is no limit.",
+        description="Number of distinct tokens available. Default: no limit.",
     )

@@ -1,8 +1,6 @@
-"""All steps as calls with signatures: `steps.GopherQuality(min_words=40)` for `Corpus.step`.
-
-Each has the step's name in capitals, `dedup_minhash` as `DedupMinhash`, and is loaded when it is
-first used. Settings are keywords; a wrong one raises UsageError with the nearest name.
-"""
+"""All steps as functions with signatures, for `Corpus.step`: `steps.GopherQuality(min_words=40)`.
+The function for the step `dedup_minhash` is `DedupMinhash`. A step is loaded at its first use.
+Settings are keyword arguments; an unknown setting raises UsageError with the nearest name."""
 
 from __future__ import annotations
 
@@ -18,12 +16,10 @@ if TYPE_CHECKING:
 
 
 def _names() -> dict[str, str]:
-    """The names of steps by those of their classes here."""
     return {"".join(map(str.capitalize, name.split("_"))): name for name in step_names()}
 
 
 def __getattr__(name: str) -> Callable[..., Settings]:
-    """Return the maker of a step, with its signature. AttributeError if no step has that name."""
     if name.startswith("_") or name not in (names := _names()):
         raise AttributeError(f"there is no step {name!r}: dir(llmcurate.steps) has their names")
 

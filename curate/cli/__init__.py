@@ -1,1 +1,1 @@
-"""The `llmcurate` command: one module a group of commands."""
+"""The `llmcurate` command: one module per group of commands."""

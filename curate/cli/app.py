@@ -1,7 +1,5 @@
-"""The `llmcurate` command: its options, its exit codes, one line for an error.
-
-Modules of commands parse, call and print; they import heavy libraries when they run.
-"""
+"""The entry point of the `llmcurate` command: global options, exit codes, one line per error. The
+modules of commands parse, call and print; heavy libraries are imported when a command runs."""
 
 from __future__ import annotations
 
@@ -12,14 +10,11 @@ from typing import Annotated
 
 import typer
 
-from curate.cli.options import app, join
+from curate.cli.options import app, join_for
 from llmcurate.base.errors import LlmcurateError, disk_error
-from llmcurate.base.index import index_of
 from llmcurate.base.start import late_pandas
-from llmcurate.base.terminal import echo, end_on_sigterm, say, tell
+from llmcurate.base.terminal import echo, end_on_sigterm, print_lines, say
 from llmcurate.version import __version__
-
-join(index_of("curate")["command"].values())
 
 
 def _version(value: bool) -> None:
@@ -38,11 +33,16 @@ def _root(
     pass
 
 
+def whole_app() -> typer.Typer:
+    join_for([])
+    return app
+
+
 def main() -> None:
-    """The command: one line for an error, its exit code, a traceback only with --debug."""
+    """Run the command of sys.argv and exit with its code; print tracebacks only with --debug."""
     end_on_sigterm()
     late_pandas()
-    gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
+    gc.set_threshold(20_000, 20, 20)  # imports create many objects, and none of them is garbage
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
@@ -50,17 +50,17 @@ def main() -> None:
 
 
 def invoke(arguments: list[str], debug: bool = False) -> int:
-    """Runs the command line and returns its exit code."""
     from curate.engines import idle_workers
 
+    join_for(arguments)
     command = typer.main.get_command(app)
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)
-        if result == 130:  # newer parsers of the command line turn Ctrl-C into this code
+        if result == 130:  # newer versions of click turn Ctrl-C into this code
             raise KeyboardInterrupt
         return result if isinstance(result, int) else 0
     except KeyboardInterrupt:
-        say("stopped; the same command goes on from here")
+        say("stopped; run the same command to resume")
         return 130
     except BrokenPipeError:
         return 1
@@ -68,24 +68,23 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
         if debug:
             import traceback
 
-            tell(getattr(error, "trace", ""), end="")
-            tell(traceback.format_exc(), end="")
+            print_lines(getattr(error, "trace", ""), end="")
+            print_lines(traceback.format_exc(), end="")
         return _report(error)
     finally:
         idle_workers.stop()
 
 
-# How Arrow and DuckDB begin or end what they say of a parquet file that is damaged.
+# Words in Arrow's and DuckDB's messages about a damaged parquet file.
 _DAMAGE = re.compile(r"magic bytes|thrift|TProtocol|[Cc]orrupt|Unexpected end of stream")
 
 
 def _report(error: Exception) -> int:
-    """Prints one line for an error; returns the exit code."""
     name = type(error).__name__
     if isinstance(error, LlmcurateError):
         say(f"llmcurate: {error}")
         return error.exit_code
-    if hasattr(error, "format_message"):  # an error of the parser of the command line
+    if hasattr(error, "format_message"):  # an error of click
         if name == "NoArgsIsHelpError":
             echo(error.format_message())
             return 2
@@ -94,8 +93,8 @@ def _report(error: Exception) -> int:
         text = " ".join(error.format_message().split()).rstrip(".")
         say(f"llmcurate: {text}{hint}")
         return int(getattr(error, "exit_code", 2))
-    if name == "Abort":  # Ctrl-C, as the parser of the command line raises it
-        say("stopped; the same command goes on from here")
+    if name == "Abort":  # Ctrl-C, as click raises it
+        say("stopped; run the same command to resume")
         return 130
     disk_full = disk_error(error)
     first_line = str(error).splitlines()[0] if str(error) else ""
@@ -103,8 +102,10 @@ def _report(error: Exception) -> int:
     if isinstance(error, OSError) and error.filename and error.strerror and not disk_full:
         message = f"{error.filename}: {error.strerror.lower()}"
     if _DAMAGE.search(first_line):
-        message += "; `llmcurate check OUT` names damaged files of a run, --repair makes them anew"
-    hint = "" if disk_full else " (--debug shows where)"
+        message += (
+            "; `llmcurate check OUT` names the damaged files of a run, --repair restores them"
+        )
+    hint = "" if disk_full else " (--debug prints a traceback)"
     say(f"llmcurate: {message}{hint}")
     return 1
 

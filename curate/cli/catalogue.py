@@ -1,4 +1,4 @@
-"""`llmcurate recipes`, `steps` and `schema`: what there is to run, and what it can be told."""
+"""`llmcurate recipes`, `steps` and `schema`: list recipes, steps and their settings."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Annotated, Any, Optional
 import typer
 
 from curate.cli import completion
-from curate.cli.options import DEFAULT, app
+from curate.cli.options import DEFAULT, app, join_for
 from curate.cli.settings import SettingsCommand
 from llmcurate.base.terminal import echo, table, width, wrapped
 
-READ = "read"  # the section of a recipe that is no step
+READ = "read"  # a section of a recipe, not a step
 
 
 @app.command(rich_help_panel="Curate")
@@ -20,7 +20,7 @@ def recipes(
     name: Annotated[
         Optional[str],
         typer.Argument(
-            help="A shipped recipe, whose YAML is printed.", autocompletion=completion.recipes
+            help="Print the YAML of this shipped recipe.", autocompletion=completion.recipes
         ),
     ] = None,
 ) -> None:
@@ -38,19 +38,19 @@ def recipes(
         return
     rows = [(recipe.name, recipe.description, recipe.paper) for recipe in shipped()]
     echo("\n".join(table(("recipe", "what it is", "published"), rows, left=(0, 1, 2))))
-    echo("\n`llmcurate run NAME IN... -o OUT` runs one, `llmcurate recipes NAME` prints its YAML")
+    echo("\n`llmcurate run NAME IN... -o OUT` runs a recipe, `llmcurate recipes NAME` prints it")
 
 
 @app.command(rich_help_panel="Curate")
 def steps(
     name: Annotated[
         Optional[str],
-        typer.Argument(help="A step, whose settings are printed.", autocompletion=completion.steps),
+        typer.Argument(help="Print the settings of this step.", autocompletion=completion.steps),
     ] = None,
 ) -> None:
     """List the steps of recipes, or print the settings of one.
 
-    Steps of installed plug-ins are among them.
+    The list includes the steps of installed plug-ins.
 
     \b
     Examples:
@@ -65,11 +65,10 @@ def steps(
     names = [*REGISTRY, *(n for n in step_names() if n not in REGISTRY)]
     rows = [(n, definition_of(n)["description"]) for n in names]
     echo("\n".join(table(("step", "what it does"), rows, left=(0, 1))))
-    echo("\n`llmcurate steps NAME` prints the settings of one, with an example")
+    echo("\n`llmcurate steps NAME` prints the settings of a step, with an example")
 
 
 def _step_text(name: str) -> str:
-    """A step with its settings, each in a paragraph, and two examples."""
     from curate.steps.registry import definition_of, shipped_schema, type_text
 
     definition = definition_of(name)
@@ -78,7 +77,7 @@ def _step_text(name: str) -> str:
         lines.append(f"published: {paper}")
     fields = definition.get("properties", {})
     choices_first = sorted(fields.items(), key=lambda entry: "enum" not in entry[1])
-    numbers = (int, float)  # and no switches
+    numbers = (int, float)  # but not bool
     shown = (n for n, f in choices_first if "enum" in f or type(f.get("default")) in numbers)
     setting = next(((n, fields[n].get("default")) for n in shown), None)
     item = name if name == READ else f"- {name}"
@@ -100,7 +99,7 @@ def _step_text(name: str) -> str:
 
 
 def _command_of(name: str, setting: tuple[str, Any] | None) -> str | None:
-    """A command line that runs the step alone; None where there is none."""
+    join_for([])
     root = typer.main.get_command(app)
     groups: list[tuple[tuple[str, ...], Any]] = [((), root)]
     while groups:
@@ -122,7 +121,6 @@ def _command_of(name: str, setting: tuple[str, Any] | None) -> str | None:
 
 
 def _call(command: SettingsCommand, name: str) -> list[str] | None:
-    """The words with which a command runs the step; None where it does not."""
     from curate.dedup.methods import methods
 
     if name in command.choices:
@@ -140,8 +138,8 @@ def _call(command: SettingsCommand, name: str) -> list[str] | None:
 def schema() -> None:
     """Print the JSON schema of recipes.
 
-    It holds every step with its settings, those of installed plug-ins too. Editors check recipes
-    and complete their keys with it; the shipped recipes name it in their first line.
+    The schema has every step and setting, including those of installed plug-ins. Editors use it to
+    check recipes and to complete keys; the first line of each shipped recipe points to it.
 
     \b
     Example:

@@ -1,7 +1,5 @@
-"""Words that the shell completes: recipes, steps, filters, and settings after `--set`.
-
-All come from files of the package, so that completing a word loads no step.
-"""
+"""Shell completion of recipes, steps, filters, and settings after `--set`. All words come from
+files of the package, so that completing a word loads no step."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from curate.steps.shipped import names, text_of
 
 
 def among(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """What completes a word to one of some names."""
+    """Return a completion function that offers the names with the typed prefix."""
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
@@ -26,19 +24,19 @@ steps = among(REGISTRY)
 
 
 def recipes(incomplete: str) -> list[str]:
-    """The shipped recipes; the shell itself completes files."""
+    """Return the names of shipped recipes with the typed prefix; the shell completes file names."""
     return among(names())(incomplete)
 
 
 def presets(incomplete: str) -> list[str]:
-    """The presets of models; the shell itself completes folders."""
+    """Return the presets of models with the typed prefix; the shell completes folders."""
     from train.model.presets import PRESETS
 
     return among(PRESETS)(incomplete)
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The columns of the first table that was typed, or of one in a folder that was typed."""
+    """Return the columns of the first table (or folder with a table) on the command line."""
     import duckdb
 
     lists = [value for value in ctx.params.values() if isinstance(value, list)]
@@ -53,14 +51,14 @@ def columns(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def filters(incomplete: str) -> list[str]:
-    """The filters that a list, as `c4,pii`, may go on with: those that it does not hold yet."""
+    """Return completions of a list such as `c4,pii` by filters that are not yet in the list."""
     before, comma, word = incomplete.rpartition(",")
     others = [name for name in registry.filters() if name not in before.split(",")]
     return [f"{before}{comma}{name}" for name in others if name.startswith(word)]
 
 
 def methods(incomplete: str) -> list[str]:
-    """The dedup methods that a sum, as `exact+minhash`, may go on with."""
+    """Return completions of the last method in a chain of dedup methods such as `exact+minhash`."""
     from curate.dedup.methods import methods as known
 
     before, plus, word = incomplete.rpartition("+")
@@ -68,10 +66,10 @@ def methods(incomplete: str) -> list[str]:
 
 
 def settings(ctx: typer.Context, incomplete: str) -> list[str]:
-    """`step.setting=` of the steps of the recipe that was typed, else of all steps."""
+    """Return completions of `step.setting=` for the typed recipe, or else for all steps."""
     from curate.steps.registry import settings_of
 
-    # The words before an option that has no value yet are in `args` alone.
+    # While the last option has no value yet, click leaves the words before it in `args` only.
     sections = _sections([*ctx.params.values(), *ctx.args])
     if "." not in incomplete:
         return [f"{name}." for name in sections if name.startswith(incomplete)]
@@ -82,7 +80,6 @@ def settings(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _sections(typed: list[Any]) -> list[str]:
-    """The sections that `--set` knows: `read`, and the steps of a shipped recipe, or all."""
     recipe = next((word for word in typed if word in names()), None)
     if recipe is None:
         return ["read", *REGISTRY]

@@ -1,4 +1,4 @@
-"""`llmcurate dedup` and `decontaminate`: copies found, compared, measured; evaluation sets."""
+"""`llmcurate dedup` and `decontaminate`: remove duplicates, and items of evaluation sets."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ from curate.cli.options import (
 from curate.cli.settings import Steps, command, run_steps
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, coloured, echo, echo_json
+from llmcurate.base.terminal import coloured, echo, echo_json, print_result
 
-dedup_app = group("dedup", "Keep one of each set of copies.", "Curate", default=True)
+dedup_app = group("dedup", "Remove duplicates.", "Curate", default=True)
 
 
 def _steps(arguments: list[str]) -> Steps:
-    """The steps of the --method among the arguments."""
     from curate.dedup.methods import steps_of
 
     method = "exact"
@@ -42,7 +41,6 @@ def _steps(arguments: list[str]) -> Steps:
 
 
 def _owners(setting: str) -> str:
-    """The methods that have a setting, as an error message names them."""
     from curate.cli.settings import setting_options
     from curate.dedup.methods import methods
 
@@ -59,7 +57,7 @@ def dedup(
         str,
         typer.Option(
             metavar="TEXT",
-            help="How copies are found; + joins methods that run one after the other.",
+            help="Dedup method. Join several with + to run them in turn.",
             autocompletion=completion.methods,
         ),
     ] = "exact",
@@ -68,23 +66,23 @@ def dedup(
     options: CommandOptions,
     **settings: Any,
 ) -> None:
-    """Keep one of each set of copies, of documents or of passages.
+    """Remove duplicate documents or passages and keep one of each.
 
-    decisions.parquet says which copy stays.
+    decisions.parquet records which duplicate was kept.
 
-    Each method has options of its own: llmcurate dedup --method minhash --help
+    Each method has its own options: llmcurate dedup --method minhash --help
 
     \b
-    exact         the same text, or with --key url the same URL
-    url           the same URL
+    exact         documents with the same text, or with --key url the same URL
+    url           documents with the same URL
     minhash       near duplicates, by MinHash over shingles
-    lines         lines that stand elsewhere, cut as C4 does
-    sentences     runs of sentences that stand elsewhere
-    paragraphs    paragraphs that stand elsewhere
-    suffix-array  passages of any place that stand elsewhere
+    lines         repeated lines, cut as C4 does
+    sentences     repeated runs of sentences
+    paragraphs    repeated paragraphs
+    suffix-array  repeated passages, wherever they begin and end
     bloom         text mostly seen before, by a Bloom filter over n-grams
     semantic      documents of the same meaning, by embeddings (SemDeDup)
-    newest        of each URL, then of each near duplicate, the newest
+    newest        same URL, then near duplicates; the newest is kept
 
     \b
     Examples:
@@ -105,13 +103,13 @@ def clusters(
         Optional[Path],
         typer.Argument(
             metavar="OUT",
-            help="A run's folder. In a workspace the default is the newest run with a dedup.",
+            help="Folder of a run. In a workspace the default is the newest run with a dedup.",
         ),
     ] = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Show the largest clusters of copies and what differs.
+    """Show the largest clusters of duplicates and how their texts differ.
 
     \b
     Example:
@@ -136,15 +134,15 @@ def clusters(
 def import_signatures(
     signatures: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Files that `export --format minhash` wrote."),
+        typer.Argument(metavar="FILE...", help="Files written by `export --format minhash`."),
     ],
     out: Annotated[Path, output("New folder to write.")],
     as_json: Json = False,
 ) -> None:
-    """Make MinHash signatures an index for --against.
+    """Turn MinHash signatures into an index for --against.
 
-    The corpus that they were made of need not be here. Each file has ids and, as bytes of
-    datasketch's LeanMinHash, their signatures.
+    The corpus itself is not needed. Each file has ids and their signatures, as bytes of
+    datasketch's LeanMinHash.
 
     \b
     Example:
@@ -156,14 +154,14 @@ def import_signatures(
     documents, record = make_index(signatures, out)
     text = f"{out}: signatures of {counted(documents, 'document')}"
     figures = {"documents": documents, "settings": record.comparable, "out": str(out)}
-    answer(figures, text, as_json)
+    print_result(figures, text, as_json)
 
 
 @command(dedup_app, "Hashes", "hashes")
 def hashes(as_json: Json = False, **settings: Any) -> None:
-    """Measure the hashes of exact dedup on this machine.
+    """Measure the speed of the hashes of exact dedup.
 
-    Shows their speed, and the odds of a collision.
+    It also prints the odds of a collision.
     """
     from curate.api.command_settings import Hashes
     from curate.dedup.hashes import hash_speeds, hash_table
@@ -172,16 +170,16 @@ def hashes(as_json: Json = False, **settings: Any) -> None:
     documents, size = chosen.documents, chosen.bytes
     rows = hash_speeds(documents, size)
     summary = {"documents": documents, "bytes": size, "hashes": rows}
-    answer(summary, hash_table(rows, size), as_json)
+    print_result(summary, hash_table(rows, size), as_json)
 
 
 @command(app, "decontaminate", panel="Curate")
 def decontaminate(
     inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
-    """Drop documents that hold items of evaluation sets.
+    """Drop documents that contain items of evaluation sets.
 
-    contamination.parquet says which items stand in which document.
+    contamination.parquet lists the items found in each document.
 
     \b
     Examples:
@@ -189,7 +187,7 @@ def decontaminate(
     llmcurate decontaminate corpus/ --evals gsm8k.jsonl -o out --action cut
     """
     if not settings.get("evals"):
-        raise UsageError("name the test items: --evals FILE (repeatable)")
+        raise UsageError("give the evaluation sets: --evals FILE (repeatable)")
     steps = [("decontaminate", settings)]
     outcome = run_steps("decontaminate", steps, inputs, options, sets)
     if not options.as_json:

@@ -1,5 +1,4 @@
-"""`llmcurate evaluate` and `ablate`: a model scored on texts and questions; corpora compared by the
-models that they make."""
+"""`llmcurate evaluate` and `ablate`: score a model, and compare corpora by training on them."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from curate.cli.options import (
 from curate.cli.settings import READS_TEXTS, command
 from curate.products.needs import needs_training
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, echo, say, table
+from llmcurate.base.terminal import echo, print_result, say, suggest, table
 
 if TYPE_CHECKING:
     from train.evaluate.judge import Judgement
@@ -37,7 +36,7 @@ def evaluate(
     model: Annotated[
         Optional[Path],
         typer.Argument(
-            help="Folder of a trained model, or of one as transformers saves it. In a workspace the"
+            help="Folder of a trained model, ours or one of transformers. In a workspace the"
             " default is the newest."
         ),
     ] = None,
@@ -48,8 +47,8 @@ def evaluate(
         Optional[list[str]],
         typer.Option(
             metavar="NAME=PATH",
-            help="Documents that llmcurate reads, token shards of the model's tokenizer, or"
-            " questions in JSON lines. They may follow MODEL without --on. [repeatable; required]",
+            help="Documents, token shards of the model's tokenizer, or questions in JSONL. They may"
+            " follow MODEL without --on. [repeatable; required]",
         ),
     ] = None,
     trust_code: TrustCode = False,
@@ -61,8 +60,9 @@ def evaluate(
 ) -> None:
     """Score a model on texts and questions.
 
-    Texts have bits a byte by source. Questions are {"context", "continuation"} or {"context",
-    "choices", "answer"} a line, and have accuracies. Intervals hold 95 % of 1,000 resamples.
+    Texts are scored in bits per byte, by source; questions by accuracy. A line of questions is
+    {"context", "continuation"} or {"context", "choices", "answer"}. Intervals are 95 % bootstrap
+    intervals of 1,000 resamples.
 
     \b
     Example:
@@ -72,11 +72,11 @@ def evaluate(
 
     from curate.api.model_settings import Evaluate
     from curate.cli.training import say_checkpoint
-    from curate.formats.folders import needs
+    from curate.formats.folders import require_kind
     from curate.products.eval_texts import as_shards, named_paths
 
     folder = newest("model", model, "MODEL")
-    needs(folder, "model", "transformers")
+    require_kind(folder, "model", "transformers")
     chosen = Evaluate.of(**settings)
     paths = named_paths([*(named or []), *(on or [])])
     if not paths:
@@ -108,11 +108,13 @@ def evaluate(
             precision=chosen.precision,
             seed=chosen.seed,
         )
-    answer(figures, evaluation_text(figures), as_json)
+    print_result(figures, evaluation_text(figures), as_json)
+    is_ours = (folder / "checkpoints").is_dir()
+    words = ("generate", "--model", folder) if is_ours else ("import", folder, "-o", "model")
+    suggest(*words, quiet=quiet or as_json)
 
 
 def evaluation_text(figures: Judgement) -> str:
-    """The scores of a model in tables: of texts, and of questions."""
     from llmcurate.base.pages.html import plain
 
     texts, questions = [], []
@@ -145,7 +147,7 @@ def evaluation_text(figures: Judgement) -> str:
 
 
 def _cells(score: Score) -> list[str]:
-    bits = score.bits_per_byte  # None: nothing says how many bytes the text has
+    bits = score.bits_per_byte  # None if the bytes of the text are not known
     shown = "-" if bits is None else f"{bits:.3f}"
     return [f"{score.documents:,}", f"{score.tokens:,}", f"{score.loss:.3f}", shown]
 
@@ -160,8 +162,8 @@ def ablate(
         list[str],
         typer.Argument(
             metavar="CORPUS...",
-            help="Documents or runs, as PATH or NAME=PATH; with --recipes recipes. Differences are"
-            " from the first.",
+            help="Corpora to compare, files or runs, as PATH or NAME=PATH; with --recipes they are"
+            " recipes. The others are compared with the first.",
         ),
     ],
     out: NewFolder,
@@ -169,19 +171,19 @@ def ablate(
         Optional[list[str]],
         typer.Option(
             metavar="NAME=PATH",
-            help="Text that all models are scored on, from elsewhere than the corpora: documents"
-            " that llmcurate reads. [repeatable]",
+            help="Evaluation text that all models are scored on. It must not come from the corpora."
+            " [repeatable]",
         ),
     ] = None,
     recipes: Annotated[
-        bool, typer.Option("--recipes", help="CORPUS... are recipes, run over --input.")
+        bool, typer.Option("--recipes", help="CORPUS... are recipes; run them over --input.")
     ] = False,
     inputs: Annotated[
         Optional[list[str]],
         typer.Option(
             "--input",
             metavar="PATH",
-            help="With --recipes: files, folders or URLs that all recipes read. [repeatable]",
+            help="With --recipes: files, folders or URLs to run them over. [repeatable]",
         ),
     ] = None,
     sets: Sets = None,
@@ -190,12 +192,12 @@ def ablate(
     options: CommandOptions,
     **settings: Any,
 ) -> None:
-    """Train on corpora alike and compare them.
+    """Compare corpora by the models trained on them.
 
-    One tokenizer, the same model, tokens, seeds and evaluation texts for all; --set
-    CORPUS.SECTION.KEY is a setting of tokenizer, shards or pretrain that one corpus has for itself.
-    Differences are in bits a byte, with intervals of 95 % over documents and seeds; a placebo, the
-    first corpus in another order, is trained too. Stopped, the same command goes on.
+    Every corpus gets the same tokenizer, model, number of tokens, seeds and evaluation texts. --set
+    CORPUS.SECTION.KEY changes a setting of tokenizer, shards or pretrain for one corpus.
+    Differences are in bits per byte, with 95 % intervals over documents and seeds. A placebo is
+    trained too: the first corpus in another order. Run the same command to resume.
 
     \b
     Example:
@@ -212,17 +214,21 @@ def ablate(
     chosen = Ablate.of(**settings)
     check_engine(options.engine, options.address)
     if options.engine == "slurm":
-        raise UsageError("--engine slurm: runs of an experiment are made by local or ray")
+        raise UsageError("--engine slurm: an experiment runs with --engine local or ray")
     with needs_training():
         from curate.experiment.ablate import describe, run_experiment
         from curate.experiment.corpora import named_corpora
-        from curate.experiment.runs import Place
+        from curate.experiment.runs import EngineChoice
 
         named = named_corpora(corpora, inputs or [], recipes)
         scored = named_paths(on or [])
         if options.dry_run:
             echo("\n".join(describe(named, scored, chosen, sets or [])))
             return
-        place = Place(options.engine, options.address, options.workers, options.quiet)
+        place = EngineChoice(options.engine, options.address, options.workers, options.quiet)
         changes = [*(sets or ()), *read_changes(options.read)]
-        run_experiment(named, scored, out, chosen, changes, place).show(out, options.as_json)
+        experiment = run_experiment(named, scored, out, chosen, changes, place)
+        experiment.show(out, options.as_json)
+    best = min(experiment.corpora, key=lambda row: row.bits_per_byte.mean)
+    words = ("tokenizer", "train", *best.inputs, "-o", "tokenizer")
+    suggest(*words, quiet=options.quiet or options.as_json)

@@ -1,4 +1,4 @@
-"""Recipes of commands: planned by what the command line says, run, and their outcome printed."""
+"""Plan the recipe of a command, run it, and print the outcome."""
 
 from __future__ import annotations
 
@@ -16,21 +16,19 @@ from curate.run import workspace
 from curate.steps.contracts import to_fetch
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import echo, echo_json, json_line, say, suggest, tell
+from llmcurate.base.terminal import echo, echo_json, json_line, print_lines, say, suggest
 
 if TYPE_CHECKING:
     from curate.run.plan import RunPlan
     from curate.run.records import Options, Outcome
     from curate.steps.recipe import Recipe
 
-NAME = Path("-")  # what stands for standard output as OUT
+STANDARD_OUTPUT = Path("-")
 
 
 def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: str) -> Outcome:
-    """Plans the recipe, then prints the plan, or runs it and prints the outcome.
-
-    title: the name of the run in a workspace.
-    """
+    """Plan the recipe, then run it and print the outcome; with --dry-run only print the plan.
+    title: the name that the run gets in a workspace."""
     recipe = with_columns(recipe.reading(**vars(options.read)), options)
     recipe = with_export(recipe, options.export)
     space = workspace.find()
@@ -42,17 +40,16 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
         inputs = local_inputs(inputs or list(recipe.input), *how)
     missing = to_fetch(recipe.steps) if options.dry_run else []
     for file in missing:
-        say(f"a run fetches {file} first", options.quiet)
+        say(f"a run would first fetch {file}", options.quiet)
     on_paper = as_if or bool(missing)
     try:
         plan = _plan(recipe, inputs, space, as_if, on_paper)
     except UsageError as error:
         if not options.dry_run or on_paper:
             raise
-        # A model or list that is still to come hides nothing else of the plan; any other mistake
-        # comes up again.
+        # A missing model or list must not hide the plan; any other mistake is raised again.
         plan = _plan(recipe, inputs, space, as_if, True)
-        say(f"a run would end with: {error}", options.quiet)
+        say(f"a run would fail: {error}", options.quiet)
     from curate.run.driver import run_plan, working_folder
     from curate.run.records import Outcome
 
@@ -68,7 +65,7 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
     if options.dry_run:
         _show_plan(plan, out, options, space)
         return Outcome(out, plan)
-    if options.out == NAME:
+    if options.out == STANDARD_OUTPUT:
         outcome = run_to_standard_output(plan, options.run_options(), options.as_json)
     else:
         workers = options.workers or (space.workers if space else 0)
@@ -86,7 +83,6 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
 def _show_plan(
     plan: RunPlan, out: Path, options: CommandOptions, space: workspace.Workspace | None
 ) -> None:
-    """Prints the plan, and a forecast where documents go through stages."""
     from curate.run.build import estimates
     from curate.run.plan import describe, plan_record
 
@@ -134,8 +130,8 @@ def _plan(
     if not inputs and not recipe.input and space is not None:
         if any(s.name == "extract" for s in recipe.steps):
             raise UsageError(
-                f"{recipe.name} reads archives: name them (`llmcurate run RECIPE IN...`), or put"
-                " `input: PATH` into the recipe"
+                f"{recipe.name} reads archives: name them (`llmcurate run RECIPE IN...`), or add"
+                " `input: PATH` to the recipe"
             )
         inputs = [str(space.need("corpus"))]
     recipe = _with_extraction(recipe, inputs or list(recipe.input))
@@ -143,17 +139,15 @@ def _plan(
 
 
 def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
-    """The recipe of a command with extraction in front, where the input holds web pages.
-
-    Steps that read pages as they came stay before it. Recipes of users name the step themselves.
-    """
+    """Return the recipe of a command with the step `extract` added if the input has web pages,
+    after the steps that read raw pages. Recipes of users must name this step themselves."""
     if recipe.name not in ("filter", "dedup", "decontaminate"):
         return recipe
     before = 0
     while before < len(recipe.steps) and getattr(recipe.steps[before], "before_extract", False):
         before += 1
     if any(s.name == "extract" for s in recipe.steps[before : before + 1]):
-        return recipe  # it is the next step as it stands
+        return recipe
     from curate.formats.listing import find_files
     from curate.steps.recipe import build, make_step
 
@@ -165,26 +159,28 @@ def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
     )
     if not any(f.holds_pages for f in found.files):
         return recipe
-    say("the input holds web pages: extracting their main text first")
+    say("the input has web pages: extracting their main text first")
     steps = [*recipe.steps[:before], make_step("extract", {}), *recipe.steps[before:]]
     return replace(build(recipe.name, steps, read=recipe.read), columns=recipe.columns)
 
 
 def with_columns(recipe: Recipe, options: CommandOptions) -> Recipe:
-    """The recipe with the columns of its corpus that were asked for."""
+    """Return the recipe with the columns of --columns or --plain. Raises UsageError if these are
+    given and the recipe writes no corpus."""
     plain = ["-attributes"] if options.plain else []
     names = tuple(options.columns.split(",")) if options.columns else tuple(plain)
     if names and not recipe.document_steps:
-        raise UsageError("--columns and --plain are for a command that writes a corpus")
+        raise UsageError("--columns and --plain need a command that writes a corpus")
     return replace(recipe, columns=names or recipe.columns)
 
 
 def with_export(recipe: Recipe, ending: str | None) -> Recipe:
-    """The recipe that writes its corpus as JSON lines, too: jsonl, jsonl.gz or jsonl.zst."""
+    """Return the recipe with an export as JSONL. ending: jsonl, jsonl.gz or jsonl.zst; None for no
+    export. Raises UsageError if the recipe writes no corpus or has an export already."""
     if ending is None:
         return recipe
     if not recipe.document_steps or any(p.name == "export" for p in recipe.products):
-        raise UsageError("--export is for a command that writes a corpus, once")
+        raise UsageError("--export needs a command that writes a corpus and exports nothing yet")
     form, _, compression = ending.partition(".")
     if form != "jsonl" or compression not in ("", "gz", "zst"):
         raise UsageError(f"--export {ending}: choose jsonl, jsonl.gz or jsonl.zst")
@@ -196,18 +192,18 @@ def with_export(recipe: Recipe, ending: str | None) -> Recipe:
 
 
 def print_outcome(outcome: Outcome, options: CommandOptions) -> None:
-    """Prints the outcome: the funnel and where things are, or one line of JSON."""
+    """Print the documents after each step and the path of the report, or one line of JSON."""
     from curate.run.records import funnel, json_of, record
 
     if not options.quiet or not options.as_json:
-        done = f"all is done in {outcome.out}: same input, same settings"
+        done = f"nothing to do in {outcome.out}: same input, same settings"
         lines = funnel(record(outcome)).split("\n")
         if outcome.nothing_new:
             lines.insert(outcome.totals().nothing_kept is not None, done)
         echo("\n".join(lines))
-        if (put := outcome.published) is not None:
-            size = format_bytes(put.bytes)
-            echo(f"{put.url}: {put.put} of {counted(put.files, 'file')} put there ({size})")
+        if (upload := outcome.published) is not None:
+            size = format_bytes(upload.bytes)
+            echo(f"uploaded {upload.put} of {counted(upload.files, 'file')} ({size}): {upload.url}")
         echo(f"report: {outcome.paths()['report']}")
     if options.as_json:
         summary = {**json_of(outcome.totals()), "paths": outcome.paths()}
@@ -217,15 +213,13 @@ def print_outcome(outcome: Outcome, options: CommandOptions) -> None:
 
 
 def next_command(outcome: Outcome, inputs: list[str], typed: str | None) -> list[str]:
-    """What to type after a run, by what it made last; none where there is no command for it.
-
-    inputs, typed: input and OUT as they were typed; OUT is None in a workspace, whose commands find
-    them.
-    """
+    """Return the words of the command to type next, which depends on what the run made last; [] if
+    no command follows. inputs, typed: the inputs and OUT as the user typed them. In a workspace OUT
+    is None, since commands find it themselves."""
     made = [p for p in outcome.products if p["makes"] != "export"][-1:]
     of = made[0]["makes"] if made else "documents" if outcome.plan.stages else ""
     if of == "tokenizer" and "cards" in made[0]:
-        return []  # of several the user chooses
+        return []  # several tokenizers: the user chooses
     out = typed or ""
     corpus = [out] if outcome.plan.stages else inputs
     following = {
@@ -240,8 +234,9 @@ def next_command(outcome: Outcome, inputs: list[str], typed: str | None) -> list
 
 
 def run_to_standard_output(plan: RunPlan, options: Options, as_json: bool) -> Outcome:
-    """Runs the plan in a folder that goes afterwards, and writes what it keeps as JSON lines; the
-    outcome goes to standard error. UsageError where it makes products, or no corpus."""
+    """Run the plan in a temporary folder. Write the kept documents to standard output as JSONL, and
+    the outcome to standard error. Raises UsageError if the plan makes products or does not make a
+    corpus."""
     from curate.documents.attributes import ATTRIBUTES
     from curate.formats.jsonl import json_lines
     from curate.run.build import corpus_batches
@@ -249,7 +244,7 @@ def run_to_standard_output(plan: RunPlan, options: Options, as_json: bool) -> Ou
     from curate.run.records import funnel, json_of, record
 
     if not plan.stages or plan.products:
-        raise UsageError("-o - writes a corpus, and this run makes something else: give -o OUT")
+        raise UsageError("-o - can only write a corpus; this command makes more: give -o OUT")
     with tempfile.TemporaryDirectory(prefix="llmcurate-out-") as folder:
         outcome = run_planned(plan, Path(folder, "out"), options, lambda *report: lambda: None)
         try:
@@ -259,11 +254,11 @@ def run_to_standard_output(plan: RunPlan, options: Options, as_json: bool) -> Ou
                     line = json_line(line.decode("utf-8")).encode("utf-8")
                 sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
-        except BrokenPipeError:  # who reads has had enough; the interpreter must not try again
+        except BrokenPipeError:  # the reader is gone; the interpreter must not flush at its exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise
     if as_json:
         echo_json(json_of(outcome.totals()), sys.stderr)
     elif not options.quiet:
-        tell(funnel(record(outcome)))
+        print_lines(funnel(record(outcome)))
     return outcome

@@ -1,4 +1,4 @@
-"""`llmcurate fetch` and `push`: files of the web, stores or URL indexes; folders to the hub."""
+"""`llmcurate fetch`: download files, or captures listed in a URL index."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
 
-from curate.cli.options import Json, Quiet, app, output
+from curate.cli.options import DryRun, Json, Quiet, app, output
 from curate.cli.settings import command
 from llmcurate.base.disk.files import make_folder
 from llmcurate.base.disk.units import counted, format_bytes, parse_rate
 from llmcurate.base.errors import RunFailed, UsageError
-from llmcurate.base.terminal import Progress, echo_json, say, suggest
+from llmcurate.base.terminal import Progress, echo, echo_json, say, suggest
 
 if TYPE_CHECKING:
     from curate.api.command_settings import Fetch
     from curate.fetch.download import Outcome
-    from curate.fetch.transfer import Wanted
+    from curate.fetch.transfer import FileToFetch
 
 
 @command(app, "Fetch", panel="Curate")
@@ -29,20 +29,20 @@ def fetch(
         Optional[list[str]],
         typer.Argument(
             metavar="URL|LIST|ROWS...",
-            help="URLs, files or URLs that list them, or rows of a URL index (CDXJ, parquet).",
+            help="URLs, lists of URLs (files or URLs), or rows of a URL index (CDXJ, parquet).",
         ),
     ] = None,
     *,
-    out: Annotated[Path, output("Folder of the files.")],
+    out: Annotated[Path, output("Folder to write the files to.")],
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Fetch files, or captures of a URL index.
+    """Fetch files, or captures listed in a URL index.
 
-    Resumed, tried again, checked.
-
-    Files that are there are not fetched again. A sha256 or md5 beside a URL in a list is checked.
+    Failed transfers are retried and resumed, and files already in the folder are skipped. A sha256
+    or md5 next to a URL in a list is checked.
 
     \b
     Examples:
@@ -58,20 +58,21 @@ def fetch(
         raise UsageError("give URLs or lists of them, rows of a URL index, or --index DOMAIN")
     by_range = bool(rows or chosen.index)
     if by_range and len(rows) < len(names):
-        raise UsageError("captures (--index, rows) and files are fetched by commands of their own")
-    work = _Work(chosen, out, quiet, silent=quiet or as_json)
-    came = _captures(rows, work) if by_range else _files(names, work)
+        raise UsageError("fetch captures (--index, rows) and files with two separate commands")
+    job = _Job(chosen, out, quiet, silent=quiet or as_json)
+    if dry_run:
+        echo(_plan(rows, job) if by_range else _plan_files(_wanted(names, job), out))
+        return
+    fetched = _captures(rows, job) if by_range else _files(names, job)
     if as_json:
-        echo_json(came)
-    if came.failure:
-        raise RunFailed(came.failure)
+        echo_json(fetched)
+    if fetched.failure:
+        raise RunFailed(fetched.failure)
     suggest("run", "fineweb", out, "-o", "clean", quiet=quiet or as_json)
 
 
 @dataclass
-class _Work:
-    """How a command fetches, and when it began. silent: it says nothing of what came."""
-
+class _Job:
     chosen: Fetch
     out: Path
     quiet: bool
@@ -80,13 +81,11 @@ class _Work:
 
     @property
     def rate(self) -> float | None:
-        """Bytes a second."""
         return parse_rate(self.chosen.rate) if self.chosen.rate else None
 
     def download(
-        self, files: Sequence[Wanted], label: str = "fetch", parallel: int | None = None
+        self, files: Sequence[FileToFetch], label: str = "fetch", parallel: int | None = None
     ) -> Outcome:
-        """Files, with a line of progress."""
         from curate.fetch.download import download
 
         with Progress(label, len(files), self.quiet) as progress:
@@ -106,16 +105,15 @@ class _Work:
             )
 
     def fetched(self, fetched: int, there: int, size: int, label: str) -> Fetched:
-        """The outcome, which is said to the user."""
         seconds = time.monotonic() - self.began
-        present = f", {there} were there" if there else ""
+        present = f"; {counted(there, 'file')} already there" if there else ""
         count = f"{counted(fetched, label)}, {format_bytes(size)} in {seconds:.0f} s{present}"
         say(f"fetched {count}: {self.out}", self.silent)
         return Fetched(fetched, there, size, round(seconds, 3))
 
 
-class Lacking(NamedTuple):
-    """A file, or a capture, that did not come."""
+class Missing(NamedTuple):
+    """A file or a capture that could not be fetched, and the reason."""
 
     url: str
     reason: str
@@ -123,7 +121,8 @@ class Lacking(NamedTuple):
 
 @dataclass
 class Fetched:
-    """The outcome of a fetch. captures, missing: of captures alone; failure: the last line."""
+    """The outcome of a fetch. there: the number of files that were already in the folder. captures,
+    missing: set only if captures are fetched. failure: the error message to end with, or None."""
 
     JSON = (
         "captures?", "files", "fetched", "there", "bytes", "seconds", "missing?captures", "failed",
@@ -135,74 +134,92 @@ class Fetched:
     seconds: float
     files: int = 0
     captures: int | None = None
-    missing: list[Lacking] = field(default_factory=list)
-    failed: list[Lacking] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    failed: list[Missing] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     failure: str | None = None
 
 
-def _lacking(reasons: dict[str, str]) -> list[Lacking]:
-    return [Lacking(*item) for item in reasons.items()]
+def _missing(reasons: dict[str, str]) -> list[Missing]:
+    return [Missing(*item) for item in reasons.items()]
 
 
-def _files(names: list[str], work: _Work) -> Fetched:
-    """The outcome of files and lists of them."""
+def _plan_files(files: list[FileToFetch], out: Path) -> str:
+    there = sum(file.target.exists() for file in files)
+    return f"would fetch {counted(len(files) - there, 'file')} to {out} ({there} already there)"
+
+
+def _plan(rows: list[str], job: _Job) -> str:
+    from curate.fetch.ranged import local_captures
+
+    count = sum(1 for name in rows for _ in local_captures(name))
+    listed = [counted(count, "capture")] if rows else []
+    asked = [f"the captures of {name} listed by {job.chosen.server}" for name in job.chosen.index]
+    return f"would fetch {' and '.join(listed + asked)} to {job.out}"
+
+
+def _wanted(names: list[str], job: _Job) -> list[FileToFetch]:
     from curate.fetch.download import fetch_one, forbid_offline
     from curate.fetch.file_lists import wanted_files
-    from curate.fetch.transfer import Wanted
+    from curate.fetch.transfer import FileToFetch
 
-    chosen = work.chosen
+    chosen = job.chosen
 
     def fetch_list(url: str, path: Path) -> None:
         forbid_offline(url)
         try:
-            fetch_one(Wanted(url, path), tries=chosen.tries, seconds=chosen.timeout, rate=work.rate)
+            fetch_one(
+                FileToFetch(url, path), tries=chosen.tries, seconds=chosen.timeout, rate=job.rate
+            )
         except RunFailed as error:
             raise RunFailed(f"{url}: {error}") from None
 
-    files = wanted_files(names, work.out, chosen.base, chosen.keep_paths, chosen.limit, fetch_list)
-    make_folder(work.out)
-    outcome = work.download(files)
-    came = work.fetched(len(outcome.fetched), len(outcome.there), outcome.bytes, "file")
-    came.files, came.failed = len(files), _lacking(outcome.failed)
-    came.paths = [str(f.target) for f in files if f.url not in outcome.failed]
-    if came.failed:
-        came.failure = (
-            f"{len(came.failed)} of {counted(len(files), 'file')} did not come; the same"
-            " command tries them again and goes on where they stopped"
+    return wanted_files(names, job.out, chosen.base, chosen.keep_paths, chosen.limit, fetch_list)
+
+
+def _files(names: list[str], job: _Job) -> Fetched:
+    files = _wanted(names, job)
+    make_folder(job.out)
+    outcome = job.download(files)
+    fetched = job.fetched(len(outcome.fetched), len(outcome.there), outcome.bytes, "file")
+    fetched.files, fetched.failed = len(files), _missing(outcome.failed)
+    fetched.paths = [str(f.target) for f in files if f.url not in outcome.failed]
+    if fetched.failed:
+        fetched.failure = (
+            f"{len(fetched.failed)} of {counted(len(files), 'file')} could not be fetched; run the"
+            " same command to retry and resume them"
         )
-    return came
+    return fetched
 
 
-def _captures(rows: list[str], work: _Work) -> Fetched:
-    """The same of captures, from rows and from a URL index."""
+def _captures(rows: list[str], job: _Job) -> Fetched:
     from curate.fetch.ranged import Query, captures_of, fetch_captures, local_captures
 
-    chosen = work.chosen
+    chosen = job.chosen
     captures = [capture for name in rows for capture in local_captures(name)]
-    make_folder(work.out)
+    make_folder(job.out)
     if chosen.index:
         query = Query(chosen.index, chosen.match, chosen.crawl, chosen.filter, chosen.server)
 
-        def ask(files: Sequence[Wanted]) -> dict[str, str]:
-            return work.download(files, "index", parallel=1).failed
+        def ask(files: Sequence[FileToFetch]) -> dict[str, str]:
+            return job.download(files, "index", parallel=1).failed
 
-        captures += captures_of(query, work.out / ".index", ask)
+        captures += captures_of(query, job.out / ".index", ask)
     captures = captures[: chosen.limit]
     if not captures:
-        raise RunFailed("there is nothing to fetch: the index lists no capture")
+        raise RunFailed("nothing to fetch: the index lists no capture")
     name = chosen.index[0] if chosen.index else Path(rows[0]).name.partition(".")[0]
-    result = fetch_captures(captures, work.out, name, chosen.base, work.download, say)
-    came = work.fetched(len(result.files) - result.there, result.there, result.bytes, "file")
-    came.captures, came.files = result.captures, len(result.files)
-    came.missing, came.failed = _lacking(result.missing), _lacking(result.failed)
-    came.paths = [str(path) for path in result.files]
-    if came.failed:
-        count = counted(len(came.failed), "capture")
-        came.failure = f"{count} did not come; the same command goes on where it stopped"
-    elif came.missing:
-        came.failure = (
-            f"{counted(len(came.missing), 'capture')} cannot be had and are left out; they are"
-            f" listed in {work.out}/*.missing.cdxj"
+    result = fetch_captures(captures, job.out, name, chosen.base, job.download, say)
+    fetched = job.fetched(len(result.files) - result.there, result.there, result.bytes, "file")
+    fetched.captures, fetched.files = result.captures, len(result.files)
+    fetched.missing, fetched.failed = _missing(result.missing), _missing(result.failed)
+    fetched.paths = [str(path) for path in result.files]
+    if fetched.failed:
+        count = counted(len(fetched.failed), "capture")
+        fetched.failure = f"{count} could not be fetched; run the same command to resume"
+    elif fetched.missing:
+        fetched.failure = (
+            f"{counted(len(fetched.missing), 'capture')} are not available and were left out: see"
+            f" {job.out}/*.missing.cdxj"
         )
-    return came
+    return fetched

@@ -1,5 +1,4 @@
-"""`llmcurate explain`, `stats`, `whatif`, `browse`, `verify` and `check`: looking at runs and
-corpora."""
+"""`llmcurate explain`, `stats`, `whatif`, `browse` and `check`: inspect runs and corpora."""
 
 from __future__ import annotations
 
@@ -28,14 +27,13 @@ from curate.cli.settings import command
 from llmcurate.base.disk.files import make_folder, write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, echo, echo_json, say, suggest
+from llmcurate.base.terminal import echo, echo_json, print_result, say, suggest
 
 
 def _a_run(folder: Path | None) -> Path | None:
-    """The folder of a run; UsageError where it is one of another kind."""
-    from curate.formats.folders import needs
+    from curate.formats.folders import require_kind
 
-    return needs(folder, "run", "home")
+    return require_kind(folder, "run", "home")
 
 
 Run = Annotated[
@@ -43,26 +41,26 @@ Run = Annotated[
     typer.Argument(
         metavar="RUN",
         callback=_a_run,
-        help="The folder OUT of a finished run, or HOME of a refresh. In a workspace the default is"
-        " the newest.",
+        help="Folder OUT of a finished run, or HOME of a refresh. In a workspace the default is the"
+        " newest.",
     ),
 ]
 
 
 @app.command(rich_help_panel="Look")
 def explain(
-    id: Annotated[str, typer.Argument(help="A document's id.")],
+    id: Annotated[str, typer.Argument(help="Id of the document.")],
     out: Annotated[
         Optional[Path],
         typer.Option(
-            "--in", metavar="PATH", help="A run's folder; in a workspace by default all of them."
+            "--in", metavar="PATH", help="Folder of a run. In a workspace the default is all runs."
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Explain what happened to a document.
+    """Explain why a document was kept or dropped.
 
-    Shows rules, values, thresholds, cuts and copies.
+    It shows rules, values, thresholds, cuts and duplicates.
 
     \b
     Example:
@@ -91,12 +89,13 @@ def stats(
     inputs: Inputs = None,
     out: Page = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     *,
     read: ReadOptions,
 ) -> None:
     """Measure a corpus: lengths, scores, languages, domains.
 
-    Shows dates and sources too; -o writes a page.
+    It also counts dates and sources; -o writes a page.
 
     \b
     Example:
@@ -106,7 +105,7 @@ def stats(
 
     named = [*inputs, "-o", "tokenizer"] if inputs else []
     gather(corpus_of(inputs), reading(read)).show(out, as_json)
-    suggest("tokenizer", "train", *named, quiet=as_json)
+    suggest("tokenizer", "train", *named, quiet=quiet or as_json)
 
 
 @app.command(rich_help_panel="Look")
@@ -114,11 +113,10 @@ def whatif(
     run: Run = None,
     sets: Sets = None,
     out: Annotated[
-        Optional[Path],
-        output("A .html file for the answer; with --apply a folder for the new run."),
+        Optional[Path], output("HTML file for the figures; with --apply the folder of the new run.")
     ] = None,
     apply: Annotated[
-        bool, typer.Option("--apply", help="Make the run with these settings, in place or in -o.")
+        bool, typer.Option("--apply", help="Redo the run with these settings, in place or in -o.")
     ] = False,
     workers: Workers = 0,
     as_json: Json = False,
@@ -126,8 +124,8 @@ def whatif(
 ) -> None:
     """Estimate what other settings would have kept.
 
-    The answer comes from the scores that the run stored; documents that later steps never saw are
-    measured now, all or a sample.
+    The estimate uses the scores that the run stored. Documents that later steps never saw are
+    measured now, all of them or a sample.
 
     \b
     Examples:
@@ -148,7 +146,6 @@ def whatif(
 def _answer(
     run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool, quiet: bool
 ) -> None:
-    """Prints the answer, and writes its page."""
     from curate.inspect.whatif.figures import answer
     from curate.inspect.whatif.rendering import page as page_of
     from curate.inspect.whatif.rendering import text
@@ -166,33 +163,28 @@ def _answer(
 
 
 def _apply(run: Path, sets: tuple[str, ...], options: CommandOptions) -> None:
-    """Makes the run with other settings and prints its outcome."""
     from curate.cli.execution import print_outcome
     from curate.inspect.whatif.apply import apply
     from curate.run.records import Options
 
     if options.out is not None and options.out.suffix.lower() in (".html", ".htm"):
         raise UsageError(
-            f"-o {options.out}: with --apply it names a folder; ask for the page before"
+            f"-o {options.out}: with --apply give a folder; for the page leave out --apply"
         )
     print_outcome(apply(run, sets, options.out, Options(options.workers, options.quiet)), options)
 
 
 def _check_page(page: Path | None, option: str) -> None:
-    """UsageError where the page is no .html file."""
-
     if page is not None and (page.is_dir() or page.suffix.lower() not in (".html", ".htm")):
-        raise UsageError(f"{option} {page}: name a file that ends in .html")
+        raise UsageError(f"{option} {page}: give a file that ends in .html")
 
 
 @command(app, "Browse", panel="Look")
-def browse(
-    run: Run = None,
-    **settings: Any,
-) -> None:
+def browse(run: Run = None, **settings: Any) -> None:
     """Read and label a run's documents in a browser.
 
-    Shows search, reasons, scores, cuts, and copies side by side, on a page for this computer alone.
+    The pages have search, reasons, scores, cuts, and duplicates side by side. Only this computer
+    can open them.
 
     \b
     Examples:
@@ -211,7 +203,7 @@ def browse(
             good, bad = documents.export_labels(chosen.export_labels).items()
             for label, (path, number) in zip(("good", "bad"), (good, bad), strict=True):
                 labelled = counted(len(documents.labels.of(label)), f"{label} document")
-                echo(f"wrote {number} of {labelled}, as they were read: {path}")
+                echo(f"wrote {number} of {labelled}, with their original text: {path}")
             suggest("quality", "train", "--positive", good[0], "--negative", bad[0], "-o", "model")
             return
         if chosen.static is not None:
@@ -231,10 +223,10 @@ def browse(
                 echo("stopped")
 
 
-def finished(run: Path | None) -> Path:
-    """The run; in a workspace by default the newest one, which a line names."""
+def finished(run: Path | None, quiet: bool = False) -> Path:
+    """Return `run`; if it is None, print and return the folder of the workspace's newest run."""
     folder = newest("finished run", run, "RUN")
-    say(f"the newest run: {folder}", quiet=run is not None)
+    say(f"the newest run: {folder}", quiet=quiet or run is not None)
     return folder
 
 
@@ -242,15 +234,16 @@ def finished(run: Path | None) -> Path:
 def check(
     run: Run = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Make anew what differs. It needs the run's input.")
+        bool, typer.Option("--repair", help="Restore what differs. This needs the run's input.")
     ] = False,
     workers: Workers = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare a run's files with what was written.
+    """Compare a run's files with their recorded checksums.
 
-    Names those that are missing, changed or too many, in a line each. Any of them is exit code 1.
+    It prints a line for each file that is missing, changed or unexpected, and then exits with code
+    1.
 
     \b
     Examples:
@@ -260,9 +253,9 @@ def check(
     from curate.inspect import check as checking
     from curate.run.records import Options
 
-    run = finished(run)
+    run = finished(run, quiet)
     work = checking.repair if repair else checking.check
     result = work(run, Options(workers, quiet))
-    answer(result, result.text(), as_json)
+    print_result(result, result.text(), as_json)
     suggest("check", run, "--repair", quiet=quiet or as_json or repair or result.passed)
     raise typer.Exit(0 if result.passed else 1)

@@ -1,4 +1,4 @@
-"""`llmcurate mix`: sources mixed in stated proportions, and the search of these."""
+"""`llmcurate mix`: mix sources in given proportions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Pairs = Optional[list[str]]
 mix_app = group("mix", "Mix sources into one shuffled corpus.", "Curate", default=True)
 
 
-# The settings that are mappings have short forms of their own.
+# Settings that are mappings get short options here.
 @command(mix_app, "mix", DEFAULT, hidden=True, shared=RECIPE, reads=READS_TEXTS)
 def mix(
     inputs: Annotated[
         Optional[list[str]],
         typer.Argument(
             metavar="IN...",
-            help="Runs' folders, files or folders of documents, as IN or NAME=IN. In a workspace"
+            help="Sources: runs, or files or folders of documents, as IN or NAME=IN. In a workspace"
             " the default is the newest corpus.",
         ),
     ] = None,
@@ -38,44 +38,46 @@ def mix(
         str,
         typer.Option(
             help="Weights of the sources: proportional, temperature, unimax, llama1, or"
-            " NAME=WEIGHT,... with 0 for the others."
+            " NAME=WEIGHT,... (0 for sources not named)."
         ),
     ] = "proportional",
     shards: Annotated[
         Pairs,
         typer.Option(
-            metavar="NAME=FOLDER", help="Token shards that count a source's tokens; repeatable."
+            metavar="NAME=FOLDER", help="Token shards that give a source's tokens. [repeatable]"
         ),
     ] = None,
     total: Annotated[
         Optional[str],
-        typer.Option(metavar="N", help="Size of the mix, as 1.4e12. The default is all there is."),
+        typer.Option(metavar="N", help="Size of the mix, such as 1.4e12. The default is all text."),
     ] = None,
     amounts: Annotated[
-        Pairs, typer.Option("--amount", metavar="NAME=N,...", help="Take so much of a source.")
+        Pairs, typer.Option("--amount", metavar="NAME=N,...", help="Amount to take of a source.")
     ] = None,
     epochs: Annotated[
-        Pairs, typer.Option(metavar="NAME=E,...", help="Take so many epochs of a source.")
+        Pairs, typer.Option(metavar="NAME=E,...", help="Epochs to take of a source.")
     ] = None,
     floors: Annotated[
         Pairs,
-        typer.Option("--floor", metavar="NAME=SHARE,...", help="Least share of the mix: en=0.3."),
+        typer.Option(
+            "--floor", metavar="NAME=SHARE,...", help="Smallest share of the mix: en=0.3."
+        ),
     ] = None,
     caps: Annotated[
-        Pairs, typer.Option("--cap", metavar="NAME=SHARE,...", help="Greatest share of the mix.")
+        Pairs, typer.Option("--cap", metavar="NAME=SHARE,...", help="Largest share of the mix.")
     ] = None,
     quality: Annotated[
         Optional[str],
         typer.Option(
             metavar="COLUMN:EDGES:EPOCHS",
-            help="Epochs by buckets of a score: quality.score:0.2,0.8:0,1,3.",
+            help="Epochs per bucket of a score: quality.score:0.2,0.8:0,1,3.",
         ),
     ] = None,
     undated: Annotated[
         bool,
         typer.Option(
             "--undated/--drop-undated",
-            help="With --since or --until: whether documents without a date stay.",
+            help="With --since or --until: keep documents without a date, or drop them.",
         ),
     ] = True,
     sets: Sets = None,
@@ -86,7 +88,8 @@ def mix(
 ) -> None:
     """Mix sources into one shuffled corpus.
 
-    Sources come in stated proportions, with epochs counted. --dry-run prints the table of the mix.
+    Sources are mixed in the given proportions, and their epochs are counted. --dry-run prints the
+    table of the mix.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`llmcurate model`: what models are made of and cost, before anything is trained."""
+"""`llmcurate model show` and `list`: the architecture and cost of models, before training."""
 
 from __future__ import annotations
 
@@ -9,22 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from curate.cli import completion
-from curate.cli.options import (
-    Json,
-    Sets,
-    TrustCode,
-    group,
-)
+from curate.cli.options import Json, Sets, TrustCode, group
 from curate.cli.settings import command
 from curate.products.needs import needs_training
 from llmcurate.base.disk.units import counted, format_bytes, format_percent, format_scaled
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, table
+from llmcurate.base.terminal import print_result, table
 
 if TYPE_CHECKING:
     from train.model.config import ModelConfig
 
-model_app = group("model", "Show what models are made of, compare them, move them.", "Train")
+model_app = group("model", "Show, compare and convert models.", "Train")
 
 
 @command(model_app, "ModelShow", "show")
@@ -32,8 +27,7 @@ def model_show(
     model: Annotated[
         str,
         typer.Argument(
-            help="A preset, or a folder that a model was trained into.",
-            autocompletion=completion.presets,
+            help="A preset, or the folder of a trained model.", autocompletion=completion.presets
         ),
     ],
     sets: Sets = None,
@@ -41,9 +35,9 @@ def model_show(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Show a model: parts, costs, memory, bounds.
+    """Show a model's parameters, costs and memory.
 
-    Shows what it is made of, what training and decoding take, and what bounds each operation.
+    It shows the cost of training and of decoding, and if compute or memory bounds each operation.
 
     \b
     Example:
@@ -74,11 +68,12 @@ def model_show(
             recompute=chosen.recompute,
             preset=None if Path(model).is_dir() or model in OWN else model,
         )
-    answer(facts, "\n".join(model_lines(model, facts)), as_json)
+    print_result(facts, "\n".join(model_lines(model, facts)), as_json)
 
 
 def config_of(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
-    """A preset, or the configuration of a trained model, with other settings."""
+    """Return the configuration of a preset or a trained model, changed by --set and --vocab. Raises
+    UsageError if the folder has no model or no finished checkpoint."""
     from curate.cli.training import a_model
     from curate.products.pretraining import NAMES
     from curate.steps.recipe import Change
@@ -96,7 +91,7 @@ def config_of(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
         checkpoint = newest(folder / "checkpoints")
         if checkpoint is None:
             a_model(folder)
-            raise UsageError(f"{model}: no finished checkpoint in this folder")
+            raise UsageError(f"{model}: this folder has no finished checkpoint")
         return change(model_of(checkpoint), changes, "model")
     return change(preset(model), changes, "model")
 
@@ -113,14 +108,13 @@ def model_list(as_json: Json = False) -> None:
             config = build()
             facts.append((name, parameters(config), architecture_row(config)))
     listed = [{"name": name, "parameters": total, **row} for name, total, row in facts]
-    answer(listed, "\n".join(preset_lines(facts)), as_json)
+    print_result(listed, "\n".join(preset_lines(facts)), as_json)
 
 
 def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
-    """The facts of ``train.measure.describe.describe`` as lines of text."""
     config, total, gpu = facts["config"], facts["parameters"], facts["gpu"]
     active = facts.get("active_parameters")
-    meets = f", of which a token meets {_parameters(active)}" if active else ""
+    meets = f", {_parameters(active)} active per token" if active else ""
     yield f"{name}: {_parameters(total['total'])} parameters{meets}"
     yield ""
     heads = config["attention"]
@@ -139,7 +133,7 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     ]
     yield from table((), shares, indent=2)
     yield ""
-    yield f"A token, at context {facts['context']:,}"
+    yield f"Per token, at context {facts['context']:,}"
     costs = [
         ("training", f"{format_scaled(facts['training_flops_per_token'])}FLOP"),
         (
@@ -149,7 +143,7 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     ]
     writes = facts["config"]["causal"]
     if writes:
-        costs.append(("keys and values, bf16", f"{facts['cache_bytes_per_token']:,} bytes"))
+        costs.append(("KV cache, bf16", f"{facts['cache_bytes_per_token']:,} bytes"))
     yield from table((), costs, indent=2)
     yield ""
     memory = facts["memory"]
@@ -168,8 +162,8 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     yield ""
     texts = "one text" if facts["batch"] == 1 else counted(facts["batch"], "text")
     yield (
-        f"FLOPs a byte, one layer: below {gpu['ridge']:.0f} memory bounds the {gpu['name']} "
-        f"(decoding {texts}: {format_bytes(facts['cache_bytes'])} of keys and values)"
+        f"FLOPs per byte, one layer: below {gpu['ridge']:.0f} memory bounds the {gpu['name']} "
+        f"(decoding {texts}: {format_bytes(facts['cache_bytes'])} of KV cache)"
     )
     pairs = zip(facts["training"], facts["decoding"], strict=True)
     bounds = [
@@ -180,35 +174,33 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
 
 
 def _serving(serving: dict[str, Any], gpu: dict[str, Any]) -> Iterator[str]:
-    """Weights, keys and values by texts and context, and how many texts the GPU serves at once."""
     sizes = ", ".join(f"{name} {format_bytes(size)}" for name, size in serving["weights"].items())
     yield f"Serving memory (weights: {sizes})"
     lengths = [f"{length:,}" for length in serving["contexts"]]
     rows = [
-        (f"keys and values of {counted(row['batch'], 'text')}", *map(format_bytes, row["bytes"]))
+        (f"KV cache of {counted(row['batch'], 'text')}", *map(format_bytes, row["bytes"]))
         for row in serving["cache"]
     ]
     rows += [
-        (f"most texts at once, weights in {name}", *(f"{count:,}" for count in most))
+        (f"most texts in parallel, weights in {name}", *(f"{count:,}" for count in most))
         for name, most in serving["most"].items()
     ]
-    yield from table(("tokens in a text", *lengths), rows, indent=2)
-    yield f"  at once: in the {format_bytes(serving['usable'])} that one {gpu['name']} has for it"
+    yield from table(("tokens per text", *lengths), rows, indent=2)
+    yield f"  in parallel: within {format_bytes(serving['usable'])} of one {gpu['name']}"
     yield ""
-    yield "Keys and values a token, and most texts at once, by heads that share them (bf16)"
+    yield "KV cache per token, and most texts in parallel, by kind of attention (bf16)"
     shared = [
         (
-            row["kind"] + (", as it is" if row["own"] else ""),
+            row["kind"] + (", this model" if row["own"] else ""),
             f"{row['bytes_per_token']:,} bytes",
             *(f"{count:,}" for count in row["most"]),
         )
         for row in serving["heads"]
     ]
-    yield from table(("", "a token", *lengths), shared, indent=2)
+    yield from table(("", "per token", *lengths), shared, indent=2)
 
 
 def preset_lines(facts: Iterable[tuple[str, int, dict[str, str]]]) -> Iterator[str]:
-    """A line a preset: name, parameters, what sets it apart."""
     rows = [
         (
             name,

@@ -1,4 +1,4 @@
-"""The app, its commands and their help, the options that they share, and groups of commands."""
+"""The Typer app, the layout of its help, shared options, and groups of commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from curate.cli import completion
 from curate.steps.registry import limits_text
 from llmcurate.base.disk.files import make_folder
 from llmcurate.base.errors import UsageError
-from llmcurate.base.index import Declared, declared
+from llmcurate.base.index import Declared, declared, index_of
 from llmcurate.base.terminal import COMMAND, SECOND, width, wrapped
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from curate.run.workspace import Workspace
 
 DEFAULT = "default"
-# The panels of `llmcurate --help`, and in each the commands in the order that users meet them.
+# The panels of `llmcurate --help`, and the order of commands within them.
 PANELS = ("Curate", "Look", "Tokenizer", "Train", "Operate", "Lab")
 ORDER = (
     "demo init run fetch extract filter dedup decontaminate language quality perplexity mix"
@@ -35,14 +35,14 @@ ORDER = (
     " evaluate ablate export import which refresh forget check schema warmup model scaling"
 ).split()
 
-# Words that other tools have for commands of this one.
-OTHER_WORDS = {
+# Names that other tools use for these commands.
+COMMAND_SYNONYMS = {
     **dict.fromkeys(("view", "show", "open", "serve", "report"), "browse"),
     **{"train": "pretrain", "encode": "tokenizer encode", "minhash": "dedup --method minhash"},
     **{"download": "fetch", "list": "recipes", "help": "--help", "validate": "verify"},
 }
-# Words that settings and other tools have for options, taken by commands that have no such option.
-OTHER_FLAGS = {
+# Synonyms of options, accepted by commands that have no option of that name.
+FLAG_SYNONYMS = {
     **dict.fromkeys(("--eval", "--verify", "--with", "--heldout", "--validation"), "--on"),
     **dict.fromkeys(("--vocab-size", "--vocab_size", "--keep-used"), "--vocab"),
     **dict.fromkeys(("--output", "--output-dir", "--output_dir"), "--out"),
@@ -53,16 +53,23 @@ OTHER_FLAGS = {
 
 
 def join(commands: Iterable[Declared]) -> None:
-    """Loads the modules of commands, which then are commands of the app."""
+    """Import the modules of these commands, which registers the commands with the app."""
     for module in sorted({each.module for each in commands}):
         import_module(module)
 
 
+def join_for(arguments: list[str]) -> None:
+    """Import the modules of the command that the first argument names, or of all commands if the
+    index has no command of that name."""
+    commands = index_of("curate")["command"].values()
+    named = [each for each in commands if each.facts["word"] in arguments[:1]]
+    join(named or commands)
+
+
 class FittedHelp:
-    """The help of a command or a group, with examples that fit the terminal and whole words."""
+    """Wraps the help of a command or group to the terminal without splitting words or examples."""
 
     def get_help(self, ctx: Any) -> str:
-        """Click's lines, unbroken, in the terminal's width, 100 columns at most."""
         formatter = ctx.formatter_class(width=10_000)
         self.format_help(ctx, formatter)  # type: ignore[attr-defined]
         lines = []
@@ -74,10 +81,11 @@ class FittedHelp:
 
 
 class Root(FittedHelp, TyperGroup):
-    """All commands, by panels."""
+    """The top-level group, whose help lists the commands by panel."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a list of each panel, the names in one column; a panel that is a group lists it."""
+        """Write the commands of each panel. If a group has the name of its panel, its commands are
+        written one by one, else only the group."""
         rank = {name: i for i, name in enumerate(ORDER)}
         shown: list[tuple[str, str, Any]] = []  # (panel, words, command)
         command: Any
@@ -95,27 +103,27 @@ class Root(FittedHelp, TyperGroup):
                     formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """The command of the first word; UsageError suggests one for any other word."""
+        """Return the command of the first word, or raise UsageError with the nearest name."""
         if args[0] not in self.commands and not args[0].startswith("-"):
             join(declared("curate", "command").values())
             self.commands.update(getattr(typer.main.get_command(app), "commands", {}))
         if args[0] not in self.commands and not args[0].startswith("-"):
-            raise UsageError(f"No such command {args[0]!r}; {self._meant(args[0])}")
+            raise UsageError(f"No such command {args[0]!r}; {self._nearest(args[0])}")
         return super().resolve_command(ctx, args)
 
-    def _meant(self, word: str) -> str:
+    def _nearest(self, word: str) -> str:
         from curate.steps.registry import filters
         from curate.steps.shipped import names
 
-        shown = {name: name for name in self.commands} | OTHER_WORDS
+        shown = {name: name for name in self.commands} | COMMAND_SYNONYMS
         shown |= {name: f"filter {name}" for name in filters()}
         shown |= {name: f"run {name}" for name in names()}
         near = get_close_matches(word.lower(), shown, 1)
         return f"did you mean `llmcurate {shown[near[0]]}`?" if near else "see llmcurate --help"
 
 
-UNDIVIDED = 12  # options of a command that need no headings
-# The headings of options that commands share.
+UNDIVIDED = 12  # most options of a command that are listed without headings
+# The headings of shared options.
 SHARED = {
     "Output": "out export restart as_json quiet".split(),
     "Input": "limit share text_column date_column split config skip_unreadable".split(),
@@ -125,33 +133,31 @@ NOTHING: tuple[Any, ...] = (None, "", [], {}, ())
 
 
 class Command(FittedHelp, TyperCommand):
-    """A command whose help names values as `IN...` and `TEXT`, whatever Typer is installed."""
+    """A command whose help names values as `IN...` and `TEXT` with every version of Typer."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments, OTHER_FLAGS taken for the options of this command."""
+        """Parse the arguments after replacing flags in FLAG_SYNONYMS by this command's options."""
         own = {flag for option in self.get_params(ctx) for flag in option.opts}
         words = []
         for word in args:
             flag = word.partition("=")[0]
-            other = OTHER_FLAGS.get(flag, "") if flag not in own else ""
-            words.append(word.replace(flag, other, 1) if other in own else word)
+            synonym = FLAG_SYNONYMS.get(flag, "") if flag not in own else ""
+            words.append(word.replace(flag, synonym, 1) if synonym in own else word)
         rest: list[str] = super().parse_args(ctx, words)
         return rest
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
-        """The usage line; the command of a group by itself has no word of its own."""
         pieces = self.collect_usage_pieces(ctx)
         formatter.write_usage(ctx.command_path.rstrip(), " ".join(pieces))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """`[OPTIONS]` and the arguments, those that may be missing in brackets."""
         arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]
         names = [_argument(p) if p.required else f"[{_argument(p)}]" for p in arguments]
         return [self.options_metavar or "", *names]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """The arguments, and the options, many of them under headings, each with its help, limits
-        and default."""
+        """Write arguments and options with help, limits and default. If there are many options, put
+        them under headings."""
         shown = [p for p in self.get_params(ctx) if not getattr(p, "hidden", False)]
         options = [p for p in shown if p.param_type_name == "option"]
         lists = {"Arguments": [(_argument(p), _text(p)) for p in shown if p not in options]}
@@ -165,7 +171,6 @@ class Command(FittedHelp, TyperCommand):
 
 
 def _heading(parameter: Any) -> str:
-    """The heading of an option: its panel, or that of the options that commands share."""
     named = next((title for title, names in SHARED.items() if parameter.name in names), "Options")
     return str(getattr(parameter, "rich_help_panel", None) or named)
 
@@ -182,7 +187,6 @@ def _option(parameter: Any) -> str:
 
 
 def _text(parameter: Any) -> str:
-    """The help of a parameter, with its limits and default in brackets."""
     of_type = getattr(parameter, "type", None)
     sides = {"minimum": "min", "maximum": "max"}
     facts = {k: getattr(parameter, n, getattr(of_type, n, None)) for k, n in sides.items()}
@@ -196,7 +200,7 @@ def _text(parameter: Any) -> str:
 
 
 def shown_facts(texts: list[str], default: Any, required: bool) -> str:
-    """Limits and default of a value, in brackets; texts: the limits, and what else is said."""
+    """Return limits and default of an option's value in brackets. texts: limits and remarks."""
     texts = list(texts)
     if required:
         texts.append("required")
@@ -214,17 +218,14 @@ def _shown(default: Any) -> str:
 
 
 class Commands(typer.Typer):
-    """A group whose commands have the help of `Command`."""
-
     def command(self, name: str | None = None, *, cls: Any = Command, **options: Any) -> Any:
-        """As Typer's, by default for a `Command`."""
         return super().command(name, cls=cls, **options)
 
 
 app = Commands(
     name="llmcurate",
     cls=Root,
-    help="Web archives to a language model's training data, and a model trained on it.",
+    help="Turn web archives into training data, and train tokenizers and language models.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -234,15 +235,15 @@ Inputs = Annotated[
     Optional[list[str]],
     typer.Argument(
         metavar="IN...",
-        help="Files, folders or URLs; - is standard input. In a workspace the default is the newest"
-        " corpus.",
+        help="Input files, folders or URLs; - is standard input. In a workspace the default is the"
+        " newest corpus.",
     ),
 ]
 
 
 def output(help: str, metavar: str = "PATH", made: bool = False) -> Any:
-    """The option -o, of what a command writes. made: whether it is a folder that is made at once,
-    so that none that cannot be made ends the work."""
+    """Return the Typer option -o. made: create the folder when the option is parsed, so that an
+    error is reported before any work."""
     folder = _folder if made else None
     return typer.Option("-o", "--out", metavar=metavar, help=help, callback=folder)
 
@@ -256,32 +257,31 @@ def _folder(out: Path | None) -> Path | None:
 Out = Annotated[
     Optional[Path],
     output(
-        "Folder or URL to write; - writes the corpus to standard output. In a workspace the default"
-        " is the next run."
+        "Output folder or URL; - writes the corpus to standard output. In a workspace the default"
+        " is a new numbered run."
     ),
 ]
-NewFolder = Annotated[Path, output("Folder to write.")]
-Page = Annotated[Optional[Path], output("Folder for the figures and a page of them.", made=True)]
+NewFolder = Annotated[Path, output("Output folder.")]
+Page = Annotated[Optional[Path], output("Folder for the figures and their page.", made=True)]
 AnyModel = Annotated[
-    Path, typer.Argument(help="Folder of a trained model, or of one as transformers saves it.")
+    Path, typer.Argument(help="Folder of a trained model, ours or one of transformers.")
 ]
 Workers = Annotated[
-    int,
-    typer.Option(metavar="INTEGER", help="Number of worker processes; 0: one a core.", min=0),
+    int, typer.Option(metavar="INTEGER", help="Number of worker processes; 0: one per core.", min=0)
 ]
 EngineName = Annotated[
     str,
     typer.Option(
         "--engine",
         metavar="local|ray|slurm",
-        help="Engine: this machine, or a Ray cluster or jobs of Slurm, whose machines all see OUT.",
+        help="Where to run: this machine, a Ray cluster or Slurm. All machines must see OUT.",
     ),
 ]
 Address = Annotated[
     Optional[str],
     typer.Option(
         metavar="HOST:PORT",
-        help="With --engine ray: address of a running cluster. Without it one starts here. With"
+        help="With --engine ray: address of a running cluster; by default one is started here. With"
         " --engine slurm: HOST or HOST:PORT at which nodes reach this machine.",
     ),
 ]
@@ -289,36 +289,34 @@ Slurm = Annotated[
     Optional[list[str]],
     typer.Option(
         metavar="KEY=VALUE",
-        help="With --engine slurm: an option of sbatch, as partition=cpu or mem=8G. The default is"
-        " time=60 (minutes). cluster=local runs the jobs on this machine. [repeatable]",
+        help="With --engine slurm: an option of sbatch, such as partition=cpu or mem=8G. The"
+        " default is time=60 (minutes). cluster=local runs the jobs on this machine. [repeatable]",
     ),
 ]
 Scratch = Annotated[
     Optional[Path],
     typer.Option(
         metavar="PATH",
-        help="Folder in which the run works where OUT is a URL; with --engine ray or slurm one that"
-        " all machines see. The default is in the user's cache folder.",
+        help="Working folder if OUT is a URL; with --engine ray or slurm all machines must see it."
+        " The default is in the user's cache folder.",
     ),
 ]
-Restart = Annotated[bool, typer.Option("--restart", help="Begin anew; OUT is renamed to OUT.1.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the outcome as one line of JSON.")]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the plan and its forecast, and stop.")
-]
+Restart = Annotated[bool, typer.Option("--restart", help="Start over; OUT is renamed to OUT.1.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and stop.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress.")]
 Export = Annotated[
     Optional[str],
     typer.Option(
-        metavar="jsonl|jsonl.gz|jsonl.zst",
-        help="Write the corpus as JSON lines too, under OUT/jsonl.",
+        metavar="jsonl|jsonl.gz|jsonl.zst", help="Also write the corpus as JSONL, to OUT/jsonl."
     ),
 ]
 CorpusColumns = Annotated[
     Optional[str],
     typer.Option(
         metavar="NAME,NAME",
-        help="Columns of corpus/ beside id and text; `attributes` are scores and edits. [all]",
+        help="Columns to write besides id and text; `attributes` has scores and edits. [default:"
+        " all]",
     ),
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="Write corpus/ without `attributes`.")]
@@ -327,7 +325,7 @@ Sets = Annotated[
     typer.Option(
         "--set",
         metavar="STEP.KEY=VALUE",
-        help="Change one setting. KEY=VALUE will do if only one setting has the name. [repeatable]",
+        help="Change a setting. KEY=VALUE is enough if only one step has that key. [repeatable]",
         autocompletion=completion.settings,
     ),
 ]
@@ -336,14 +334,13 @@ AllowPython = Annotated[
     bool,
     typer.Option(
         "--allow-python",
-        help="Run the functions in files that the recipe names. Whoever wrote them can do what you"
-        " can do on this machine.",
+        help="Run the Python functions that the recipe names. They run with your permissions, so"
+        " trust their author.",
     ),
 ]
 
 
 def _trust_code(value: bool) -> bool:
-    """Tells it to `train`, in this process and in those that it starts."""
     if value:
         os.environ["LLMCURATE_TRUST_CODE"] = "1"
     return value
@@ -354,14 +351,14 @@ TrustCode = Annotated[
     typer.Option(
         "--trust-code",
         callback=_trust_code,
-        help="Run Python that a model's folder holds, layers of its own. Whoever wrote them can do"
-        " what you can do on this machine.",
+        help="Run Python code from the model's folder (custom layers). It runs with your"
+        " permissions, so trust its author.",
     ),
 ]
 
 
-# The options that `CommandOptions` holds: of a command that runs a recipe, of one on documents, of
-# one on documents that engines may run elsewhere, of one that measures documents, of experiments.
+# Sets of fields of `CommandOptions`: of commands that run a recipe, that read documents, that read
+# documents on any engine, that measure documents, and of experiments.
 RECIPE = ("out", "workers", "restart", "as_json", "dry_run", "quiet")
 DOCUMENTS = (*RECIPE, "read", "columns", "plain", "export")
 ENGINES = (*DOCUMENTS, "engine", "address", "slurm", "scratch")
@@ -371,7 +368,7 @@ EXPERIMENT = ("workers", "engine", "address", "read", "as_json", "quiet")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The settings of `read` that options gave; None for those that they did not."""
+    """The settings of `read` that are given as options; None for those not given."""
 
     limit: int | None = None
     share: float | None = None
@@ -381,13 +378,12 @@ class ReadOptions:
     skip_unreadable: bool | None = None
 
     def given(self) -> dict[str, int | float | str | dict[str, str]]:
-        """Those that were given, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The basis of a forecast: an earlier run, a size in bytes instead of the input's, prices."""
+    """The basis of a forecast: an earlier run, an input size in bytes, or prices."""
 
     sample: Path | None = None
     as_if: int | None = None
@@ -396,8 +392,8 @@ class Scale:
 
 @dataclass(frozen=True)
 class CommandOptions:
-    """The options that commands on documents share: where they write, and how the work is done.
-    A command lists the ones that it has; `read` is the group of options for reading."""
+    """The options that commands on documents share. Each command declares which of them it offers.
+    read: the group of options for reading."""
 
     out: Out = None
     workers: Workers = 0
@@ -408,7 +404,7 @@ class CommandOptions:
     read: ReadOptions = ReadOptions()
     columns: CorpusColumns = None
     plain: Plain = False
-    export: Export = None  # the ending of JSON lines that are written beside the corpus
+    export: Export = None
     restart: Restart = False
     as_json: Json = False
     dry_run: DryRun = False
@@ -418,11 +414,10 @@ class CommandOptions:
 
     @property
     def sbatch(self) -> tuple[str, ...]:
-        """The options of sbatch that were given."""
         return tuple(self.slurm or ())
 
     def run_options(self, workers: int | None = None) -> Options:
-        """The options of the run. workers: instead of the number asked for."""
+        """Return the options of a run. workers: used instead of --workers if given."""
         from curate.run.records import Options
 
         return Options(
@@ -437,19 +432,19 @@ class CommandOptions:
 
 
 def read_changes(options: ReadOptions) -> list[str]:
-    """The settings of `read` as --set has them."""
+    """Return the settings of `read` that are given as options, in the form of --set."""
     return [f"read.{name}={json.dumps(value)}" for name, value in options.given().items()]
 
 
 def reading(options: ReadOptions) -> ReadSettings:
-    """The settings of a command that reads documents itself."""
+    """Return the settings of `read` for a command that reads documents itself, without a run."""
     from curate.steps.recipe import build
 
     return build("read", []).reading(**vars(options)).read
 
 
 def workspace(missing: str) -> Workspace:
-    """The workspace that the command was given in; UsageError names what is missing otherwise."""
+    """Return the current workspace. Without one, the UsageError asks for the argument `missing`."""
     from curate.run.workspace import FILE, find
 
     space = find()
@@ -461,23 +456,21 @@ def workspace(missing: str) -> Workspace:
 
 
 def corpus_of(inputs: list[str] | None) -> list[str]:
-    """The inputs of a command; in a workspace by default its newest corpus."""
+    """Return the inputs given to a command; in a workspace the default is the newest corpus."""
     return inputs or [str(newest("corpus", None, "IN"))]
 
 
 def newest(kind: str, named: Path | None, missing: str) -> Path:
-    """The folder that was named; in a workspace by default its newest of that kind."""
+    """Return the given folder; in a workspace the default is the newest folder of that kind.
+    missing: the argument for which the error message asks."""
     return named or workspace(missing).need(kind)
 
 
 class DefaultGroup(FittedHelp, TyperGroup):
-    """`group IN...` runs the hidden command named `default`; `group sub` runs `sub`.
-
-    `group --help` shows the default's help, and the subcommands behind it.
-    """
+    """A group that is also a command: `group IN...` runs its hidden command named `default`, `group
+    sub` runs `sub`. `group --help` shows the help of the default command, then the subcommands."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """A first word that is no subcommand is an argument of the default command."""
         visible = [n for n, c in self.commands.items() if n != DEFAULT and not c.hidden]
         help_of_group = bool(visible) and args[:1] in (["--help"], ["-h"])
         if not help_of_group and (not args or args[0] not in self.commands):
@@ -486,12 +479,11 @@ class DefaultGroup(FittedHelp, TyperGroup):
         return rest
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """Names the default command nothing: usage lines read `llmcurate dedup`, as typed."""
+        """Return the command. The default command has no name, so usage reads `llmcurate dedup`."""
         name, command, rest = super().resolve_command(ctx, args)
         return ("" if name == DEFAULT else name), command, rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """The help of the default command, then the subcommands."""
         action = self.commands[DEFAULT]
         if hasattr(action, "offer"):
             action.offer([])
@@ -503,7 +495,7 @@ class DefaultGroup(FittedHelp, TyperGroup):
 
 
 def group(name: str, help: str, panel: str, default: bool = False) -> typer.Typer:
-    """A new group of commands of the app; default: whether it is itself a command."""
+    """Add a group of commands to the app. default: the group is also a command itself."""
     kind = DefaultGroup if default else TyperGroup
     commands = Commands(cls=kind, rich_markup_mode=None, no_args_is_help=not default, help=help)
     app.add_typer(commands, name=name, rich_help_panel=panel)

@@ -1,4 +1,4 @@
-"""The index, the schema of recipes and the pages of settings: `make reference` writes them."""
+"""Write the index, the schema of recipes and the reference pages (`make reference`)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from llmcurate.base.index import index_of, index_text
 from llmcurate.base.terminal import echo
 
 FOLDER = "docs/reference"
-WORDS = ("step", "reader", "command", "packing")  # what decorators declare things of curate
+WORDS = ("step", "reader", "command", "packing")  # decorators whose classes the index lists
 INTRODUCTION = """\
 # Reference of settings
 
-A page for every step of a recipe with its settings, then one for every other command with its
-options, made from the fields of the settings by `make reference`. A setting of a step is written in
-a recipe (`- c4: {min_sentences: 3}`), on the command line of any recipe (`--set
-c4.min_sentences=3`), or as an option of the command that runs the step (`llmcurate filter c4
---min-sentences 3`). How a recipe is put together: [recipes](../recipes.md).
+One page per step of a recipe with its settings, then one per other command with its options. `make
+reference` generates them. You can write a setting of a step in a recipe (`- c4: {min_sentences:
+3}`), on the command line of any recipe (`--set c4.min_sentences=3`), or as an option of the command
+that runs the step (`llmcurate filter c4 --min-sentences 3`). [Recipes](../recipes.md) explains how
+to write a recipe.
 """
 
 
 def reference_pages(schema: dict[str, Any]) -> dict[str, str]:
-    """The pages of a schema of recipes, in Markdown, by the names of their files."""
-    # Names in upper case are shapes of single settings.
+    """Return {file name: page in Markdown} for the steps in the schema and for the commands."""
+    # Names in upper case are types of settings.
     steps = {n: d for n, d in schema["$defs"].items() if not n[0].isupper()}
     commands = {
         f"llmcurate {command.command}": class_schema(command)
@@ -52,7 +52,6 @@ def reference_pages(schema: dict[str, Any]) -> dict[str, str]:
 
 
 def _page(name: str, definition: dict[str, Any], is_step: bool, schema: dict[str, Any]) -> str:
-    """One step or command: what it does, and a table of its settings."""
     paper = f" Published: {definition['paper']}." if "paper" in definition else ""
     parts = [f"# `{name}`\n\n{definition.get('description', '')}{paper}\n"]
     rows = []
@@ -83,7 +82,6 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    """Writes the index, the schema's file and the pages, in the current folder."""
     index = index_text("curate", WORDS)
     Path(f"curate/{INDEX}").write_text(index, encoding="utf-8")
     echo(f"wrote curate/{INDEX}")

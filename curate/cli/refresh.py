@@ -1,4 +1,4 @@
-"""`llmcurate refresh` and `forget`: a corpus that grows, and what leaves it."""
+"""`llmcurate refresh` and `forget`: add new input to a corpus, and remove documents from it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from curate.cli.settings import READS_ALL, command
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, LockHeld, UsageError, disk_error
 from llmcurate.base.messages import json_values
-from llmcurate.base.terminal import echo, echo_json, say, suggest, tell
+from llmcurate.base.terminal import echo, echo_json, print_lines, say, suggest
 
 if TYPE_CHECKING:
     from curate.api.command_settings import Refresh
-    from curate.refresh.outcome import How, Refreshed
+    from curate.refresh.outcome import Refreshed, RefreshOptions
 
 NOTHING_NEW, DAMAGED = 3, 65  # exit codes; 65 is EX_DATAERR of sysexits.h
 
 
 @dataclass
 class Request:
-    """The command line of a refresh, but for the options of the work."""
+    """The command line of a refresh, without the options that say how the work is done."""
 
     recipe: str | None
     inputs: list[str]
@@ -51,7 +51,7 @@ class Request:
 
 @command(app, "Refresh", shared=(*EXPERIMENT, "slurm", "dry_run"), reads=READS_ALL, panel="Operate")
 def refresh(
-    out: Annotated[Path, output("Folder of the corpus that grows.", "HOME")],
+    out: Annotated[Path, output("Folder of the growing corpus.", "HOME")],
     recipe: Annotated[
         Optional[str],
         typer.Argument(
@@ -60,7 +60,7 @@ def refresh(
     ] = None,
     inputs: Annotated[
         Optional[list[str]],
-        typer.Argument(metavar="IN...", help="Files, folders, patterns, URLs, *.paths.gz."),
+        typer.Argument(metavar="IN...", help="Input files, folders, patterns, URLs or *.paths.gz."),
     ] = None,
     sets: Sets = None,
     allow_python: AllowPython = False,
@@ -68,11 +68,11 @@ def refresh(
     options: CommandOptions,
     **settings: Any,
 ) -> None:
-    """Take new inputs into a corpus that grows.
+    """Add new input to a growing corpus.
 
-    Only new inputs are read; their documents are compared with all that came before. HOME/current
-    is the corpus. Exit codes: 0 new data, 3 nothing new, 65 damaged or changed input was left
-    out, 1 failed, 75 busy.
+    Only new input is read; its documents are deduplicated against all earlier ones. HOME/current is
+    the corpus. Exit codes: 0 new data, 3 nothing new, 65 damaged or changed input was left out, 1
+    failed, 75 busy.
 
     \b
     Example:
@@ -80,13 +80,13 @@ def refresh(
     """
     from curate.api.command_settings import Refresh
     from curate.engines.base import check_engine
-    from curate.refresh.outcome import How
+    from curate.refresh.outcome import RefreshOptions
 
     chosen = Refresh.of(**settings)
     changes = (*(sets or ()), *read_changes(options.read))
     request = Request(recipe, inputs or [], out, changes, options.dry_run, options.as_json, chosen)
     check_engine(options.engine, options.address, options.sbatch)
-    how = How(
+    how = RefreshOptions(
         options.workers,
         options.quiet,
         chosen.changed,
@@ -106,9 +106,7 @@ def refresh(
         raise typer.Exit(code)
 
 
-def _run(request: Request, how: How) -> int:
-    """Runs the refresh and prints a line, or one of JSON; returns the exit code. Hooks and metrics
-    learn of a failure before it is raised."""
+def _run(request: Request, how: RefreshOptions) -> int:
     from curate.refresh.outcome import FIELDS, FailureHooks, json_logs, write_metrics
 
     settings = request.settings
@@ -134,7 +132,7 @@ def _run(request: Request, how: How) -> int:
             )
             if log:
                 log.error("%s", text, extra={FIELDS: {"exit_code": code}})
-            if not isinstance(error, LockHeld):  # the one that holds it tells its own
+            if not isinstance(error, LockHeld):  # the process with the lock reports for itself
                 hooks.call(request.home, text, code)
         if settings.metrics and not request.dry_run and not isinstance(error, LockHeld):
             seconds = time.perf_counter() - began
@@ -147,16 +145,15 @@ def _run(request: Request, how: How) -> int:
 
 
 def _refuse_beside_rollback(request: Request) -> None:
-    """UsageError where the command line says more than that it goes back."""
     fit = {"rollback", "abandon", "logs", "metrics", "on_failure", "webhook"}
     others = request.settings.model_dump(exclude_defaults=True, exclude=fit)
     besides = [f"--{name.replace('_', '-')}" for name in others]
     besides += ["--set"] * bool(request.sets) + ["--dry-run"] * request.dry_run
     if besides or request.recipe:
-        raise UsageError(f"--rollback only goes back: leave out {[*besides, 'the recipe'][0]}")
+        raise UsageError(f"--rollback adds no input: leave out {[*besides, 'the recipe'][0]}")
 
 
-def _refresh(request: Request, how: How) -> Refreshed | None:
+def _refresh(request: Request, how: RefreshOptions) -> Refreshed | None:
     from curate.formats.fetched import expanded
     from curate.run.homes import FILE
     from curate.steps.recipe import load
@@ -169,9 +166,9 @@ def _refresh(request: Request, how: How) -> Refreshed | None:
         from curate.refresh import run
 
         outcome = run.roll_back(home, settings.rollback, how)
-        say("inputs that came after it count as new again", how.quiet)
+        say("the next refresh reads input added after that snapshot again", how.quiet)
     elif request.recipe is None:
-        raise UsageError("name a recipe: llmcurate refresh RECIPE IN... -o HOME")
+        raise UsageError("give a recipe: llmcurate refresh RECIPE IN... -o HOME")
     else:
         recipe = load(request.recipe, request.sets)
         inputs = expanded(request.inputs, list(settings.list), settings.base or "")
@@ -185,12 +182,12 @@ def _refresh(request: Request, how: How) -> Refreshed | None:
     return outcome
 
 
-def _print_outcome(outcome: Refreshed, how: How, as_json: bool) -> None:
-    # Cron mails what is printed: with --quiet, only where something happened.
+def _print_outcome(outcome: Refreshed, how: RefreshOptions, as_json: bool) -> None:
+    # Cron mails all output: with --quiet print only if something happened.
     if (outcome.new and not as_json) or not how.quiet:
         echo(outcome.line())
     elif outcome.damage:
-        tell(outcome.damage)
+        print_lines(outcome.damage)
     if outcome.products and not how.quiet:
         echo(f"products: {outcome.products}")
     if outcome.kind in ("run", "rebuild") and not how.quiet:
@@ -201,7 +198,6 @@ def _print_outcome(outcome: Refreshed, how: How, as_json: bool) -> None:
 
 
 def _forgotten(home: Path, entries: list[tuple[str, str]]) -> int:
-    """The number of removed documents that the entries mean."""
     import pyarrow.parquet as pq
 
     from curate.refresh.forgetting import REMOVED, Removals
@@ -236,33 +232,34 @@ def _entries(options: dict[str, tuple[str, ...]], lists: tuple[Path, ...]) -> li
                     f"--list {path}:{number}: write `url URL`, `domain NAME`, `id ID` or a URL"
                 )
     if not entries:
-        raise UsageError("say what to forget: --url, --domain, --id or --list FILE")
+        raise UsageError("give what to forget: --url, --domain, --id or --list FILE")
     return [(k, normal_domain(v) if k == "domain" else v) for k, v in entries]
 
 
 def _say_purged(outcome: Refreshed, entries: list[tuple[str, str]]) -> None:
-    """Prints which snapshots are no longer there to go back to, and what was only in them."""
     gone, others = outcome.removed_snapshots, outcome.snapshots - 1
-    left = f"{others} of them {'is' if others == 1 else 'are'} left" if others else "none is left"
+    left = (
+        f"{others} of them {'remains' if others == 1 else 'remain'}" if others else "none remains"
+    )
     echo(
-        f"removed {counted(len(gone), 'older snapshot')}, the points that --rollback goes back to"
-        f" ({left}): {', '.join(gone)}"
+        f"removed {counted(len(gone), 'older snapshot')}; --rollback can no longer return to"
+        f" {'it' if len(gone) == 1 else 'them'} ({left}): {', '.join(gone)}"
     )
     documents = _forgotten(outcome.home, entries)
-    echo(f"no snapshot holds the {counted(documents, 'document')} that these entries name any more")
+    echo(f"{counted(documents, 'document')} that match these entries are now in no snapshot")
 
 
 @command(app, "Forget", panel="Operate")
 def forget(
-    home: Annotated[Path, typer.Argument(metavar="HOME", help="The folder of the refreshes.")],
+    home: Annotated[Path, typer.Argument(metavar="HOME", help="Folder of `llmcurate refresh`.")],
     dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Leave documents out of all snapshots from now on.
+    """Remove documents from the corpus and later snapshots.
 
-    They also stay out where they come again.
+    If later input has these documents, they are not added again.
 
     \b
     Example:
@@ -271,11 +268,11 @@ def forget(
     from curate.api.command_settings import Forget
     from curate.refresh import run, snapshot
     from curate.refresh.forgetting import Removals
-    from curate.refresh.outcome import How
+    from curate.refresh.outcome import RefreshOptions
     from curate.run.homes import CURRENT, FILE
 
     chosen = Forget.of(**settings)
-    how = How(quiet=quiet)
+    how = RefreshOptions(quiet=quiet)
     options = {"url": chosen.url, "domain": chosen.domain, "id": chosen.id}
     entries = _entries(options, chosen.list)
     if not (home / FILE).is_file():
@@ -284,7 +281,7 @@ def forget(
         parts = (home / CURRENT).glob("*.parquet")
         found = sum(len(Removals.of(entries).in_part(part, "")) for part in parts)
         older = len(snapshot.names(home)) - 1 if chosen.purge else 0
-        echo(f"would go: {counted(found, 'document')}, {counted(older, 'older snapshot')}")
+        echo(f"would remove {counted(found, 'document')}, {counted(older, 'older snapshot')}")
         return
     if chosen.purge:
         how.keep = 1
@@ -292,25 +289,25 @@ def forget(
     if outcome.new or as_json:
         _print_outcome(outcome, how, as_json)
     else:
-        echo(f"{home}: no document is newly forgotten; the list holds for all snapshots to come")
+        echo(f"{home}: no new document to forget; input that matches later is left out")
     if outcome.removed_snapshots and not as_json:
         _say_purged(outcome, entries)
     for kind, value in entries[:20]:
         count = counted(_forgotten(home, [(kind, value)]), "document")
-        say(f"{kind} {value}: {count} so far", how.quiet)
+        say(f"{kind} {value}: {count} removed so far", how.quiet)
     scrubbed = outcome.scrubbed
     if scrubbed.runs:
         say(
-            f"emptied: {counted(scrubbed.documents, 'rejected document')}, and what reports and"
-            f" records of {counted(scrubbed.runs, 'run')} quote",
+            f"erased: text of {counted(scrubbed.documents, 'rejected document')}, and quotes in"
+            f" reports and records of {counted(scrubbed.runs, 'run')}",
             how.quiet,
         )
     if scrubbed.indexes:
         names = ", ".join(scrubbed.indexes)
-        say(f"{names}: `llmcurate search` no longer works there, it held the texts", how.quiet)
+        say(f"{names}: index deleted, it contained the text; search no longer works", how.quiet)
     if outcome.new and not chosen.purge and outcome.snapshots > 1:
         say(
-            f"{counted(outcome.snapshots - 1, 'older snapshot')} may hold them still: --purge"
-            " removes what is older",
+            f"{counted(outcome.snapshots - 1, 'older snapshot')} may still contain them: --purge"
+            " removes older snapshots",
             how.quiet,
         )

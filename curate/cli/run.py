@@ -1,4 +1,4 @@
-"""`llmcurate init`, `run`, `extract`, `extract-eval`, `filter`, `demo`: recipes."""
+"""`llmcurate init`, `run`, `extract`, `filter` and `demo`: commands that run recipes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from llmcurate.base.terminal import echo
 
 @app.command(rich_help_panel="Curate")
 def init(folder: Annotated[Path, typer.Argument(help="The new workspace.")] = Path()) -> None:
-    """Make a folder a workspace, with a first recipe.
+    """Create a workspace with a first recipe.
 
     In a workspace (a folder with llmcurate.yaml) commands find their input and number their runs.
     """
@@ -45,7 +45,7 @@ def init(folder: Annotated[Path, typer.Argument(help="The new workspace.")] = Pa
     if not written:
         echo(f"{folder.resolve()} is a workspace already")
     enter = "" if folder == Path() else f"cd {shlex.quote(str(folder))}, then "
-    echo(f"next: {enter}llmcurate run {RECIPE} IN (archives, parquet, JSON lines, CSV, texts)")
+    echo(f"next: {enter}llmcurate run {RECIPE} IN (archives, parquet, JSONL, CSV, text files)")
 
 
 @command(app, "Forecast", shared=ENGINES, panel="Curate")
@@ -68,7 +68,7 @@ def run(
 ) -> None:
     """Run a recipe; the same command again resumes.
 
-    Once all is done it says so, and does nothing.
+    A finished run is not run again.
 
     \b
     Examples:
@@ -85,20 +85,19 @@ def run(
     input_alone = recipe is not None and (Path(recipe).is_dir() or format_by_name(recipe))
     if input_alone and recipe not in names():
         raise UsageError(
-            f"{recipe} is no recipe: name one in front of it, as `llmcurate run {RECIPE} {recipe}`"
+            f"{recipe} is not a recipe: put one before it, as in `llmcurate run {RECIPE} {recipe}`"
         )
     path = recipe or str(workspace("RECIPE").root / RECIPE)
     chosen = load(path, tuple(sets or ()))
     extracts = any(step.name == "extract" for step in chosen.steps)
     if recipe is None and extracts and not (inputs or chosen.input):
         raise UsageError(
-            f"{RECIPE} names no input: `llmcurate run {RECIPE} IN...`, or put `input: IN` into it"
+            f"{RECIPE} names no input: `llmcurate run {RECIPE} IN...`, or add `input: IN` to it"
         )
     execute(chosen, inputs or [], options, title=Path(path).stem)
 
 
 def _with_forecast(options: CommandOptions, **settings: Any) -> CommandOptions:
-    """The options of a run with the basis of its forecast."""
     if not settings:
         return options
 
@@ -107,7 +106,7 @@ def _with_forecast(options: CommandOptions, **settings: Any) -> CommandOptions:
 
     if not options.dry_run:
         flag = next(f"--{name.replace('_', '-')}" for name in settings)
-        raise UsageError(f"{flag} is a basis of the forecast: add --dry-run")
+        raise UsageError(f"{flag} is an option of the forecast: add --dry-run")
     chosen = Forecast.of(**settings)
     size = parse_size(chosen.as_if) if chosen.as_if is not None else None
     return replace(options, scale=Scale(chosen.sample, size, chosen.price))
@@ -117,7 +116,7 @@ def _with_forecast(options: CommandOptions, **settings: Any) -> CommandOptions:
 def extract(
     inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
-    """Turn web archives and HTML into text.
+    """Extract the main text of web archives and HTML.
 
     \b
     Example:
@@ -130,7 +129,6 @@ FILTERS = filters()
 
 
 def _filters(arguments: list[str]) -> Steps:
-    """The filters among the arguments: of the first that is a list of their names."""
     for argument in arguments:
         names = [name.strip() for name in argument.split(",") if name.strip()]
         if names and all(".py:" in name or _is_filter(name.partition("@")[0]) for name in names):
@@ -146,13 +144,12 @@ def _is_filter(name: str) -> bool:
 
 
 def _filter(name: str) -> tuple[str, dict[str, str]]:
-    """The step of a filter's name, or of FILE.py:FUNCTION."""
     if name.endswith(".py"):
         if not Path(name).is_file():
-            raise UsageError(f"no file {name}; a filter of yours is named FILE.py:FUNCTION")
+            raise UsageError(f"no file {name}; write your own filter as FILE.py:FUNCTION")
         text = Path(name).read_text(encoding="utf-8", errors="replace")
         functions = re.findall(r"^def ([^\W\d]\w*)", text, re.MULTILINE) or ["FUNCTION"]
-        raise UsageError(f"name the function too: {name}:{functions[0]}")
+        raise UsageError(f"add the name of the function: {name}:{functions[0]}")
     return ("python", {"function": name}) if ".py:" in name else (name, {})
 
 
@@ -166,8 +163,8 @@ def filter_(
     rules: Annotated[
         str,
         typer.Argument(
-            help="Filters by name, as c4 or c4@tfds, or functions of yours, as my_rules.py:keep,"
-            " with commas between them.",
+            help="Filters, separated by commas: by name, such as c4 or c4@tfds, or your own"
+            " functions, such as my_rules.py:keep.",
             autocompletion=completion.filters,
         ),
     ],
@@ -177,9 +174,10 @@ def filter_(
     options: CommandOptions,
     **settings: Any,
 ) -> None:
-    """Drop documents by published rules, each with its reason.
+    """Drop documents by published rules or your own.
 
-    Each filter has options of its own: llmcurate filter c4 --help
+    Each dropped document is stored with the reason. Each filter has its own options: llmcurate
+    filter c4 --help
 
     \b
     Examples:
@@ -189,7 +187,7 @@ def filter_(
     """
     names = [name.strip() for name in rules.split(",") if name.strip()]
     if not names:
-        raise UsageError(f"RULES {rules!r} names no filter; known: {', '.join(FILTERS)}")
+        raise UsageError(f"RULES {rules!r} names no filter; choose from {', '.join(FILTERS)}")
     steps: Steps = [_filter(name) for name in names]
     for setting, value in settings.items():
         takers = [s for name, s in steps if setting in setting_options([(name, {})], {}, set())]
@@ -198,21 +196,21 @@ def filter_(
             raise UsageError(f"{flag} needs {_filters_with(setting)}")
         for taker in takers:
             taker[setting] = value
-    # Whoever types the name of a function means it to run.
+    # A function named on the command line may run.
     run_steps("filter", steps, inputs, replace(options, allow_python=True), sets)
 
 
 @app.command(rich_help_panel="Curate")
 def demo(
-    out: Annotated[Path, output("Folder of the demo's workspace.")] = Path("demo"),
+    out: Annotated[Path, output("Folder of the demo workspace.")] = Path("demo"),
     sets: Sets = None,
     workers: Workers = 0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run the whole chain over a small web, and check it.
+    """Run the whole pipeline on a small invented web.
 
-    The demo builds the web itself, so it knows what each step should find in it.
+    The demo knows what was planted in each page, so it can check what each step finds.
     """
     from curate.demo.demonstration import run_demo
 

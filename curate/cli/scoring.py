@@ -1,4 +1,4 @@
-"""`llmcurate quality`, `language`, `perplexity`: scores of documents, and their models."""
+"""`llmcurate quality`, `language` and `perplexity`: score documents and train the models for it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from curate.cli.settings import command, run_steps
 from llmcurate.base.disk.files import make_folder
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, echo, echo_json, suggest
+from llmcurate.base.terminal import echo, echo_json, print_result, suggest
 
-NARROW = 0.2  # of the middle 80 % of the scores: a model that has seen too little
+NARROW = 0.2  # below this range of the middle 80 % of scores, a model was trained on too little
 
-quality_app = group("quality", "Score documents by a quality classifier.", "Curate", default=True)
+quality_app = group("quality", "Score documents with a quality classifier.", "Curate", default=True)
 Positive = Annotated[
     list[str], typer.Option("--positive", metavar="IN", help="Good documents. [repeatable]")
 ]
 Negative = Annotated[
-    list[str], typer.Option("--negative", metavar="IN", help="Documents as they come. [repeatable]")
+    list[str], typer.Option("--negative", metavar="IN", help="Ordinary documents. [repeatable]")
 ]
 Label = Annotated[
     Optional[str],
     typer.Option(
-        metavar="TEXT", help="Label that is scored. The default is hq, or the one beside cc."
+        metavar="TEXT", help="Label to score. The default is hq, or the label that is not cc."
     ),
 ]
 Model = Annotated[Path, typer.Argument(help="A fastText model.")]
@@ -49,7 +49,7 @@ Model = Annotated[Path, typer.Argument(help="A fastText model.")]
 def quality(
     inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
-    """Score documents; drop those below a threshold, or all but a share, each with its reason.
+    """Score documents with a quality classifier; drop those below a threshold, or keep a share.
 
     \b
     Example:
@@ -70,9 +70,9 @@ def quality_train(
     read: ReadOptions,
     **settings: Any,
 ) -> None:
-    """Train a classifier of good documents.
+    """Train a quality classifier.
 
-    Writes quality.bin and card.json.
+    It writes quality.bin and card.json.
 
     \b
     Example:
@@ -89,13 +89,13 @@ def quality_train(
     chosen = QualityTrain.of(**settings)
     preset = chosen.preset
     if preset not in PRESETS:
-        raise UsageError(f"no preset {preset!r}; there are {', '.join(PRESETS)}")
+        raise UsageError(f"no preset {preset!r}; choose from {', '.join(PRESETS)}")
     make_folder(out)
     asked = {"command": "quality train", "positive": positive, "negative": negative, **settings}
     asked |= read.given()
     claim(out, [out / name for name in ("quality.bin", "quality.ftz", "card.json")], asked, restart)
     of_training = chosen.model_dump(exclude={"preset", "balance", "documents"}, exclude_none=True)
-    how, silent = reading(read), quiet or as_json  # of either set
+    how, silent = reading(read), quiet or as_json
     good, rest = Texts(positive, silent, how), Texts(negative, silent, how)
     training = replace(PRESETS[preset], **of_training)
     card = train(good, rest, out, training, call_apart, chosen.documents, chosen.balance, preset)
@@ -103,13 +103,13 @@ def quality_train(
         echo_json(card)
         return
     trained = card["trained"]
-    echo(f"trained on {trained['hq']} good documents and {trained['cc']} others")
+    echo(f"trained on {trained['hq']} positive and {trained['cc']} negative documents")
     held = card["held_out"]
-    echo(summary(held) if held else "held out: nothing of one of the sets, so no figures")
+    echo(summary(held) if held else "no test scores: no document of one of the sets was held out")
     if held and held["deciles"][0]["least"] - held["deciles"][-1]["most"] < NARROW:
         echo(
-            "its scores lie close together and are no probabilities: for a threshold by number,"
-            " train on more documents, with more --epochs or a higher --lr"
+            "the scores lie close together and are not probabilities; for a fixed threshold train"
+            " on more documents, with more --epochs or a higher --lr"
         )
     echo(f"wrote {out / card['file']} ({card['bytes']:,} bytes) and {out / 'card.json'}")
     suggest("quality", "threshold", out, *negative, "--keep", 0.1)
@@ -121,7 +121,7 @@ def quality_threshold(
     inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="The corpus.")],
     keep_fraction: Annotated[
         list[float],
-        typer.Option(metavar="FLOAT", help="Fraction that is to stay, as 0.1. [repeatable]"),
+        typer.Option(metavar="FLOAT", help="Fraction to keep, such as 0.1. [repeatable]"),
     ],
     label: Label = None,
     as_json: Json = False,
@@ -155,7 +155,7 @@ def quality_threshold(
         for row in rows
     ]
     figures = {**texts.tally, "documents": len(scores), "thresholds": rows}
-    answer(figures, "\n".join(lines), as_json)
+    print_result(figures, "\n".join(lines), as_json)
 
 
 language_app = group("language", "Label documents by language.", "Curate", default=True)
@@ -165,7 +165,7 @@ language_app = group("language", "Label documents by language.", "Curate", defau
 def language(
     inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
-    """Label documents by language; with --keep drop the others, each with its reason.
+    """Label documents by language; with --keep drop documents in other languages.
 
     \b
     Example:
@@ -178,9 +178,9 @@ def language(
 def language_train(
     inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
-    """Train a fastText model on labelled documents.
+    """Train a fastText language model on labelled documents.
 
-    Writes language.bin (or the compressed language.ftz) and card.json.
+    It writes language.bin (or the compressed language.ftz) and card.json.
 
     \b
     Example:
@@ -189,14 +189,14 @@ def language_train(
     run_steps("language-model", [("language_model", settings)], inputs, options, sets)
 
 
-perplexity_app = group("perplexity", "Sort documents by perplexity.", "Curate", default=True)
+perplexity_app = group("perplexity", "Score documents by perplexity.", "Curate", default=True)
 
 
 @command(perplexity_app, "perplexity", DEFAULT, hidden=True)
 def perplexity(
     inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
-    """Score documents, sort them into head, middle and tail, and keep some.
+    """Score documents by perplexity, label them head, middle or tail, and keep some of these.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`llmcurate search`: phrases in a corpus, by its suffix arrays."""
+"""`llmcurate search`: find phrases in a corpus with its suffix arrays."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import DEFAULT, CommandOptions, Inputs, Json, group, newest
+from curate.cli.options import DEFAULT, CommandOptions, Inputs, Json, Quiet, group, newest
 from curate.cli.settings import command, run_steps
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer
+from llmcurate.base.terminal import print_result, suggest
 
 if TYPE_CHECKING:
     from curate.dedup.suffix_array.search import Hit, Longest, Matches
@@ -23,8 +23,8 @@ def search(
     index: Annotated[
         Optional[Path],
         typer.Argument(
-            help="OUT of a suffix-array dedup or of search build, or its index. In a workspace the"
-            " default is the newest."
+            help="OUT of a suffix-array dedup or of `search build`, or its index. In a workspace"
+            " the default is the newest."
         ),
     ] = None,
     phrase: Annotated[Optional[str], typer.Argument(help="The text to count and show.")] = None,
@@ -41,9 +41,10 @@ def search(
         ),
     ] = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Count a phrase in a corpus and show where it stands: document, byte, text around it.
+    """Count a phrase in a corpus and show its occurrences: document, byte offset, context.
 
     With --longest or --file it shows the longest passage that a text shares with the corpus.
 
@@ -62,14 +63,19 @@ def search(
     if sum(text is not None for text in (phrase, longest, file)) != 1:
         raise UsageError("give one of PHRASE, --longest TEXT and --file FILE")
     chosen = Search.of(**settings)
-    arrays = SearchIndex(find_folder(newest("search index", index, "OUT")))
+    folder = newest("search index", index, "OUT")
+    arrays = SearchIndex(find_folder(folder))
+    found: Matches | Longest
     if phrase is not None:
-        hits = searching.find(arrays, phrase, chosen.limit, chosen.context)
-        answer(hits, text_of(hits), as_json)
-        return
-    text = searching.read_text(file) if file is not None else longest or ""
-    passage = searching.longest(arrays, text, chosen.limit, chosen.context)
-    answer(passage, text_of_longest(passage), as_json)
+        found = searching.find(arrays, phrase, chosen.limit, chosen.context)
+        print_result(found, text_of(found), as_json)
+    else:
+        text = searching.read_text(file) if file is not None else longest or ""
+        found = searching.longest(arrays, text, chosen.limit, chosen.context)
+        print_result(found, text_of_longest(found), as_json)
+    ids = [hit.document for hit in found.hits]
+    if ids and (folder / "run.json").is_file():
+        suggest("explain", ids[0], *(["--in", index] if index else []), quiet=quiet or as_json)
 
 
 def _line(hit: Hit) -> str:
@@ -78,7 +84,6 @@ def _line(hit: Hit) -> str:
 
 
 def text_of(hits: Matches) -> str:
-    """The occurrences for a terminal."""
     times = "once" if hits.count == 1 else f"{hits.count:,} times"
     head = f"found {times}" if hits.count else "not found"
     if len(hits.hits) < hits.count:
@@ -87,21 +92,22 @@ def text_of(hits: Matches) -> str:
 
 
 def text_of_longest(passage: Longest) -> str:
-    """The longest shared passage for a terminal."""
     from curate.dedup.suffix_array.search import Matches
 
     if not passage.bytes:
-        return "nothing is shared"
-    head = f"{passage.bytes:,} bytes from byte {passage.byte:,} of the text are shared"
+        return "the text shares nothing with the corpus"
+    head = (
+        f"longest shared passage: {passage.bytes:,} bytes, from byte {passage.byte:,} of the text"
+    )
     shown = passage.text if len(passage.text) <= 400 else f"{passage.text[:400]}..."
     return "\n".join([f"{head}: {shown}", text_of(Matches(passage.count, passage.hits))])
 
 
 @command(search_app, "search_index", "build")
 def build(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -> None:
-    """Build the index of a corpus without a dedup.
+    """Build the search index of a corpus without a dedup.
 
-    It takes five bytes for each byte of text.
+    The index takes five bytes per byte of text.
 
     \b
     Example:

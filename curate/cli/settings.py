@@ -1,9 +1,9 @@
-"""Options made from settings: a command offers the settings of the steps that it runs.
+"""Options generated from settings: a command offers the settings of the steps that it runs.
 
-Names, types, limits, defaults and descriptions come from the schema of recipes, so that a setting
-is written once, as a field of its step, and help loads no step. A command whose steps depend on its
-arguments (`dedup --method NAME`) offers the options of these steps alone. A command that runs no
-step has its settings in a class of command_settings.py.
+Names, types, limits, defaults and descriptions come from the schema of recipes: a setting is
+declared once, as a field of its step, and help loads no step. If the steps depend on the arguments
+(`dedup --method NAME`), only the options of these steps are offered. The settings of a command that
+runs no step are a class in command_settings.py.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from curate.api.command_settings import CommandSettings
     from curate.run.records import Outcome
 
-Steps = list[tuple[str, dict[str, Any]]]  # names, and the settings that the command itself decides
+Steps = list[tuple[str, dict[str, Any]]]  # (name, settings that the command decides)
 TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
 METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", list[str]: "TEXT"}
-FLAGS = {"special_tokens": "--special", "vocab_size": "--vocab"}  # the others are named as settings
-# Words that the shell completes for a setting.
+FLAGS = {"special_tokens": "--special", "vocab_size": "--vocab"}  # else the setting's name
+# Completion of the values of a setting.
 WORDS = {(step, "model"): completion.presets for step in ("pretrain", "Ablate", "MixSearch")}
 COLUMNS = "by column text_column date_column label_column loss_mask words".split()
-# The options that stand behind the settings of a command.
+# The options that help lists after the settings of a command.
 LAST = (
     "sets workers engine address slurm scratch limit share text_column date_column split"
     " config export skip_unreadable restart as_json dry_run quiet".split()
 )
-# Settings of `read` that options give: of a command that reads documents, of one that reads all of
-# its input, and of one that reads several texts.
+# Settings of `read` offered as options: by a command that reads documents, by one that reads all of
+# its input, and by one that reads several texts.
 READS = ("limit", "share", "text_column", "date_column", "split", "config", "skip_unreadable")
 READS_ALL, READS_TEXTS = READS[2:], ("text_column", "split", "config")
 
 
 def fields_of(name: str) -> dict[str, dict[str, Any]]:
-    """The settings of a step, or of a class of `settings_classes`: schema of each, by name."""
+    """Return {setting: its schema} of a step, or of a class that `settings_classes` returns."""
     from curate.steps.registry import class_schema, definition_of
 
     is_class = name[0].isupper()
@@ -58,8 +58,8 @@ def fields_of(name: str) -> dict[str, dict[str, Any]]:
 
 
 def settings_classes() -> dict[str, type[CommandSettings]]:
-    """The classes of settings of commands that run no step, by name."""
-    from curate.api import model_settings  # noqa: F401 (its classes join)
+    """Return {name: class} of the settings of commands that run no step."""
+    from curate.api import model_settings  # noqa: F401 (registers its classes)
     from curate.api.command_settings import CommandSettings
 
     return {kind.__name__: kind for kind in CommandSettings.__subclasses__()}
@@ -68,11 +68,9 @@ def settings_classes() -> dict[str, type[CommandSettings]]:
 def setting_options(
     steps: Steps, flags: dict[str, str], command_names: set[str]
 ) -> dict[str, inspect.Parameter]:
-    """Parameters for the settings of some steps, by setting.
-
-    flags: options named otherwise than their setting. own: settings that the command asks for
-    itself. Settings that are mappings are left to --set.
-    """
+    """Return {setting: parameter} for the settings of some steps. Mappings are left out; they can
+    be set with --set. flags: {setting: option} if the names differ. command_names: settings for
+    which the command already has parameters."""
     parameters: dict[str, inspect.Parameter] = {}
     for step, fixed in steps:
         for name, field in fields_of(step).items():
@@ -84,7 +82,6 @@ def setting_options(
 
 
 def _type(field: dict[str, Any]) -> Any:
-    """The Python type of an option's value; None for mappings and lists of them."""
     kinds = [field, *field.get("anyOf", ())]
     types = [k.get("type", "string" if "const" in k or "enum" in k else "") for k in kinds]
     if any(k.get("items", {}).get("type") == "string" for k in kinds):
@@ -136,7 +133,7 @@ def _parameter(
 
 
 class SettingsCommand(Command):
-    """A command that offers the settings of the steps which its arguments ask for."""
+    """A command that offers the settings of the steps named by its arguments."""
 
     function: Callable[..., Any]
     steps: Callable[[list[str]], Steps]
@@ -147,7 +144,6 @@ class SettingsCommand(Command):
     reads: tuple[str, ...]
 
     def offer(self, arguments: list[str]) -> None:
-        """Takes up the options of the steps that the arguments ask for."""
         asked = type(self).steps(arguments)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
         single.command()(_spelled_out(self.function, asked, self.flags, self.shared, self.reads))
@@ -155,14 +151,12 @@ class SettingsCommand(Command):
         self.params, self.callback = command.params, command.callback
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """The options, and the steps that the command can be given, each with its summary."""
         super().format_options(ctx, formatter)
         if self.choices:
             with formatter.section("Steps"):
                 formatter.write_dl([(name, summary_of(name)) for name in self.choices])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments by the options of the steps that they ask for."""
         self.offer(args)
         try:
             rest: list[str] = super().parse_args(ctx, args)
@@ -189,14 +183,14 @@ def command(
     choices: Sequence[str] = (),
     reads: Sequence[str] = READS,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A command of app whose function takes the settings that were given as its `**settings`.
+    """Register a function as a command of the app; it receives the given settings as `**settings`.
 
-    steps: a step's name, the class of the command's own settings, or the steps that a list of
-    arguments asks for; None: it has none. panel: its place in `llmcurate --help`. shared: the
-    options of `CommandOptions` that a parameter `options` stands for. owners: which arguments would
-    offer a setting, for the error message. flags: options named otherwise than their setting.
-    choices: names of steps that help lists. reads: options that a parameter `read`, or `read` of
-    the shared options, stands for.
+    steps: the name of a step, the name of a class of settings, a function that returns the steps
+    for the arguments, or None for no settings. panel: the command's panel in `llmcurate --help`.
+    shared: the fields of `CommandOptions` that are offered in place of a parameter `options`.
+    owners: a function that returns, for an error message, the arguments with which a setting would
+    be offered. flags: {setting: option} if the names differ. choices: names of steps that the help
+    lists. reads: the options that are offered in place of a parameter `read`.
     """
     fixed: Steps = [(steps, {})] if isinstance(steps, str) else []
     chosen = steps if callable(steps) else lambda arguments: fixed
@@ -226,7 +220,6 @@ def _spelled_out(
     shared: Sequence[str],
     reads: Sequence[str],
 ) -> Callable[..., Any]:
-    """The function with the options that its `**settings`, `options` and `read` stand for."""
     signature = inspect.signature(function, eval_str=True)
     every = inspect.signature(CommandOptions, eval_str=True)
     reading = read_options(reads)
@@ -278,7 +271,8 @@ def run_steps(
     options: CommandOptions,
     sets: Sequence[str] | None = None,
 ) -> Outcome:
-    """Runs a recipe of the steps, after a word on what they take."""
+    """Print the forecasts of these steps (the effect to expect of their settings), then run a
+    recipe of the steps."""
     from curate.cli.execution import execute
     from curate.steps.contracts import Forecasts
     from curate.steps.recipe import compose
@@ -292,13 +286,13 @@ def run_steps(
 
 
 def read_options(names: Sequence[str]) -> dict[str, inspect.Parameter]:
-    """Parameters for settings of `read`, and for names of its columns."""
+    """Return the parameters for these settings of `read` and for the names of its columns."""
     fields = fields_of("read")
     for column in ("text", "date"):
-        help_text = f"Column of the input that holds the {column} of a document."
+        help_text = f"Column of the input with the {column} of a document."
         named = {"type": "string", "description": help_text, "default": column}
         fields = {**fields, f"{column}_column": named}
-    # As options of a command, not of a step: `Read`, so a switch has no --no- form.
+    # `Read` in upper case marks options of a command: its switches have no --no- form.
     return {n: _parameter("Read", n, fields[n], _type(fields[n]), None) for n in names}
 
 
@@ -308,11 +302,10 @@ def _is_argument(parameter: inspect.Parameter) -> bool:
 
 
 def _value(steps: Steps, setting: str, value: Any) -> Any:
-    """The value of an option as its field reads it; None where it was not given."""
     if not isinstance(value, list):
         return value
     fields = [fields_of(name).get(setting, {}) for name, _ in steps]
     text = any(k.get("type") == "string" for f in fields for k in f.get("anyOf", ()))
     if len(value) == 1 and text:
-        return value[0]  # `en,de`: several in one text
+        return value[0]  # `en,de`: several values in one text
     return tuple(value) or None

@@ -1,7 +1,8 @@
-"""`llmcurate tokenizer`: train, judge and change tokenizers; encode token shards."""
+"""`llmcurate tokenizer`: train, evaluate and convert tokenizers; encode token shards."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,14 +27,14 @@ from curate.cli.options import (
 from curate.cli.settings import command, run_steps
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import coloured, echo, echo_json, say
+from llmcurate.base.terminal import coloured, echo, echo_json, say, suggest
 
 if TYPE_CHECKING:
     from curate.formats.read_settings import ReadSettings
     from curate.run.records import Outcome
 
 KINDS = "tokenizer.json, its folder, SentencePiece's .model or tiktoken's .tiktoken."
-tokenizer_app = group("tokenizer", "Train, judge, change tokenizers; encode shards.", "Tokenizer")
+tokenizer_app = group("tokenizer", "Train, evaluate and convert tokenizers.", "Tokenizer")
 
 
 @command(tokenizer_app, "tokenizer", "train")
@@ -44,7 +45,7 @@ def train(
         typer.Option(
             "--pattern-file",
             metavar="PATH",
-            help="File of regular expressions that cut text, one a line, in their order.",
+            help="File of regular expressions that split the text, one per line, applied in order.",
         ),
     ] = None,
     sets: Sets = None,
@@ -52,7 +53,9 @@ def train(
     options: CommandOptions,
     **settings: Any,
 ) -> None:
-    """Train a tokenizer: tokenizer.json and its card.
+    """Train a tokenizer.
+
+    It writes tokenizer.json and tokenizer_card.md.
 
     \b
     Examples:
@@ -68,7 +71,8 @@ def train(
 
 
 def with_end_of_text(special: tuple[str, ...], model: str = "bpe") -> tuple[str, ...]:
-    """Special tokens of a command line, behind the usual ones where they have no end of text."""
+    """Return the special tokens. If none of them ends a text, the default ones are put before
+    them."""
     from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
     from tokenize_kit.learn.options import LEARNERS, Learner
 
@@ -78,7 +82,6 @@ def with_end_of_text(special: tuple[str, ...], model: str = "bpe") -> tuple[str,
 
 
 def _expressions(path: Path) -> tuple[str, ...]:
-    """The regular expressions of a file, one a line; a line of # is a comment."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -87,7 +90,7 @@ def _expressions(path: Path) -> tuple[str, ...]:
         raise UsageError(f"{path}: not UTF-8 text") from None
     expressions = tuple(line for line in lines if line.strip() and not line.startswith("# "))
     if not expressions:
-        raise UsageError(f"{path}: no regular expression in it; write one a line")
+        raise UsageError(f"{path}: no regular expression in it; write one per line")
     return expressions
 
 
@@ -98,8 +101,8 @@ def tokenizer_encode(
         Optional[Path],
         typer.Option(
             metavar="PATH",
-            help="tokenizer.json or its folder, .model, .tiktoken. In a workspace the default is"
-            " the newest.",
+            help="tokenizer.json or its folder, .model or .tiktoken. In a workspace the default is"
+            " the newest tokenizer.",
         ),
     ] = None,
     sets: Sets = None,
@@ -107,9 +110,9 @@ def tokenizer_encode(
     options: CommandOptions,
     **settings: Any,
 ) -> None:
-    """Encode documents into token shards.
+    """Encode documents into token shards for training.
 
-    A trainer reads them. The same command again goes on where it stopped or was killed.
+    Run the same command to resume after a stop.
 
     \b
     Examples:
@@ -126,7 +129,7 @@ def encode(
     sets: list[str] | None = None,
     **settings: Any,
 ) -> Outcome:
-    """Encodes the inputs; by default with the newest tokenizer of the workspace."""
+    """Encode the inputs into token shards. In a workspace the default is the newest tokenizer."""
     path = newest("tokenizer", tokenizer, "--tokenizer")
     shards = {"tokenizer": str(path), **settings}
     return run_steps("shards", [("shards", shards)], inputs, options, sets)
@@ -134,15 +137,12 @@ def encode(
 
 @command(tokenizer_app, "TokenizerEval", "eval")
 def tokenizer_eval(
-    tokenizers: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="TOKENIZER...",
-            help=KINDS,
-        ),
-    ],
+    tokenizers: Annotated[list[Path], typer.Argument(metavar="TOKENIZER...", help=KINDS)],
     on: Annotated[
-        list[str], typer.Option("--on", metavar="DATA", help="Texts to judge on. [repeatable]")
+        list[str],
+        typer.Option(
+            "--on", metavar="DATA", help="Evaluation texts, as PATH or NAME=PATH. [repeatable]"
+        ),
     ],
     out: Page = None,
     as_json: Json = False,
@@ -153,7 +153,7 @@ def tokenizer_eval(
 ) -> None:
     """Compare tokenizers on the same texts.
 
-    Shows bytes a token, fertility, waste, losses and speed; -o writes a page.
+    It shows bytes per token, tokens per word, unused tokens, lost text and speed; -o writes a page.
 
     \b
     Example:
@@ -166,9 +166,14 @@ def tokenizer_eval(
 
     chosen = TokenizerEval.of(**settings)
     options = chosen.model_dump(exclude={"color"})
-    evaluation = evaluate(tokenizers, on, quiet=quiet or as_json, read=reading(read), **options)
+    paths = [each if Path(each).exists() else re.sub(r"^\w[\w.-]*=", "", each) for each in on]
+    evaluation = evaluate(tokenizers, paths, quiet=quiet or as_json, read=reading(read), **options)
     colours = coloured(sys.stdout) if chosen.color is None else chosen.color
     replace(evaluation, colours=colours).show(out, as_json, colours)
+    words = ["encode", *paths, "--tokenizer", tokenizers[0], "-o", "shards"]
+    if len(tokenizers) > 1:
+        words = ["diff", *tokenizers[:2], "--on", paths[0]]
+    suggest("tokenizer", *words, quiet=quiet or as_json)
 
 
 Source = Annotated[
@@ -187,21 +192,21 @@ def convert(
     to: Annotated[
         str,
         typer.Option(
-            metavar="FORMAT", help="Format: tokenizer.json, sentencepiece, tiktoken or gguf."
+            metavar="FORMAT", help="New format: tokenizer.json, sentencepiece, tiktoken or gguf."
         ),
     ],
     pattern: Annotated[
         Optional[str],
         typer.Option(
             metavar="TEXT",
-            help="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",
+            help="For a .tiktoken file: how text is split: gpt2, cl100k, o200k, llama3 or qwen2.",
         ),
     ] = None,
     on: Annotated[
         Optional[list[str]],
         typer.Option(
             metavar="DATA",
-            help="Texts whose ids must not change. The default is a set of hard ones. [repeatable]",
+            help="Texts whose ids must not change. By default a set of hard cases. [repeatable]",
         ),
     ] = None,
     restart: Restart = False,
@@ -210,9 +215,9 @@ def convert(
     *,
     read: ReadOptions,
 ) -> None:
-    """Write a tokenizer in another format, with the same ids.
+    """Convert a tokenizer to another format with the same ids.
 
-    Where that cannot be it says why, and writes nothing.
+    If that is not possible it says why and writes nothing.
 
     \b
     Example:
@@ -230,8 +235,8 @@ def convert(
     say(f"wrote {out}", quiet)
     count = card.verified_texts
     echo(
-        f"the same ids in {count - card.ties:,} of {counted(count, 'text')}"
-        f" ({card.verified_bytes:,} bytes) as {card.source}"
+        f"same ids as {card.source} in {count - card.ties:,} of {counted(count, 'text')}"
+        f" ({card.verified_bytes:,} bytes)"
     )
     names = ["pattern", "pat_str", "special_tokens"] if to == "tiktoken" else []
     values = card.json()
@@ -243,7 +248,8 @@ def convert(
 
 
 def claim_for(change: str, out: Path, restart: bool, **asked: Any) -> None:
-    """Refuses an OUT that holds a tokenizer of another command, or of other settings."""
+    """Claim OUT for a change of a tokenizer. Raises UsageError if OUT has a tokenizer made by
+    another command or with other settings."""
     from curate.run.build import claim
     from tokenize_kit.change.convert import FILES, target_file
 
@@ -256,8 +262,8 @@ def claim_for(change: str, out: Path, restart: bool, **asked: Any) -> None:
 def buffers(
     inputs: list[str], quiet: bool, read: ReadSettings
 ) -> Callable[[], Iterator[tuple[Any, Any]]]:
-    """What reads (data, offsets) of the documents of some inputs; those that cannot be read are
-    refused first."""
+    """Return a function that yields the documents of the inputs as (data, offsets). Raises
+    UsageError immediately if an input cannot be read."""
     from curate.inspect.tokenizers import Documents
 
     documents = Documents(inputs, quiet, read)

@@ -27,10 +27,10 @@ from curate.cli.options import (
 )
 from curate.cli.settings import READS_TEXTS, command, run_steps
 from curate.products.needs import needs_training
-from llmcurate.base.disk.files import set_aside
+from llmcurate.base.disk.files import rename_aside
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, echo, say, suggest, table
+from llmcurate.base.terminal import echo, print_result, say, suggest, table
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -42,10 +42,10 @@ _SOURCES = re.compile(r"(pretrain\.)?sources=")
 
 
 def a_model(folder: Path | None) -> Path | None:
-    """The folder of a trained model; UsageError where it is one of another kind."""
-    from curate.formats.folders import needs
+    """Return `folder`. Raises UsageError if it is not the folder of a trained model."""
+    from curate.formats.folders import require_kind
 
-    return needs(folder, "model")
+    return require_kind(folder, "model")
 
 
 Trained = Annotated[
@@ -59,10 +59,10 @@ Trained = Annotated[
 
 
 def say_checkpoint(model: Path, which: str, quiet: bool = False) -> None:
-    """Says which checkpoint of a model is used, where that is not the last."""
-    from train.runs.checkpoint import choice
+    """Print which checkpoint of a model is used, unless it is the last one."""
+    from train.runs.checkpoint import choice_line
 
-    if line := choice(model, which):
+    if line := choice_line(model, which):
         say(line, quiet)
 
 
@@ -75,16 +75,16 @@ def pretrain(
     task: Annotated[
         Optional[str],
         typer.Option(
-            help="Task that a model is fine-tuned for, on a file in JSON lines in place of shards:"
-            " classify, token or span; --objective of that kind."
+            help="Fine-tune a model for this task on a JSONL file given in place of shards:"
+            " classify, token or span."
         ),
     ] = None,
     on: Annotated[
         Optional[list[str]],
         typer.Option(
             metavar="NAME=PATH",
-            help="Text that is scored whole when held-out text is, by source: documents that"
-            " llmcurate reads, or token shards. [repeatable]",
+            help="Evaluation text, documents or token shards. All of it is scored, by source,"
+            " whenever held-out text is. [repeatable]",
             rich_help_panel="Evaluation",
         ),
     ] = None,
@@ -97,8 +97,8 @@ def pretrain(
 ) -> None:
     """Train a language model on token shards.
 
-    The same command again goes on from the newest checkpoint. In a workspace, shards that are older
-    than their corpus or tokenizer are encoded first.
+    Run the same command to resume from the newest checkpoint. In a workspace, shards older than
+    their corpus or tokenizer are encoded again first.
 
     \b
     Example:
@@ -109,20 +109,20 @@ def pretrain(
     """
     import os
 
-    from curate.formats.folders import needs
+    from curate.formats.folders import require_kind
     from curate.products.eval_texts import named_paths
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError(
-            "torchrun starts this for every process: use --processes N without it, "
-            "or torchrun ... -m train SHARDS OUT"
+            "torchrun would start this once per process: use --processes N without torchrun,"
+            " or torchrun ... -m train SHARDS OUT"
         )
     if shards is not None or not any(_SOURCES.match(s) for s in sets or ()):
         folder = shards or _fresh_shards(workspace("SHARDS"), options)
         if options.dry_run and not folder.exists():
-            echo(f"pretrain: after that, on the shards in {folder}")
+            echo(f"pretrain: would then train on the shards in {folder}")
             return
-        needs(folder, "shards")
+        require_kind(folder, "shards")
         if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             raise UsageError(f"{folder} holds no token shards")
         settings = {**settings, "shards": str(folder)}
@@ -131,12 +131,11 @@ def pretrain(
     if on:
         settings = {**settings, "eval": named_paths(on)}
     whole = (*(sets or ()), *read_changes(read))
-    options = replace(options, allow_python=True)  # what the command names, its user chose
+    options = replace(options, allow_python=True)  # the user named the code on the command line
     run_steps("pretrain", [("pretrain", settings)], [], options, whole)
 
 
 def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
-    """The newest shards, encoded anew where the corpus or the tokenizer is newer."""
     from curate.cli.tokenizer import encode
 
     shards, corpus = space.newest("shards"), space.newest("corpus")
@@ -149,7 +148,7 @@ def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
     if shards and (not newer or corpus is None or tokenizer is None):
         return shards[1]
     source, vocabulary = space.need("corpus"), space.need("tokenizer")
-    say(f"encoding first: no shards yet for the {' and the '.join(newer)}", options.quiet)
+    say(f"encoding first: the {' and the '.join(newer)} has no shards yet", options.quiet)
     return encode(vocabulary, [str(source)], replace(options, out=None, as_json=False)).out
 
 
@@ -157,16 +156,14 @@ def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
 def generate(
     beginnings: Annotated[
         Optional[list[str]],
-        typer.Argument(
-            metavar="PROMPT...", help="The beginnings of texts. Without one it makes a new text."
-        ),
+        typer.Argument(metavar="PROMPT...", help="Texts to continue. The default is a new text."),
     ] = None,
     model: Trained = None,
     trust_code: TrustCode = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Continue texts with a trained model, or fill their masks.
+    """Continue texts with a trained model, or fill in masked tokens.
 
     \b
     Example:
@@ -203,10 +200,12 @@ def generate(
             filling=Filling(method=chosen.fill, rounds=chosen.rounds),
             suffix=chosen.suffix,
         )
-    apart = trained.encoder is not None  # it has read the prompt and writes another text
+    apart = trained.encoder is not None  # an encoder-decoder writes a separate text
     suffix = chosen.suffix or ""
     text = "\n---\n".join(c.text if apart else c.prompt + c.text + suffix for c in completions)
-    answer({"seed": chosen.seed, "completions": [vars(c) for c in completions]}, text, as_json)
+    print_result(
+        {"seed": chosen.seed, "completions": [vars(c) for c in completions]}, text, as_json
+    )
     suggest("export", *([model] if model else ["--format", "hf"]), "-o", "hf", quiet=as_json)
 
 
@@ -216,20 +215,20 @@ def which(
         int,
         typer.Option(
             metavar="INTEGER",
-            help="Number of the step, as metrics.jsonl counts them, from 1.",
+            help="Number of the training step, from 1, as in metrics.jsonl.",
             min=1,
         ),
     ],
     model: Trained = None,
     shards: Annotated[
         Optional[Path],
-        typer.Option(metavar="PATH", help="Folder of its shards, if they were moved."),
+        typer.Option(metavar="PATH", help="Folder of the shards, if they were moved."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Name the documents of one step of a training run.
+    """List the documents that one training step read.
 
-    Shows the tokens of each.
+    It shows the number of tokens of each.
 
     \b
     Example:
@@ -237,14 +236,13 @@ def which(
     """
     folder = newest("model", model, "--model")
     with needs_training():
-        from train.measure.step_documents import which as documents_of
+        from train.measure.step_documents import documents_of_step as documents_of
 
         documents = documents_of(folder, step, shards)
-    answer(documents, step_text(documents), as_json)
+    print_result(documents, step_text(documents), as_json)
 
 
 def step_text(step: Step) -> str:
-    """The documents that a training step read."""
     from llmcurate.base.pages.html import plain
 
     lines = [
@@ -258,8 +256,6 @@ def step_text(step: Step) -> str:
 
 
 def _prompts(file: Path) -> list[str]:
-    """A prompt a line, or the `prompt` (or `text`) of JSON lines. Empty lines count as none."""
-
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except OSError as error:
@@ -271,7 +267,7 @@ def _prompts(file: Path) -> list[str]:
         if line.strip():
             prompts.append(_prompt(line, f"{file}:{number}") if file.suffix == ".jsonl" else line)
     if not prompts:
-        raise UsageError(f"{file} holds no prompt")
+        raise UsageError(f"{file} has no prompt")
     return prompts
 
 
@@ -290,15 +286,15 @@ def _prompt(line: str, where: str) -> str:
 def _check_text(text: str, where: str) -> None:
     try:
         text.encode()
-    except UnicodeEncodeError:  # bytes of the command line, or half of a surrogate pair in JSON
+    except UnicodeEncodeError:  # raw bytes on the command line, or a lone surrogate in JSON
         raise UsageError(f"{where}: not UTF-8") from None
 
 
 @command(app, "Export", panel="Train")
 def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -> None:
-    """Write a corpus, or a model, for other tools.
+    """Export a corpus or a model for other tools.
 
-    A corpus becomes OUT/jsonl/part-*.jsonl.zst; or OUT/warc/part-*.warc.gz,
+    A corpus is written as OUT/jsonl/part-*.jsonl.zst, or by --format as OUT/warc/part-*.warc.gz,
     OUT/signatures.parquet (datasketch's LeanMinHash) or OUT/filter.bloom (pybloom-live).
 
     \b
@@ -323,8 +319,8 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
 def export_model(
     inputs: list[str], dtype: str, options: CommandOptions, which: str = "best"
 ) -> None:
-    """Writes a trained model as a folder that transformers opens."""
-
+    """Write a trained model as a folder that transformers can load. Raises UsageError unless one
+    model and an output folder are given."""
     if len(inputs) > 1:
         raise UsageError("export --format hf takes one trained model; give one folder")
     out = options.out
@@ -338,21 +334,20 @@ def export_model(
 
         if options.dry_run:
             checkpoint, _, family = chosen(run, which)
-            echo(f"export: {checkpoint} as {family.architecture} to {out}")
+            echo(f"would export {checkpoint} as {family.architecture} to {out}")
             return
         if options.restart and out.exists():
-            say(f"{out} is now {set_aside(out)}")
+            say(f"renamed {out} to {rename_aside(out)}")
         say_checkpoint(run, which, options.quiet or options.as_json)
         summary = write(run, out, dtype=dtype, finish=_tokenizer_files, which=which)
     text = (
         f"{out}: {summary.architecture}, {summary.parameters:,} parameters in"
         f" {summary.dtype}, {summary.bytes / 1e6:,.1f} MB, from {summary.checkpoint}"
     )
-    answer(vars(summary) | {"out": str(out)}, text, options.as_json, options.quiet)
+    print_result(vars(summary) | {"out": str(out)}, text, options.as_json, options.quiet)
 
 
 def _tokenizer_files(folder: Path, tokenizer: Tokenizer, end: str | None) -> None:
-    """tokenizer_config.json and special_tokens_map.json; texts begin with the end-of-text token."""
     from tokenize_kit.formats.tokenizer_json import write_transformers
 
     write_transformers(folder, tokenizer, end)
@@ -366,31 +361,29 @@ def _tokenizer_files(folder: Path, tokenizer: Tokenizer, end: str | None) -> Non
 
 @app.command("import", rich_help_panel="Train")
 def import_(
-    folder: Annotated[Path, typer.Argument(help="A model's folder, as transformers saves it.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a model saved by transformers.")],
     out: NewFolder,
     context: Annotated[
         Optional[int],
         typer.Option(
-            metavar="INTEGER",
-            help="Longest text in tokens. The default is the folder's own.",
-            min=1,
+            metavar="INTEGER", help="Context length in tokens. The default is the model's.", min=1
         ),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Read a model of transformers as one of ours.
+    """Import a model from transformers.
 
-    Reads config.json, safetensors and tokenizer.json.
+    It reads config.json, *.safetensors and tokenizer.json.
 
     \b
     Example:
     llmcurate import gpt2/ -o gpt2-run
     llmcurate generate "The river" --model gpt2-run
     """
-    from curate.formats.folders import needs
+    from curate.formats.folders import require_kind
 
-    needs(folder, "transformers")
+    require_kind(folder, "transformers")
     with needs_training():
         from train.hf.load import import_model
 
@@ -399,5 +392,5 @@ def import_(
         f"{out}: {summary.parameters:,} parameters of a {summary.family} model, "
         f"{counted(summary.vocab, 'token')}, context {summary.context:,}"
     )
-    answer(vars(summary) | {"out": str(out)}, text, as_json, quiet)
+    print_result(vars(summary) | {"out": str(out)}, text, as_json, quiet)
     suggest("generate", "--model", out, quiet=quiet or as_json)

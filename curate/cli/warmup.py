@@ -1,4 +1,4 @@
-"""`llmcurate warmup`: kernels compiled ahead."""
+"""`llmcurate warmup`: compile kernels before the first run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def warmup(
         Optional[list[str]],
         typer.Argument(
             metavar="RECIPE...",
-            help="Recipes that will be run. The default is all shipped ones, and every step.",
+            help="Recipes to compile for. The default is all shipped recipes and every step.",
             autocompletion=completion.recipes,
         ),
     ] = None,
@@ -31,13 +31,13 @@ def warmup(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compile kernels ahead of the first run.
+    """Compile kernels before the first run.
 
-    A run compiles those that it misses, so this saves only the wait. Where machines share a folder
-    of kernels (NUMBA_CACHE_DIR), one of each kind of processor does it for all.
+    A run compiles the kernels that it lacks, so this only saves time. If machines share a folder of
+    kernels (NUMBA_CACHE_DIR), run this once per kind of processor.
 
+    \b
     Examples:
-
     llmcurate warmup
     llmcurate warmup fineweb mine.yaml
     """
@@ -50,10 +50,10 @@ def warmup(
         return
     kernels = counted(done.compiled, "kernel")
     steps = counted(done.steps, "step")
-    echo(f"{steps} rehearsed, {kernels} compiled, kept in {kernels_folder()}")
+    echo(f"prepared {steps}, compiled {kernels} to {kernels_folder()}")
     if not recipes and done.missing:
         lacking = ", ".join(sorted(done.missing))
-        echo(f"compiled when they first have their models and lists (--json says which): {lacking}")
+        echo(f"not compiled, a model or list is missing (--json says which): {lacking}")
         return
     for step, why in done.missing.items():
         echo(f"not compiled: {step}: {why}")
@@ -61,8 +61,7 @@ def warmup(
 
 @dataclass(frozen=True)
 class Warmed:
-    """The numbers of steps that were rehearsed and of kernels that were compiled; missing: why a
-    step was not, by its name."""
+    """The numbers of steps rehearsed and kernels compiled. missing: {step: why it was skipped}."""
 
     steps: int
     missing: dict[str, str]
@@ -70,8 +69,8 @@ class Warmed:
 
 
 def warm_up(recipes: list[str], workers: int, quiet: bool) -> Warmed:
-    """Compiles the kernels of these recipes, or of all shipped ones and of each step as it is by
-    default. No model or list is fetched for it."""
+    """Compile the kernels of these recipes, by default of all shipped recipes and all steps. Models
+    and lists are not fetched for this."""
     from curate.engines.local import LocalEngine
     from curate.fetch.download import OFFLINE
     from curate.run.messages import Rehearsed, RehearseStep, StepRecord
@@ -87,7 +86,9 @@ def warm_up(recipes: list[str], workers: int, quiet: bool) -> Warmed:
     missing: dict[str, str] = {}
     for step in steps:
         if not is_ours(step):
-            missing[step.name] = "no step of llmcurate; its kernels are compiled when it first runs"
+            missing[step.name] = (
+                "runs code outside llmcurate; its kernels are compiled at its first run"
+            )
         elif isinstance(step, (Step, CorpusStep)):
             record = StepRecord.for_rehearsal(step)
             tasks.setdefault(json.dumps([step.name, record.settings]), record)
@@ -96,7 +97,7 @@ def warm_up(recipes: list[str], workers: int, quiet: bool) -> Warmed:
         LocalEngine(workers, environment=offline) as engine,
         Progress("warmup", len(tasks), quiet) as progress,
     ):
-        # Whose kernels another process compiles comes later, when most of these are there.
+        # Kernels that another process is compiling are waited for last.
         waiting = list(tasks.values())
         for wait in (False, True):
             rehearsals = [RehearseStep(record, wait) for record in waiting]
@@ -113,7 +114,6 @@ def warm_up(recipes: list[str], workers: int, quiet: bool) -> Warmed:
 
 
 def _by_default() -> list[Settings]:
-    """Each step of ours that needs no setting."""
     from pydantic import ValidationError
 
     from curate.steps.contracts import fitting
@@ -123,6 +123,6 @@ def _by_default() -> list[Settings]:
     for name in REGISTRY:
         try:
             steps.append(fitting(step_class(name), {})())
-        except ValidationError:  # it needs one
+        except ValidationError:  # it has a required setting
             continue
     return steps

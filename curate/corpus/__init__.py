@@ -1,1 +1,1 @@
-"""The ground of steps over whole corpora: sketches, indexes, phases, shuffle, ranks."""
+"""The tools of steps over whole corpora: sketches, indexes, phases, shuffle, ranks."""

@@ -1,8 +1,6 @@
-"""Decisions in pieces, one a task, and one file of all; and what is said of them.
-
-Pieces are Arrow files. The file of all has row groups that depend on its rows alone, so it is the
-same however the work was cut.
-"""
+"""Decisions of corpus steps on documents, and what the report shows of them. Tasks write the
+decisions to Arrow files, which are joined into one Parquet file. The row groups of the Parquet file
+depend only on the rows, not on the number of tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ import pyarrow.parquet as pq
 
 from llmcurate.base.disk.files import replacing
 
-ROWS = 100_000  # of a row group, and of a batch
+ROWS = 100_000  # per row group and per batch
 
 # The first columns of every step's decisions.
 COLUMNS = pa.schema(
@@ -39,9 +37,9 @@ COLUMNS = pa.schema(
 
 @dataclass
 class Decision:
-    """A row of decisions.parquet. partner_corpus: the earlier corpus that the partner lies in,
-    where the run had any (against); text: that its span cut, where that is known; said: the step's
-    own words for it."""
+    """A row of decisions.parquet. `partner_corpus` is the name of the earlier corpus that holds the
+    partner, if the step compared with one (`against`). `text` is the text that was cut, if known.
+    `description` is a sentence that the step itself wrote."""
 
     JSON = (
         "id", "cluster", "kept_id", "partner_id", "similarity", "method", "span_start", "span_end",
@@ -58,25 +56,24 @@ class Decision:
     partner_corpus: str | None = None
     against: bool = False
     text: str | None = None
-    said: str | None = None
+    description: str | None = None
 
     @classmethod
     def rows(cls, table: pa.Table) -> list[Decision]:
-        """The rows of a table that has some of these columns."""
         against = "partner_corpus" in table.column_names
         names = [each.name for each in fields(cls)[:9]]
         return [cls(*[*map(row.get, names), against]) for row in table.to_pylist()]
 
     @property
     def partner(self) -> str | None:
-        """The id of the partner, with the earlier corpus that it lies in."""
+        """The id of the partner document, and the name of its earlier corpus if it is in one."""
         corpus = self.partner_corpus
         return f"{self.partner_id} in {corpus}" if corpus else self.partner_id
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve of the report. mark: a point of it, and what that is."""
+    """A curve of the report. `mark` is one marked point on the curve, as (x, y, label)."""
 
     title: str
     x_label: str
@@ -88,8 +85,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Decided:
-    """The record of a resolve. counts: by name, such as clusters, members, dropped;
-    notes: sentences on how they were made; tables: further figures by name, as JSON values."""
+    """The figures that a step returns after its decisions, for the report. `counts` holds numbers
+    by name, such as clusters, members and dropped. `notes` are sentences on the method. `tables`
+    holds further figures by name, as JSON values."""
 
     counts: Mapping[str, float]
     notes: list[str] = field(default_factory=list)
@@ -97,7 +95,6 @@ class Decided:
     tables: dict[str, Any] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
-        """Return all of it as run.json has it."""
         curves = [{**asdict(curve), "mark": [*curve.mark]} for curve in self.curves]
         lists = {"notes": self.notes, "curves": curves}
         return {**self.counts, **self.tables, **{k: v for k, v in lists.items() if v}}
@@ -108,7 +105,7 @@ PIECE = "decisions.arrow"  # the file of each task
 
 @contextmanager
 def arrow_writer(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchWriter]:
-    """Open an Arrow file of record batches for writing; whole or absent."""
+    """Open an Arrow file for writing record batches. The file appears only when it is complete."""
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with (
         replacing(path, sync=False) as aside,
@@ -119,7 +116,7 @@ def arrow_writer(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchWriter
 
 
 def completed(schema: pa.Schema, rows: int, columns: dict[str, pa.Array]) -> pa.RecordBatch:
-    """Return so many decisions of the schema: the columns named, and nulls in the others."""
+    """Return `rows` decisions with these columns. All other columns of the schema are null."""
     arrays = [
         columns[f.name].cast(f.type) if f.name in columns else pa.nulls(rows, f.type)
         for f in schema
@@ -128,14 +125,13 @@ def completed(schema: pa.Schema, rows: int, columns: dict[str, pa.Array]) -> pa.
 
 
 def write_piece(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Write one, as a task of a phase does."""
     with arrow_writer(path, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
 
 
 def join_pieces(path: Path, schema: pa.Schema, pieces: list[Path]) -> None:
-    """Write the decisions' file of the pieces in their order; held are a few batches."""
+    """Join the tasks' files, in the order of `pieces`, into one Parquet file."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         for piece in pieces:
@@ -150,7 +146,7 @@ def join_pieces(path: Path, schema: pa.Schema, pieces: list[Path]) -> None:
 
 
 def even_tables(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Yield the rows of the batches again, `rows` at a time, in one chunk each."""
+    """Yield the batches' rows in tables of one chunk and `rows` rows. The last may be shorter."""
     waiting: list[pa.RecordBatch] = []
     waiting_rows = 0
     for batch in batches:

@@ -1,9 +1,7 @@
-"""A product built from the input itself, where the recipe has no step on documents.
-
-Nothing is copied: the input is read as it is, and what is not given to the product (documents
-refused by the reader, corrupt bytes) is counted and reported like in a stage. Ids count from the
-beginning of each file; repeated ids stay as they are, since only a stage settles them.
-"""
+"""Input for a product when the recipe has no step on documents: the product reads the input itself,
+and no copy of the documents is written. Refused documents and corrupt bytes are counted as in a
+stage. In an id made from a file name and a number, the number counts from the start of the file.
+Repeated ids stay, because only a stage makes ids unique."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from curate.documents.documents import NUMBER
 from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan
 from curate.formats.read_settings import ReadSettings
-from curate.formats.reading import Account, PartitionReader, no_text, plan_reading
+from curate.formats.reading import Account, PartitionReader, missing_text_message, plan_reading
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.terminal import say
@@ -31,8 +29,8 @@ _TOO_LONG = ("record_too_large", "line_too_long")  # rules of readers
 
 
 class DirectInput:
-    """`batches(columns)` reads the whole input; `tally` says what the last reading met; too_long:
-    a line on the longest record that was refused, or nothing."""
+    """An input whose documents the method `batches` yields. `tally` holds the counts of the last
+    reading. `too_long` is a line on the longest record refused for its size, or "" if none was."""
 
     def __init__(self, inputs: InputPlan, read: ReadSettings) -> None:
         self.inputs, self.read = inputs, read
@@ -44,8 +42,8 @@ class DirectInput:
     def of_texts(
         cls, inputs: Iterable[str], read: ReadSettings | None = None, quiet: bool = False
     ) -> DirectInput:
-        """That of inputs of a command that takes texts, once notices on them are said; UsageError
-        for web pages."""
+        """Return an input of texts. Print notices on the files. Raise UsageError if they are web
+        pages."""
         read = read or ReadSettings()
         plan = plan_reading(inputs, read)
         if web := [file for file in plan.files if file.holds_pages]:
@@ -57,13 +55,14 @@ class DirectInput:
         return cls(plan, read)
 
     def batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
-        """Columns (None: all) of the documents that have text, in input order."""
+        """Yield the documents that have text, in input order, with the columns `columns` (None: all
+        columns). If the whole input has no such document, raise RunFailed at the end."""
         kept = refused = text_size = 0
         by_rule: Counter[str] = Counter()
         self.account = Account()
-        longest, size = "", 0.0  # of those that are too long
-        documents: list[list[int]] = []  # of each slice of each partition
-        before: dict[int, int] = {}  # documents of a file in its earlier slices
+        longest, size = "", 0.0  # id and bytes of the longest record that was refused
+        documents: list[list[int]] = []  # per partition and slice
+        before: dict[int, int] = {}  # by file: documents in its earlier slices
         for part, slices in enumerate(self.inputs.partitions):
             reader = PartitionReader(self.inputs, part, self.read)
             for batch in reader:
@@ -77,7 +76,7 @@ class DirectInput:
                             longest = batch.refused.table["id"][int(row)].as_py()
                 table = self._with_ordinals(batch.docs.table, batch.ids, part, before)
                 without = table.num_rows
-                if table["text"].null_count:  # or all of it would be copied
+                if table["text"].null_count:  # without this test the whole table would be copied
                     table = table.filter(pc.is_valid(table["text"]))
                 without -= table.num_rows
                 refused += without
@@ -90,7 +89,7 @@ class DirectInput:
                     n for n in table.column_names if n not in hidden
                 ]
                 yield from table.select(names).to_batches()
-            self.account.take(reader.account)
+            self.account.add(reader.account)
             documents.append(reader.account.documents)
             for piece, count in zip(slices, documents[-1], strict=False):
                 before[piece.file] = before.get(piece.file, 0) + count
@@ -105,20 +104,20 @@ class DirectInput:
         }
         if longest:
             self.too_long = (
-                f"{longest} has {int(size):,} bytes, too many; set"
-                f" read.max_record_bytes={int(size)} (--set, or a recipe) to take it"
+                f"{longest} is too long ({int(size):,} bytes); to read it, set"
+                f" read.max_record_bytes={int(size)} (by --set or in a recipe)"
             )
         if not kept and longest:
-            raise RunFailed(f"no document is read: {self.too_long}")
-        if not kept and (line := no_text(self.inputs, self.read)):
-            raise RunFailed(f"no document is read: {line}")
+            raise RunFailed(f"no document was read: {self.too_long}")
+        if not kept and (line := missing_text_message(self.inputs, self.read)):
+            raise RunFailed(f"no document was read: {line}")
         if not kept and self.account.corrupt.count:
             place = self.account.corrupt.places()[0]
-            raise RunFailed(f"no document can be read: {place.file}: {place.what}")
+            raise RunFailed(f"no document was read: {place.file}: {place.what}")
 
     def write_corrupt(self, path: Path) -> None:
-        """File, offset and what is wrong, of what could not be read, if anything: the first places
-        by name, the others counted."""
+        """Write the places that could not be read (file, offset, error) to `path` as JSONL, if
+        there are any. Only the first places have a line each; the others are only counted."""
         if places := self.account.corrupt.places():
             lines = [json.dumps(asdict(place), ensure_ascii=False) for place in places]
             write_text(path, "\n".join(lines) + "\n")
@@ -126,7 +125,6 @@ class DirectInput:
     def _with_ordinals(
         self, table: pa.Table, ids: pa.Table, part: int, before: dict[int, int]
     ) -> pa.Table:
-        """Made ids count from the beginning of their file, not of their slice."""
         if not before or not ids["own"].null_count:
             return table
         files, slices = self.inputs.files, self.inputs.partitions[part]

@@ -1,12 +1,9 @@
-"""OUT/index: the sketches of a finished run's dedups, for later runs to compare with.
-
-An index is a folder `index/LABEL` of hard links: the sketches of all documents that reached the
-step, kept or dropped, final ids, and what the step left in its own folder (a Bloom filter, a
-suffix array). `index.json` says which settings made it.
-
-Files that a step leaves for OUT itself (`CorpusStep.leaves`) are put there too; `index/files.json`
-lists them, so that a run with other steps takes them away.
-"""
+"""OUT/index: the sketches (MinHash values, hashes and so on) that the dedup steps of a run made,
+with which later runs compare their documents. A folder `index/LABEL` has hard links to the sketches
+of all documents that reached the step, to the file of final ids, and to other files of the step (a
+Bloom filter, a suffix array). Its `index.json` has the settings of the step and a seal (size and
+digest) of each file. `index/files.json` lists further files that steps write in OUT
+(`CorpusStep.leaves`), so that a run with other steps can remove them."""
 
 from __future__ import annotations
 
@@ -21,8 +18,8 @@ from typing import Any
 
 from curate.corpus.sketches import SketchedCorpus, SketchFile
 from llmcurate.base.disk.files import (
-    all_inside,
     is_below,
+    paths_inside,
     remove,
     remove_files,
     sync_path,
@@ -38,8 +35,8 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Comparable:
-    """What a step says of itself for a comparison with indexes. settings: those that an index must
-    share with it; None: it leaves no index."""
+    """A dedup step, described so that it can be compared with an index. `settings` must be equal to
+    those of the index; they are None if the step leaves no index."""
 
     step: str
     label: str
@@ -49,9 +46,10 @@ class Comparable:
 
 @dataclass(frozen=True)
 class IndexRecord:
-    """The record of an index. name: of the corpus; comparable: the settings that a step must share
-    with it; key: of the documents and settings behind it; settled: whether it has final ids of its
-    own; files: their seals."""
+    """The content of index.json. `name` is the name of the corpus. `comparable` are the settings
+    that must be equal in a step that uses the index. `key` is a digest of the documents and
+    settings that made the index. `settled` is True if the index has a file of final ids. `files`
+    holds the seal of each file."""
 
     version: int
     name: str
@@ -66,7 +64,7 @@ class IndexRecord:
 
 @dataclass(frozen=True)
 class Index:
-    """One step's index. name: of the corpus."""
+    """The index of one dedup step. `name` is the name of the corpus."""
 
     name: str
     folder: Path
@@ -74,26 +72,24 @@ class Index:
 
     @property
     def digest(self) -> str:
-        """A digest of the documents and settings that the index was made of."""
+        """A digest of the documents and settings that made the index."""
         return self.record.key
 
     @property
     def step_folder(self) -> Path:
-        """What the step left there besides sketches."""
         return self.folder / OWN
 
     @cached_property
     def parts(self) -> int:
-        """How many partitions it holds: those whose files its record lists."""
         return sum(name.startswith("sketch-") for name in self.record.files)
 
     def check(self) -> None:
-        """RunFailed where a file is not what was written."""
+        """Raise RunFailed if a file of the index differs from its seal."""
         for path, what in sorted(faults(self.folder).items())[:1]:
             raise RunFailed(f"{path} {what}: {_mend(self.folder)}")
 
     def files(self, shift: int) -> list[SketchFile]:
-        """Its sketches as partitions from `shift` on."""
+        """Return the sketch files of the index, with partitions numbered from `shift` on."""
         ids = self.folder / IDS if self.record.settled else None
         return [
             SketchFile(shift + p, self.folder / f"sketch-{p:05d}.parquet", p, ids, self.name)
@@ -102,7 +98,7 @@ class Index:
 
 
 def earlier_files(indexes: Sequence[Index]) -> tuple[SketchFile, ...]:
-    """The sketches of all indexes, in order, with negative partitions."""
+    """Return the sketch files of all indexes, in order. Partitions in them get negative numbers."""
     shift = -sum(index.parts for index in indexes)
     files: list[SketchFile] = []
     for index in indexes:
@@ -112,7 +108,7 @@ def earlier_files(indexes: Sequence[Index]) -> tuple[SketchFile, ...]:
 
 
 def link(source: Path, target: Path) -> None:
-    """A hard link, or a copy where there can be none."""
+    """Make a hard link to `source` at `target`, or a copy if that fails."""
     try:
         os.link(source, target)
     except OSError:  # another file system, or one without hard links
@@ -121,20 +117,20 @@ def link(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class IndexedStep:
-    """One dedup of a run: its key, the sketches that it saw, its own folder, and the names of the
-    files there that it leaves for OUT."""
+    """A dedup step of a run that leaves an index. `key` is the key of the index. `leaves` are the
+    names of files in `step_folder` that are also linked into OUT."""
 
     step: Comparable
     key: str
     corpus: SketchedCorpus
     step_folder: Path
     leaves: list[str]
-    seals: Callable[[], dict[str, Seal]] = dict  # those of its files that are known, by path
+    seals: Callable[[], dict[str, Seal]] = dict  # the known seals of its files, by path
 
 
 def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
-    """Makes OUT/index hold the indexes of these dedups and nothing else, and OUT the files that
-    they leave."""
+    """Write the indexes of these dedup steps to OUT/index, and make links in OUT to the files that
+    the steps leave. Remove all other indexes and such files of earlier runs."""
     home = out / FOLDER
     labels = set()
     for dedup in dedups:
@@ -151,18 +147,17 @@ def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
 
 
 def _put_files(out: Path, sources: list[Path]) -> None:
-    """Links the files into OUT, and removes those that an earlier run put there."""
     listed = out / FOLDER / FILES
     names = [path.name for path in sources]
     before = _listed(listed, out)
-    if names:  # first, so that no file is ever there without being on the list
+    if names:  # written first, so that every linked file is on the list
         write_text(listed, json.dumps(sorted({*names, *before})) + "\n")
     for source in sources:
         aside = out / f".{source.name}-new"
         aside.unlink(missing_ok=True)
         link(source, aside)
         aside.replace(out / source.name)
-        aside.unlink(missing_ok=True)  # where it is the same file already, replacing does nothing
+        aside.unlink(missing_ok=True)  # still there if both are the same file
     remove_files((out / name for name in before if name not in names), inside=out)
     if names:
         write_text(listed, json.dumps(sorted(names)) + "\n")
@@ -173,18 +168,17 @@ def _put_files(out: Path, sources: list[Path]) -> None:
 
 
 def _listed(listed: Path, out: Path) -> list[str]:
-    """The files that an earlier run put into OUT; RunFailed where the list names others."""
     try:
         names = json.loads(listed.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
     except ValueError:
         names = None
-    return [path.relative_to(out).as_posix() for path in all_inside(out, names, listed)]
+    return [path.relative_to(out).as_posix() for path in paths_inside(out, names, listed)]
 
 
 def all_written(out: Path, dedups: list[IndexedStep]) -> bool:
-    """Return whether OUT holds what `write_indexes` would put there."""
+    """Return True if OUT already holds all that `write_indexes` would write."""
     return all(
         all((out / name).exists() for name in dedup.leaves)
         and (
@@ -196,13 +190,12 @@ def all_written(out: Path, dedups: list[IndexedStep]) -> bool:
 
 
 def record_before(step: Comparable, name: str, key: str) -> IndexRecord:
-    """The record of an index that has no files yet."""
+    """Return the content of index.json for an index that has no files yet."""
     settings = step.settings or {}
     return IndexRecord(VERSION, name, step.step, step.label, step.version, settings, key, False, {})
 
 
 def _write(target: Path, dedup: IndexedStep, name: str) -> None:
-    """Makes the index folder as a whole."""
     aside = target.with_name(f".{target.name}-new")
     remove(aside, inside=target.parent.parent)
     (aside / OWN).mkdir(parents=True)
@@ -226,13 +219,12 @@ def _write(target: Path, dedup: IndexedStep, name: str) -> None:
 
 
 def write_record(folder: Path, record: IndexRecord) -> None:
-    """Writes the record of an index, with a digest of itself."""
     whole = {**vars(record), "digest": _digest(record)}
     write_text(folder / RECORD, json.dumps(whole, indent=1) + "\n")
 
 
 def record_of(folder: Path) -> IndexRecord | None:
-    """The record of an index; None where it is not what was written."""
+    """Return the content of a folder's index.json; None if the file is missing or was changed."""
     try:
         content = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         digest, record = content.pop("digest"), IndexRecord(**content)
@@ -247,33 +239,33 @@ def _digest(record: IndexRecord) -> str:
 
 
 def _mend(folder: Path) -> str:
-    """The way to make the files of an index what they were."""
     out = folder.parent.parent
     home = out.parent.parent
     for mended, ledger in ((home, "refresh.db"), (out, "ledger.db")):
         if (mended / ledger).is_file():
-            return f"mend that corpus first, `llmcurate check {mended} --repair`"
-    return "make that index again"
+            return f"repair that corpus first with `llmcurate check {mended} --repair`"
+    return "run that dedup again"
 
 
 def faults(folder: Path) -> dict[Path, str]:
-    """Return what is wrong with an index, by file."""
+    """Return {file: what is wrong} for the files of an index that differ from their seals."""
     record = record_of(folder)
     if record is None:
-        return {folder / RECORD: "is not what was written"}
+        return {folder / RECORD: "was changed after it was written"}
     faults = {folder / name: fault(folder / name, seal) for name, seal in record.files.items()}
     return {path: what for path, what in faults.items() if what is not None}
 
 
 def seal_again(folder: Path) -> None:
-    """Takes the files of an index as they are now, after a change that was meant."""
+    """Replace the seals of an index's files, after an intended change of the files."""
     record = _read(folder)
     names = [name for name in record.files if (folder / name).exists()]
     write_record(folder, replace(record, files={name: seal(folder / name) for name in names}))
 
 
 def is_complete(target: Path, key: str, content: bool = True) -> bool:
-    """Return whether the folder is the index of that key. content: and holds what was written."""
+    """Return True if the folder is the index with this key. With `content`, also compare its files
+    with their seals."""
     record = record_of(target)
     if record is None or (record.version, record.key) != (VERSION, key):
         return False
@@ -283,16 +275,16 @@ def is_complete(target: Path, key: str, content: bool = True) -> bool:
 def _read(folder: Path) -> IndexRecord:
     record = record_of(folder)
     if record is None:
-        raise RunFailed(f"{folder / RECORD} is not what was written: {_mend(folder)}")
+        raise RunFailed(f"{folder / RECORD} was changed after it was written: {_mend(folder)}")
     if record.version != VERSION:
         raise UsageError(
-            f"{folder} is an index of another version of llmcurate; run that dedup again"
+            f"{folder} is an index of another version of llmcurate: run that dedup again"
         )
     return record
 
 
 def folders(out: Path) -> list[Path]:
-    """The index folders of an OUT, of OUT/index or of one index, by label."""
+    """Return the folders of indexes, sorted by label. `out` is OUT, OUT/index, or one index."""
     for folder in (out, out.parent if out.name == RECORD else out):
         if (folder / RECORD).is_file():
             return [folder]
@@ -304,20 +296,20 @@ def folders(out: Path) -> list[Path]:
 
 
 def all_in(out: Path) -> list[Index]:
-    """Every index of a run's folder, by label."""
     records = [(folder, _read(folder)) for folder in folders(out)]
     return [Index(record.name, folder, record) for folder, record in records]
 
 
 def named(against: str) -> tuple[str, str]:
-    """(name, path) of `against`: NAME=path, or a path, whose name is empty."""
+    """Return (name, path) for a value of `against`, which is NAME=path or a path. For a path alone,
+    the name is empty."""
     name, equals, path = against.partition("=")
     return (name, path) if equals and "/" not in name else ("", against)
 
 
 def is_documents(against: str, step: str) -> bool:
-    """Whether `against` means documents: files, folders and URLs without an index, and runs that
-    kept documents and have no index of this step."""
+    """Return True if `against` names documents: files, folders and URLs without an index, or a run
+    that kept documents and has no index of this step."""
     _, path = named(against)
     out = Path(path)
     if not (steps := [_read(folder).step for folder in folders(out)]):
@@ -326,17 +318,15 @@ def is_documents(against: str, step: str) -> bool:
 
 
 def find(against: str, step: Comparable) -> Index:
-    """The index that `against` (a folder, or NAME=folder) means for this step.
-
-    UsageError where there is none, or one made with settings that cannot be compared.
-    """
+    """Return the index for this step in the folder `against`, which may be given as NAME=folder.
+    Raise UsageError if the index is missing or has other settings."""
     name, path = named(against)
     out = Path(path)
     index_folders = folders(out)
     if not index_folders:
-        missing = "no index there" if out.exists() else "does not exist"
+        reason = "it has no index" if out.exists() else "it does not exist"
         raise UsageError(
-            f"{step.label}: against {path}: {missing}; name documents, or the OUT folder of a"
+            f"{step.label}: against {path}: {reason}; give documents or the OUT folder of a"
             f" finished {step.step} run"
         )
     records = [(p, _read(p)) for p in index_folders]
@@ -344,24 +334,23 @@ def find(against: str, step: Comparable) -> Index:
     if not candidates:
         have = ", ".join(sorted({r.step for _, r in records}))
         raise UsageError(
-            f"{step.label}: against {path}: it has an index of {have}, none of {step.step}"
+            f"{step.label}: against {path}: it has an index of {have}, but not of {step.step}"
         )
     settings = step.settings or {}
     for folder, record in candidates:
         if record.comparable == settings and record.step_version == step.version:
             return Index(name or record.name, folder, record)
     folder, record = candidates[0]
-    other = [k for k in settings if record.comparable.get(k) != settings[k]]
-    if not other:
+    different = [k for k in settings if record.comparable.get(k) != settings[k]]
+    if not different:
         raise UsageError(
             f"{step.label}: against {path}: made by another version of {step.step}; run it again"
         )
-    made_with = ", ".join(f"{k}: {record.comparable.get(k)}" for k in other)
+    made_with = ", ".join(f"{k}: {record.comparable.get(k)}" for k in different)
     raise UsageError(
         f"{step.label}: against {path}: that index was made with {made_with}; use the same settings"
     )
 
 
 def duplicate_name(label: str, name: str) -> UsageError:
-    """Two corpora by one name cannot be told apart in decisions."""
-    return UsageError(f"{label}: against names two corpora {name!r}; write NAME=FOLDER for one")
+    return UsageError(f"{label}: against has two corpora named {name!r}; rename one by NAME=FOLDER")

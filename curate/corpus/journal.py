@@ -1,13 +1,8 @@
-"""The journal of a resolve: what it has left in its folder so far, and the seals of that.
-
-A file gets its seal from who wrote it: this process, or the worker of a task (`run_tasks`). It is
-compared when it is released, since nothing needs it any more; so what was made of it was made of
-what was written. What a killed process left is compared before it is taken up; what has no seal is
-removed. Where a file differs all of the folder goes, and the resolve begins anew from the sketches.
-
-The functions of this module are about the resolve that this thread works for (`process.Threads`
-hands it on), and do nothing outside of one.
-"""
+"""The journal of a resolve (the decisions of one corpus step): a list of the files written so far,
+with a seal (size and digest) of each. The process that writes a file also seals it. Files are
+compared with their seals when they are released after their last use, and when a resolve continues
+after a kill. If a file differs, the folder is removed and the resolve starts again from the
+sketches. The functions here apply to the resolve of the current thread, if any."""
 
 from __future__ import annotations
 
@@ -28,12 +23,12 @@ _current: ContextVar[Journal | None] = ContextVar("journal", default=None)
 
 
 def write(folder: Path, seals: Mapping[str, Seal]) -> None:
-    """Makes the next resolve take up these files of a folder, by their names."""
+    """Write a journal with these seals by file name, so that the next resolve uses the files."""
     files.write_text(folder / NAME, "".join(f"{json.dumps(row)}\n" for row in seals.items()))
 
 
 def finish(folder: Path) -> dict[str, Seal]:
-    """The seals of what a resolve has left for good, by name; the journal ends."""
+    """Delete the journal and return the seals of the remaining files, by file name."""
     journal = Journal(folder)
     journal.read()
     (folder / NAME).unlink(missing_ok=True)
@@ -41,36 +36,36 @@ def finish(folder: Path) -> dict[str, Seal]:
 
 
 def active() -> bool:
-    """Return whether this thread works for a resolve."""
     return _current.get() is not None
 
 
 def note(path: Path, sealed: Seal | None = None) -> None:
-    """A file is there. sealed: by its writer; None: by this call."""
+    """Record a new file in the journal. `sealed` is the writer's seal; None: compute it now."""
     if journal := _current.get():
         journal.note(path, sealed)
 
 
 def moved(before: Path, now: Path) -> None:
-    """A folder has another name; all files in it are sealed as far as they are not."""
+    """Record that a folder was renamed. Files in the folder that have no seal get one."""
     if journal := _current.get():
         journal.moved(before, now)
 
 
 def release(path: Path) -> None:
-    """Compares a file, or all below a folder, which the caller removes next."""
+    """Compare a file, or all files of a folder, with their seals before the caller removes them."""
     if journal := _current.get():
         journal.release(path)
 
 
 @contextmanager
 def resolving(folder: Path) -> Iterator[None]:
-    """A resolve, which leaves files in the folder. Damaged where one of them is not what was
-    written, at the beginning or when it was read; the folder is gone then."""
+    """Run a resolve (the decisions of a step) that writes files into the folder. If a file differs
+    from its seal at the start, when it is released, or at the end, remove the folder and raise
+    Damaged."""
     journal = Journal(folder)
     token = _current.set(journal)
     try:
-        journal.take_up()
+        journal.restore()
         try:
             with files.listening(journal.note):
                 yield
@@ -83,8 +78,8 @@ def resolving(folder: Path) -> Iterator[None]:
 
 
 class Journal:
-    """The journal in a folder: a line per file, its name and seal, or null after it was released.
-    Threads may call it at once."""
+    """The journal of a folder: a file with the name and the seal of one file per line. The seal is
+    null after the file was released. The object may be used from several threads."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,46 +87,42 @@ class Journal:
         self._lock = Lock()
 
     def read(self) -> None:
-        """Reads what stands there."""
         path = self.folder / NAME
         for line in path.read_bytes().splitlines() if path.is_file() else ():
             try:
                 name, sealed = json.loads(line)
-            except (ValueError, TypeError):  # cut where the process was killed: as if not there
+            except (ValueError, TypeError):  # a line cut short by a kill is ignored
                 continue
             if is_below(name):
                 self._set(name, sealed)
 
-    def take_up(self) -> None:
-        """Compares what a killed process left; what has no seal is removed."""
+    def restore(self) -> None:
+        """Compare a killed process's files with their seals, and remove files without a seal."""
         self.read()
         for name in [n for n in self.seals if f"/{files.TEMPORARY}" in f"/{n}"]:
-            del self.seals[name]  # of half a phase, or of a task's scratch
+            del self.seals[name]  # of an unfinished phase, or of a task's scratch folder
         self.check()
         for left in sorted(self.folder.rglob("*")):
             if left.is_file() and left.name != NAME and self._name(left) not in self.seals:
                 remove(left, inside=self.folder)
 
     def note(self, path: Path, sealed: Seal | None = None) -> None:
-        """As the function of this name."""
         if self.folder in path.parents and path.name != NAME:
             self._append({self._name(path): sealed or seal(path)})
 
     def moved(self, before: Path, now: Path) -> None:
-        """As the function of this name."""
         seals = {p: self.seals.get(self._name(before / p.name)) for p in now.iterdir()}
-        gone = dict.fromkeys(name for name in self._below(before))
-        self._append({self._name(p): sealed or seal(p) for p, sealed in seals.items()} | gone)
+        removed = dict.fromkeys(self._below(before))
+        self._append({self._name(p): sealed or seal(p) for p, sealed in seals.items()} | removed)
 
     def release(self, path: Path) -> None:
-        """As the function of this name."""
         names = self._below(path)
         for name in names:
             self._compare(name)
         self._append(dict.fromkeys(names))
 
     def check(self, cause: Exception | None = None) -> None:
-        """Compares all. cause: what else would end the resolve."""
+        """Compare all files with their seals. `cause` is an error about to end the resolve."""
         if not isinstance(cause, Damaged):
             for name in list(self.seals):
                 self._compare(name, cause)
@@ -154,7 +145,6 @@ class Journal:
             self.seals[name] = sealed
 
     def _below(self, path: Path) -> list[str]:
-        """The names of a file, or of all below a folder."""
         name = self._name(path)
         with self._lock:
             below = [n for n in self.seals if n.startswith(f"{name}/")]

@@ -1,13 +1,9 @@
-"""Folders of documents: manifests, and the parts that a stage keeps.
-
-A manifest has documents, checksum and ids of each file. That of FOLDER is FOLDER.json beside it:
-readers of a folder of parquet files, polars and `datasets` among them, refuse one that holds
-anything else.
-
-A stage keeps two files of a partition with the same rows: `kept`, as a corpus has them, and `keys`,
-for later stages alone (the document's number, payloads that are no text yet). So the last stage's
-`kept` becomes a part of the corpus as it is, without being read and written anew.
-"""
+"""Folders of documents: their manifests, and the files in which a stage keeps documents.
+FOLDER.json is the manifest of FOLDER: a list of its files. The manifest lies beside the folder,
+because polars and `datasets` refuse a folder with other files than Parquet. A stage writes two
+files per partition with the same rows: `kept` has the columns of a corpus, and `keys` has columns
+that only later stages read. So the `kept` files of the last stage become the corpus and are not
+written again."""
 
 from __future__ import annotations
 
@@ -33,12 +29,12 @@ MANIFEST_VERSION = 3
 
 
 def manifest_path(folder: Path) -> Path:
-    """Return where the manifest of a folder is written."""
     return folder.with_name(f"{folder.name}.json")
 
 
 def ids_hash(columns: Iterable[pa.Array | pa.ChunkedArray]) -> str:
-    """The sum of the ids' xxh3-128 hashes modulo 2^128: the same for any order of documents."""
+    """Return a hash of a set of ids: the sum of the xxh3-128 hashes of the ids, modulo 2^128. It is
+    the same for any order of the ids."""
     total = 0
     for ids in columns:
         total += sum(map(xxh3_128_intdigest, ids.cast(pa.binary()).to_pylist()))
@@ -51,19 +47,17 @@ def file_ids_hash(path: Path) -> str:
 
 
 def total_ids(hashes: Iterable[str]) -> str:
-    """The hash of all ids from those of the files."""
     return f"{sum(int(h, 16) for h in hashes) % 2**128:032x}"
 
 
 def file_record(path: Path) -> dict[str, int | str]:
-    """Return what a manifest records of a part: documents, sha256 of the file, hash of the ids."""
+    """Return the entry of a file in a manifest: documents, sha256 of the file, hash of the ids."""
     documents = pq.read_metadata(path).num_rows
     return {"documents": documents, "sha256": file_digest(path), "ids": file_ids_hash(path)}
 
 
 def names_in_manifest(folder: Path) -> set[str] | None:
-    """The names in the manifest of a folder; None without one, or where a file of that name is
-    another's."""
+    """Return the names of top-level values in a folder's manifest; None if it is not valid."""
     try:
         content = json.loads(manifest_path(folder).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -78,8 +72,9 @@ def names_in_manifest(folder: Path) -> set[str] | None:
 def write_manifest(
     folder: Path, files: Iterable[dict[str, int | str]], stage: str, **more: Any
 ) -> None:
-    """The folder's manifest, written last: a folder that has one is complete. more: what else it
-    says. One of the files is in memory at a time."""
+    """Write the manifest of a folder. All files of the folder must be complete, so that a folder
+    with a manifest is complete. `files` holds the entries of the files and is read one at a time.
+    `more` are further top-level values."""
     documents = text_bytes = 0
     with TemporaryFile("w+", encoding="utf-8", dir=folder.parent) as entries:
         for number, file in enumerate(files):
@@ -109,9 +104,9 @@ def write_manifest(
 
 
 def _streamed(path: Path) -> Iterator[tuple[str, dict[str, int | str]]]:
-    """("", a manifest without its files), then name and entry of each file, line by line as
-    `write_manifest` lays them out: a million files are 0.6 GB of objects. ValueError where it does
-    not end as it should."""
+    """Yield ("", the manifest without its files), then the name and the entry of each file. The
+    manifest is read line by line, because a million entries would take 0.6 GB. Raise ValueError if
+    the manifest is cut short."""
     line = ""
     with path.open(encoding="utf-8") as lines:
         head = "".join(takewhile(lambda line: not line.startswith(' "files": {'), lines))
@@ -129,7 +124,7 @@ def _streamed(path: Path) -> Iterator[tuple[str, dict[str, int | str]]]:
 
 
 def entries(folder: Path) -> Iterator[tuple[str, dict[str, int | str]]]:
-    """Name and entry of each file of a folder's manifest, one in memory at a time; none without."""
+    """Yield name and entry of each file in a folder's manifest, if the manifest can be read."""
     with suppress(OSError, ValueError, KeyError):
         files = _streamed(manifest_path(folder))
         if next(files)[1]["version"] == MANIFEST_VERSION:
@@ -137,12 +132,12 @@ def entries(folder: Path) -> Iterator[tuple[str, dict[str, int | str]]]:
 
 
 def kept_ids(out: Path) -> str:
-    """A hash of the set of ids in OUT/corpus."""
+    """Return the hash of the set of ids in OUT/corpus."""
     return total_ids(str(f["ids"]) for name, f in _streamed(manifest_path(out / "corpus")) if name)
 
 
 def is_complete(folder: Path, stage: str) -> bool:
-    """Return whether the folder holds every file of its manifest, and of that stage."""
+    """Return True if the folder's manifest was written by this stage and all files in it exist."""
     try:
         files = _streamed(manifest_path(folder))
         _, manifest = next(files)
@@ -157,35 +152,34 @@ INNER = (NUMBER, *(name for name, _ in PAYLOAD))
 
 
 def part_path(folder: Path, part: int, kind: str) -> Path:
-    """Return where partition `part` of a stage keeps its `kind` of rows."""
+    """Return the path of a stage's file of the kind `kind` (such as `kept`) for one partition."""
     return folder / f"part-{part:05d}.{kind}.parquet"
 
 
 def part_of(path: Path) -> int:
-    """The partition that a file of `part_path` is of."""
     return int(path.name.partition(".")[0].removeprefix("part-"))
 
 
 def public(table: pa.Table) -> pa.Table:
-    """The table without what only a run needs."""
+    """Return the table without the columns that only later stages of a run need."""
     hidden = [n for n in INNER if n in table.column_names]
     return table.drop_columns(hidden) if hidden else table
 
 
 def keys(table: pa.Table) -> pa.Table:
-    """What `public` leaves out."""
+    """Return only those columns of the table that `public` removes."""
     return table.select([n for n in INNER if n in table.column_names])
 
 
 def kept_schema(folder: Path, part: int) -> pa.Schema:
-    """The schema of what a stage kept, both files together."""
+    """Return the schema of the rows that a stage kept: the columns of `kept` and `keys`."""
     both = [pq.read_schema(part_path(folder, part, kind)) for kind in ("kept", "keys")]
     return pa.schema([field for s in both for field in unpack(s.empty_table()).schema])
 
 
 def read_kept(folder: Path, part: int, rows: int) -> Iterator[pa.Table]:
-    """Yield what a stage kept of a partition, in batches of at most `rows` rows. A batch lies in
-    one row group of either file, since a group ends early if its rows have many bytes."""
+    """Yield the rows that a stage kept of a partition, as tables of at most `rows` rows. No table
+    spans two row groups of a file."""
     with (
         DocumentsFile(part_path(folder, part, "kept")) as kept,
         pq.ParquetFile(part_path(folder, part, "keys")) as inner,
@@ -207,7 +201,8 @@ def _by_group(file: pq.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def changed_ids(path: str | None, part: int) -> dict[int, str]:
-    """New ids of a partition's documents by number, from the settlement after the first stage."""
+    """Return {number of a document: its new id} for all documents whose ids were changed because
+    they were repeated. `path` is the file with new ids; None if no id was changed."""
     if path is None:
         return {}
     rows = pq.read_table(path, filters=[("part", "=", part)], columns=[NUMBER, "id"])
@@ -215,7 +210,7 @@ def changed_ids(path: str | None, part: int) -> dict[int, str]:
 
 
 def with_ids(table: pa.Table, changed: dict[int, str]) -> pa.Table:
-    """The table with final ids."""
+    """Return the table with the new ids. `changed` is {number of a document: its new id}."""
     if not changed or table.num_rows == 0:
         return table
     ids = [

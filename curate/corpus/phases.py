@@ -1,10 +1,7 @@
-"""Long work in phases: each one's files are committed together, so a killed run goes on after them.
-
-A phase writes into a folder aside, which is synced and renamed when it is whole. A folder that an
-earlier phase left is removed once nothing that follows reads it. What a phase returns, its facts,
-stands in its folder beside the facts of all phases before it. The journal of the resolve
-(corpus/journal.py) has the seals of all files; they are compared when a folder is removed.
-"""
+"""Long work in phases: a killed run continues after its last complete phase. A phase writes into a
+temporary folder, which is synced and renamed when it is complete. A phase returns counts, called
+facts, which are stored in its folder, together with those of earlier phases. The folder is removed
+after the last phase that reads it. The journal of a resolve (journal.py) has the seals."""
 
 from __future__ import annotations
 
@@ -23,17 +20,15 @@ Facts = dict[str, int]  # counts, by name
 
 @dataclass
 class Done:
-    """What phases have left so far. facts: what they returned, all together."""
+    """The files and facts (counts) of the phases that are complete."""
 
     home: Path
     facts: Facts = field(default_factory=dict)
 
     def folder(self, phase: str) -> Path:
-        """The files of a phase."""
         return self.home / f"phase-{phase}"
 
     def file(self, phase: str, name: str) -> Path:
-        """One of them."""
         return self.folder(phase) / name
 
 
@@ -42,8 +37,9 @@ Make = Callable[[Path, Done], Facts]
 
 @dataclass(frozen=True)
 class Phase:
-    """make: called with an empty folder to write into and what was done before; returns facts.
-    frees: phases before this one whose files nothing needs after it."""
+    """A phase of long work. `make` is a function that gets an empty folder and the completed
+    phases, writes files into the folder and returns facts. `frees` are the names of earlier phases
+    whose files are not needed after this phase."""
 
     name: str
     make: Make
@@ -51,9 +47,8 @@ class Phase:
 
 
 def run_phases(home: Path, phases: Sequence[Phase]) -> Done:
-    """Does what is missing of the phases, in order.
-
-    The same phases must mean the same files: `home` is for one input and one set of settings.
+    """Run the phases that are not complete, in order. `home` is the folder of the phases. It must
+    be used for one input and one set of settings only, because a complete phase is never run again.
     """
     clear_temporary(home)
     done = Done(home)
@@ -72,7 +67,6 @@ def run_phases(home: Path, phases: Sequence[Phase]) -> Done:
 
 
 def forget(home: Path) -> None:
-    """Removes what phases left."""
     clear_temporary(home)
     for folder in sorted(home.glob("phase-*")):
         _remove(folder)
@@ -82,7 +76,7 @@ def _commit(done: Done, phase: Phase) -> None:
     aside = done.home / temporary_name(phase.name)
     aside.mkdir()
     facts = phase.make(aside, done)
-    clear_temporary(aside)  # what workers that died left
+    clear_temporary(aside)  # left by killed workers
     all_facts = {**done.facts, **facts}
     (aside / FACTS).write_text(json.dumps(all_facts), encoding="utf-8")
     for path in aside.iterdir():
@@ -96,10 +90,10 @@ def _commit(done: Done, phase: Phase) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Takes a phase's folder away as a whole: half of one must not look like all of it."""
     if not folder.exists():
         return
     journal.release(folder)
+    # Renamed first, so that a half-removed folder never looks complete.
     aside = folder.with_name(temporary_name(f"gone-{folder.name}"))
     folder.rename(aside)
     remove(aside, inside=folder.parent)

@@ -1,10 +1,8 @@
-"""Scores at given ranks: exact order statistics of a corpus, by language, by tasks.
-
-Two rounds over the sketches. Tasks count how many scores fall into each range of floats: those with
-the same first 20 bits, 256 ranges an octave (28 bits, 65,536 ranges, where many ranks are wanted).
-Then they write the scores of the few ranges in which a wanted rank lies, each once with its count.
-So nothing sorts the scores of a corpus, and the caller holds some thousandths of them.
-"""
+"""Scores at given ranks: exact order statistics of a corpus, by language, computed in tasks. The
+first round counts the scores per range. A range is all floats with the same first 20 bits, so there
+are 256 ranges per octave. (For many ranks, it is the first 28 bits, with 65,536 ranges per octave.)
+The second round writes the scores in ranges that contain a wanted rank: each distinct score once,
+with its count. So the scores are never all sorted, and the caller holds few of them."""
 
 from __future__ import annotations
 
@@ -24,10 +22,10 @@ from curate.corpus.sketches import Run
 from llmcurate.base.disk.database import paths_literal
 from llmcurate.base.disk.files import replacing
 
-# Bits of a float that say which range it is in; FINE where many ranks are wanted, whose ranges
-# would hold most scores otherwise.
+# First bits of a float that give its range. FINE is for many ranks, whose wider ranges would hold
+# most scores.
 BITS, FINE = 20, 28
-ALL = ""  # the language where none is told apart
+ALL = ""  # the language if scores are not separated by language
 
 TOTALS = pa.schema(
     [
@@ -41,11 +39,12 @@ TOTALS = pa.schema(
 RANGES = pa.schema([("lang", pa.string()), ("place", pa.uint32()), ("scores", pa.int64())])
 SCORES = pa.schema([("lang", pa.string()), ("score", pa.float64()), ("scores", pa.int64())])
 
-Ranked = dict[str, dict[int, float]]  # by language and rank (from 0, the least) the score
+Ranked = dict[str, dict[int, float]]  # score by language and rank (0 is the least score)
 
 
 def float_ranges(scores: np.ndarray, bits: int = BITS) -> np.ndarray:
-    """uint32: the range of each float64; ranges ascend as floats do, NaN comes last."""
+    """Return uint32: the number of the range that contains each float64. A greater float never has
+    a smaller number, and NaN has the greatest number."""
     pattern = scores.view(np.uint64)
     low = np.uint64(1 << 63)
     ordered = np.where(pattern & low, ~pattern, pattern | low)
@@ -55,11 +54,12 @@ def float_ranges(scores: np.ndarray, bits: int = BITS) -> np.ndarray:
 def read_scores(
     group: Group, by_lang: bool, column: str = "score"
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """(languages, int64[scores] which of them, float64[scores] scores) of a group; NaN: no score.
-    The column is one of scores, or of lists of them, whose documents count score by score."""
+    """Return (languages, int64: for each score the index of its language, float64: the scores) of a
+    group of sketch files. NaN means no score. `column` is a column of scores or of lists of scores;
+    in a list, each score counts."""
     columns = [column, *(["lang"] if by_lang else [])]
     tables = []
-    for file in group.files:  # not as a data set: a folder `lang=de` above it is no column
+    for file in group.files:  # not as a data set, which would read a folder `lang=de` as a column
         with pq.ParquetFile(file.path, pre_buffer=False) as source:
             tables.append(source.read(columns=columns, use_threads=False))
     table = pa.concat_tables(tables).combine_chunks()
@@ -70,20 +70,21 @@ def read_scores(
     if not by_lang:
         return [ALL], np.zeros(len(score), np.int64), score
     coded = table["lang"].combine_chunks()
-    if isinstance(coded, pa.ChunkedArray):  # no row
+    if isinstance(coded, pa.ChunkedArray):  # no rows
         return [], np.zeros(0, np.int64), score
     coded = coded.dictionary_encode()
     return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)[each], score
 
 
-# Of a group: what was seen by language, scores by range, the scores of the wanted ranges.
-SEEN_FILE, RANGES_FILE, SCORES_FILE = "seen.parquet", "ranges.parquet", "scores.parquet"
+# Files of a group: totals by language, scores by range, the scores of the wanted ranges.
+TOTALS_FILE, RANGES_FILE, SCORES_FILE = "seen.parquet", "ranges.parquet", "scores.parquet"
 
 
 @dataclass(frozen=True)
 class ScoresTask(GroupTask):
-    """The scores of a group are to be counted or picked. column: of the sketches; bits: of a float
-    that say its range; wanted: the ranges that are picked, by language."""
+    """A task that counts or selects the scores of a group of sketch files. `column` is the column
+    of the sketches with the scores. `bits` is the number of first bits of a float that give its
+    range. `wanted` holds the numbers of the ranges to select, by language."""
 
     by_lang: bool
     column: str
@@ -92,8 +93,9 @@ class ScoresTask(GroupTask):
 
 
 def count_scores(task: ScoresTask) -> None:
-    """A task: documents, scores, the least and the greatest by language; scores by range. Held are
-    some 40 bytes a document of the group."""
+    """Run a task of the first round. Write the number of documents, the number of scores, and the
+    least and the greatest score of each language, and the number of scores in each range. This
+    takes some 40 bytes of memory per document."""
     bits = task.bits
     langs, code, score = read_scores(task.group, task.by_lang, task.column)
     mask = ~np.isnan(score)
@@ -108,7 +110,7 @@ def count_scores(task: ScoresTask) -> None:
     none = scored == 0
     totals = [names, documents, scored, pa.array(low, mask=none), pa.array(high, mask=none)]
     ranges = [names.take(pa.array(keys >> bits)), keys & ((1 << bits) - 1), counts]
-    _store(task.file(SEEN_FILE), TOTALS, totals)
+    _store(task.file(TOTALS_FILE), TOTALS, totals)
     _store(task.file(RANGES_FILE), RANGES, ranges)
 
 
@@ -119,7 +121,7 @@ def _store(path: Path, schema: pa.Schema, columns: list[Any]) -> None:
 
 
 def pick_scores(task: ScoresTask) -> None:
-    """A task: the scores in the wanted ranges, each once with how often it stands there."""
+    """Run a task of the second round: write each distinct score in a wanted range and its count."""
     langs, code, score = read_scores(task.group, task.by_lang, task.column)
     range_number = float_ranges(score, task.bits)
     ranges: list[tuple[str, np.ndarray, np.ndarray]] = []
@@ -144,21 +146,22 @@ def write_counts(
     column: str = "score",
     bits: int = BITS,
 ) -> None:
-    """The first round, into a folder. column: of the sketches, that holds the scores."""
+    """Run the first round, which writes to `folder`. `column` of the sketches has the scores."""
     tasks = [ScoresTask(g.part, folder, g, by_lang, column, bits) for g in groups]
     run_tasks(run, f"{__name__}:count_scores", tasks)
 
 
 def score_totals(db: Any, folder: Path, count: int) -> dict[str, tuple[int, int, float, float]]:
-    """By language (documents, scores, the least, the greatest), of so many groups."""
+    """Return (documents, scores, least score, greatest score) for each language. `count` is the
+    number of groups of sketch files."""
     if not count:
         return {}
-    paths = paths_literal(part_files(folder, SEEN_FILE, count))
+    paths = paths_literal(part_files(folder, TOTALS_FILE, count))
     rows = db.execute(
         f"""SELECT lang, sum(documents)::BIGINT, sum(scored)::BIGINT, min(low), max(high)
         FROM read_parquet({paths}) GROUP BY lang ORDER BY lang"""
     ).fetchall()
-    return {lang: tuple(rest) for lang, *rest in rows}
+    return {lang: tuple(totals) for lang, *totals in rows}
 
 
 def find_ranks(
@@ -172,10 +175,11 @@ def find_ranks(
     column: str = "score",
     bits: int = BITS,
 ) -> Ranked:
-    """The second round: the scores at the wanted ranks of each language. counted: the folder of the
-    first, column, bits: as there. Ranks are those of scores that are there."""
+    """Run the second round and return the score at each wanted rank of each language. `counted` is
+    the folder of the first round; `column` and `bits` must be the same as in that round. Documents
+    without a score have no rank."""
     ranges = _by_lang(db, part_files(counted, RANGES_FILE, len(groups)), "place")
-    # By language and rank: the range of that rank, and the scores before the range.
+    # By language and rank: the range that contains it, and the number of scores before that range.
     range_of_rank: dict[str, dict[int, tuple[int, int]]] = {}
     for lang, ranks in wanted.items():
         values, counts = ranges[lang]
@@ -204,7 +208,6 @@ def find_ranks(
 
 
 def _by_lang(db: Any, paths: list[Path], column: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """By language (values in order, how many scores of each) over the files."""
     rows = db.execute(
         f"""SELECT lang, {column}, sum(scores)::BIGINT AS scores
         FROM read_parquet({paths_literal(paths)}) GROUP BY lang, {column} ORDER BY lang, {column}"""

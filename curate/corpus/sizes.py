@@ -1,4 +1,4 @@
-"""Sizes: how much of a corpus a task takes, and how much of it is in memory at once."""
+"""Sizes that say how much of a corpus a task handles, and how much of it memory holds at a time."""
 
 from __future__ import annotations
 
@@ -7,49 +7,47 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes that resolves are cut by. No decision depends on any of them.
+    """The sizes by which the work of a resolve (the decisions of a corpus step) is split into
+    tasks. They do not change decisions. The defaults were measured with
+    benchmarks/bench_resolve.py; tests use small sizes to get many tasks."""
 
-    The defaults are measured (benchmarks/bench_resolve.py); a test gives small ones, so that a
-    small corpus has many tasks.
-    """
-
-    task_partitions: int = 1000  # whose ids a task settles, at most
-    id_bytes: int = (
-        128 << 20
-    )  # of files of ids that a task settles, some 5 million; these are one query
-    report_bytes: int = 2 << 30  # of corpus/ and rejected/ whose figures a task counts: seconds
+    task_partitions: int = 1000  # partitions whose ids a task makes unique, at most
+    id_bytes: int = 128 << 20  # id files of a task, some 5 million ids; less is one query
+    report_bytes: int = 2 << 30  # of corpus/ and rejected/ that one task counts, in a few seconds
 
     # The shuffle
-    task_documents: int = 200_000  # a sketch file that holds more is a task by itself
-    partition_pairs: int = 1_000_000  # the pairs (key, document) that a partition should have
-    segment_pairs: int = 2_000_000  # the pairs that are ordered at once
-    read_keys: int = 1_000_000  # the keys of sketches that are read at once
-    bucket_members: int = 1_000_000  # the members of buckets that are read at once
-    batch_candidates: int = 100_000  # the candidates whose sketches are read at once
-    segment_bytes: int = 32 << 20  # the bytes of rows that are ordered at once; 3 times are held
-    mapped_bytes: int = 64 << 20  # an array of so many bytes lies in a mapped file
+    task_documents: int = 200_000  # a larger sketch file is one task
+    partition_pairs: int = 1_000_000  # pairs (key, document) of a partition, about
+    segment_pairs: int = 2_000_000  # pairs sorted at a time
+    read_keys: int = 1_000_000  # keys of sketches read at a time
+    bucket_members: int = 1_000_000  # members of buckets read at a time
+    batch_candidates: int = 100_000  # candidates whose sketches are read at a time
+    segment_bytes: int = 32 << 20  # of rows sorted at a time; 3 times as much in memory
+    mapped_bytes: int = 64 << 20  # arrays of at least this size are mapped files
 
-    # Exact dedup. Of 1 million documents tasks take 2.7 times the CPU of one query, of 16 million
-    # about as much.
-    query_documents: int = 8_000_000  # a corpus of so many documents is one query
+    # Exact dedup. For 1 million documents tasks take 2.7 times the CPU time of one query, for 16
+    # million about the same.
+    query_documents: int = 8_000_000  # a corpus up to this size is one query
 
     # MinHash
-    part_candidates: int = 100_000  # the candidates that a part should have
-    parts: int = 4096  # of an even corpus at most; each part reads of every group of sketch files
-    matched_members: int = 16_384  # whose shingles, some kB each, may be mapped at once
-    chunk_candidates: int = 1_000_000  # the candidates whose matches are read at once
-    shingled_documents: int = 1000  # the documents whose shingles are made at once
+    part_candidates: int = 100_000  # candidates of a part, about
+    parts: int = (
+        4096  # at most, for an even corpus; each part reads from every group of sketch files
+    )
+    matched_members: int = 16_384  # members whose shingles, some kB each, are mapped at a time
+    chunk_candidates: int = 1_000_000  # candidates whose matches are read at a time
+    shingled_documents: int = 1000  # documents whose shingles are made at a time
 
     # Passages
-    task_passages: int = 2_000_000  # about; a sketch file that holds more is a task by itself
-    slice_rows: int = 1_000_000  # the rows that a slice of the keys should have
+    task_passages: int = 2_000_000  # about; a larger sketch file is one task
+    slice_rows: int = 1_000_000  # rows of a slice of the keys, about
 
     # Suffix arrays
-    sort_bytes: int | None = None  # that sorting a chunk may take, where not as the step says
-    task_sketch_bytes: int = 1 << 28  # of the sketches of a task before compression: some 4 s
-    task_windows: int = 1 << 25  # the windows that a task merges, and the positions that it joins
+    sort_bytes: int | None = None  # memory to sort a chunk, if not as set in the step
+    task_sketch_bytes: int = 1 << 28  # of a task's sketches, uncompressed: some 4 s
+    task_windows: int = 1 << 25  # windows that a task merges, and positions that it joins
 
     # Embeddings
-    task_embeddings: int = 50_000  # some 6 s, and 19 MB of rows of 192 dimensions
-    task_cosines: int = 1 << 28  # of documents to centroids: one or two seconds
-    task_products: int = 1 << 29  # of pairs of documents: some five seconds
+    task_embeddings: int = 50_000  # some 6 s, and 19 MB of rows with 192 dimensions
+    task_cosines: int = 1 << 28  # document-centroid pairs: one or two seconds
+    task_products: int = 1 << 29  # document pairs: some five seconds

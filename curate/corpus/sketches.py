@@ -1,10 +1,7 @@
-"""Sketches: what a CorpusStep sees of a whole corpus and of earlier ones.
-
-A run's sketches lie in the files of a stage, one a partition. Those of earlier corpora (`against`)
-come before them with negative partitions, so that an order by (part, n) is the order of arrival.
-
-What a resolve can split goes as tasks to `Sketches.run`: an engine's workers, or this process.
-"""
+"""Sketches: the short descriptions of documents (such as hashes) from which a CorpusStep decides,
+for the whole corpus and for earlier ones. The sketches of a run are files of a stage, one per
+partition. In the column `part`, the partitions of earlier corpora (`against`) have negative
+numbers. So the order by `part`, then `n` (the number in the partition), is the order of arrival."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from curate.corpus.manifests import changed_ids, part_path, with_ids
 from curate.corpus.sizes import Sizes
 from llmcurate.base.disk.database import literal, paths_literal
 
-# The mark before the name of an earlier corpus, and between it and an id.
+# Separator before the name of an earlier corpus, and between the name and an id.
 MARK = "\x1e"
 
 T = TypeVar("T")
@@ -29,8 +26,8 @@ R = TypeVar("R")
 
 
 class Run(Protocol):
-    """Maps a function, "module:function", over tasks that are numbered by `part`. Gives (task,
-    result) in any order; `result` is the type of what the function returns."""
+    """A function that runs another function, named "module:function", on tasks numbered by `part`.
+    It yields (task, result) in any order. `result` is the type that the named function returns."""
 
     def __call__(
         self, function: str, tasks: Sequence[T], result: type[R]
@@ -38,14 +35,15 @@ class Run(Protocol):
 
 
 def run_here(function: str, tasks: Iterable[T], result: type[R]) -> Iterator[tuple[T, R]]:
-    """The tasks one after the other in this process."""
+    """Run the tasks one after the other in this process. Yield (task, result)."""
     work = resolve_name(function)
     for task in tasks:
         yield task, work(task)
 
 
 def lone_here(run: Run) -> Run:
-    """As `run`, but a single task is done in this process: a small corpus waits for no worker."""
+    """Return a `Run` that does a single task in this process, without waiting for a worker, and
+    several tasks with `run`."""
 
     def chosen(function: str, tasks: Sequence[T], result: type[R]) -> Iterator[tuple[T, R]]:
         return (run if len(tasks) != 1 else run_here)(function, tasks, result)
@@ -55,8 +53,9 @@ def lone_here(run: Run) -> Run:
 
 @dataclass(frozen=True)
 class SketchFile:
-    """One partition's sketches. corpus: the earlier corpus they belong to, "" for this run's own;
-    stored: the partition's number in the file; ids: final ids by it."""
+    """The sketches of one partition. `corpus` is the name of the earlier corpus that the sketches
+    belong to, or "" for this run. `stored` is the number that the partition has in the file. `ids`
+    is the file of final ids, in which the partition also has the number `stored`."""
 
     part: int
     path: Path
@@ -67,8 +66,9 @@ class SketchFile:
 
 @dataclass(frozen=True)
 class SketchedCorpus:
-    """The sketches of a stage. folder: the stage's; parts: its partitions; kind: the name of its
-    sketch files; ids_changed: whether ids.parquet in the folder changes ids."""
+    """The sketches that a stage wrote in its folder. `parts` is the number of partitions. `kind` is
+    in the names of the sketch files. `ids_changed` is True if the folder's ids.parquet changes ids.
+    """
 
     folder: Path
     parts: int
@@ -77,29 +77,24 @@ class SketchedCorpus:
 
     @property
     def ids(self) -> Path | None:
-        """The final ids."""
         return self.folder / "ids.parquet" if self.ids_changed else None
 
     def paths(self) -> list[Path]:
-        """One file a partition."""
         return [part_path(self.folder, p, self.kind) for p in range(self.parts)]
 
     def files(self) -> tuple[SketchFile, ...]:
-        """The same, as `Sketches` has them."""
         return tuple(SketchFile(p, path, p, self.ids) for p, path in enumerate(self.paths()))
 
 
 @dataclass(frozen=True)
 class Sketches:
-    """All sketches of a corpus, for `resolve`.
-
-    connection: DuckDB with the view `sketches`, whose columns are those that `sketch` returned,
-    and `part`, `n` (the document's key in the run) and `id` (final); of a step `in_tasks` without
-    that view until `make_view`. decisions: the file to write. folder: the step's own, kept after
-    the run as part of its index; what a killed `resolve` left there is still there when it starts
-    again. run: who does its tasks; they may be on other machines, which see the same files. sizes:
-    of its tasks.
-    """
+    """All sketches of a corpus and the tools to decide from them: the input of `resolve`.
+    `connection` is a DuckDB connection with the view `sketches`. The view has the columns that
+    `sketch` returned, with `part`, `n` (the document's key in the run) and `id` (final). A step
+    whose `in_tasks` is True must call `make_view` before it uses the view. `decisions` is the file
+    to write. `folder` is a folder for the step's own files. The folder is kept as a part of the
+    index, and after a kill `resolve` finds its earlier files in it. `run` runs tasks, perhaps on
+    other machines that see the same files. `sizes` are the sizes of the tasks."""
 
     connection: Any
     decisions: Path
@@ -110,21 +105,18 @@ class Sketches:
     sizes: Sizes = field(default_factory=Sizes)
 
     def make_view(self) -> None:
-        """Makes the view, which takes some 8 kB of memory a file."""
+        """Create the DuckDB view `sketches`, which takes some 8 kB of memory per file."""
         view(self.connection, self.files)
 
     def batches(self, columns: list[str], rows: int = 10_000) -> Iterator[pa.RecordBatch]:
-        """As `sketch_batches`, of all of them."""
         yield from sketch_batches(self.files, columns, rows)
 
 
 def sketch_batches(
     files: Sequence[SketchFile], columns: list[str], rows: int = 10_000
 ) -> Iterator[pa.RecordBatch]:
-    """The sketches in order of (part, n): the columns, then part, n and id.
-
-    Ids of an earlier corpus are MARK, its name, MARK and the id.
-    """
+    """Yield the sketches, ordered by part, then n, with the columns `columns`, then part, n and id.
+    The id of a document of an earlier corpus is MARK, the corpus's name, MARK and the id."""
     names = [*columns, "n", "id"]
     for file in files:
         changed = changed_ids(str(file.ids) if file.ids else None, file.stored)
@@ -141,7 +133,6 @@ def sketch_batches(
 
 
 def view(connection: Any, files: tuple[SketchFile, ...]) -> None:
-    """Makes the view `sketches` over the files."""
     groups: dict[tuple[str, Path | None, int], list[Path]] = {}
     for file in files:
         key = (file.corpus, file.ids, file.part - file.stored)

@@ -1,1 +1,1 @@
-"""Deduplication methods, one file each."""
+"""The deduplication methods."""

@@ -1,11 +1,11 @@
-"""Exact duplicates: documents whose text, or whose URL, is the same.
+"""Exact duplicates: documents with the same text or the same URL.
 
 Keys are hashes (dedup/hashes.py), xxh3-128 by default: among 10^12 documents the odds that any two
 different ones share a key are about 10^24 / 2^129, or 1.5e-15.
 
-A small corpus (Sizes.query_documents) is one query of the database. Of a larger one 64 bits of each
-key go through the shuffle (corpus/shuffle), which leaves candidates, documents that may share a
-key, and the same query is asked of these alone.
+In a small corpus (Sizes.query_documents) one database query finds the duplicates. In a larger one,
+a shuffle of 64 bits of each key (corpus/shuffle) first selects the documents that may share a key,
+and the query reads only those.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ _SPACE = re.compile(r"\s+")
 
 
 def normal_url(url: str) -> str:
-    """C4's normal form: without scheme, `www.`, tracking queries and slashes at the end.
+    """Return a URL in C4's normal form: without scheme, `www.`, tracking queries and trailing
+    slashes.
 
     Source: tensorflow_datasets/text/c4_utils.py, normalize_url.
     """
@@ -48,7 +49,7 @@ def normal_url(url: str) -> str:
 
 
 def normal_text(text: str) -> str:
-    """Lower case, runs of white space as one blank, none at the ends."""
+    """Return the text in lower case, with single blanks for white space and none at the ends."""
     return _SPACE.sub(" ", text.lower()).strip()
 
 
@@ -68,14 +69,13 @@ class DedupExact(DocumentDedup):
 
     key: Literal["text", "url"] = Field(
         "text",
-        description="What is the same in two documents that are copies: the text or the URL.",
+        description="The field that is the same in two duplicates: the text or the URL.",
     )
     normalize: bool | None = Field(
         None,
         description=(
-            "Whether keys are normalised: texts to lower case and single blanks, URLs to "
-            "C4's normal form (c4_utils.py, normalize_url). Without a value texts are "
-            "compared as they are and URLs in normal form."
+            "Normalise before comparing: texts to lower case and single blanks, URLs to C4's"
+            " normal form (c4_utils.py, normalize_url). Default: true for URLs, false for texts."
         ),
     )
     hash: Literal[
@@ -83,29 +83,26 @@ class DedupExact(DocumentDedup):
     ] = Field(
         "xxh3-128",
         description=(
-            "The hash that texts or URLs are compared by; the number is its size in bits. "
+            "The hash to compare texts or URLs by. The number is its size in bits. "
             "`llmcurate dedup hashes` shows the speed of each and the odds of a collision."
         ),
     )
 
     @property
-    def meets_by(self) -> str | None:
-        """The digest of the text or URL."""
+    def shared_key_column(self) -> str | None:
+        """The sketch column with the hash of the text or URL. None with `keep: none`."""
         return "key" if self.keep == "one" else None
 
     @property
     def method(self) -> str:
-        """The name of this step in decisions: `exact:text` or `exact:url`."""
         return f"exact:{self.key}"
 
     @property
     def replaces(self) -> bool:
-        """Newer versions of a page replace those of earlier runs."""
+        """True if a newer version of a page replaces the version of an earlier run."""
         return self.key == "url" and self.survivor == "newest" and self.keep == "one"
 
     def _texts(self, docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The bytes of each row that are hashed, as (data: uint8[bytes], offsets: int64[rows + 1],
-        absent: bool[rows], the rows that match no other)."""
         normal = self.key == "url" if self.normalize is None else self.normalize
         if self.key == "text":
             docs = self.compared(docs)
@@ -128,7 +125,7 @@ class DedupExact(DocumentDedup):
         kind = pa.binary(hashes.shape[1])
         flat = pa.py_buffer(np.ascontiguousarray(hashes))
         keys = pa.FixedSizeBinaryArray.from_buffers(kind, len(hashes), [None, flat])
-        # Empty texts and absent URLs have no key and match nothing.
+        # Empty texts and missing URLs match nothing.
         keys = pc.if_else(pa.array(absent), pa.scalar(None, kind), keys)
         return pa.table({"key": keys, **survivors.columns(docs, self.survivor, self.label)})
 
@@ -141,8 +138,8 @@ class DedupExact(DocumentDedup):
 
 
 def members_query(source: str, survivor: str) -> str:
-    """SQL of the rows of `source` that share their key: part, n, id, key, rank (1: stays),
-    kept_id."""
+    """Return SQL that selects the columns part, n, id, key, rank and kept_id (the id of the kept
+    document) of the rows that share a key with other rows."""
     order = survivors.preference(survivor)
     return f"""
         WITH shared AS (
@@ -154,7 +151,7 @@ def members_query(source: str, survivor: str) -> str:
 
 
 def resolve(step: DedupExact, sketches: Sketches) -> Decided:
-    """Writes the decisions; returns counts for the report."""
+    """Write the decisions of a step. Return the counts for the report."""
     sizes = sketches.sizes
     sketch_groups = groups(sketches, sizes.task_documents)
     if not sizes.query_documents < sum(group.rows for group in sketch_groups) < MOST:
@@ -172,7 +169,7 @@ def resolve(step: DedupExact, sketches: Sketches) -> Decided:
 
 
 def phases(step: DedupExact, sketches: Sketches, groups: list[Group]) -> list[Phase]:
-    """The phases before decisions, of a corpus of several groups."""
+    """Return the phases that find the rows of possible duplicates in a large corpus."""
     from curate.corpus.shuffle.buckets import BITS, find_buckets, write_candidate_rows
     from curate.corpus.shuffle.partitions import partition_keys
 
@@ -196,7 +193,7 @@ def phases(step: DedupExact, sketches: Sketches, groups: list[Group]) -> list[Ph
 
 
 def write_decisions(db: Any, path: Path, method: str) -> Decided:
-    """The decisions on the rows of `members`, by part and n; counts."""
+    """Write the decisions on the rows of `members`, ordered by part and n. Return the counts."""
     db.execute(
         """CREATE OR REPLACE TABLE numbered AS
         SELECT key, row_number() OVER (ORDER BY min(kept_id)) - 1 AS cluster

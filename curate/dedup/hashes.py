@@ -1,8 +1,8 @@
-"""The hashes that keys of exact dedup can be, what they cost, and how safe they are.
+"""The hashes that exact deduplication can use, their speed, and the odds of a collision.
 
-A key stands for a text: two different texts with one key are taken for copies. Among n texts with
-keys of b bits the odds that this happens at all are 1 - exp(-n (n - 1) / 2^(b + 1)), the birthday
-bound; for n^2 much less than 2^b that is about n^2 / 2^(b + 1).
+Two different texts with the same key are taken for duplicates. Among n texts with keys of b bits
+the odds that this happens at all are 1 - exp(-n (n - 1) / 2^(b + 1)), the birthday bound. If n^2 is
+much less than 2^b, that is about n^2 / 2^(b + 1).
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ PARAGRAPH = 100  # bytes of a short text in the comparison
 
 @dataclass(frozen=True)
 class Hash:
-    """bits: of a key; digest: of one text, None where a kernel hashes all of them; about: for the
-    table."""
+    """A hash function. `bits`: the size of a key. `digest`: a function without arguments that
+    returns the function to hash one text, or None if a kernel hashes all texts at once. `about`:
+    the remark in the table of hashes.
+    """
 
     bits: int
     digest: Callable[[], Digest] | None
@@ -57,9 +59,8 @@ def _blake2b(size: int) -> Digest:
 
 HASHES: dict[str, Hash] = {
     "xxh3-128": Hash(128, _xxh3, "fast; documents by default"),
-    # MurmurHash3_x64_128 is text/hashing.py, which kernels call on parts of a batch; mmh3 has the
-    # same function behind a call from Python for each text, so it would add a dependency, not
-    # speed.
+    # The kernel text/hashing.py computes MurmurHash3_x64_128. mmh3 has the same function, but needs
+    # a Python call for each text, so it would add a dependency without adding speed.
     "murmur3-128": Hash(128, None, "fast on short texts; passages by default"),
     "blake2b-128": Hash(128, lambda: _blake2b(16), "resists texts made to collide (2^64 trials)"),
     "blake2b-256": Hash(256, lambda: _blake2b(32), "resists texts made to collide"),
@@ -84,7 +85,7 @@ def _murmur3(data, offsets):
 
 
 def digests(data: np.ndarray, offsets: np.ndarray, name: str) -> np.ndarray:
-    """uint8[rows, bits / 8]: the hash of each data[offsets[r] : offsets[r + 1]], data: uint8[]."""
+    """Return uint8[rows, bits / 8]: hash `name` of each text data[offsets[r] : offsets[r + 1]]."""
     kind = HASHES[name]
     if kind.digest is None:
         return _murmur3(data, offsets).view(np.uint8)
@@ -96,14 +97,14 @@ def digests(data: np.ndarray, offsets: np.ndarray, name: str) -> np.ndarray:
 
 
 def collision_odds(bits: int, texts: float) -> float:
-    """The odds that any two of so many different texts share a key of so many bits."""
+    """Return the odds that any two of `texts` different texts share a key of `bits` bits."""
     return -math.expm1(-texts * (texts - 1) / 2 ** (bits + 1))
 
 
 @dataclass(frozen=True)
 class HashSpeed:
-    """A hash in the comparison: its bits, texts and MB a second of documents and of paragraphs, and
-    the odds of a collision among 10^9 and 10^12 texts."""
+    """One hash function in the comparison: its size in bits, its speed in texts/s and MB/s on
+    documents and on paragraphs, and the odds of a collision among 10^9 and 10^12 texts."""
 
     hash: str
     bits: int
@@ -117,8 +118,8 @@ class HashSpeed:
 
 
 def hash_speeds(documents: int = 20_000, size: int = 2000) -> list[HashSpeed]:
-    """What each hash does here, on one core, of generated documents of `size` bytes and of pieces
-    of 100 bytes (processor time, the best of three passes)."""
+    """Measure each hash on one core, on generated documents of `size` bytes and pieces of 100
+    bytes. The times are processor time, the best of three passes."""
     import time
 
     data = np.random.default_rng(0).integers(32, 127, documents * size, dtype=np.uint8)
@@ -148,7 +149,6 @@ def _odds(value: float) -> str:
 
 
 def hash_table(rows: list[HashSpeed], size: int = 2000) -> str:
-    """The rows of `hash_speeds` for a terminal."""
     head = ["hash", "bits"]
     for text in (f"{size} bytes", f"{min(PARAGRAPH, size)} bytes"):
         head += [f"texts of {text}: MB/s", "texts/s"]

@@ -1,4 +1,4 @@
-"""The base of all dedup steps: settings, guard, earlier corpora and the way of dropping."""
+"""The base classes of all deduplication steps: settings, removal limit and earlier corpora."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from curate.steps.contracts import CorpusStep, Identity
 
 
 class Removal(CorpusStep):
-    """A step that removes documents or passages because of others, under a guard."""
+    """A step that removes documents or passages because of other documents."""
 
-    decide_nothing: ClassVar[frozenset[str]] = frozenset({"max_removal"})  # the guard
+    decide_nothing: ClassVar[frozenset[str]] = frozenset({"max_removal"})  # a limit only
 
     max_removal: float = Field(
         0.9,
         gt=0.0,
         le=1.0,
         description=(
-            "The largest share of the documents that the step may drop (of the bytes, where"
-            " it cuts passages); a run that would remove more stops before anything is "
-            "removed."
+            "The largest share that the step may remove: of the documents, or of the bytes if it"
+            " cuts passages. A run that would remove more stops before it removes anything."
         ),
     )
     compare: Literal["raw", "nfc", "nfkc_cf"] = Field(
         "raw",
         description=(
-            "The form in which texts are compared: `raw`, as they are, which is what the papers do;"
+            "The form in which texts are compared: `raw`, unchanged, as in the papers;"
             " `nfc`, composed (UAX #15); or `nfkc_cf` (NFKC_Casefold, UAX #31), without case,"
-            " width, soft hyphens and zero-width spaces. The texts that are kept do not change."
+            " width, soft hyphens and zero-width spaces. The kept texts do not change."
         ),
     )
 
@@ -44,26 +43,26 @@ class Removal(CorpusStep):
     def _can_compare(self) -> Removal:
         for name, value in (("key", "url"), ("action", "cut")):
             if self.compare != "raw" and getattr(self, name, None) == value:
-                raise ValueError(f"compare: {self.compare} is not possible with {name}: {value}")
+                raise ValueError(f"compare: {self.compare} cannot be combined with {name}: {value}")
         return self
 
     @property
     def comparison(self) -> dict[str, str]:
-        """The form of comparison, and the version of the data behind it; empty for `raw`."""
+        """The form of texts in comparisons, and the version of Unicode. Empty for the form
+        `raw`."""
         if self.compare == "raw":
             return {}
         return {"compare": self.compare, "unicode": unidata_version}
 
     def compared(self, docs: Documents) -> Documents:
-        """The documents with their texts in the form of comparison."""
+        """Return the documents with their texts in the form in which they are compared."""
         if self.compare == "raw":
             return docs
-        from curate.text.compared import compared_texts
+        from curate.text.compared import texts_in_form
 
-        return docs.replace(compared_texts(docs.text, self.compare))
+        return docs.replace(texts_in_form(docs.text, self.compare))
 
     def identity(self) -> Identity:
-        """With the form of comparison, and the version of its data, where it is not `raw`."""
         identity = super().identity()
         if self.compare == "raw":
             return identity.without({"compare"})
@@ -72,28 +71,28 @@ class Removal(CorpusStep):
 
     @property
     def method(self) -> str:
-        """The name of this step in decisions."""
+        """The name of this step in decisions, such as `exact:text`."""
         raise NotImplementedError
 
     @property
     def most_removed(self) -> float:
-        """The guard."""
+        """The largest share of the documents that the step may remove."""
         return self.max_removal
 
     def arriving(self, earlier: Sequence[str], **values: Any) -> Removal:
-        """Nine in ten of a day's pages may well be old ones: the guard is for what is set by
-        hand. values: other settings that it gets."""
+        """Return this step as a refresh runs it, with the settings in `values`. A refresh may drop
+        nine in ten of a day's pages, so `max_removal` is 1 unless the user set it."""
         guard = {"max_removal": 1.0} if earlier else {}
         given = self.model_dump(exclude_unset=True)
         return type(self)(**{**guard, **given, **values}).named(self.label)  # type: ignore[no-any-return]
 
 
 class DedupStep(Removal):
-    """The settings and the way of dropping that all dedups share."""
+    """A step that removes duplicates."""
 
-    of_texts: ClassVar[bool] = False  # copies are whole texts (`overlooked`)
+    of_texts: ClassVar[bool] = False  # duplicates are whole texts (`overlooked`)
     # Settings that may differ between a run and the index it is compared with. Sketches do not
-    # depend on them, except that the survivor may be chosen by a column of its own.
+    # depend on them, but a survivor policy may add its own column.
     free: ClassVar[frozenset[str]] = frozenset({"survivor", "against", "max_removal"})
 
     _earlier: list[indexes.Index] | None = PrivateAttr(default=None)
@@ -102,7 +101,7 @@ class DedupStep(Removal):
     survivor: survivors.Survivor = Field(
         "longest",
         description=(
-            "Which copy stays: `longest`, `newest`, `c4` (the least md5 of the URL), "
+            "The duplicate to keep: `longest`, `newest`, `c4` (the least md5 of the URL), "
             "`first` (the order of the inputs), `best:COLUMN` (the highest number in a "
             "column) or `prefer-source:A,B` (the first source in the list)."
         ),
@@ -110,16 +109,15 @@ class DedupStep(Removal):
     against: tuple[str, ...] = Field(
         (),
         description=(
-            "Documents (files, folders, URLs) or finished runs (OUT), also as NAME=PATH, that "
-            "count as earlier ones: a document that matches any of them is dropped, whether a "
-            "run kept its copy or not. The survivor policy is then `first`."
+            "Earlier documents (files, folders, URLs) or finished runs (OUT), also as NAME=PATH. A"
+            " document that matches any of them is dropped, even if that run did not keep the"
+            " match. The survivor policy is then `first`."
         ),
     )
 
     @model_validator(mode="before")
     @classmethod
     def _earlier_come_first(cls, values: Any) -> Any:
-        """`against` knows one policy: what came first stays."""
         if isinstance(values, dict) and values.get("against"):
             values = {"survivor": "first", **values}
             if isinstance(values["against"], str):
@@ -129,34 +127,37 @@ class DedupStep(Removal):
     @model_validator(mode="after")
     def _earlier_documents_stay(self) -> DedupStep:
         if self.against and self.survivor != "first" and not self.replaces:
-            raise ValueError("against: earlier documents stay, so survivor must be `first`")
+            raise ValueError("against: earlier documents are kept, so survivor must be `first`")
         return self
 
     @property
-    def dated(self) -> bool:
-        """By the survivor policy."""
+    def keeps_newest(self) -> bool:
+        """True if the survivor policy is `newest`, which needs the dates of documents."""
         return self.survivor == "newest"
 
     @property
     def of_arrival(self) -> dict[str, str]:
-        """The settings under which what came first stays."""
+        """The settings with which the first document to arrive is kept."""
         return {} if self.replaces else {"survivor": "first"}
 
     def arriving(self, earlier: Sequence[str], **values: Any) -> Removal:
-        """Against the runs before, or the last one where its index holds what the others do."""
+        """Return this step as a refresh runs it: compared with all earlier runs, or only with the
+        last run if its index includes the others."""
         compared = earlier[-1:] if self.cumulative else earlier
         if against := (*self.against, *compared):
             values["against"] = against
         return super().arriving(earlier, **self.of_arrival, **values)
 
     def comparable(self) -> dict[str, Any]:
-        """The settings that this step and an index must share."""
+        """Return the settings of this step that must be the same in an index of `against`."""
         settings = self.model_dump(mode="json", exclude={*self.free, "compare"})
         return settings | self.comparison
 
     def earlier(self) -> list[indexes.Index]:
-        """The indexes of `against`, in order; UsageError where one cannot be used. Read once: a
-        refresh may have one for every day, and a plan asks for them again and again."""
+        """Return the indexes of the entries of `against`, in order. Raises UsageError if one cannot
+        be used. The result is cached, because a refresh may have an index per day, and planning
+        reads this often.
+        """
         if self._earlier is None:
             self._earlier = self._open_indexes()
         return self._earlier
@@ -170,16 +171,16 @@ class DedupStep(Removal):
         return found_indexes
 
     def take_index(self, against: str, index: indexes.Index) -> None:
-        """Takes the index of an entry of `against` that names documents."""
+        """Use `index` for this entry of `against`, which names documents instead of an index."""
         self._given[against], self._earlier = index, None
 
     def of_earlier(self) -> DedupStep:
-        """The step that makes an index of earlier documents, with none before them."""
+        """Return a copy of this step that makes an index of earlier documents."""
         given = self.model_dump(exclude_unset=True) | self.of_arrival
         return type(self)(**given | {"against": (), "max_removal": 1.0})
 
     def identity(self) -> Identity:
-        """Of `against`, names and contents instead of paths."""
+        """Return the identity, with the names and contents of `against` instead of paths."""
         identity = super().identity()
         del identity.settings["against"]
         if self.against:
@@ -195,23 +196,19 @@ class DedupStep(Removal):
 
 
 class DocumentDedup(DedupStep):
-    """A dedup that decides on whole documents, in clusters of copies."""
+    """A deduplication that decides on whole documents, in clusters of duplicates."""
 
     free: ClassVar[frozenset[str]] = DedupStep.free | {"keep"}
 
     keep: Literal["one", "none"] = Field(
         "one",
-        description=(
-            "How many documents of a cluster of copies stay: `one`, the survivor, or `none`, "
-            "which drops all that have a copy."
-        ),
+        description="`one` keeps one document per cluster, `none` drops all that have a duplicate.",
     )
 
     @property
     def obstacle(self) -> str | None:
-        """None where what came first stays, or the newest version of a page."""
         if self.keep == "none":
-            return "with keep: none a new copy drops documents that were kept before"
+            return "with keep: none a new duplicate would drop documents that were kept before"
         return None
 
     def identity(self) -> Identity:
@@ -222,8 +219,9 @@ class DocumentDedup(DedupStep):
 def dropped(
     docs: Documents, decisions: pa.Table
 ) -> tuple[np.ndarray, np.ndarray, list[str | None]]:
-    """(mask: bool[rows], similarity: float64[rows], partner: text[rows]) of whole documents that
-    the decisions drop; a partner in an earlier corpus reads `ID in CORPUS`."""
+    """Return (mask: bool[rows], similarity: float64[rows], partner: one id or None per row). The
+    mask is True for the documents that the decisions drop; these have a similarity and a partner,
+    the document that they duplicate. A partner in an earlier corpus reads `ID in CORPUS`."""
     mask = np.zeros(len(docs), np.bool_)
     similarity = np.zeros(len(docs))
     partner: list[str | None] = [None] * len(docs)
@@ -232,7 +230,7 @@ def dropped(
     mask[at] = True
     similarity[at] = decided["similarity"].to_numpy()
     partner_ids = decided["partner_id"].to_pylist()
-    # Only decisions against earlier corpora have it.
+    # Only decisions against earlier corpora have this column.
     with_corpora = "partner_corpus" in decided.column_names
     corpora = decided["partner_corpus"].to_pylist() if with_corpora else [None] * len(partner_ids)
     for row, partner_id, corpus in zip(at.tolist(), partner_ids, corpora, strict=True):

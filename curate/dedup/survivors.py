@@ -1,9 +1,10 @@
-"""Survivor policies: the SQL order in which copies are preferred; the first one stays.
+"""Survivor policies. A policy is an order in SQL of the documents of a set of duplicates; the first
+document in this order is kept.
 
 `longest`, `newest`, `c4`, `best:<column>` and `prefer-source:<list>` do not depend on input order
-(ties by id); `first` follows the order of the inputs as given. `c4` prefers the least md5 of the
-URL, as C4's code does for lines ("hash before comparison to avoid biasing by domain"); a document
-without URL is hashed by its id.
+(equal documents are ordered by id); `first` follows the order of the inputs as given. `c4` prefers
+the least md5 of the URL, as C4's code does for lines ("hash before comparison to avoid biasing by
+domain"). For a document without a URL, its id is hashed.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ _NAMED = {
 
 
 def column_of(policy: str) -> str | None:
-    """The column that `best:<column>` asks for."""
+    """Return COLUMN if the policy is `best:COLUMN`, or None for another policy."""
     return policy.partition(":")[2] if policy.startswith("best:") else None
 
 
 def check(policy: str) -> str:
-    """The policy, or UsageError that lists them."""
+    """Return the policy. Raises UsageError, which lists the known policies, if it is unknown."""
     kind, colon, rest = policy.partition(":")
     if policy in _PLAIN or (kind in ("best", "prefer-source") and colon and rest):
         return policy
@@ -45,7 +46,7 @@ def check(policy: str) -> str:
 
 
 def checked(policy: str) -> str:
-    """As `check`, for pydantic: ValueError."""
+    """Do the same as `check`, but raise ValueError, as pydantic expects."""
     try:
         return check(policy)
     except UsageError as error:
@@ -57,7 +58,7 @@ Survivor = Annotated[str, AfterValidator(checked)]
 
 
 def preference(policy: str) -> str:
-    """ORDER BY terms over the sketch columns size, date, source, score, url_md5, id, part, n."""
+    """Return the ORDER BY terms of a policy in SQL, over the columns of sketches."""
     check(policy)
     if policy == "longest":
         return "size DESC, id"
@@ -76,28 +77,28 @@ def preference(policy: str) -> str:
 
 
 def preferred_by(policy: str) -> list[str]:
-    """The sketch columns that `preference` names, beside id, part and n."""
+    """Return the sketch columns that `preference` uses in addition to id, part and n."""
     return _NAMED[check(policy).partition(":")[0]]
 
 
 def sketched(policy: str) -> str:
-    """The policy as far as `columns` depends on it."""
+    """Return the policy if it decides which columns a sketch has, else ""."""
     return policy if policy == "c4" or column_of(policy) else ""
 
 
 def columns(docs: Documents, policy: str, label: str) -> dict[str, pa.Array]:
-    """The sketch columns that `preference` orders by: size, date, source, score, url_md5."""
+    """Return the sketch columns that `preference` uses: size, date, source, score, url_md5."""
     column = column_of(policy)
     score = pa.nulls(len(docs), pa.float64())
     if column is not None:
         if column not in docs.table.column_names:
             have = ", ".join(n for n in docs.table.column_names if not n.startswith("_"))
-            raise UsageError(f"{label}: no column {column!r} to choose by (have: {have})")
+            raise UsageError(f"{label}: survivor column {column!r} not found; columns: {have}")
         try:
             score = one_array(docs.table[column]).cast(pa.float64())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise UsageError(
-                f"{label}: column {column!r} holds no numbers to choose by ({error})"
+                f"{label}: survivor column {column!r} does not hold numbers ({error})"
             ) from None
     return {
         "url_md5": _url_md5(docs) if policy == "c4" else pa.nulls(len(docs), pa.string()),
@@ -109,7 +110,6 @@ def columns(docs: Documents, policy: str, label: str) -> dict[str, pa.Array]:
 
 
 def _url_md5(docs: Documents) -> pa.Array:
-    """The md5 of each URL in hexadecimal, null where there is none."""
     urls = docs.table["url"].to_pylist()
     digests = [
         hashlib.md5(u.encode(), usedforsecurity=False).hexdigest() if u else None for u in urls

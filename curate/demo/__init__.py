@@ -1,1 +1,1 @@
-"""The demonstration web: a small archive with planted faults and the answers to them."""
+"""The demo: a small web archive with planted faults, and the list of these faults."""

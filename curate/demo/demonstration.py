@@ -1,4 +1,4 @@
-"""`llmcurate demo`: write the small web, run the recipe over it, hold the result to the truth."""
+"""The command `llmcurate demo`: run the recipe on the demo web, compare the result to the truth."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.terminal import echo, echo_json, say, table
 
 QUALITY = ("c4", "gopher_quality", "gopher_repetition", "fineweb_quality")
-# Which steps may see to an expectation, and how people read it.
+# The steps that may fulfil an expectation.
 STEPS: dict[str, tuple[str, ...]] = {
     "dropped:url": ("url_filter",),
     "dropped:language": ("language",),
-    "dropped:quality": (*QUALITY, "language"),  # a menu may have no language to speak of
+    "dropped:quality": (*QUALITY, "language"),  # the language step may drop a menu first
     "dropped:exact_url": ("dedup_exact.same_url",),
     "dropped:exact_text": ("dedup_exact.same_text",),
     "dropped:near": ("dedup_minhash",),
 }
 WANTED = {
     "kept": "kept",
-    "dropped:url": "dropped by its address",
+    "dropped:url": "dropped by its URL",
     "dropped:language": "dropped by its language",
     "dropped:quality": "dropped by a text filter",
-    "dropped:exact_url": "one page an address kept",
-    "dropped:exact_text": "one page a text kept",
-    "dropped:near": "one of both kept",
+    "dropped:exact_url": "one page kept per URL",
+    "dropped:exact_text": "one page kept per text",
+    "dropped:near": "one of the two kept",
     "cut:substring": "one copy of the passage kept",
     "replaced:pii": "replaced in the text",
 }
@@ -52,12 +52,12 @@ PII_RULES = {"email": "email", "ip": "ip", "phone": "phone"}  # type in the trut
 
 @dataclass(frozen=True)
 class Row:
-    """One kind of plant and what should happen to it.
+    """A row of the table: one kind of planted page, and how many pages were treated as expected.
 
-    recall: done / planted. expected: the recall that a right pipeline has; under 1 for near copies,
-    of which MinHash finds a share that depends on their similarity. precision: of all that the
-    steps of this expectation dropped (or replaced), the share that was planted for them; None where
-    nothing is dropped. by: which steps did it.
+    `recall` is done / planted. `expected` is the recall of a correct pipeline; MinHash finds only a
+    share of the near duplicates. `precision` is the share of planted pages among all that the steps
+    for this kind dropped or replaced (None if they dropped nothing). `by` counts documents per
+    step.
     """
 
     kind: str
@@ -70,15 +70,15 @@ class Row:
 
     @property
     def recall(self) -> float:
-        """Share of the planted that was treated as it should be."""
         return self.done / self.planted
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came out of a run. kept: id -> text; rejected: id -> (step, rule) of the first reason;
-    replaced: id -> how many spans of each PII rule were replaced in a kept document; cut: ids of
-    kept documents that lost a passage of which a copy stands elsewhere."""
+    """The result of a run. `kept` maps ids to texts, `rejected` maps ids to the (step, rule) that
+    first rejected the document. `replaced` maps ids of kept documents to the number of replaced
+    spans per PII rule. `cut` holds ids of kept documents that lost a passage found in other
+    documents."""
 
     kept: Mapping[str, str]
     rejected: Mapping[str, tuple[str, str]]
@@ -86,15 +86,15 @@ class Result:
     cut: frozenset[str] = frozenset()
 
     def step(self, name: str) -> str:
-        """The step that dropped a document, with the rule for exact dedup; "" for none."""
+        """Return the step (for exact dedup step.rule) that dropped a document, "" if none did."""
         step, rule = self.rejected.get(name, ("", ""))
         step = step.partition("#")[0]
         return f"{step}.{rule}" if step == "dedup_exact" else step
 
 
 def score(truth: Sequence[Page], result: Result, predicted: Mapping[float, float]) -> list[Row]:
-    """One row a kind of plant; near copies by similarity, of which `predicted` gives the share that
-    the chosen bands and rows should find. Documents that the truth does not know are ignored."""
+    """Return one row per kind of planted page, and for near duplicates one row per similarity.
+    `predicted` maps a similarity to the share that the chosen bands and rows should find."""
     right = _rightly_dropped(truth, result)
     ids = {r.id for r in truth}
     precision = {}
@@ -115,7 +115,7 @@ def score(truth: Sequence[Page], result: Result, predicted: Mapping[float, float
             rows.append(_passages(group, result, truth))
             continue
         if expect.startswith("kept"):
-            done = sum(_stands(r, result.kept, truth) for r in group)
+            done = sum(_is_kept(r, result.kept, truth) for r in group)
             rows.append(Row(kind, expect, len(group), done, 1.0, None))
             continue
         hit = [r.id for r in group]
@@ -144,18 +144,16 @@ def _members(truth: Iterable[Page], kinds: Sequence[str]) -> dict[str, list[str]
 
 
 def _rightly_dropped(truth: Sequence[Page], result: Result) -> set[str]:
-    """Ids of all documents that it was right to drop: junk, and all but one of each set of copies,
-    whichever stays."""
     junk = ("dropped:url", "dropped:language", "dropped:quality", "dropped:exact_url")
     right = {r.id for r in truth if r.expect[0] in junk and r.id in result.rejected}
     for members in _members(truth, ("exact_dup", "near_dup")).values():
         gone = [i for i in members if result.step(i).startswith("dedup_")]
         stays = any(i in result.kept for i in members)
-        right.update(gone if stays else gone[1:])  # without a survivor one too many went
+        right.update(gone if stays else gone[1:])  # if none is kept, one too many was dropped
     return right
 
 
-def _stands(record: Page, kept: Mapping[str, str], truth: Sequence[Page]) -> bool:
+def _is_kept(record: Page, kept: Mapping[str, str], truth: Sequence[Page]) -> bool:
     if record.id in kept:
         return True
     cluster = record.cluster
@@ -166,11 +164,10 @@ def _stands(record: Page, kept: Mapping[str, str], truth: Sequence[Page]) -> boo
 
 
 def _passages(group: Sequence[Page], result: Result, truth: Sequence[Page]) -> Row:
-    """Passages that two pages share: one copy of each should be left in the corpus. Near copies
-    that stayed share passages too, so cutting those is right as well."""
     passages = [r.planted["passage"] for r in group]
     done = sum(sum(p in text for text in result.kept.values()) == 1 for p in passages)
     right = {i for r in group for i in (r.id, r.source_id)}
+    # Kept near duplicates share passages too, so cutting those is right as well.
     right.update(i for members in _members(truth, ("near_dup",)).values() for i in members)
     precision = len(result.cut & right) / len(result.cut) if result.cut else None
     by = {"dedup_suffix_array": done} if done else {}
@@ -178,14 +175,13 @@ def _passages(group: Sequence[Page], result: Result, truth: Sequence[Page]) -> R
 
 
 def _pii(group: Sequence[Page], result: Result) -> list[Row]:
-    """One row a type. Addresses of private networks and of documentation are nobody's: they should
-    stay, and cost precision where they do not."""
     rows = []
     for kind, rule in PII_RULES.items():
         planted = done = spans = 0
         for page in group:
             text = result.kept.get(page.id, "")
             values = [p["value"] for p in page.planted["pii"] if p["type"] == kind]
+            # Private and documentation addresses should stay; replacing them costs precision.
             public = [v for v in values if kind != "ip" or ip_address(v).is_global]
             planted += len(public)
             done += sum(bool(text) and v not in text for v in public)
@@ -198,7 +194,6 @@ def _pii(group: Sequence[Page], result: Result) -> list[Row]:
 
 
 def format_table(rows: Sequence[Row]) -> str:
-    """The rows as plain text for a terminal, with what the columns mean."""
     head = ("planted", "what should happen", "pages", "done", "recall", "ideal", "precision", "by")
     body = [
         (
@@ -215,15 +210,15 @@ def format_table(rows: Sequence[Row]) -> str:
     ]
     lines = table(head, body, left=(0, 1, 7))
     lines.append(
-        "recall: done of what was planted. ideal: the recall of a right pipeline (the more alike"
-        " two copies are, the more surely MinHash finds them). precision: of all that the steps on"
-        " the right dropped or replaced, the share that was planted for it."
+        "recall: done / planted. ideal: the recall of a correct pipeline (MinHash finds two near"
+        " duplicates more surely the more similar they are). precision: the share of everything"
+        " that the steps on the right dropped or replaced that was planted for them."
     )
     return "\n".join(lines)
 
 
-# Settings of url_filter, each a file with these lines: a domain with its subdomains; words, the
-# second of which must not block Essex or a sextet.
+# Settings of url_filter, each a file with these lines. A domain covers its subdomains. The word
+# `sex` must not block Essex or a sextet.
 LISTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "domains": ("blocked-domains.txt", ("luckyspins.example",)),
     "banned_words": ("blocked-words.txt", ("casino", "sex")),
@@ -259,14 +254,14 @@ def _recipe(out: Path, sets: tuple[str, ...], quiet: bool) -> Recipe:
     model = []
     if find_spec("fasttext") is None:
         missing.append("language")
-        say("no fasttext here: the demo does without its language step")
+        say("fasttext is not installed: the demo skips its language step")
     else:
         from curate.demo.language import train_demo_model
 
         model = [f"language.model={train_demo_model(out / 'language', quiet)}"]
     if find_spec("torch") is None:
         missing.append("pretrain")
-        say("no torch here: the demo stops at token shards (pip install 'llmcurate[train]')")
+        say("torch is not installed: no model is trained (pip install 'llmcurate[train]')")
     models = () if any(s.startswith("language.model=") for s in sets) else tuple(model)
     recipe = load("demo", (*lists, *models, *sets))
     steps = [s for s in recipe.steps if s.name not in missing]
@@ -278,7 +273,7 @@ def _recipe(out: Path, sets: tuple[str, ...], quiet: bool) -> Recipe:
 def run_demo(
     out: Path, workers: int, as_json: bool, quiet: bool, sets: tuple[str, ...] = ()
 ) -> Outcome:
-    """Leaves a workspace in `out`: web/ (archives, truth), runs/0001-demo with its report."""
+    """Create a workspace in `out` with web/ and runs/0001-demo, run the demo, print the table."""
     began = time.perf_counter()
     create(out)
     web = build_web(out / "web")

@@ -1,8 +1,6 @@
-"""A small language model trained on the demonstration's own texts, so that the demo needs no
-download: ten languages, the pieces of its articles.
+"""A small language model trained on the demo's own articles in ten languages.
 
-It is made for the demo's pages and no others: five thousand characters of German do not make a
-model of German.
+The model suits only the demo's pages: five thousand characters of German are too few for more.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Article:
-    """One piece of prose; a paragraph is one line of text without a line end."""
+    """One article; each paragraph is one line of text."""
 
     id: str
     section: str
@@ -36,16 +34,12 @@ class Article:
 
     @property
     def text(self) -> str:
-        """The paragraphs, one a line: what extraction followed by C4 should leave."""
+        """The paragraphs joined by newlines: the text expected after extraction and C4."""
         return "\n".join(self.paragraphs)
 
 
 def load_articles() -> list[Article]:
-    """All articles, by file name and then in the order written.
-
-    Raises:
-        ValueError: an article's id is used twice.
-    """
+    """Return all articles, file by file. Raises ValueError if an id is used twice."""
     articles: dict[str, Article] = {}
     for path in sorted((FOLDER / "demo" / "texts").glob("*.yaml")):
         loaded = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # a safe loader
@@ -65,8 +59,8 @@ def load_articles() -> list[Article]:
 
 
 _PIECE_CHARS = 60
-# A language gives at most so many pieces, and repeats what it has up to so many: English has
-# forty times the text of Chinese here.
+# Most pieces per language, and the number that a language with fewer reaches by repeating them:
+# English has forty times the text of Chinese here.
 _MOST, _LEAST = 300, 100
 TRAINING = Training(
     minn=1,
@@ -74,13 +68,13 @@ TRAINING = Training(
     loss="softmax",
     bucket=20_000,
     epochs=20,
-    min_count=1_000_000,  # no words, which are few here: character n-grams alone
+    min_count=1_000_000,  # character n-grams only: there are too few words
     held_out=0.2,
 )
 
 
 def examples() -> Iterator[tuple[str, str]]:
-    """(piece, language), the same on every call."""
+    """Yield (piece of text, language) from the articles, in the same order on every call."""
     by_language: dict[str, list[Article]] = {}
     for article in load_articles():
         by_language.setdefault(article.lang, []).append(article)
@@ -97,9 +91,8 @@ def examples() -> Iterator[tuple[str, str]]:
 
 
 def train_demo_model(folder: Path, quiet: bool = False) -> Path:
-    """Trains into the folder (language.bin, card.json), prints the accuracy on pieces that were
-    held out, and returns the model's path. A model that is there already, of the same texts and
-    settings, is trained again to the same bytes."""
+    """Train the model into `folder` and return the path of the model; print its accuracy on
+    held-out pieces. Training again on the same texts and settings writes the same bytes."""
     card = train(examples(), folder, TRAINING, call_apart)
     held = card["held_out"]
     say(

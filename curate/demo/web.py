@@ -1,7 +1,6 @@
-"""The demonstration web: WARC files that come with the package, and what was planted where.
+"""The demo web: WARC files shipped with the package, and the list of what was planted in each page.
 
-Hosts are invented, and articles were written for it (texts.py). Charsets are declared in headers,
-in meta elements and nowhere; bodies are plain, chunked and gzipped.
+The hosts are invented, and the articles were written for the demo.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ OTHERS = 76  # images, style sheets, redirects, errors, robots.txt
 
 @dataclass(frozen=True)
 class Page:
-    """A document of the web. kind: of plant; expect: what a pipeline should do with it (score.py);
-    source_id: of the page that it is a copy of; cluster: of pages that are copies of each other;
-    planted: by kind the similarity, the passage or the personal data; declared: where the charset
-    is."""
+    """A page of the demo web. `kind` is the kind of page that was planted; `expect` lists what a
+    pipeline should do with it. `source_id` is the page that this one duplicates, `cluster` the name
+    of its set of duplicates. `planted` holds, by kind, the similarity, the passage or the personal
+    data. `declared` says where the charset is declared."""
 
     id: str
     url: str
@@ -43,7 +42,6 @@ class Page:
 
 
 def read_truth(path: Path) -> list[Page]:
-    """The pages of a ``truth.jsonl``."""
     with path.open(encoding="utf-8") as lines:
         rows = map(json.loads, lines)
         return [Page(**row | {"planted": row["planted"] or {}}) for row in rows]
@@ -51,7 +49,7 @@ def read_truth(path: Path) -> list[Page]:
 
 @dataclass(frozen=True)
 class DemoWeb:
-    """What `build_web` wrote. others: records that are no documents."""
+    """The files that `build_web` wrote, with the number of documents and of other records."""
 
     paths: list[Path]
     truth: Path
@@ -60,8 +58,7 @@ class DemoWeb:
 
 
 def build_web(folder: Path) -> DemoWeb:
-    """Copies ``web-00000.warc.gz``, ``web-00001.warc.gz`` and ``truth.jsonl`` into the folder;
-    files that hold the same bytes already stay untouched."""
+    """Copy the archives and ``truth.jsonl`` into `folder`, except files already copied."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for path in sorted(WEB.iterdir()):

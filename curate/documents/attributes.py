@@ -1,11 +1,9 @@
 """Scores and edits in files of documents: one struct column, `attributes`.
 
-Steps give a document dozens of columns, `step.figure` each. In files (corpus/, rejected/, and what
-a stage keeps, which the corpus copies) they are the fields of one struct, under the same
-names. What writes these files takes `pack`; what reads them has flat columns again from here.
-
-A struct is ours by its shape, not by metadata, which programs that rewrite a file drop: it is named
-`attributes`, one field is `edits`, and all others have a point in their names.
+A document has dozens of columns named `step.figure`. Files store them as fields of one struct:
+`pack` makes it, and readers here return flat columns again. The struct is recognized by its shape,
+because other programs drop metadata: it has a field `edits`, and the names of all other fields have
+a point.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ from llmcurate.base.disk.database import paths_literal, quoted
 from llmcurate.base.errors import UsageError
 
 ATTRIBUTES = "attributes"
-ROWS = 200  # of a batch, when single rows are read
-_STORED = {b"llmcurate": b"attribute"}  # of a field that a file has within the struct
-Rows = Any  # a pa.Table or a pa.RecordBatch, and the same again
+ROWS = 200  # per batch, when single rows are read
+_STORED = {b"llmcurate": b"attribute"}  # metadata of a field that the file stores in the struct
+Rows = Any  # pa.Table or pa.RecordBatch; functions return the type that they get
 
 
 def is_packed(schema: pa.Schema) -> bool:
-    """Return True if documents of this schema have their attributes in our struct."""
+    """Return True if documents of this schema have their attributes in the struct."""
     at = schema.get_field_index(ATTRIBUTES)
     kind = schema.field(at).type if at >= 0 else pa.null()
     names = [field.name for field in kind] if pa.types.is_struct(kind) else []
@@ -37,11 +35,11 @@ def is_packed(schema: pa.Schema) -> bool:
 
 
 def pack(rows: Rows, own: Container[str] = ()) -> Rows:
-    """The rows with scores and edits in the struct, which stands where the last of them stood. own:
-    columns of the input, which stay although they have a point in their names."""
+    """Return the rows with scores and edits in one struct, at the place of the last of them. own:
+    columns of the input, which stay outside the struct although their names have a point."""
     names = rows.schema.names
     inner = [name for name in names if name == EDITS or ("." in name and name not in own)]
-    if EDITS not in inner:  # of another program's making: as it is
+    if EDITS not in inner:  # written by another program: unchanged
         return rows
     struct = rows.select(inner).to_struct_array()
     at = names.index(inner[-1]) + 1 - len(inner)
@@ -49,19 +47,19 @@ def pack(rows: Rows, own: Container[str] = ()) -> Rows:
 
 
 def chosen(rows: Rows, columns: Sequence[str]) -> Rows:
-    """The packed rows with these columns, id and text; all without any, `-attributes`: all but the
-    struct. UsageError names one that is not there."""
+    """Return packed rows with id, text and these columns: with all columns if none are named, with
+    all except the struct if `-attributes` is named. Raise UsageError for a missing column."""
     names = rows.schema.names
     wanted = {"id", "text", *columns}
     if not columns or [*columns] == [f"-{ATTRIBUTES}"]:
         wanted = {*names} - {name.removeprefix("-") for name in columns}
     if missing := [name for name in columns if name.removeprefix("-") not in names]:
-        raise UsageError(f"columns: there is no {missing[0]!r}; there are {', '.join(names)}")
+        raise UsageError(f"columns: no column {missing[0]!r}; the columns are {', '.join(names)}")
     return rows.select([name for name in names if name in wanted])
 
 
 def unpack(rows: Rows) -> Rows:
-    """Documents with a column for each attribute, as steps see them."""
+    """Return documents with one column per attribute, as steps see them."""
     return _spread(rows) if is_packed(rows.schema) else rows
 
 
@@ -76,7 +74,7 @@ def _spread(rows: Rows) -> Rows:
 
 
 def flat(schema: pa.Schema) -> pa.Schema:
-    """The schema of what `unpack` gives; `is_attribute` knows those of the struct."""
+    """Return the schema of the rows of `unpack`, where `is_attribute` knows the struct's fields."""
     if not is_packed(schema):
         return schema
     at = schema.get_field_index(ATTRIBUTES)
@@ -86,17 +84,16 @@ def flat(schema: pa.Schema) -> pa.Schema:
 
 
 def is_attribute(field: pa.Field) -> bool:
-    """Return True if a field of a flat schema is in the struct of its file."""
+    """Return True if a field of a flat schema is stored in the struct."""
     return (field.metadata or {}).items() >= _STORED.items()
 
 
 def read_schema(path: Path | str) -> pa.Schema:
-    """The flat schema of a file of documents."""
     return flat(pq.read_schema(path))
 
 
 class DocumentsFile(pq.ParquetFile):  # type: ignore[misc]
-    """A file of documents with a column for each attribute; only those asked for are read."""
+    """A Parquet file of documents, read with one column per attribute."""
 
     def __init__(self, source: Any, **how: Any) -> None:
         super().__init__(source, **how)
@@ -104,26 +101,23 @@ class DocumentsFile(pq.ParquetFile):  # type: ignore[misc]
 
     @property
     def schema_arrow(self) -> pa.Schema:
-        """The flat schema."""
         return flat(super().schema_arrow)
 
     def iter_batches(
         self, *args: Any, columns: Iterable[str] | None = None, **how: Any
     ) -> Iterator[pa.RecordBatch]:
-        """Batches of flat columns."""
         for batch in super().iter_batches(*args, columns=self._stored(columns), **how):
             yield _spread(batch) if self.is_packed else batch
 
     def read(self, columns: Iterable[str] | None = None, **how: Any) -> pa.Table:
-        """All rows, in flat columns."""
         table = super().read(columns=self._stored(columns), **how)
         return _spread(table) if self.is_packed else table
 
     def rows(
         self, numbers: np.ndarray, columns: Iterable[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of these numbers, int64[rows] in ascending order, a few at a time. Row groups
-        without any are not read."""
+        """Yield the rows with these numbers (int64[], ascending) in small batches. Row groups
+        without such rows are not read."""
         start = 0
         for group in range(self.num_row_groups):
             end = start + self.metadata.row_group(group).num_rows
@@ -146,16 +140,16 @@ class DocumentsFile(pq.ParquetFile):  # type: ignore[misc]
         names = None if columns is None else list(columns)
         if names is None or not self.is_packed:
             return names
-        return [*names, *(f"{ATTRIBUTES}.{name}" for name in names)]  # no matter which is not there
+        return [*names, *(f"{ATTRIBUTES}.{name}" for name in names)]  # Parquet ignores unknown ones
 
 
 def source_sql(paths: list[Path], options: str = "", also: Iterable[str] = ()) -> str:
-    """Files of documents with flat columns, as an SQL source. options: of `read_parquet`, each
-    after a comma; also: columns that are null where files lack them, scores and core columns."""
+    """Return an SQL source of document files with flat columns. options: options for
+    `read_parquet`, each after a comma; also: columns that are null if the files lack them."""
     schemas = [pq.read_schema(path) for path in {*paths[:1], *paths[-1:]}]
-    if len({*map(is_packed, schemas)}) > 1:  # a HOME that an earlier version began
-        making = {path: is_packed(pq.read_schema(path)) for path in paths}
-        both = ([path for path in paths if making[path] == end] for end in (False, True))
+    if len({*map(is_packed, schemas)}) > 1:  # a HOME with files of an earlier version
+        packed = {path: is_packed(pq.read_schema(path)) for path in paths}
+        both = ([path for path in paths if packed[path] == kind] for kind in (False, True))
         return f"({' UNION ALL BY NAME '.join(source_sql(part, options, also) for part in both)})"
     have = {name for schema in schemas for name in flat(schema).names}
     nulls = [f"NULL::{_sql_type(name)} AS {quoted(name)}" for name in also if name not in have]

@@ -1,8 +1,5 @@
-"""Text without the spans that a step cuts, for every step that edits.
-
-A step says what goes, either as spans or as marks on bytes; this file makes the new text from them.
-So what is on record as cut is what was cut: nothing else writes an edited text.
-"""
+"""Text without the spans that a step cuts. A step gives spans or marks on bytes, and this file
+makes the new text. No other code writes edited text, so the recorded edits are what was cut."""
 
 from __future__ import annotations
 
@@ -24,9 +21,8 @@ if TYPE_CHECKING:
 
 @njit(cache=True, nogil=True)
 def _without(data, offsets, rows, start, end, replacement, filling, filling_at):
-    """(out: uint8[], out_offsets: int64[rows + 1]): the rows without their spans, which are
-    ordered; filling[filling_at[i] : filling_at[i + 1]] stands in place of a span of replacement i.
-    """
+    """Return the texts without the given spans: (uint8[], int64[rows + 1]: offsets). Spans must be
+    in order. A span with replacement i becomes filling[filling_at[i] : filling_at[i + 1]]."""
     n_rows = len(offsets) - 1
     extra = 0
     for s in range(len(rows)):
@@ -57,10 +53,11 @@ def _without(data, offsets, rows, start, end, replacement, filling, filling_at):
 
 @njit(cache=True, nogil=True)
 def _marked_spans(mark, offsets, cut):
-    """(rows, start, end: int64[spans], rule: uint8[spans]): the runs of equal marks that are not 0,
-    in bytes of their rows; cut: bool[rows], rows to look at. A span's rule is its mark less one."""
+    """Return (rows, start, end: int64[spans], rule: uint8[spans]): the runs of equal marks, in
+    bytes from the start of a row. cut: bool[rows], the rows to search. A mark is the rule + 1, or
+    0."""
     spans = 0
-    for write in range(2):  # counted first, so that a batch with few cuts takes little memory
+    for write in range(2):  # counts first, so that a batch with few cuts needs little memory
         if write:
             rows = np.empty(spans, np.int64)
             start = np.empty(spans, np.int64)
@@ -95,8 +92,8 @@ def _marked_spans(mark, offsets, cut):
 
 @njit(nogil=True)
 def mark_ends(data, a, z, mark, base, value):
-    """Marks the white space at both ends of what is left of data[a:z] (bytes whose mark is 0);
-    mark[i - base] belongs to byte i. Returns the bytes that are left."""
+    """Mark white space at both ends of the unmarked bytes of data[a:z] with `value`. mark[i - base]
+    belongs to byte i, and 0 means unmarked. Return the number of bytes still unmarked."""
     i = a
     while i < z:
         if mark[i - base]:
@@ -129,17 +126,19 @@ def mark_ends(data, a, z, mark, base, value):
 
 
 def cut(docs: Documents, spans: Spans) -> Documents:
-    """The batch without the spans (with their replacements in their places), on record."""
+    """Return the batch with the spans cut or replaced, and record them as edits."""
     if len(spans.rows) == 0:
         return docs
     data, offsets = docs.buffers()
     fillings = [text.encode() for text in spans.replacements]
     filling = np.frombuffer(bytearray().join(fillings), np.uint8)
     at = np.cumsum([0, *map(len, fillings)]).astype(np.int64)
-    # Of one type, whoever made them: for each other one the kernel would be compiled again.
+    # Always int64: the kernel is compiled again for every other type.
     columns = (spans.rows, spans.start, spans.end, spans.replacement)
-    rows, start, end, which = (np.ascontiguousarray(column, np.int64) for column in columns)
-    text: pa.Array = text_array(*_without(data, offsets, rows, start, end, which, filling, at))
+    rows, start, end, replacement = (np.ascontiguousarray(column, np.int64) for column in columns)
+    text: pa.Array = text_array(
+        *_without(data, offsets, rows, start, end, replacement, filling, at)
+    )
     if docs.text.null_count:  # a page that is still a payload stays one
         text = pc.if_else(docs.text.is_valid(), text, pa.scalar(None, pa.large_string()))
     return docs.edit(text, spans)
@@ -148,11 +147,8 @@ def cut(docs: Documents, spans: Spans) -> Documents:
 def cut_marked(
     docs: Documents, mark: np.ndarray, rows: np.ndarray, rules: tuple[str, ...]
 ) -> Documents:
-    """The batch without the marked bytes of some rows.
-
-    mark: uint8[bytes of the batch], 0 for what stays, i + 1 for what `rules[i]` cuts; rows:
-    bool[rows], the rows that are edited.
-    """
+    """Return the batch without the marked bytes of some rows. mark: uint8[bytes of the batch], 0
+    for bytes to keep, i + 1 for those that `rules[i]` cuts; rows: bool[rows], the rows to edit."""
     from curate.documents.edits import Spans
 
     at, start, end, rule = _marked_spans(mark, docs.buffers()[1], rows)

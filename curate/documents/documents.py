@@ -1,9 +1,9 @@
 """Documents: an Arrow table with a known schema, changed only by six verbs.
 
-`replace` turns a payload into text, `annotate` adds a typed column `step.name`, `state` one that
-users look for first under its name alone, `identify` says which language each text is in, `drop`
-marks rows with a reason, `edit` gives new text together with what was cut. Marked rows stay in the
-batch until the stage ends (`split`), so every filter of a stage measures every row.
+`replace` turns payloads into text, `annotate` adds a column `step.name`, `state` a column under its
+name alone, `identify` sets the language, `drop` marks rows with a reason, `edit` sets new text and
+records what was cut. Marked rows stay until the stage ends, so that every filter measures every
+row.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ PAYLOAD: tuple[tuple[str, pa.DataType], ...] = (
     ("payload", pa.large_binary()),
     ("mime", pa.string()),
     ("charset", pa.string()),
-    ("opt_out_headers", pa.string()),  # `name: value` a line, of formats.http.OPT_OUT_HEADERS
+    ("opt_out_headers", pa.string()),  # one `name: value` per line, of formats.http.OPT_OUT_HEADERS
 )
-# Number of the document in its partition: its key within a run, never written to a corpus.
+# Number of the document in its partition: its key during a run, never written to a corpus.
 NUMBER = "_n"
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Documents:
-    """A batch. Made by readers, changed by steps, split at the stage's end."""
+    """A batch of documents: created by readers, changed by steps, split after a stage."""
 
     table: pa.Table
     drops: tuple[Drop, ...] = ()
@@ -56,15 +56,15 @@ class Documents:
 
     @property
     def text(self) -> pa.LargeStringArray:
-        """The text column as one array; null where a row has no text yet."""
+        """The text column as one array; null for rows without text."""
         return as_large_string(self.table["text"])
 
     def buffers(self) -> tuple[np.ndarray, np.ndarray]:
-        """(data: uint8[], offsets: int64[rows + 1]) of the text."""
+        """Return (data: uint8[], offsets: int64[rows + 1]) of the text."""
         return text_buffers(self.text)
 
     def table_of(self, name: str, build: Callable[[], T]) -> T:
-        """A segmentation of the current text by name, built once while the text is unchanged."""
+        """Return the segmentation `name` of the text, which is cached until the text changes."""
         cache = self._cache if self._cache is not None else {}
         if self._cache is None:
             object.__setattr__(self, "_cache", cache)
@@ -74,28 +74,28 @@ class Documents:
         return value
 
     def within(self, step: str) -> Documents:
-        """The same rows entering a step; what the step does is recorded under its name."""
+        """Return the same rows for a step, so that later changes are recorded under its name."""
         return replace(self, step=step, entry=self.text)
 
     def replace(self, text: pa.Array) -> Documents:
-        """New text from the payload, which is gone afterwards, and what was said of it too."""
+        """Replace the payloads by their extracted texts. All payload columns are dropped."""
         table = self._with("text", as_large_string(text))
         table = table.drop_columns([n for n, _ in PAYLOAD if n in table.column_names])
         return replace(self, table=table, _cache=None)
 
     def annotate(self, name: str, values: pa.Array | np.ndarray) -> Documents:
-        """A typed column `step.name`, one value a row."""
+        """Add a column `step.name` with one value per row."""
         array = values if isinstance(values, pa.Array) else pa.array(values)
         return replace(self, table=self._with(f"{self.step}.{name}", array))
 
     def state(self, name: str, values: pa.Array) -> Documents:
-        """A column `name` for what users look for first; `step.name` where the input has one."""
+        """Add a column that users need often: `name`, or `step.name` if the input has `name`."""
         if name in self.table.column_names:
             return self.annotate(name, values)
         return replace(self, table=self._with(name, values))
 
     def identify(self, lang: pa.Array) -> Documents:
-        """The core column `lang`: string[rows]; what stood there moves to `step.declared`."""
+        """Set the core column `lang`: string[rows]. The old values move to `step.declared`."""
         before = self.table["lang"]
         declared = replace(self, table=self._with(f"{self.step}.declared", before))
         return replace(self, table=declared._with("lang", lang.cast(pa.string())))
@@ -108,8 +108,8 @@ class Documents:
         threshold: float | np.ndarray | None = None,
         detail: Sequence[str | None] | None = None,
     ) -> Documents:
-        """Marks the rows where mask: bool[rows]; value: number[rows]; threshold: of all, or
-        number[rows]; detail: text[rows]."""
+        """Mark the rows where `mask` (bool[rows]) is True as dropped. value: what the rule
+        measured, number[rows]; threshold: one number or number[rows]; detail: text[rows]."""
         rows = np.flatnonzero(mask)
         if len(rows) == 0:
             return self
@@ -126,24 +126,25 @@ class Documents:
         return replace(self, drops=(*self.drops, mark))
 
     def edit(self, text: pa.Array, spans: Spans) -> Documents:
-        """New text for the rows, and what was cut or replaced to get it."""
+        """Set the text of the rows and record the spans cut or replaced. Raise ValueError if a span
+        is outside its text or names an unknown rule or replacement."""
         if len(spans.rows) == 0:
             return self
         size = np.diff(self.buffers()[1])[spans.rows]
         ordered = (spans.start >= 0) & (spans.start <= spans.end) & (spans.end <= size)
         listed = spans.rule.max() < len(spans.rules)
         if not (ordered.all() and listed and spans.replacement.max() < len(spans.replacements)):
-            raise ValueError("a span lies beyond its text, or names no rule or replacement")
+            raise ValueError("a span is outside its text, or its rule or replacement is unknown")
         table = self._with("text", as_large_string(text))
         return replace(self, table=table, edits=(*self.edits, (self.step, spans)), _cache=None)
 
     def marked(self) -> np.ndarray:
-        """bool[rows]: rows with at least one reason."""
+        """Return bool[rows]: True for rows with at least one reason."""
         return marked_rows(self.drops, len(self))
 
     def split(self) -> tuple[pa.Table, pa.Table]:
-        """(kept, rejected): kept as it stands, rejected with all reasons, the first as primary,
-        and with the text as it entered the step of the first reason."""
+        """Return (kept, rejected). A rejected row has the list of its reasons, the columns of the
+        first reason, and the text as it entered the step that gave this reason."""
         table = self.table
         if self.edits:
             table = _set(table, EDITS, edits_column(table, self.edits))
@@ -154,8 +155,8 @@ class Documents:
         return kept, rejected_table(table, self.drops)
 
     def counts(self, rejected: pa.Table) -> dict[str, dict[str, int]]:
-        """By `step.rule`: primary, reasons (documents), cut, cut_bytes (of kept documents).
-        rejected: the second table of `split`."""
+        """Return counts by `step.rule`: primary and reasons (documents with it as first or any
+        reason), cut and cut_bytes (of kept documents). rejected: the second table of `split`."""
         return {
             **reason_counts(self.drops, rejected),
             **edit_counts(self.edits, ~self.marked()),
@@ -166,7 +167,6 @@ class Documents:
 
 
 def _each(threshold: float | np.ndarray | None, rows: np.ndarray) -> np.ndarray:
-    """float64[rows]: the threshold of each of the rows; NaN for none."""
     if isinstance(threshold, np.ndarray) and threshold.ndim:
         return threshold[rows].astype(np.float64)
     return np.full(len(rows), np.nan if threshold is None else float(threshold))
@@ -183,10 +183,7 @@ def _set(table: pa.Table, name: str, array: pa.Array) -> pa.Table:
 def documents(
     columns: Mapping[str, Sequence[object]], schema: Sequence[tuple[str, pa.DataType]] = CORE
 ) -> Documents:
-    """A batch from plain Python columns; columns of the schema that are absent are null.
-
-    For tests and for callers that hold documents in memory.
-    """
+    """Return a batch from Python columns. Missing columns of the schema are null."""
     rows = max((len(v) for v in columns.values()), default=0)
     data = {}
     for name, kind in schema:

@@ -1,8 +1,6 @@
-"""Edits: the spans that steps cut or replaced, as a column, and where bytes stand after them.
-
-The edits of a document are spans of the input of the step that made them, in the order of the steps
-(docs/recipes.md), so that a position can be followed from step to step.
-"""
+"""Edits: the spans that steps cut or replaced, stored as a column. The spans of a step are
+positions in that step's input, in the order of the steps (docs/recipes.md), so that a position can
+be followed from step to step."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ EDIT = pa.struct(
     ]
 )
 
-Extent = tuple[int, int]  # first byte, byte behind the last
+Extent = tuple[int, int]  # first byte, last byte + 1
 
 
 class Edit(NamedTuple):
@@ -43,27 +41,24 @@ class Edit(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`step.rule`, the name under which reports and counts know it."""
         return f"{self.step}.{self.rule}"
 
     @property
     def growth(self) -> int:
-        """Bytes by which the text became longer; mostly negative."""
+        """Bytes by which the text became longer; usually negative."""
         return len((self.replacement or "").encode("utf-8", "replace")) - (self.end - self.start)
 
 
 def edits_of(row: Mapping[str, Any]) -> list[Edit]:
-    """The edits of a document, in their order; row: of the corpus, or a rejected record."""
+    """Return the edits of a document in order. row: a row of the corpus, or a rejected record."""
     return [Edit(**edit) for edit in row.get(EDITS) or ()]
 
 
 @dataclass(frozen=True)
 class Spans:
     """The spans that an edit cut or replaced, in bytes of each row's text as the step received it.
-
-    rows, start, end: int64[spans], ordered by row, then start; rule: int[spans], an index into
-    `rules`; replacement: int[spans], an index into `replacements` (the text put in its place).
-    """
+    rows, start, end: int64[spans], ordered by row, then start; rule: int[spans], indexes into
+    `rules`; replacement: int[spans], indexes into `replacements`, the new texts."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -78,7 +73,7 @@ StepEdits = Sequence[tuple[str, Spans]]  # by step, in the order of the steps
 
 
 def edits_column(table: pa.Table, edits: StepEdits) -> pa.ListArray:
-    """list<EDIT>[rows]: the edits that the table has already, then these, by row."""
+    """Return list<EDIT>[rows]: for each row the edits in the table, then those in `edits`."""
     rows = [spans.rows for _, spans in edits]
     parts = [_structs(step, spans) for step, spans in edits]
     if EDITS in table.column_names:
@@ -94,7 +89,8 @@ def edits_column(table: pa.Table, edits: StepEdits) -> pa.ListArray:
 
 
 def edit_counts(edits: StepEdits, kept: np.ndarray) -> dict[str, dict[str, int]]:
-    """cut and cut_bytes: spans and bytes by `step.rule` of the edits of rows where kept: bool."""
+    """Return cut and cut_bytes: the numbers of spans and bytes cut, by `step.rule`, in the rows
+    where `kept` (bool[rows]) is True."""
     cut: Counter[str] = Counter()
     cut_bytes: Counter[str] = Counter()
     for step, spans in edits:
@@ -123,7 +119,7 @@ def _structs(step: str, spans: Spans) -> pa.StructArray:
 
 
 def edited(text: bytes, edits: Iterable[Edit]) -> bytes:
-    """A step's input after its edits."""
+    """Return the text after the edits of one step."""
     pieces, at = [], 0
     for edit in sorted(edits, key=lambda e: (e.start, e.end)):
         pieces += [text[at : edit.start], (edit.replacement or "").encode("utf-8", "replace")]
@@ -132,27 +128,23 @@ def edited(text: bytes, edits: Iterable[Edit]) -> bytes:
 
 
 def remaining(extents: Iterable[Extent], edits: Iterable[Edit]) -> list[Extent]:
-    """The bytes of the extents that the edits left, as extents of the text that the edits made.
-
-    extents: in bytes of the input of the step of the first edit, in order and apart; edits: of one
-    document. Replaced bytes count as gone.
-    """
-    rest = [extent for extent in extents if extent[0] < extent[1]]
+    """Return the parts of the extents that the edits kept, as extents of the edited text. extents:
+    ranges of bytes in the input of the first edit's step, in order and disjoint. Replaced bytes
+    count as removed."""
+    kept = [extent for extent in extents if extent[0] < extent[1]]
     for _, group in groupby(edits, key=lambda edit: edit.step):
-        rest = _without(rest, sorted(group, key=lambda e: (e.start, e.end, e.replacement or "")))
-    return rest
+        kept = _without(kept, sorted(group, key=lambda e: (e.start, e.end, e.replacement or "")))
+    return kept
 
 
 def byte_length(extents: Iterable[Extent]) -> int:
-    """Bytes of extents that are apart."""
     return sum(end - start for start, end in extents)
 
 
 def _without(extents: list[Extent], edits: list[Edit]) -> list[Extent]:
-    """The extents without what the edits of one step cut, at their positions after them."""
-    rest: list[Extent] = []
-    shift = 0  # by which bytes behind the edits so far have moved
-    first = 0  # edit
+    kept: list[Extent] = []
+    shift = 0  # bytes by which the earlier edits moved the text after them
+    first = 0  # index of the first edit that ends after `start`
     for start, end in extents:
         # Edits that end before the extent only move it.
         while first < len(edits) and edits[first].end <= start:
@@ -162,10 +154,10 @@ def _without(extents: list[Extent], edits: list[Edit]) -> list[Extent]:
         while nth < len(edits) and edits[nth].start < end:
             edit = edits[nth]
             if edit.start > at:
-                rest.append((at + moved, edit.start + moved))
+                kept.append((at + moved, edit.start + moved))
             at = max(at, edit.end)
             moved += edit.growth
             nth += 1
         if at < end:
-            rest.append((at + moved, end + moved))
-    return rest
+            kept.append((at + moved, end + moved))
+    return kept

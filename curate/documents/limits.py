@@ -1,9 +1,6 @@
-"""Limits: which column a rule compares with which setting, and on which side it drops.
-
-A step that decides by limits measures, annotates and then calls `decide`, which reads nothing but
-those columns and the language. So the same columns, stored with a run, say what other settings
-would have kept (`llmcurate whatif`), by the very code that decided in the run.
-"""
+"""Limits: rules that compare a column of a step with a setting. `decide` reads only these columns
+and the language, so that `llmcurate whatif` can apply other settings to the stored columns of a run
+with the same code."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Langs:
-    """The column `lang`. names: its labels; at: int[rows], an index into them, -1 for none."""
+    """The column `lang`. names: distinct labels; at: int[rows], indexes into `names` (null: -1)."""
 
     names: Sequence[str | None]
     at: np.ndarray
@@ -31,13 +28,13 @@ class Langs:
 
 @dataclass(frozen=True)
 class Limit:
-    """One rule: `column` (without the step's name) against `threshold`.
+    """A rule that compares `column` (named without the step) with `threshold`.
 
-    setting: the key of the step that holds the threshold, `key.entry` for an entry of a mapping,
-    empty where it is fixed. threshold: None where the rule is off. above: drops what is larger,
-    else what is smaller; closed: drops the threshold itself too. only: a column that must be above
-    0 for the rule to judge a document. unless: a rule of the same step, earlier in its list, whose
-    documents this one leaves alone. detail: what the reason says.
+    setting: the step's key that holds the threshold, `key.entry` for an entry of a mapping, empty
+    if the threshold is fixed. threshold: None if the rule is off. above: True drops larger values,
+    False smaller ones; closed: True drops values equal to the threshold, too. only: a column that
+    must be above 0 for the rule to apply. unless: an earlier rule of the step, whose documents this
+    rule skips. detail: the text of the reason.
     """
 
     rule: str
@@ -49,23 +46,26 @@ class Limit:
     only: str | None = None
     unless: str | None = None
     detail: str | None = None
-    by_lang: ClassVar[bool] = False  # whether it differs by language (steps/profiled.py)
+    by_lang: ClassVar[bool] = (
+        False  # True if the threshold depends on the language (steps/profiled.py)
+    )
 
     @property
     def on(self) -> bool:
-        """Return whether the rule judges any document."""
+        """True if the rule judges any document."""
         return self.threshold is not None
 
     def of(self, label: str | None) -> float | None:
-        """The threshold for documents with a label of a language."""
+        """Return the threshold for documents with this language label."""
         return self.threshold
 
     def thresholds(self, langs: Langs) -> float | np.ndarray:
-        """The threshold of each row: float64[rows], or one number for all; NaN where it is off."""
+        """Return the thresholds of the rows (float64[rows], or one number for all); NaN: off."""
         return np.nan if self.threshold is None else self.threshold
 
     def over(self, values: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
-        """bool[rows]: which values are beyond a threshold, or each beyond its own; NaN is not."""
+        """Return bool[rows]: True for values beyond `threshold` (one, or one per row), not for
+        NaN."""
         mask: np.ndarray
         if self.above:
             mask = values >= threshold if self.closed else values > threshold
@@ -78,7 +78,7 @@ Columns = Callable[[str], np.ndarray]
 
 
 def marks(limits: Iterable[Limit], column: Columns, langs: Langs) -> dict[str, np.ndarray]:
-    """rule -> bool[rows], for the rules that are on; column: gives a column's number[rows]."""
+    """Return {rule: bool[rows]} for rules that are on. `column` maps a name to number[rows]."""
     masks: dict[str, np.ndarray] = {}
     for limit in limits:
         if not limit.on:
@@ -93,14 +93,13 @@ def marks(limits: Iterable[Limit], column: Columns, langs: Langs) -> dict[str, n
 
 
 def langs_of(docs: Documents) -> Langs:
-    """The languages of a batch."""
     coded = docs.table["lang"].combine_chunks().dictionary_encode()
     at = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
     return Langs(coded.dictionary.to_pylist(), at.astype(np.int64))
 
 
 def decide(docs: Documents, limits: Iterable[Limit]) -> Documents:
-    """The batch after the rules of a step that has annotated its columns."""
+    """Return the batch after the rules of a step that has annotated its columns."""
     chosen, langs = list(limits), langs_of(docs)
 
     def column(name: str) -> np.ndarray:

@@ -1,7 +1,5 @@
-"""Texts edited in several passes over them, each of which sees what the last one left.
-
-What is on record as edited is in places of the text as the step received it, whatever passes did.
-"""
+"""Texts edited in several passes: each pass reads the output of the previous one. Recorded edits
+are positions in the text as the step received it."""
 
 from __future__ import annotations
 
@@ -14,44 +12,45 @@ from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 
 Replace = Callable[[re.Match[str]], str]
-# Row, first byte, last (exclusive), the rule by number, what stands there then.
+# Row, first byte, last byte + 1, index of the rule, replacement.
 RowEdit = tuple[int, int, int, int, str]
-Pass = tuple[int, re.Pattern[str], Replace]  # its rule by number, what it looks for, what it puts
+Pass = tuple[int, re.Pattern[str], Replace]  # index of the rule, pattern, replacement
 
 
 class Edited:
-    """A text on its way through passes, and where each of its characters came from."""
+    """A text during its passes, and the original position of each of its characters."""
 
     def __init__(self, text: str) -> None:
         self.given = self.text = text
-        self.origin = np.arange(len(text) + 1)  # place in the given text of the character here
-        self.own = np.ones(len(text), np.bool_)  # whether it is that character
-        self.rule = np.zeros(len(text), np.uint8)  # of a given character: the rule that took it
+        self.origin = np.arange(len(text) + 1)  # of each character: its position in the given text
+        self.is_given = np.ones(len(text), np.bool_)  # False for inserted characters
+        self.rule = np.zeros(len(text), np.uint8)  # of a replaced character: index of its rule + 1
 
     def replace(self, rule: int, pattern: re.Pattern[str], replacement: Replace) -> None:
-        """One pass: every match in the text as it stands now."""
+        """Replace every match in the current text."""
         pieces, origin, masks = [], [], []
         last = 0
         for match in pattern.finditer(self.text):
             a, z = match.span()
-            put = replacement(match)
-            if put == match.group():
+            new = replacement(match)
+            if new == match.group():
                 continue
-            pieces += [self.text[last:a], put]
-            origin += [self.origin[last:a], np.full(len(put), self.origin[a])]
-            masks += [self.own[last:a], np.zeros(len(put), np.bool_)]
-            taken = self.rule[self.origin[a] : self.origin[z]]
-            taken[taken == 0] = rule + 1
+            pieces += [self.text[last:a], new]
+            origin += [self.origin[last:a], np.full(len(new), self.origin[a])]
+            masks += [self.is_given[last:a], np.zeros(len(new), np.bool_)]
+            replaced_by = self.rule[self.origin[a] : self.origin[z]]
+            replaced_by[replaced_by == 0] = rule + 1
             last = z
         if not pieces:
             return
         self.text = "".join([*pieces, self.text[last:]])
         self.origin = np.concatenate([*origin, self.origin[last:]])
-        self.own = np.concatenate([*masks, self.own[last:]])
+        self.is_given = np.concatenate([*masks, self.is_given[last:]])
 
     def spans(self) -> list[tuple[int, int, int, str]]:
-        """(start, end, rule, what stands there now), in bytes of the given text, in order."""
-        kept = np.flatnonzero(self.own)
+        """Return (start, end, rule, replacement) of edits, in order, in bytes of the text
+        `given`."""
+        kept = np.flatnonzero(self.is_given)
         origins = self.origin[kept]
         before = np.concatenate(([-1], origins))
         after = np.concatenate((origins, [len(self.given)]))
@@ -65,15 +64,15 @@ class Edited:
         places = np.concatenate(([-1], kept, [len(self.text)]))
         for gap in gaps.tolist():
             a, z = int(before[gap]) + 1, int(after[gap])
-            put = self.text[places[gap] + 1 : places[gap + 1]]
-            spans.append((int(byte[a]), int(byte[z]), int(self.rule[a]) - 1, put))
+            new = self.text[places[gap] + 1 : places[gap + 1]]
+            spans.append((int(byte[a]), int(byte[z]), int(self.rule[a]) - 1, new))
         return spans
 
 
 def edited_in_passes(
     docs: Documents, rows: Iterable[int], passes: Sequence[Pass], rules: tuple[str, ...]
 ) -> Documents:
-    """The batch after passes over the texts of some rows, in order; all edits are on record."""
+    """Return the batch after the passes over the texts of some rows, with the edits recorded."""
     edits: list[RowEdit] = []
     column = docs.text
     for row in rows:
@@ -85,11 +84,11 @@ def edited_in_passes(
 
 
 def with_edits(docs: Documents, edits: Sequence[RowEdit], rules: tuple[str, ...]) -> Documents:
-    """The batch after edits, which are ordered and apart, on record."""
+    """Return the batch with these edits made and recorded. They must be ordered and disjoint."""
     from curate.documents.cutting import cut
 
     texts: dict[str, int] = {"": 0}
     numbers = [(*edit[:4], texts.setdefault(edit[4], len(texts))) for edit in edits]
     columns = np.array(numbers, np.int64).reshape(-1, 5).T
-    rows, start, end, which, filling = columns
-    return cut(docs, Spans(rows, start, end, which, rules, filling, tuple(texts)))
+    rows, start, end, rule, filling = columns
+    return cut(docs, Spans(rows, start, end, rule, rules, filling, tuple(texts)))

@@ -1,9 +1,6 @@
-"""Rejected records: their schema, how marks become rows, and how rows are read back.
-
-A rejected record is a document as it entered the step that dropped it first: its columns, the
-columns of the first reason, then the list of all reasons in the order of marking. Everything that
-writes or reads OUT/rejected takes names, types and queries from here.
-"""
+"""Rejected records: their schema, how marks become rows, and how rows are read back. A record is a
+document as it entered the step that dropped it first: its columns, the columns of the first reason,
+then the list of all reasons in the order of marking."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ import pyarrow.parquet as pq
 
 from llmcurate.base.disk.files import part_files
 
-FOLDER = "rejected"  # of OUT; also the kind of a stage's files that hold these records
+FOLDER = "rejected"  # of OUT; also the kind of a stage's files with these records
 REASON = pa.struct(
     [
         ("step", pa.string()),
@@ -32,7 +29,7 @@ REASON = pa.struct(
 )
 REASONS = "reasons"
 REASON_COLUMNS = (*(field.name for field in REASON), REASONS)
-# Columns that keep their values when a document is forgotten: its name and why it went.
+# Columns that keep their values when a document is forgotten: its name and the first reason.
 _PUBLIC = frozenset(("id", "url", "source", "date", "lang", "step", "rule", "value", "threshold"))
 
 
@@ -47,17 +44,13 @@ class Reason(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`step.rule`, the name under which reports and counts know it."""
         return f"{self.step}.{self.rule}"
 
 
 @dataclass(frozen=True)
 class Drop:
-    """One rule's marks on a batch.
-
-    rows: int64[marked]; values, thresholds: float64[marked] (NaN for none); entry: the text as it
-    entered the step, all rows.
-    """
+    """The rows of a batch that one rule marked. rows: int64[marked]; values, thresholds:
+    float64[marked], NaN for none; entry: the texts of all rows as they entered the step."""
 
     step: str
     rule: str
@@ -69,15 +62,11 @@ class Drop:
 
     @property
     def name(self) -> str:
-        """`step.rule`."""
         return f"{self.step}.{self.rule}"
 
 
-# Writing.
-
-
 def marked_rows(drops: Iterable[Drop], rows: int) -> np.ndarray:
-    """bool[rows]: rows with at least one reason."""
+    """Return bool[rows]: True for rows with at least one reason."""
     mask = np.zeros(rows, np.bool_)
     for drop in drops:
         mask[drop.rows] = True
@@ -85,7 +74,7 @@ def marked_rows(drops: Iterable[Drop], rows: int) -> np.ndarray:
 
 
 def rejected_table(table: pa.Table, drops: Sequence[Drop]) -> pa.Table:
-    """The records of the marked rows of a batch's table."""
+    """Return the records of the marked rows of a batch's table."""
     marked = np.flatnonzero(marked_rows(drops, table.num_rows))
     table = table.take(pa.array(marked))
     if len(marked) == 0:
@@ -104,7 +93,8 @@ def rejected_table(table: pa.Table, drops: Sequence[Drop]) -> pa.Table:
 
 
 def _reasons(drops: Sequence[Drop]) -> tuple[np.ndarray, pa.StructArray, np.ndarray]:
-    """(row: int64[n], reason: REASON[n], which drop: int64[n]), by row, then order of marking."""
+    """Return int64[]: rows, REASON[]: reasons, int64[]: indexes in `drops`, with one entry per
+    reason, sorted by row, then in order of marking."""
     rows = np.concatenate([drop.rows for drop in drops])
     origin = np.repeat(np.arange(len(drops)), [len(drop.rows) for drop in drops])
     order = np.argsort(rows, kind="stable")
@@ -125,7 +115,6 @@ def _reasons(drops: Sequence[Drop]) -> tuple[np.ndarray, pa.StructArray, np.ndar
 
 
 def _entry_texts(drops: Sequence[Drop], marked: np.ndarray, primary: np.ndarray) -> pa.Array:
-    """The text of each marked row as it entered the step of its primary reason, a drop's index."""
     out = pa.array([None] * len(marked), pa.large_string())
     for index in np.unique(primary):
         mask = primary == index
@@ -135,7 +124,7 @@ def _entry_texts(drops: Sequence[Drop], marked: np.ndarray, primary: np.ndarray)
 
 
 def reason_counts(drops: Iterable[Drop], rejected: pa.Table) -> dict[str, dict[str, int]]:
-    """primary: documents by `step.rule` of their first reason; reasons: by any reason."""
+    """Return numbers of documents by `step.rule`: primary (first reason), reasons (any reason)."""
     primary = Counter(
         f"{step}.{rule}"
         for step, rule in zip(
@@ -149,45 +138,40 @@ def reason_counts(drops: Iterable[Drop], rejected: pa.Table) -> dict[str, dict[s
 
 
 def joined_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """One schema of several stages' records: documents and annotations first, reasons last."""
+    """Return one schema for the records of several stages, with the reason columns last."""
     schema = pa.unify_schemas(list(schemas))
     fields = [field for field in schema if field.name not in REASON_COLUMNS]
     return pa.schema([*fields, *(schema.field(name) for name in REASON_COLUMNS)])
 
 
-# Reading.
-
-
 def rejected_files(out: Path) -> list[Path]:
-    """The files of OUT/rejected, in order."""
     return part_files(out / FOLDER)
 
 
 def is_rejected_file(path: Path) -> bool:
-    """Whether a file is of an OUT/rejected."""
     return path.parent.name == FOLDER
 
 
 def reasons_of(row: Mapping[str, Any]) -> list[Reason]:
-    """All reasons of a record, the first one first; none of a kept document."""
+    """Return all reasons of a record, in order; an empty list for a kept document."""
     return [Reason(**reason) for reason in row.get(REASONS) or ()]
 
 
 def rules_of(reasons: Iterable[Reason]) -> tuple[str, ...]:
-    """`step.rule` of some reasons, each once, the first one first."""
+    """Return `step.rule` of the reasons, without repetition, in order."""
     return tuple(dict.fromkeys(reason.name for reason in reasons))
 
 
 def first_reasons(paths: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
-    """(id, step, rule) of the first reason of every record."""
+    """Yield (id, step, rule) of the first reason of every record."""
     for path in paths:
         table = pq.read_table(path, columns=["id", "step", "rule"])
         yield from zip(*(table[name].to_pylist() for name in table.column_names), strict=True)
 
 
 def reason_codes(lists: pa.ListArray, names: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """(int64[rows]: how many reasons each row has; int64[reasons]: their numbers in `names`, where
-    `step.rule` gets the next number when it is new). lists: the column REASONS."""
+    """Return (int64[rows]: reasons per row, int64[reasons]: their numbers in `names`). A new
+    `step.rule` is added to `names`. lists: the column REASONS."""
     sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     reasons = lists.flatten()
     parts = []
@@ -203,30 +187,27 @@ def reason_codes(lists: pa.ListArray, names: dict[str, int]) -> tuple[np.ndarray
     return sizes, numbers[pairs]
 
 
-SQL_COLUMNS = f"step, rule, {REASONS}"  # of a record, without the fields of values
+SQL_COLUMNS = f"step, rule, {REASONS}"  # of a record, without values and thresholds
 SQL_FIRST_RULE = "step || '.' || rule"
 
 
 def sql_rules(column: str = REASONS) -> str:
-    """An SQL list of `step.rule` of all reasons of a record."""
+    """Return an SQL expression: the list of `step.rule` of all reasons of a record."""
     return f"[r.step || '.' || r.rule for r in {column}]"
 
 
 def sql_reasons(source: str, columns: str) -> str:
-    """A query with one row a reason: columns of its record, and step, rule, name (`step.rule`),
-    value, threshold and detail of the reason. source: a view, and a WHERE on it where wanted."""
+    """Return a query with one row per reason: the given columns of its record, then step, rule,
+    name (`step.rule`), value, threshold and detail. source: a view, with an optional WHERE."""
     return f"""SELECT * EXCLUDE (reason_), reason_.step AS step, reason_.rule AS rule,
         reason_.step || '.' || reason_.rule AS name, reason_.value AS value,
         reason_.threshold AS threshold, reason_.detail AS detail
         FROM (SELECT {columns}, unnest({REASONS}) AS reason_ FROM {source})"""
 
 
-# Forgetting.
-
-
 def emptied(table: pa.Table, mask: pa.ChunkedArray | pa.Array) -> pa.Table:
-    """The records with everything that a document said taken out where mask: bool[rows]: texts are
-    empty, lists and structs null; names, dates and numbers stay."""
+    """Return the records, without document content in the rows where `mask` is True. Texts become
+    empty, lists and structs null. Names, dates and numbers stay."""
     for number, field in enumerate(table.schema):
         if _holds_words(field):
             values = _emptied_column(table[field.name], mask)
@@ -235,7 +216,6 @@ def emptied(table: pa.Table, mask: pa.ChunkedArray | pa.Array) -> pa.Table:
 
 
 def _holds_words(field: pa.Field) -> bool:
-    """Whether a column may hold words of a document."""
     kind = field.type
     plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     return field.name not in _PUBLIC and not (plain or pa.types.is_temporal(kind))
@@ -247,6 +227,6 @@ def _emptied_column(
     kind = values.type
     if pa.types.is_list(kind) or pa.types.is_struct(kind):
         pairs = zip(values.to_pylist(), mask.to_pylist(), strict=True)
-        return pa.chunked_array([pa.array([None if gone else v for v, gone in pairs], kind)])
-    empty = "" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
-    return pc.if_else(mask, pa.scalar(empty, kind), values)
+        return pa.chunked_array([pa.array([None if empty else v for v, empty in pairs], kind)])
+    blank = "" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
+    return pc.if_else(mask, pa.scalar(blank, kind), values)

@@ -1,1 +1,1 @@
-"""Engines map a function over partitions, and nothing else."""
+"""Engines map a function over partitions in worker processes, and do nothing else."""

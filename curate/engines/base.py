@@ -1,9 +1,7 @@
-"""The contract of engines, the messages between them and workers, and what they have in common.
-
-An engine maps a function, named "module:function", over tasks in processes that load what they
-need once and keep it. Tasks and results are messages (llmcurate/base/messages.py), or other values
-that JSON holds. It knows nothing of documents, stages or files.
-"""
+"""The common code of all engines: their interface, their messages with workers, and their loop. An
+engine maps a function, named "module:function", over tasks in worker processes, which load
+libraries and models once. Tasks and results are messages (llmcurate/base/messages.py) or other JSON
+values. Engines know nothing of documents, stages or files."""
 
 from __future__ import annotations
 
@@ -19,14 +17,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, cast
 
-from llmcurate.base.errors import Damaged, LlmcurateError, RunFailed, Unforeseen, UsageError
+from llmcurate.base.errors import Damaged, LlmcurateError, RunFailed, UnexpectedError, UsageError
 from llmcurate.base.kernels import compile_time
 from llmcurate.base.messages import Message, decode
 
 
 @dataclass(frozen=True)
 class Call(Message):
-    """A task, as JSON, for a function, named "module:function"."""
+    """A message to a worker: call the function named "module:function" with this task, as JSON."""
 
     function: str
     task: str
@@ -34,9 +32,10 @@ class Call(Message):
 
 @dataclass(frozen=True)
 class Beat(Message):
-    """The documents that are being worked on; what a death is blamed on. seconds: after which,
-    without another word, the engine ends the process (0: never); cpu: the CPU seconds that it has
-    taken, if those count that it takes from now on, so that it may wait as long as it must."""
+    """A message from a worker with the numbers of the documents that it processes now. If the
+    worker dies, these documents are to blame. The engine ends the process after `seconds` without
+    another message (0: never). `cpu` is the number of CPU seconds used so far. If it is given, only
+    CPU seconds count towards the limit."""
 
     first: int
     last: int
@@ -46,20 +45,20 @@ class Beat(Message):
 
 @dataclass(frozen=True)
 class Compiling(Message):
-    """The process begins to compile a kernel. help: what another process can do meanwhile, a call
-    whose result nobody waits for."""
+    """A message from a worker that begins to compile a kernel. Another process can run the call
+    `help` meanwhile."""
 
     help: Call | None
 
 
 @dataclass(frozen=True)
 class Waiting(Message):
-    """The process waits for a kernel that another one compiles."""
+    """A message from a worker that waits for a kernel that another process compiles."""
 
 
 @dataclass(frozen=True)
 class Ready(Message):
-    """The kernels of a step are compiled. of: the number of the run's steps."""
+    """A message that the kernels of a step are compiled. `of` is the number of steps in the run."""
 
     step: str
     of: int
@@ -67,7 +66,7 @@ class Ready(Message):
 
 @dataclass(frozen=True)
 class Done(Message):
-    """A task's result, as JSON, and the CPU seconds that it took."""
+    """A message with a task's result, as JSON, and the CPU seconds that the task took."""
 
     result: str
     cpu: float
@@ -75,15 +74,16 @@ class Done(Message):
 
 @dataclass(frozen=True)
 class Death(Message):
-    """The end of a worker: status as subprocess gives it (negative: a signal), and what it did.
-    seconds: that it was given for that, if the engine ended it because they were over."""
+    """The end of a worker. `status` is the exit status as in subprocess (negative: a signal), and
+    `documents` are the numbers of its current documents. `seconds` is the worker's time limit, if
+    the engine ended it for exceeding that limit."""
 
     status: int
     documents: tuple[int, int] | None
     seconds: float = 0.0
 
     def describe(self) -> str:
-        """For people: `signal SIGSEGV`, `exit status 3` or `took longer than 600 s`."""
+        """Return the cause of the end, such as `signal SIGSEGV` or `took longer than 600 s`."""
         if self.seconds:
             return f"took longer than {self.seconds:,g} s"
         if self.status < 0:
@@ -91,8 +91,8 @@ class Death(Message):
         return f"exit status {self.status}"
 
 
-class WorkerBug(Unforeseen):
-    """An exception in a worker that no rule foresaw; carries the worker's traceback."""
+class WorkerBug(UnexpectedError):
+    """An unexpected exception in a worker. It has the worker's traceback."""
 
     def __init__(self, message: str, trace: str) -> None:
         super().__init__(message)
@@ -101,8 +101,8 @@ class WorkerBug(Unforeseen):
 
 @dataclass(frozen=True)
 class Failed(Message):
-    """An error in a task. kind: memory; an error that tells the user enough (damaged if a file is,
-    known otherwise); or a bug."""
+    """A message from a worker: a task raised an error. Errors of the kinds "damaged" and "known"
+    have a message for the user."""
 
     kind: Literal["memory", "damaged", "known", "bug"]
     message: str = ""
@@ -111,14 +111,12 @@ class Failed(Message):
 
     @classmethod
     def of(cls, error: LlmcurateError) -> Failed:
-        """Return the message about an error that tells the user enough."""
-        if isinstance(error, Unforeseen):
+        if isinstance(error, UnexpectedError):
             return cls("bug", str(error), error.exit_code, error.trace)
         kind: Literal["damaged", "known"] = "damaged" if isinstance(error, Damaged) else "known"
         return cls(kind, str(error), error.exit_code, error.trace)
 
     def error(self) -> LlmcurateError:
-        """Return what it is for the user."""
         if self.kind == "memory":
             return RunFailed(
                 "a worker ran out of memory: use fewer --workers or a smaller read.batch_bytes and"
@@ -134,25 +132,23 @@ class Failed(Message):
 
 
 Answer = Done | Death | Failed
-Said = Answer | Beat | Compiling | Waiting | Ready
+WorkerMessage = Answer | Beat | Compiling | Waiting | Ready
 _KINDS = {k.__name__: k for k in (Done, Death, Failed, Beat, Compiling, Waiting, Ready)}
 
 
-def line_of(message: Said) -> bytes:
-    """Return the line of a message, with its end."""
+def line_of(message: WorkerMessage) -> bytes:
     return b"%s %s\n" % (type(message).__name__.encode(), message.to_json())
 
 
-def read_line(line: bytes) -> Said:
-    """Return the message of a line."""
+def read_line(line: bytes) -> WorkerMessage:
     name, _, text = line.partition(b" ")
-    message: Said = _KINDS[name.decode()].from_json(text)  # type: ignore[assignment]
+    message: WorkerMessage = _KINDS[name.decode()].from_json(text)  # type: ignore[assignment]
     return message
 
 
 @dataclass(frozen=True)
 class Verbatim(Message):
-    """A task or a result that is handed on as it came."""
+    """A task or a result as JSON text that is passed on without being parsed."""
 
     text: str
 
@@ -166,8 +162,9 @@ class Verbatim(Message):
 
 @dataclass(frozen=True)
 class Hello(Message):
-    """A worker of a cluster: the version that it has, its machine's name, and the driver's files
-    that cannot be seen from there. id: the machine's (Ray) or the job's (Slurm)."""
+    """The first message of a cluster's worker: its version, the name of its machine (`node`), and
+    which of the driver's files it cannot see. `id` is the id of the machine (Ray) or the job
+    (Slurm)."""
 
     version: str
     node: str
@@ -177,13 +174,13 @@ class Hello(Message):
 
 @dataclass(frozen=True)
 class Reply(Message):
-    """The line of an answer from a job of Slurm. last: the job takes no other task."""
+    """An answer from a Slurm job, as a line of text. `last` says that the job takes no other
+    task."""
 
     line: str
     last: bool
 
     def answer(self) -> Answer:
-        """Return the answer of that line."""
         answer = read_line(self.line.encode())
         assert isinstance(answer, (Done, Death, Failed))
         return answer
@@ -196,8 +193,8 @@ Self = TypeVar("Self", bound="TaskLoop")
 
 @dataclass(frozen=True)
 class Jobs:
-    """The way a cluster is asked for workers. options: of sbatch, as KEY=VALUE; folder: OUT, which
-    all machines must see; quiet: whether nobody is told how many have started."""
+    """The options of asking a cluster for workers. `options` are options of sbatch, as KEY=VALUE.
+    `folder` is OUT, which all machines must see. `quiet` turns off messages on workers."""
 
     options: Sequence[str]
     folder: Path
@@ -205,14 +202,14 @@ class Jobs:
 
 
 OnDeath = Callable[[T, Death], T]
-# Signals from outside, most often because memory ran out. They never count against a document: no
-# result depends on memory pressure.
+# Signals from outside, mostly because memory ran out. They never count against a document, because
+# results must not depend on memory pressure.
 FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
 
 
 class Engine(Protocol):
-    """Where work runs. Use as a context manager; workers start with the first task. cpu: seconds
-    that tasks have taken in workers so far."""
+    """A context manager that runs tasks in workers. The workers start with the first task. `cpu` is
+    the number of CPU seconds that tasks have taken in workers so far."""
 
     cpu: float
 
@@ -227,18 +224,16 @@ class Engine(Protocol):
         result: type[R],
         on_death: OnDeath[T] | None = None,
     ) -> Iterator[tuple[T, R]]:
-        """(task, result) in the order of arrival. result: the type of what the function returns.
-        When a worker dies, `on_death` says what to run instead, or raises; RunFailed ends
-        everything."""
+        """Yield (task, result) in the order in which results arrive. `result` is the type that the
+        function returns. When a worker dies, `on_death` returns the task to run instead, or raises
+        an error. The error RunFailed ends the whole map."""
         ...
 
 
 class TaskLoop(ABC):
-    """What the engines have in common: tasks go to workers, answers come back. A subclass starts
-    workers and carries both. Use as a context manager.
-
-    count: of workers; tick: called twice a second.
-    """
+    """The loop that all engines have: send tasks to workers, receive their answers. A subclass
+    starts `count` workers and passes tasks and answers to and from them. `tick` is called twice a
+    second."""
 
     def __init__(self, count: int, tick: Callable[[], None]) -> None:
         self._count, self._tick = count, tick
@@ -252,20 +247,20 @@ class TaskLoop(ABC):
 
     @abstractmethod
     def _working(self) -> int:
-        """How many workers have a task."""
+        """Return the number of workers that have a task."""
 
     @abstractmethod
     def _send_tasks(self, function: str, waiting: deque[Any], source: Iterator[Any]) -> None:
-        """Gives tasks to idle workers, starting those that are missing."""
+        """Give tasks to idle workers, and start workers until all have been started."""
 
     @abstractmethod
     def _answers(self) -> Iterator[tuple[Any, Answer | None]]:
-        """(task, answer) of what has come, within half a second; None where the worker is lost,
-        which is for no task to blame."""
+        """Wait up to half a second for answers. Yield (task, answer), or (task, None) if the worker
+        is lost for a reason other than its task."""
 
     @abstractmethod
     def close(self) -> None:
-        """Ends all workers."""
+        """End all workers."""
 
     def map(
         self,
@@ -274,7 +269,6 @@ class TaskLoop(ABC):
         result: type[R],
         on_death: OnDeath[T] | None = None,
     ) -> Iterator[tuple[T, R]]:
-        """As Engine.map."""
         waiting: deque[T] = deque()
         source = iter(tasks)
         try:
@@ -299,7 +293,7 @@ class TaskLoop(ABC):
 
 
 class Map(Protocol):
-    """`Engine.map` with the answer to a death."""
+    """A function like `Engine.map`, for which `on_death` is already chosen."""
 
     def __call__(
         self, function: str, tasks: Iterable[T], result: type[R]
@@ -307,12 +301,11 @@ class Map(Protocol):
 
 
 def mapping(engine: Engine, work: str) -> Map:
-    """Return `engine.map` for work that touches no document alone: each task is tried twice."""
+    """Return `engine.map` for tasks that no document can make fail. Each task is tried twice."""
     return cast(Map, partial(engine.map, on_death=retry_once(work)))
 
 
 def killed_twice(where: str, death: Death) -> RunFailed:
-    """Return the error of work that a signal from outside has ended twice."""
     return RunFailed(
         f"{where}: a worker was killed twice ({death.describe()}), as when memory runs out: use"
         " fewer --workers or a smaller read.batch_bytes and run again, it resumes"
@@ -320,13 +313,13 @@ def killed_twice(where: str, death: Death) -> RunFailed:
 
 
 def retry_once(work: str) -> OnDeath[Any]:
-    """For work that touches no document alone: each partition is tried twice."""
-    seen: Counter[int] = Counter()
+    """Return a function `on_death` with which each partition is tried twice."""
+    deaths: Counter[int] = Counter()
 
     def decide(task: Any, death: Death) -> Any:
         part = task.part
-        seen[part] += 1
-        if seen[part] > 1:
+        deaths[part] += 1
+        if deaths[part] > 1:
             if death.status in FROM_OUTSIDE:
                 raise killed_twice(f"partition {part} of {work}", death)
             raise RunFailed(f"partition {part} of {work}: a worker died twice ({death.describe()})")
@@ -336,42 +329,43 @@ def retry_once(work: str) -> OnDeath[Any]:
 
 
 def refill(waiting: deque[T], tasks: Iterator[T], count: int) -> bool:
-    """Makes `waiting` hold that many tasks, if so many are left; whether it holds any. Tasks are
-    made when workers are about to take them: what that costs, and holds, is for these alone."""
+    """Add tasks to `waiting` until it holds `count` tasks or no task is left. Return whether it
+    holds any. Tasks are made only when workers are about to take them, to save time and memory."""
     waiting.extend(islice(tasks, max(0, count - len(waiting))))
     return bool(waiting)
 
 
 def cpu_seconds() -> float:
-    """Return the CPU seconds of this process so far without compilation, which a machine does once:
-    a forecast rests on work that grows with the input."""
+    """Return this process's CPU seconds without those for compilation. A machine compiles only
+    once, and forecasts need the seconds that grow with the input."""
     return time.process_time() - compile_time.seconds
 
 
 def check_engine(name: str, address: str | None, slurm: Sequence[str] = ()) -> None:
-    """UsageError where there is no such engine, or it does not take these options."""
+    """Raise UsageError if no engine has this name, or if the engine does not take these options."""
     if name not in ("local", "ray", "slurm"):
-        raise UsageError(f"--engine {name}: there are local, ray and slurm")
+        raise UsageError(f"--engine {name}: choose local, ray or slurm")
     if address and name == "local":
-        raise UsageError("--address is of a cluster: give --engine ray or slurm as well")
+        raise UsageError("--address needs a cluster: give --engine ray or slurm as well")
     if slurm and name != "slurm":
-        raise UsageError("--slurm has options of sbatch: give --engine slurm as well")
+        raise UsageError("--slurm needs --engine slurm: give it as well")
     sbatch_options(slurm)
 
 
 DEFAULTS: dict[str, str | bool] = {"job_name": "llmcurate", "time": "60"}
 
 
-# Options of sbatch that the engine or submitit sets.
-TAKEN = set(
+# Options of sbatch that the engine or submitit sets itself.
+RESERVED_OPTIONS = set(
     "array error input no_requeue nodes ntasks ntasks_per_node open_mode output requeue signal"
     " wait wrap".split()
 )
 
 
 def sbatch_options(texts: Sequence[str]) -> tuple[bool, dict[str, str | bool]]:
-    """Whether jobs run on this machine (`cluster=local`), and the options of sbatch by name, with _
-    for -. texts: KEY=VALUE, or KEY of a switch; UsageError names a wrong one."""
+    """Return whether jobs run on this machine (`cluster=local`), and the options of sbatch by name,
+    with _ instead of -. `texts` are KEY=VALUE, or KEY for a switch. Raises UsageError for other
+    texts."""
     local, options = False, dict(DEFAULTS)
     for text in texts:
         key, equals, value = text.partition("=")
@@ -381,13 +375,15 @@ def sbatch_options(texts: Sequence[str]) -> tuple[bool, dict[str, str | bool]]:
             or not value.isprintable()
             or text.endswith("=")
         ):
-            raise UsageError(f"--slurm {text!r}: give KEY=VALUE, as partition=cpu or time=120")
+            raise UsageError(f"--slurm {text!r}: give KEY=VALUE, such as partition=cpu or time=120")
         if name == "cluster":
             if value != "local":
-                raise UsageError(f"--slurm {text}: cluster=local is all there is (see clusters)")
+                raise UsageError(f"--slurm {text}: cluster must be local, or left out")
             local = True
-        elif name in TAKEN:
-            raise UsageError(f"--slurm {text}: {key} is set by llmcurate; jobs are --workers")
+        elif name in RESERVED_OPTIONS:
+            raise UsageError(
+                f"--slurm {text}: {key} is set by llmcurate; --workers sets the number of jobs"
+            )
         else:
             options[name] = value if equals else True
     return local, options

@@ -1,9 +1,7 @@
-"""Workers on other machines: the host that each of them is, and the loop that gives them tasks.
-
-A host keeps a process of the local engine, so that models, memory and deaths are the same on a
-cluster as on one machine. What a cluster adds is that a host may be lost, with its machine or at
-the end of its time: the task that it had goes to another one.
-"""
+"""Workers on other machines (hosts), and the engine that gives them tasks. A host runs a worker
+process of the local engine, so models, memory and deaths are treated as on one machine. In
+addition, a host may be lost with its machine or at the end of its time. Its task then goes to
+another host."""
 
 from __future__ import annotations
 
@@ -23,32 +21,26 @@ from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.messages import encode
 from llmcurate.version import __version__
 
-# So often a task's worker may be lost; and where the cluster loses others all the time.
+# How often a task may lose its worker; and how often if the cluster keeps losing others, too.
 LOST, LOST_AMONG_OTHERS = 3, 9
-# Variables that decide what steps do, and where they are.
-HANDED_ON = ("LLMCURATE_", "PYTHONPATH")
+# Variables that decide what steps do and where their code is.
+HOST_VARIABLES = ("LLMCURATE_", "PYTHONPATH")
 
 
-def handed_on() -> dict[str, str]:
-    """The variables of this process that hosts need."""
-    return {k: v for k, v in os.environ.items() if k.startswith(HANDED_ON)}
+def host_environment() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if k.startswith(HOST_VARIABLES)}
 
 
 class _Died(Exception):
-    """Leaves LocalEngine.map after a death; what follows is for the driver to say."""
+    """Raised inside LocalEngine.map to leave it after a worker's death."""
 
 
 class Host:
-    """One worker of a cluster: it keeps a worker process of the local engine.
-
-    The process is the same as on one machine: its threads, its memory, its answers, the way its
-    death is told. It loads steps and their models once and keeps them as long as the host lives,
-    and it ends with the host. The host itself runs no code of a step, so that what kills a worker
-    is seen as it is on one machine, and is blamed on the same documents.
-
-    environment: variables that decide what steps do, as the driver has them;
-    folder: the driver's working folder, which relative paths start from;
-    tick: called at least twice a second while a task is worked on."""
+    """One worker of a cluster, which runs a worker process of the local engine. The process loads
+    steps and models once and ends with the host. The host itself runs no code of a step, so a step
+    that crashes ends only the process, and the same documents are blamed as on one machine.
+    `environment` holds the driver's variables that decide what steps do. `folder` is the driver's
+    working folder, for relative paths. `tick` is called at least twice a second during a task."""
 
     def __init__(
         self, environment: dict[str, str], folder: str, tick: Callable[[], None] = lambda: None
@@ -56,22 +48,20 @@ class Host:
         os.environ.update(environment)
         if Path(folder).is_dir():
             os.chdir(folder)
-        idle_workers.start()  # so that it loads its libraries while others are still being placed
+        idle_workers.start()  # loads its libraries while other hosts are being placed
         self._engine = LocalEngine(1, tick)
 
     def hello(self, files: Iterable[str], name: str = "") -> Hello:
-        """Who this is, and which of the driver's files cannot be seen here. name: `Hello.id`."""
+        """Return the worker's first message. It names the `files` that this machine cannot see."""
         missing = tuple(f for f in files if not Path(f).exists())
         return Hello(__version__, socket.gethostname(), missing, name)
 
     def end(self) -> None:
-        """Ends the worker process; the host is of no use afterwards."""
         self._engine.close()
         idle_workers.stop()
 
     def run(self, call: Call) -> Answer:
-        """The answer to one call."""
-        began = self._engine.cpu
+        cpu_before = self._engine.cpu
         deaths: list[Death] = []
 
         def on_death(task: Verbatim, death: Death) -> Verbatim:
@@ -85,23 +75,19 @@ class Host:
             return deaths[0]
         except LlmcurateError as error:
             return Failed.of(error)
-        return Done(result.text, self._engine.cpu - began)
+        return Done(result.text, self._engine.cpu - cpu_before)
 
 
 class HostsEngine(TaskLoop):
-    """An engine whose workers are hosts; a subclass starts them and carries tasks and answers. Use
-    as a context manager.
+    """An engine whose workers are hosts. A subclass starts the hosts and passes on tasks and
+    answers. `most` is the largest number of tasks at one time. `tick` is called twice a second.
+    Every machine must see the run's `folder` and the files in `shared`. `_idle` holds the workers
+    that have said hello and have no task. `_busy` maps the handle for the answers of each other
+    worker to the worker and its task (None before its hello). The method `_answers` of a subclass
+    moves workers between the two."""
 
-    most: of tasks that there will be at once; tick: called twice a second; folder: of the run,
-    which every machine must see; shared: files that they must see as well.
-
-    A subclass keeps `_idle`, workers that have said hello and have no task, and `_busy`, the others
-    that it knows with their task, or None before their hello, each under what its answer comes by.
-    `_answers` moves them from one to the other.
-    """
-
-    name: str  # of the cluster, for messages
-    logs: str  # where its workers' messages are
+    name: str  # the cluster's, for messages
+    logs: str  # where to look for the workers' logs, for messages
 
     def __init__(
         self,
@@ -110,38 +96,38 @@ class HostsEngine(TaskLoop):
         folder: Path | None,
         shared: Iterable[str],
     ) -> None:
-        super().__init__(1, tick)  # how many workers is known once there is a cluster
+        super().__init__(1, tick)  # the number of workers is set on connecting
         self._most = most
         self._folder, self._shared = folder, [*map(Path, shared)]
         self._marker: Path | None = None
         self._connected = False
         self._idle: list[Any] = []
         self._busy: dict[Hashable, tuple[Any, Any]] = {}
-        self._function = ""  # that is mapped
-        self._losses: dict[Hashable, int] = {}  # workers, or machines with them, in order
-        self._lost: defaultdict[int, set[int]] = defaultdict(set)  # those of each task, by its hash
+        self._function = ""  # the one being mapped
+        self._losses: dict[Hashable, int] = {}  # lost workers or machines, numbered in order
+        self._lost: defaultdict[int, set[int]] = defaultdict(set)  # loss numbers by hash of task
         self.nodes: set[str] = set()
 
     @abstractmethod
     def _connect(self) -> None:
-        """Reaches the cluster and sets `_count`; UsageError where that cannot be."""
+        """Connect to the cluster and set `_count`. Raises UsageError if that fails."""
 
     @abstractmethod
     def _starting(self) -> int:
-        """How many workers were asked for and have not said hello."""
+        """Return how many workers were asked for but have not yet said hello."""
 
     @abstractmethod
     def _start(self, count: int) -> None:
-        """Asks for so many more workers, now or when it is called again."""
+        """Ask the cluster for `count` more workers, at once or when this method is called next."""
 
     @abstractmethod
     def _hand_out(self, worker: Any, call: Call, task: Any) -> None:
-        """Calls a worker, which is busy with a task from now on."""
+        """Send a call to a worker and record that the worker is busy with the task."""
 
     def must_see(self) -> list[str]:
-        """The paths that a worker looks for before its first task. In the run's folder it is a
-        marker, since a folder of that name may be on every machine; its name is new, since a file
-        system may remember for a while that a file was not there."""
+        """Return the paths that a worker checks before its first task. One is a new marker file in
+        the run's folder, because every machine may have a folder of that name. The name of the
+        marker is new, because a file system may remember for a while that a file was missing."""
         paths = [*self._shared]
         if self._folder is not None:
             if self._marker is None:
@@ -152,7 +138,6 @@ class HostsEngine(TaskLoop):
         return [*(str(path.absolute()) for path in paths), *([str(Path.cwd())] if relative else [])]
 
     def close(self) -> None:
-        """Ends all workers, and removes the marker."""
         if self._marker is not None:
             self._marker.unlink(missing_ok=True)
             self._marker = None
@@ -175,11 +160,10 @@ class HostsEngine(TaskLoop):
             self._hand_out(self._idle.pop(), Call(function, encode(task).decode()), task)
 
     def _accept(self, hello: Hello) -> None:
-        """Takes a worker up; UsageError where it is another version or does not see a file."""
         if hello.version != __version__:
             raise UsageError(
                 f"{hello.node} of the {self.name} cluster has llmcurate {hello.version}, this"
-                f" is {__version__}: install the same on all machines"
+                f" is {__version__}: install the same version on all machines"
             )
         if hello.missing:
             path = Path(hello.missing[0])
@@ -197,18 +181,17 @@ class HostsEngine(TaskLoop):
         self.nodes.add(hello.node)
 
     def _count_loss(self, task: object, lost: Hashable = None, why: str = "") -> None:
-        """Notes that a task (None: one that had not begun) has lost its worker. lost: what was lost
-        with it, a machine or this worker alone, which is what none stands for.
-
-        RunFailed where that was too often for chance: three quarters of all that was lost since the
-        first time was lost with this task. It may be what takes the memory of its machines; where
-        machines are rented for as long as nobody else pays more, they go with any task."""
+        """Record that the worker of a task (None: a worker that was starting) was lost, or the
+        machine `lost`. Raises RunFailed after too many losses. If this task had three quarters of
+        all losses since its own first loss, it may fill the memory of its machines, and the limit
+        is low. Otherwise the limit is higher, because rented machines may be withdrawn during any
+        task."""
         work = "a worker that was starting"
         if task is not None:
             name = getattr(task, "function", self._function)
             work = f"the worker of {name} {getattr(task, 'part', '')}".rstrip()
         number = len(self._losses)
-        losses = self._lost[hash(encode(task))]  # a part of one stage is another's as well
+        losses = self._lost[hash(encode(task))]  # partition numbers repeat across stages
         losses.add(self._losses.setdefault(number if lost is None else lost, number))
         since_first = len(self._losses) - min(losses)
         most = LOST if 4 * len(losses) >= 3 * since_first else LOST_AMONG_OTHERS

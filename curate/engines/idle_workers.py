@@ -1,10 +1,8 @@
-"""Workers that wait for an engine: started ahead of it, or left by the one before.
-
-The command line starts one before its own imports where documents are sure to be worked on, so that
-both load their libraries at once. Where one process runs several recipes, `keep` lets engines leave
-their idle workers to the next; these have their libraries and machine code loaded. Workers that
-nobody takes end with this process.
-"""
+"""Workers that wait for an engine: started before the engine, or left by an earlier engine. If
+documents will be processed, the command line starts such a worker before its own imports, so that
+both load their libraries at the same time. A process that runs several recipes can call `keep`, so
+that idle workers stay for the next engine, with their libraries and machine code loaded. Unused
+workers end with this process."""
 
 from __future__ import annotations
 
@@ -18,29 +16,28 @@ from pathlib import Path
 
 from llmcurate.base.start import command
 
-# Workers, each with the folder and environment that it was started in.
+# Workers, each with the folder and environment it was started in.
 _waiting: list[tuple[subprocess.Popen[bytes], object]] = []
 _kept = 0
 _lock = threading.RLock()  # threads of one process may each have an engine
 
 
 def keep(count: int) -> None:
-    """How many idle workers engines leave behind from now on: 0, for a waiting worker keeps the
-    memory it had."""
+    """Set how many idle workers an engine leaves for the next one. The default is 0, because a
+    waiting worker keeps its memory."""
     global _kept
     _kept = count
 
 
 def inherited_state() -> object:
-    """What a worker takes over from this process when it is started."""
-    # pytest says in one of its variables where it is.
+    # pytest puts the current test into a variable.
     variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     return Path.cwd(), variables
 
 
 def spawn(environment: Mapping[str, str], *warm_up: str) -> subprocess.Popen[bytes]:
-    """A worker process. environment: variables beside this process's own; warm_up: functions,
-    as `module:name`, that it calls before its first task."""
+    """Start a worker process. The variables in `environment` are added to its own. Before its first
+    task, it calls the functions `warm_up`, named `module:name`."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
     return subprocess.Popen(
         command("curate.engines.worker", str(os.getpid()), *warm_up),
@@ -52,35 +49,35 @@ def spawn(environment: Mapping[str, str], *warm_up: str) -> subprocess.Popen[byt
 
 
 def start() -> None:
-    """Starts a worker that somebody will take."""
     if not _waiting:
-        with suppress(OSError):  # then the engine tries again, and says what is wrong
+        with suppress(OSError):  # then the engine tries again and reports the error
             _waiting.append((spawn({}, "curate.run.worker.worker:warm_up"), inherited_state()))
 
 
-def take() -> tuple[subprocess.Popen[bytes], object] | None:
-    """A waiting worker that lives and was started as one would be now, and what `give` needs."""
+def take_waiting() -> tuple[subprocess.Popen[bytes], object] | None:
+    """Return a waiting worker and the state (of this process) that it inherited. Return None if no
+    worker inherited the current state."""
     with _lock:
         now = inherited_state() if _waiting else None
-        for index, (process, began) in enumerate(_waiting):
-            if process.poll() is None and began == now:
+        for index, (process, state) in enumerate(_waiting):
+            if process.poll() is None and state == now:
                 return _waiting.pop(index)
         return None
 
 
-def give(process: subprocess.Popen[bytes], began: object) -> bool:
-    """Leaves an idle worker to the next engine; whether it was taken. One too many ends the worker
-    that has waited longest: what it was started in may never come again."""
+def put_back(process: subprocess.Popen[bytes], state: object) -> bool:
+    """Keep an idle worker for the next engine. Return whether it was kept. If there are too many
+    workers, end the oldest, because the state that it inherited may never occur again."""
     if not _kept or process.poll() is not None:
         return False
     with _lock:
-        _waiting.append((process, began))
+        _waiting.append((process, state))
         stop()
     return True
 
 
 def stop() -> None:
-    """Ends those that have waited longest, but for as many as are kept."""
+    """End the oldest waiting workers until only the number set by `keep` is left."""
     with _lock:
         while len(_waiting) > _kept:
             process, _ = _waiting.pop(0)

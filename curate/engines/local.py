@@ -1,10 +1,8 @@
-"""The local engine: a pool of worker processes on this machine.
-
-It maps a function, named "module:function", over tasks and yields results as they come. When a
-worker dies, `on_death` says what to run instead, or raises. A worker may say how long it will work
-in silence; one that is silent for longer is ended, whatever it hangs in, and has died. Where a
-worker has kernels to compile, one process more may help it, with a task of the worker's own choice.
-"""
+"""The local engine: a pool of worker processes on this machine. It maps a function, named
+"module:function", over tasks and yields results as they arrive. When a worker dies, `on_death`
+returns the task to run instead, or raises an error. A worker that is silent for longer than the
+limit in its last message is killed and counts as dead. If a worker has kernels to compile, one
+extra process may help: it runs a task that the worker names."""
 
 from __future__ import annotations
 
@@ -30,17 +28,17 @@ from curate.engines.base import (
     Death,
     Done,
     Ready,
-    Said,
     TaskLoop,
     Waiting,
+    WorkerMessage,
     read_line,
 )
 from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import encode
-from llmcurate.base.terminal import mention
+from llmcurate.base.terminal import show_note
 
-LOOK_SECONDS = 1.0  # that count at most between two looks at the workers: nobody read their answers
-KERNEL_SECONDS = 120.0  # beside its own that a worker has for a kernel; none takes a tenth of it
+LOOK_SECONDS = 1.0  # most that counts between two looks: answers were not being read
+KERNEL_SECONDS = 120.0  # added to a worker's limit for a kernel; none takes a tenth of this
 
 
 @dataclass
@@ -49,11 +47,11 @@ class _Worker:
     task: Any = None
     buffer: bytearray = field(default_factory=bytearray)
     documents: tuple[int, int] | None = None
-    # Where it was started, of one that the next engine may take.
+    # State inherited at the start, if the next engine may take the worker.
     began: object = None
-    helps: bool = False  # with kernels; nobody waits for it
-    # It may be silent for so many seconds (0: for ever), of CPU time where `cpu` is what it had
-    # used by then; it has been silent for; and was ended for having been so for too long.
+    helps: bool = False  # compiles kernels; its results are ignored
+    # Limit of silence in seconds (0: none). It counts CPU time if `cpu` is set, to the CPU seconds
+    # used when the limit began. `silent` is the silence so far, `late` means killed for it.
     seconds: float = 0.0
     cpu: float | None = None
     silent: float = 0.0
@@ -61,11 +59,9 @@ class _Worker:
 
 
 class LocalEngine(TaskLoop):
-    """Use as a context manager; workers start with the first task and stay until the end.
-
-    environment: variables that workers have beside this process's own; helper: whether one
-    process more may help to compile kernels.
-    """
+    """An engine with workers on this machine, to be used as a context manager. Workers start with
+    the first task and run until the end. `environment` holds variables that are added to the
+    workers' environment. `helper` allows one extra process that helps to compile kernels."""
 
     def __init__(
         self,
@@ -78,16 +74,16 @@ class LocalEngine(TaskLoop):
         self.here = True  # workers are on this machine
         self._environment = environment
         self._helper = helper
-        self.kernels = 0  # that workers have compiled
-        self._ready: set[str] = set()  # steps whose kernels are there, of
-        self._steps = 0
+        self.kernels = 0  # number compiled by workers
+        self._ready: set[str] = set()  # steps whose kernels are compiled
+        self._steps = 0  # in the run
         self._pool: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
         self._looked = 0.0
 
     def _start(self) -> _Worker:
         began = None
-        waiting = None if self._environment else idle_workers.take()
+        waiting = None if self._environment else idle_workers.take_waiting()
         if waiting is not None:
             process, began = waiting
         else:
@@ -120,7 +116,7 @@ class LocalEngine(TaskLoop):
 
     def _send(self, worker: _Worker, call: Call) -> None:
         assert worker.process.stdin is not None
-        with suppress(BrokenPipeError):  # it died; its end of file is seen later
+        with suppress(BrokenPipeError):  # it died, which is seen when its output ends
             worker.process.stdin.write(call.to_json() + b"\n")
             worker.process.stdin.flush()
 
@@ -138,19 +134,18 @@ class LocalEngine(TaskLoop):
                 late = worker.seconds if worker.late else 0.0
                 yield task, Death(self._remove_dead(worker), worker.documents, late)
             elif isinstance(message, Beat):
-                if not worker.late:  # what it is blamed for is what took too long
+                if not worker.late:  # keep the documents that took too long
                     worker.documents = message.first, message.last
                     worker.seconds, worker.cpu = message.seconds, message.cpu
             else:
-                if isinstance(message, Done):  # else it ends with the engine
+                if isinstance(message, Done):  # a Failed ends the engine
                     worker.task = None
                 yield task, message
         self._end_late()
 
     def _end_late(self) -> None:
-        """Kills the workers that have been silent for longer than they said. Their seconds are
-        counted look by look, so that none goes by while this process does something else, or while
-        all of them are stopped."""
+        """Kill the workers that have been silent for longer than their limit. Each call counts at
+        most LOOK_SECONDS of silence, because this process may have been busy or suspended."""
         now = time.monotonic()
         passed, self._looked = min(now - self._looked, LOOK_SECONDS), now
         for worker in self._pool:
@@ -160,10 +155,9 @@ class LocalEngine(TaskLoop):
             if worker.silent > worker.seconds and _cpu_since(worker) > worker.seconds:
                 worker.late = True
                 with suppress(ProcessLookupError):  # it has just ended
-                    os.killpg(worker.process.pid, signal.SIGKILL)  # and what it may wait for
+                    os.killpg(worker.process.pid, signal.SIGKILL)  # and its child processes
 
     def _about_kernels(self, worker: _Worker, message: Compiling | Waiting | Ready) -> None:
-        """Says what was said of kernels that are compiled, and starts the helper."""
         if isinstance(message, Ready):
             self._ready.add(message.step)
             self._steps = message.of
@@ -174,7 +168,7 @@ class LocalEngine(TaskLoop):
             self.kernels += 1
             if self._helper:
                 helpers = [w for w in self._pool if w.helps]
-                if not helpers:  # it loads its libraries before it is known what it can do
+                if not helpers:  # it loads its libraries before its task is known
                     helpers = [self._start()]
                     helpers[0].helps = True
                 if message.help:
@@ -182,10 +176,9 @@ class LocalEngine(TaskLoop):
                     self._send(helpers[0], message.help)
         of = counted(self._steps, "step")
         steps = f", {len(self._ready)} of {of} ready" if self._ready else ""
-        mention(f"compiling kernels once, {self.kernels} so far{steps}, kept for later runs")
+        show_note(f"compiling kernels once, {self.kernels} so far{steps}, kept for later runs")
 
-    def _messages(self) -> Iterator[tuple[_Worker, Said | None]]:
-        """What workers said since the last look; None for one that died."""
+    def _messages(self) -> Iterator[tuple[_Worker, WorkerMessage | None]]:
         for key, _ in self._selector.select(timeout=0.5):
             worker: _Worker = key.data
             chunk = os.read(key.fd, 1 << 20)
@@ -206,14 +199,13 @@ class LocalEngine(TaskLoop):
         return status
 
     def close(self) -> None:
-        """Ends all workers, or leaves idle ones to the next engine (idle_workers.keep). Between
-        tasks they hold nothing that an orderly end would save."""
+        """End all workers, or leave idle workers to the next engine (see idle_workers.keep)."""
         idle = [w for w in self._pool if w.task is None and not w.helps and w.began is not None]
         for worker in idle:
             if (
                 not worker.buffer
                 and not worker.late
-                and idle_workers.give(worker.process, worker.began)
+                and idle_workers.put_back(worker.process, worker.began)
             ):
                 self._pool.remove(worker)
         for worker in self._pool:
@@ -230,7 +222,6 @@ class LocalEngine(TaskLoop):
 
 
 def _cpu_since(worker: _Worker) -> float:
-    """CPU seconds of a worker since it spoke; infinite where the clock on the wall counts."""
     if worker.cpu is None:
         return math.inf
     import psutil
@@ -242,7 +233,8 @@ def _cpu_since(worker: _Worker) -> float:
 
 
 def call_apart(function: str, task: object, environment: Mapping[str, str]) -> None:
-    """Calls "module:function" with a task in a process of its own that has these variables beside
-    this process's. RunFailed says why it failed; it ends with this process."""
+    """Call "module:function" with a task in a separate process, with `environment` added to the
+    variables of that process. That process ends with this one. If the call fails, raises RunFailed
+    with the reason."""
     with LocalEngine(1, environment=environment) as engine:
         list(engine.map(function, [task], object))

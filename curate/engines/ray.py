@@ -1,10 +1,8 @@
-"""The Ray engine: the same tasks and functions as the local one, on the machines of a cluster.
-
-A worker is an actor of one CPU (`RayHost`). Ray places workers, carries tasks (JSON) and tells when
-a machine is gone; documents go through files, never through Ray's object store, so that what is
-done stays done when the driver dies. Which task goes to which worker is decided here: what Ray has
-given to an actor waits for that actor, also where its machine never comes back.
-"""
+"""The Ray engine: runs the same tasks and functions as the local one on the machines of a cluster.
+A worker is an actor of one CPU (`RayHost`). Ray places workers, carries tasks (JSON) and reports
+lost machines. Documents go through files, never through Ray's object store, so finished work
+survives the driver. This engine chooses the worker of each task: a task given to an actor waits for
+that actor even if its machine never returns."""
 
 from __future__ import annotations
 
@@ -18,28 +16,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from curate.engines.base import Answer, Call, Failed, Hello, Jobs
-from curate.engines.hosts import Host, HostsEngine, handed_on
+from curate.engines.hosts import Host, HostsEngine, host_environment
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import say
 
-OBJECT_STORE = 80 << 20  # bytes; nothing of size lies in it
+OBJECT_STORE = 80 << 20  # bytes; it holds nothing large
 REACH_SECONDS = 10
 END_SECONDS = 5
 LOOK_SECONDS = 5.0  # between two looks at the nodes
-WAIT_SECONDS = 20.0  # for a worker, before a line says so
-SAY_SECONDS = 600.0  # between two such lines
-IDLE_LOOKS = 12  # in a row that find idle workers, while others work, before these end
-# Why a node left, as Ray's NodeDeathInfo has it: ended in order, preempted, idle.
-LEFT = (1, 3, 4)
+WAIT_SECONDS = 20.0  # for the first worker, before a message
+REPORT_SECONDS = 600.0  # between two such messages
+IDLE_LOOKS = 12  # in a row with idle workers, before these are ended
+# Ray's reasons (NodeDeathInfo) of a planned end: ended in order, preempted, idle.
+PLANNED_ENDS = (1, 3, 4)
 INSTALL = 'pip install "llmcurate[ray]"'
 
 
 class RayHost(Host):
-    """A host that knows which node it is on."""
-
     def hello(self, files: Iterable[str], name: str = "") -> Hello:
-        """As Host.hello, with the node's id."""
         import ray
 
         return super().hello(files, name or ray.get_runtime_context().get_node_id())
@@ -51,8 +46,6 @@ class _Worker(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """has_left: whether it was ended in order."""
-
     alive: bool
     has_left: bool
     host: str
@@ -60,21 +53,19 @@ class _Node(NamedTuple):
 
     @classmethod
     def of(cls, node: Any) -> _Node:
-        """Return a node as Ray has it."""
-        left = node.get("DeathReason") in LEFT
+        left = node.get("DeathReason") in PLANNED_ENDS
         return cls(
             node["Alive"], left, node["NodeManagerHostname"], node["Resources"].get("CPU", 0)
         )
 
 
 class RayEngine(HostsEngine):
-    """Use as a context manager.
-
-    workers: that are asked for, whatever the cluster has now; 0 for one a CPU that it has, also of
-    nodes that join; most: of tasks that there will be at once; address: of a cluster that runs
-    (`auto`, `HOST:PORT`, `ray://HOST:PORT`), none: one is started on this machine; jobs: the folder
-    that every machine must see, and whether nobody is told of nodes that come and go; shared: files
-    that they must see as well. UsageError where Ray, the cluster or these are not there.
+    """An engine on a Ray cluster, to be used as a context manager. Raises UsageError if Ray, the
+    cluster or a file is missing. `workers` is the number to ask for; 0 means one per CPU of the
+    cluster, including nodes that join. `most` is the largest number of tasks at one time. `address`
+    is the address of a running cluster (`auto`, `HOST:PORT`, `ray://HOST:PORT`); with None a
+    cluster is started on this machine. `jobs` holds the folder that every machine must see, and
+    `quiet`, which turns off messages on nodes. Every machine must also see the files in `shared`.
     """
 
     name = "Ray"
@@ -91,10 +82,10 @@ class RayEngine(HostsEngine):
     ) -> None:
         super().__init__(most, tick, jobs.folder if jobs else None, shared)
         self._quiet = jobs is not None and jobs.quiet
-        self._nodes: dict[str, _Node] = {}  # as they were when they were looked at
+        self._nodes: dict[str, _Node] = {}  # as of the last look
         self._own_node: str | None = None  # whose agent carries this process's messages
         self._looked_at = 0.0
-        self._say_at = 0.0  # that no worker has started
+        self._report_at = 0.0  # when to report that no worker has started
         self._idle_looks = 0  # in a row
         self._workers_asked, self._address = workers, address
         self._ray: Any = None
@@ -102,9 +93,9 @@ class RayEngine(HostsEngine):
 
     def _connect(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no call home
-        # Workers ask for no GPU; else Ray would hide those that models of steps may use.
+        # Workers ask for no GPU. Without this, Ray would hide those that models of steps may use.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        # Ray prints the last log lines of every node that is lost; one line of ours is enough.
+        # Ray prints the last log lines of every lost node; this engine reports it in one line.
         os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
         try:
             import ray
@@ -121,17 +112,16 @@ class RayEngine(HostsEngine):
             address = f"at {self._address}" if self._address else "here"
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise UsageError(f"no Ray cluster {address} ({lines[0]}): is it running?") from None
-        if not (self._address or "").startswith("ray://"):  # a client has none
+        if not (self._address or "").startswith("ray://"):  # a client has no node
             self._own_node = ray.get_runtime_context().get_node_id()
-        self._say_at = time.monotonic() + WAIT_SECONDS
+        self._report_at = time.monotonic() + WAIT_SECONDS
         self._look()
 
     def _init(self, ray: Any) -> None:
-        """Connects to the cluster, or starts one."""
         job = None
         if not (self._address or "").startswith("ray://"):
             job = ray.job_config.JobConfig()
-            # Else Ray puts this folder first where its workers look for modules.
+            # Otherwise Ray puts this folder first in the module path of its workers.
             job._runtime_env_has_working_dir = lambda: True
         init = partial(ray.init, log_to_driver=False, logging_level="ERROR", job_config=job)
         if self._address:
@@ -146,7 +136,7 @@ class RayEngine(HostsEngine):
     def _start(self, count: int) -> None:
         make = self._ray.remote(RayHost).options(num_cpus=1, scheduling_strategy="SPREAD")
         for _ in range(count):
-            actor = make.remote(handed_on(), str(Path.cwd()))
+            actor = make.remote(host_environment(), str(Path.cwd()))
             self._busy[actor.hello.remote(self.must_see())] = (_Worker(actor), None)
 
     def _send_tasks(self, function: str, waiting: deque[Any], source: Iterator[Any]) -> None:
@@ -180,7 +170,7 @@ class RayEngine(HostsEngine):
             except self._ray.exceptions.OutOfMemoryError:
                 raise Failed("memory").error() from None
             except self._ray.exceptions.RayError as error:
-                self._ray.kill(worker.actor)  # it may be there, out of reach
+                self._ray.kill(worker.actor)  # it may be alive but unreachable
                 lost.append((worker, task, str(error).strip().splitlines()[0]))
                 continue
             if task is None:
@@ -200,20 +190,17 @@ class RayEngine(HostsEngine):
                 yield task, None
 
     def _gone(self, node: str | None) -> bool:
-        """Return whether a node was there once and is no more."""
         return node in self._nodes and not self._nodes[node].alive
 
     def _ended_in_order(self, node: str) -> bool:
-        """Return whether a node that is gone was ended in order."""
         return self._nodes[node].has_left
 
     def _look(self) -> None:
-        """Looks at the nodes: how many workers there may be, which nodes have come and gone."""
         self._looked_at = time.monotonic()
         try:
             nodes = {node["NodeID"]: _Node.of(node) for node in self._ray.nodes()}
         except (RuntimeError, self._ray.exceptions.RayError):
-            return  # the head does not answer; Ray waits for it for a minute
+            return  # the head does not answer; Ray waits a minute for it
         before, self._nodes = self._nodes, nodes
         alive = {name: node for name, node in nodes.items() if node.alive}
         cpus = int(sum(node.cpus for node in alive.values()))
@@ -226,23 +213,24 @@ class RayEngine(HostsEngine):
             if before[name].alive and self._gone(name) and name != self._own_node:
                 host = nodes[name].host
                 gone = f"{host} has left" if self._ended_in_order(name) else f"lost {host}"
-                self._tell(f"{gone}; now {cluster}")
+                self._report(f"{gone}; now {cluster}")
         joined = sum(name not in before for name in alive)
         if before and joined:
-            self._tell(f"{counted(joined, 'machine')} joined; now {cluster}")
+            self._report(f"{counted(joined, 'machine')} joined; now {cluster}")
         if self._idle or self._working():
-            self._say_at = self._looked_at + WAIT_SECONDS
-        elif self._looked_at > self._say_at:
-            self._say_at = self._looked_at + SAY_SECONDS
-            self._tell(f"no worker has started on {cluster}: `ray status` says why")
+            self._report_at = self._looked_at + WAIT_SECONDS
+        elif self._looked_at > self._report_at:
+            self._report_at = self._looked_at + REPORT_SECONDS
+            self._report(f"no worker has started on {cluster}: `ray status` says why")
 
-    def _tell(self, message: str) -> None:
+    def _report(self, message: str) -> None:
         say(f"ray: {message}", self._quiet)
 
     def _connect_again(self) -> Iterator[tuple[Any, None]]:
-        """Leaves the agent (raylet) that carried this process's messages and is gone: Ray does not
-        tell, nor give any answer then. The next task connects to another."""
-        self._tell("lost the agent of this machine; connecting again")
+        """Disconnect from the cluster, because the agent (raylet) that carried this process's
+        messages is lost. Ray reports nothing then and sends no further answers. The next task
+        connects again."""
+        self._report("lost the agent of this machine; connecting again")
         old_node, busy = self._own_node, list(self._busy.values())
         self.close()
         for worker, task in busy:
@@ -252,14 +240,11 @@ class RayEngine(HostsEngine):
                 yield task, None
 
     def _end_idle(self) -> None:
-        """Ends the workers that have no task, also those that have not started: their machines are
-        for others then, or an autoscaler takes them away."""
         starting = [key for key, (_, task) in self._busy.items() if task is None]
         self._end([*self._idle, *(self._busy.pop(key)[0] for key in starting)])
         self._idle.clear()
 
     def _end(self, workers: list[_Worker]) -> None:
-        """Ends workers in order; kills those that have not said hello."""
         ending = [worker.actor.end.remote() for worker in workers if worker.node]
         if ending:
             self._ray.wait(ending, num_returns=len(ending), timeout=END_SECONDS)
@@ -267,7 +252,6 @@ class RayEngine(HostsEngine):
             self._ray.kill(worker.actor)
 
     def close(self) -> None:
-        """Ends all workers; a cluster started here goes with them."""
         super().close()
         if self._ray is None:
             return
@@ -285,7 +269,7 @@ class RayEngine(HostsEngine):
 
 
 def _check_reachable(address: str) -> None:
-    """OSError where nobody listens at HOST:PORT; Ray itself would try for many minutes."""
+    """Raise OSError if nothing listens at HOST:PORT. Ray itself would try for many minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdigit():
         if address != "auto":

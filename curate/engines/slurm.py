@@ -1,10 +1,8 @@
-"""The Slurm engine: the same tasks and functions as the local one, in the jobs of an array.
-
-submitit writes the script, gives it to sbatch and starts a `Job` on the nodes. From there
-each job calls this process back, which hands it tasks (JSON, some hundred bytes); documents go
-through files in a folder that all nodes see. A job that ends, whether its time is over or it was
-preempted, is replaced by a new one as long as there is work for it.
-"""
+"""The Slurm engine: runs the same tasks and functions as the local one in the jobs of an array.
+submitit writes the script, gives it to sbatch and starts a `Job` on the nodes. Each job then
+connects to this process, which sends it tasks (JSON, a few hundred bytes). Documents go through
+files in a folder that all nodes see. A job that ends, because its time is over or it was preempted,
+is replaced by a new one as long as there is work."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from curate.engines.base import Answer, Call, Hello, Jobs, Reply, line_of, sbatch_options
-from curate.engines.hosts import LOST, Host, HostsEngine, handed_on
+from curate.engines.hosts import LOST, Host, HostsEngine, host_environment
 from llmcurate.base.disk.files import remove
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
@@ -35,25 +33,23 @@ from llmcurate.base.messages import M, Message
 from llmcurate.base.terminal import say
 
 INSTALL = 'pip install "llmcurate[slurm]"'
-FOLDER = ".slurm"  # in OUT: scripts, what submitit unpickles, and the jobs' messages
-# A job that Slurm puts back into the queue by itself would come beside the one that replaces it.
+FOLDER = ".slurm"  # in OUT: scripts, pickles of submitit, and logs of jobs
+# A job that Slurm requeued would run in addition to the one that replaces it.
 FIXED: dict[str, str | bool] = {"no_requeue": True}
 LOCAL_MINUTES = 60 * 24 * 365  # jobs on this machine end with the run
 HELLO_BYTES = 1 << 20
-ASK_SECONDS = 5.0  # jobs whose time ends together are replaced together
-QUEUE_SECONDS = 15.0  # between two looks at the queue
-SAY_SECONDS = 10.0
+ASK_SECONDS = 5.0  # between submissions, so that jobs that end together are replaced together
+QUEUE_SECONDS = 15.0  # between two calls of squeue
+REPORT_SECONDS = 10.0
 WAIT_SECONDS = 600.0  # between two lines while no job has started
 
 
 class SlurmEngine(HostsEngine):
-    """Use as a context manager.
-
-    workers: how many jobs there are, at most; most: of tasks that there will be at once; jobs: how
-    they are asked for; address: HOST or HOST:PORT of this machine for nodes, none: its names and
-    addresses are tried; shared: files that every node must see, beside the folder of `jobs`.
-    UsageError where submitit or sbatch is not there.
-    """
+    """An engine on a Slurm cluster, to be used as a context manager. Raises UsageError if submitit
+    or sbatch is missing. `workers` is the largest number of jobs, and `most` the largest number of
+    tasks at one time. `jobs` says how to ask for jobs. `address` is the HOST or HOST:PORT under
+    which nodes reach this machine; with None the machine's names and addresses are tried. Every
+    node must see the files in `shared` and the folder of `jobs`."""
 
     name = "Slurm"
 
@@ -74,10 +70,10 @@ class SlurmEngine(HostsEngine):
         self._home, self._quiet = jobs.folder.absolute() / FOLDER, jobs.quiet
         self._server: socket.socket | None = None
         self._arrived: SimpleQueue[tuple[Connection, Hello]] = SimpleQueue()
-        self._awaited: dict[str, Any] = {}  # jobs that have not called yet, by id
-        self._asked_at = self._looked_at = self._said_at = 0.0
-        self._said = 0  # how many jobs have started, as was said last
-        self._silent = 0  # jobs that ended before they called
+        self._awaited: dict[str, Any] = {}  # jobs that have not connected yet, by id
+        self._asked_at = self._looked_at = self._reported_at = 0.0
+        self._reported = 0  # number of started jobs last reported
+        self._never_connected = 0  # jobs that ended before they connected
         self.logs = f"the logs in {self._home}, and whether it needs more --slurm time= or mem="
 
     def _connect(self) -> None:
@@ -88,7 +84,7 @@ class SlurmEngine(HostsEngine):
         missing = [c for c in ("sbatch", "srun", "squeue", "scancel") if not shutil.which(c)]
         if missing and not self._local:
             raise UsageError(
-                f"there is no {missing[0]} here: give the command on a machine of the cluster from"
+                f"{missing[0]} is missing here: run this command on a machine of the cluster from"
                 " which jobs are submitted, or try it with --slurm cluster=local"
             )
         self._count = (
@@ -97,7 +93,7 @@ class SlurmEngine(HostsEngine):
         if not self._local:
             self._cancel_earlier()
         remove(self._home, inside=self._home.parent)
-        self._home.mkdir(mode=0o700)  # what lies there has the key
+        self._home.mkdir(mode=0o700)  # its files contain the key
         if self._local:
             self._executor: Any = submitit.LocalExecutor(self._home)
             self._executor.update_parameters(timeout_min=LOCAL_MINUTES)
@@ -111,7 +107,6 @@ class SlurmEngine(HostsEngine):
         self._listen()
 
     def _cancel_earlier(self) -> None:
-        """Takes what a killed driver left in the queue out of it."""
         earlier = [path.name.partition("_")[0] for path in self._home.glob("*_submission.sh")]
         arrays = [number for number in earlier if number.isdigit()]
         if arrays:
@@ -119,7 +114,6 @@ class SlurmEngine(HostsEngine):
             subprocess.run(["scancel", name, *arrays], capture_output=True)
 
     def _listen(self) -> None:
-        """Opens the port that jobs call, and describes these."""
         host, _, port = (self._address or "").partition(":")
         if port and not port.isdigit():
             raise UsageError(f"--address {self._address}: give HOST or HOST:PORT of this machine")
@@ -134,21 +128,20 @@ class SlurmEngine(HostsEngine):
             hosts,
             self._server.getsockname()[1],
             self._key,
-            handed_on(),
+            host_environment(),
             str(Path.cwd()),
             tuple(self.must_see()),
         )
-        threading.Thread(target=self._take_calls, args=(self._server,), daemon=True).start()
+        threading.Thread(target=self._accept_connections, args=(self._server,), daemon=True).start()
 
-    def _take_calls(self, server: socket.socket) -> None:
+    def _accept_connections(self, server: socket.socket) -> None:
         with suppress(OSError):  # closed
             while True:
                 opened, _ = server.accept()
                 threading.Thread(target=self._greet, args=(opened,), daemon=True).start()
 
     def _greet(self, opened: socket.socket) -> None:
-        """Lets a job in that knows the key; each in a thread of its own, for whoever calls may be
-        silent."""
+        """Accept a job that knows the key. Runs in a thread, because a caller may stay silent."""
         with opened:
             connection = connection_over(opened)
         try:
@@ -158,8 +151,7 @@ class SlurmEngine(HostsEngine):
         except (OSError, EOFError, AuthenticationError, AssertionError, ValueError):
             connection.close()
 
-    def _take_arrived(self) -> list[Hello]:
-        """Makes the jobs that have called idle workers; what they say."""
+    def _add_arrived(self) -> list[Hello]:
         hellos = []
         with suppress(Empty):
             while True:
@@ -178,29 +170,29 @@ class SlurmEngine(HostsEngine):
         soon = bool(self._asked_at) and time.monotonic() - self._asked_at < ASK_SECONDS
         if soon and not self._local:
             return
-        # Within a job, its variables would be taken for options of the new ones.
+        # Inside a job, its variables would be read as options of the new jobs.
         within = clean_env() if "SLURM_JOB_ID" in os.environ else nullcontext()
-        # submitit starts Python by `-m`, which else looks for modules in this folder first.
+        # submitit starts Python by `-m`, which otherwise searches this folder for modules first.
         safe = environment_variables(PYTHONSAFEPATH="1")
         try:
             with within, safe, redirect_stderr(StringIO()):
                 jobs = self._executor.submit_array([self._job] * count)
         except (FailedJobError, FailedSubmissionError, OSError) as error:
             lines = [line.removeprefix("sbatch: error: ") for line in str(error).splitlines()]
-            raise RunFailed(f"sbatch refuses the jobs: {'; '.join(lines)}") from None
+            raise RunFailed(f"sbatch rejected the jobs: {'; '.join(lines)}") from None
         self._asked_at = self._looked_at = time.monotonic()
         self._awaited |= {job.job_id: job for job in jobs}
         name = jobs[0].job_id.partition("_")[0]
         first = "" if self._idle or self._busy else "; work begins with the first that starts"
-        self._tell(f"asked for {counted(len(jobs), 'job')} ({name}){first}")
+        self._report(f"asked for {counted(len(jobs), 'job')} ({name}){first}")
 
     def _hand_out(self, worker: Connection, call: Call, task: Any) -> None:
         self._busy[worker] = (worker, task)
-        with suppress(OSError):  # gone, which is seen when its answer is read
+        with suppress(OSError):  # disconnected, which is seen when its answer is read
             send(worker, call)
 
     def _answers(self) -> Iterator[tuple[Any, Answer | None]]:
-        self._let_in()
+        self._accept_arrived()
         workers: list[Any] = [*self._idle, *self._busy]
         for connection in wait(workers, 0.5):
             assert isinstance(connection, Connection)
@@ -220,28 +212,29 @@ class SlurmEngine(HostsEngine):
                 yield task, reply.answer() if reply else None
         self._look_for_awaited()
 
-    def _let_in(self) -> None:
-        """Takes up the jobs that have called."""
-        for hello in self._take_arrived():
+    def _accept_arrived(self) -> None:
+        for hello in self._add_arrived():
             self._awaited.pop(hello.id, None)
             self._accept(hello)
         started = len(self._idle) + len(self._busy)
-        after = time.monotonic() - self._said_at
-        if started > self._said and (after > SAY_SECONDS or not self._said or not self._awaited):
-            self._tell(f"{started} of {started + len(self._awaited)} jobs have started")
-            self._said = started
+        after = time.monotonic() - self._reported_at
+        if started > self._reported and (
+            after > REPORT_SECONDS or not self._reported or not self._awaited
+        ):
+            self._report(f"{started} of {started + len(self._awaited)} jobs have started")
+            self._reported = started
         if not started and self._awaited and after > WAIT_SECONDS:
             minutes = int((time.monotonic() - self._asked_at) / 60)
-            self._tell(f"no job has started after {minutes} minutes: `squeue --me` says why")
-        self._said = min(self._said, started)
+            self._report(f"no job has started after {minutes} minutes: `squeue --me` says why")
+        self._reported = min(self._reported, started)
 
-    def _tell(self, message: str) -> None:
-        self._said_at = time.monotonic()
+    def _report(self, message: str) -> None:
+        self._reported_at = time.monotonic()
         say(f"slurm: {message}", self._quiet)
 
     def _look_for_awaited(self) -> None:
-        """Gives up jobs that ended before they called. New ones are asked for; when too many have
-        ended so, the run goes on with those that are there. RunFailed where there are none."""
+        """Replace jobs that ended before they connected. After too many of these, continue with the
+        other jobs. Raises RunFailed if no job is left."""
         if not self._awaited or (
             not self._local and time.monotonic() - self._looked_at < QUEUE_SECONDS
         ):
@@ -249,48 +242,48 @@ class SlurmEngine(HostsEngine):
         self._looked_at = time.monotonic()
         for identity in self._ended():
             job = self._awaited.pop(identity)
-            self._silent += 1
-            if self._silent <= LOST:
+            self._never_connected += 1
+            if self._never_connected <= LOST:
                 continue
             if not (self._idle or self._busy or self._awaited):
                 raise RunFailed(
-                    f"{self._silent} jobs ended before they called back ({self._last_words(job)})"
+                    f"{self._never_connected} jobs ended before they connected"
+                    f" ({self._reason_for_end(job)})"
                 )
             self._count = max(1, self._count - 1)
 
     def _ended(self) -> list[str]:
-        """Jobs among those awaited that Slurm does not have any more."""
         if self._local:
             return [identity for identity, job in self._awaited.items() if job.done()]
         arrays = ",".join(sorted({identity.partition("_")[0] for identity in self._awaited}))
-        # Not sacct, which submitit asks: not every cluster keeps accounts.
+        # Not sacct, which submitit uses: not every cluster keeps accounts.
         command = ["squeue", "--noheader", "--array", "--format=%i", f"--jobs={arrays}"]
         reply = subprocess.run(command, capture_output=True, text=True)
         if reply.returncode and "Invalid job id" not in reply.stderr:
-            return []  # Slurm's controller is away; it is asked again
+            return []  # Slurm's controller does not answer; try again later
         return sorted(self._awaited.keys() - set(reply.stdout.split()))
 
-    def _last_words(self, job: Any) -> str:
-        """Why a job ended, as far as its messages tell."""
-        words = f"nodes must see {self._home.parent} and reach this machine at {self._job.hosts[0]}"
+    def _reason_for_end(self, job: Any) -> str:
+        reason = (
+            f"nodes must see {self._home.parent} and reach this machine at {self._job.hosts[0]}"
+        )
         with suppress(OSError):
             text = Path(job.paths.stderr).read_text(encoding="utf-8", errors="replace")
             lines = [line for line in text.splitlines() if line.strip()]
             ends = [line for line in lines if not line.startswith("srun: error")] or lines
-            words = "".join(c for c in ends[-1] if c.isprintable())[:300] if ends else words
-        words = words.removeprefix("llmcurate.base.errors.RunFailed: ")
-        return f"{words}; see the logs in {self._home}"
+            reason = "".join(c for c in ends[-1] if c.isprintable())[:300] if ends else reason
+        reason = reason.removeprefix("llmcurate.base.errors.RunFailed: ")
+        return f"{reason}; see the logs in {self._home}"
 
     def close(self) -> None:
-        """Hangs up, which ends the jobs that work, and takes the others out of the queue."""
         super().close()
         if self._server is None:
             return
         with suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)  # wakes the thread that takes calls
+            self._server.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts jobs
         self._server.close()
         self._server, self._connected = None, False
-        self._take_arrived()
+        self._add_arrived()
         for connection in (*self._idle, *self._busy):
             connection.close()
         if self._local:
@@ -304,7 +297,7 @@ class SlurmEngine(HostsEngine):
 
 
 def own_hosts() -> tuple[str, ...]:
-    """Names and addresses of this machine, the one that others most likely reach first."""
+    """Return the names and addresses of this machine. The first is most likely to be reachable."""
     import psutil
 
     interfaces = [a for entries in psutil.net_if_addrs().values() for a in entries]
@@ -314,28 +307,27 @@ def own_hosts() -> tuple[str, ...]:
 
 
 REACH_SECONDS = 10
-# Slurm sends the first when the job's time is nearly over (submitit asks for 90 seconds ahead), the
-# second when a job is preempted or cancelled.
+# Slurm sends the first when the job's time is nearly over (submitit asks for 90 seconds before),
+# and the second when a job is preempted or cancelled.
 LEAVE = (signal.SIGUSR2, signal.SIGTERM)
-# A machine that is gone without a word is noticed after a minute and a half.
+# A machine that disappears silently is noticed after a minute and a half.
 KEEP_ALIVE = {
     "TCP_KEEPIDLE": 30,
     "TCP_KEEPINTVL": 10,
     "TCP_KEEPCNT": 6,
-    "TCP_USER_TIMEOUT": 90_000,  # milliseconds, where something was sent
+    "TCP_USER_TIMEOUT": 90_000,  # milliseconds, if data was sent
 }
 
 
 class DriverGone(Exception):
-    """The driver has ended, or has no more work."""
+    """The exception of a job whose driver has ended or has no work left for the job."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Called in the job, after submitit has unpickled it there.
-
-    hosts, port: where the driver may be reached, tried in this order; key: of the run;
-    environment, folder: as of `Host`; files: what must be seen from here."""
+    """A job's code: submitit unpickles this object on the node and calls it. The job tries to reach
+    the driver at `port` of each of `hosts`, in this order. `key` is the secret key of the run.
+    `environment` and `folder` are as in `Host`. The job must see `files`."""
 
     hosts: tuple[str, ...]
     port: int
@@ -345,13 +337,13 @@ class Job:
     files: tuple[str, ...]
 
     def __call__(self) -> None:
-        """Does tasks until the driver ends, or the job's time does. RunFailed where nobody answers
-        who knows the key."""
+        """Do tasks until the driver or the job's time ends. Raises RunFailed if no driver
+        answers."""
         notice = _Notice()
         connection = self._call_driver()
 
         def look_for_driver() -> None:
-            # It sends nothing to a host that works: what can be read now is the end.
+            # It sends nothing to a working host, so readable data means the end.
             if connection.poll(0):
                 raise DriverGone
 
@@ -369,8 +361,7 @@ class Job:
             host.end()
 
     def checkpoint(self) -> None:
-        """Nothing, for submitit: that a job is not put into the queue again, since the driver asks
-        for a new one."""
+        """Do nothing, so that submitit does not requeue the job. The driver asks for a new job."""
 
     def _call_driver(self) -> Connection:
         problems = []
@@ -385,17 +376,17 @@ class Job:
             except (OSError, EOFError, AuthenticationError, AssertionError) as error:
                 problems.append(f"{host}: {str(error) or type(error).__name__}")
         raise RunFailed(
-            f"{socket.gethostname()} reaches no driver at port {self.port} ({'; '.join(problems)});"
-            " give --address HOST, as nodes know the machine of this command"
+            f"{socket.gethostname()} cannot reach the driver at port {self.port}"
+            f" ({'; '.join(problems)});"
+            " give --address HOST, this command's machine as nodes know it"
         )
 
 
 class _Notice:
-    """The notice that a job must leave soon. It finishes its task then, if it can.
-
-    Slurm gives the signals to all processes of a job. Here a handler or the list of pending signals
-    tells; the worker process takes over that they are blocked, so that they do not end it, which
-    would look like a death that a document has caused."""
+    """The notice, a signal of Slurm, that the job must leave soon. The job finishes its task first,
+    if it can. Slurm sends the signals to all processes of a job. This process sees them by a
+    handler or in the list of pending signals. It blocks them, and its worker process inherits this.
+    Otherwise they would end the worker, and a document would be blamed for its death."""
 
     def __init__(self) -> None:
         self._caught = False
@@ -407,12 +398,10 @@ class _Notice:
         self._caught = True
 
     def arrived(self) -> bool:
-        """Return whether this job has to leave."""
         return self._caught or bool(signal.sigpending() & set(LEAVE))
 
 
 def job_id() -> str:
-    """Of the job that this process is in, as its submission names it."""
     import submitit
 
     identity: str = submitit.JobEnvironment().job_id
@@ -420,7 +409,6 @@ def job_id() -> str:
 
 
 def connection_over(opened: socket.socket) -> Connection:
-    """Takes a socket over that is connected."""
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEP_ALIVE.items():
         if hasattr(socket, name):  # not on every system
@@ -430,11 +418,11 @@ def connection_over(opened: socket.socket) -> Connection:
 
 
 def send(connection: Connection, message: Message) -> None:
-    """OSError where the other side is gone."""
     connection.send_bytes(message.to_json())
 
 
 def receive(connection: Connection, kind: type[M], most: int | None = None) -> M:
-    """EOFError or OSError where the other side is gone, or sends more than so many bytes;
-    ValueError where it sends something else."""
+    """Return the next message of a connection. Raises EOFError or OSError if the connection is
+    closed or the message is longer than `most` bytes, and ValueError if the message is not of the
+    type `kind`."""
     return kind.from_json(connection.recv_bytes(most))

@@ -1,7 +1,5 @@
-"""A worker process: reads calls from stdin, a line each, and answers by lines on stdout.
-
-Started by the local engine (`llmcurate.base.start`). It ends when its parent does.
-"""
+"""The program of a worker process, started by the local engine (`llmcurate.base.start`). It reads
+calls from stdin and writes its answers to stdout, one per line. It ends with its parent process."""
 
 from __future__ import annotations
 
@@ -28,8 +26,8 @@ from curate.engines.base import (
     Done,
     Failed,
     Ready,
-    Said,
     Waiting,
+    WorkerMessage,
     cpu_seconds,
     line_of,
 )
@@ -40,11 +38,10 @@ from llmcurate.base.start import late_pandas
 _reply_file = -1
 _compiles = False  # whether this process has compiled a kernel
 _help: Call | None = None
-_sending = threading.Lock()  # a thread that compiles speaks, too
+_sending = threading.Lock()  # a thread that compiles sends messages, too
 
 
-def send(message: Said) -> None:
-    """Writes one message to the engine."""
+def send(message: WorkerMessage) -> None:
     data = line_of(message)
     with _sending:
         while data:
@@ -52,21 +49,19 @@ def send(message: Said) -> None:
 
 
 def beat(first: int, last: int, seconds: float = 0.0, *, of_cpu: bool = False) -> None:
-    """Tells the engine which documents are being worked on, as of `Beat`. of_cpu: whether the
-    seconds are of this process's CPU time."""
+    """Tell the engine which documents this worker processes now. The engine ends the worker after
+    `seconds` without another message. With `of_cpu`, only CPU time counts."""
     if _reply_file >= 0:
         send(Beat(first, last, seconds, time.process_time() if of_cpu else None))
 
 
 def offer_help(function: str, task: object) -> None:
-    """Says what another process can do where this one has kernels to compile: a task, whose result
-    nobody waits for."""
+    """Set the task that another process can run while this one compiles kernels."""
     global _help
     _help = Call(function, encode(task).decode())
 
 
 def _compiling() -> None:
-    """Tells the engine of one kernel more."""
     global _compiles, _help
     _compiles = True
     if _reply_file >= 0:
@@ -75,21 +70,19 @@ def _compiling() -> None:
 
 
 def waiting_for_kernel() -> None:
-    """Tells the engine that this process waits for a kernel that another one compiles."""
     if _reply_file >= 0:
         send(Waiting())
 
 
 def ready(step: str, steps: int) -> None:
-    """Tells the engine that the kernels of a step are there, of so many steps; nothing where this
-    process has compiled none."""
+    """Tell the engine that a step's kernels are compiled, if this process compiled any."""
     if _reply_file >= 0 and _compiles:
         send(Ready(step, steps))
 
 
 def keep_memory() -> None:
-    """Lets this process keep freed memory for its next arrays. Else glibc gives the megabytes of
-    every batch back, only to hand them out again page by page."""
+    """Let this process keep freed memory for its next arrays. Otherwise glibc returns the memory of
+    every batch to the system, and must get it again page by page."""
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, the most that glibc allows
@@ -97,7 +90,7 @@ def keep_memory() -> None:
 
 
 def end_with(parent: int) -> None:
-    """Ends this process when its parent does; Linux sees to it, elsewhere a thread looks."""
+    """Make this process end when `parent` ends. On Linux the kernel does so, else a thread."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
@@ -112,7 +105,7 @@ def _end_after(parent: int) -> None:
 
 
 def _run(call: Call) -> Done | Failed:
-    from curate.steps.failures import described
+    from curate.steps.failures import error_with_place
     from llmcurate.base.errors import LlmcurateError, disk_error
 
     try:
@@ -127,26 +120,24 @@ def _run(call: Call) -> Done | Failed:
         known = disk_error(error) or error
         if isinstance(known, LlmcurateError):
             return replace(Failed.of(known), traceback=traceback.format_exc())
-        return Failed("bug", described(error), 1, traceback.format_exc())
+        return Failed("bug", error_with_place(error), 1, traceback.format_exc())
 
 
 @functools.cache
 def _task_type(function: Callable[..., Any]) -> type:
-    """Return the type of a function's one parameter."""
     kinds = typing.get_type_hints(function)
     return next((kind for name, kind in kinds.items() if name != "return"), object)
 
 
 def main() -> None:
-    """Serves tasks until stdin ends."""
     global _reply_file
     _reply_file = os.dup(1)
     compile_time.on_start = _compiling
-    os.dup2(2, 1)  # whatever a library prints must not mix with the answers
+    os.dup2(2, 1)  # prints of libraries must not mix with the answers
     sys.stdout = sys.stderr
     end_with(int(sys.argv[1]))
     keep_memory()
-    gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
+    gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, none of them garbage
     late_pandas()
     import pyarrow as pa
 

@@ -1,1 +1,1 @@
-"""Matched experiments: whether a change of the data makes a better model, beyond chance."""
+"""Controlled experiments: is a model better after a change of the data, beyond chance?"""

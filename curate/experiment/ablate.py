@@ -1,14 +1,14 @@
 """An experiment from its corpora to its figures: `llmcurate ablate`.
 
-OUT/  corpora/NAME/      what recipes made, where they are compared
-      tokenizer/         trained on the union, where none is given
-      tokenizers/NAME/   the same by settings that a corpus has for itself
-      shards/NAME/       token shards; shards/placebo has those of the first corpus in another order
-      eval/TEXT/         evaluation texts, without what a corpus holds
-      evals/NAME/TEXT/   the same by the tokenizer of such a corpus
-      overlap.json       13-grams that they have in common
-      runs/NAME/seed-0/  a run of training, and the nats of every document (nats.npz)
-      pilot/             with --minutes short runs, and what they chose
+OUT/  corpora/NAME/      documents made by recipes (--recipes)
+      tokenizer/         trained on the union of the corpora, unless one is given
+      tokenizers/NAME/   a tokenizer with settings of one corpus
+      shards/NAME/       token shards; shards/placebo has the first corpus in another order
+      eval/TEXT/         evaluation texts, without documents that a corpus contains
+      evals/NAME/TEXT/   the same, encoded by a tokenizer of one corpus
+      overlap.json       shares of 13-grams in common
+      runs/NAME/seed-0/  a training run, and the loss of every document in nats (nats.npz)
+      pilot/             with --minutes: short runs, and the choices made from them
       ablation.json  ablation.html
 """
 
@@ -41,9 +41,9 @@ from curate.experiment.corpora import (
 )
 from curate.experiment.evaluation import (
     EvalText,
-    Fact,
+    TextFigures,
     draw_text,
-    encode_apart,
+    encode_uncontaminated,
     find_overlap,
     short_excerpts,
 )
@@ -55,7 +55,7 @@ from curate.experiment.figures import (
     collect,
     detectable,
 )
-from curate.experiment.runs import Place, RunTask, Training, make_runs
+from curate.experiment.runs import EngineChoice, RunTask, Training, make_runs
 from curate.formats.read_settings import ReadSettings
 from curate.run.records import Options
 from llmcurate.base.disk.files import file_digest, make_folder
@@ -67,8 +67,8 @@ from llmcurate.base.terminal import say
 if TYPE_CHECKING:
     from curate.api.model_settings import Ablate
 
-# Of every run: a line of the log a step, one checkpoint, and next to no text of the corpus held
-# out, since the evaluation texts are what is scored.
+# For every run: log every step, keep one checkpoint, and hold out almost nothing, since the
+# evaluation texts are scored instead.
 COMMON = {
     "log_every": 1,
     "keep_checkpoints": 1,
@@ -76,12 +76,13 @@ COMMON = {
     "held_out": 0.001,
     "eval_tokens": 1,
 }
-CHECKPOINTS = 10  # of a long run
+CHECKPOINTS = 10  # per long run
 
 
 @dataclass(frozen=True)
 class Arm:
-    """A corpus, or the placebo, as it is trained on."""
+    """A corpus, or the placebo (the first corpus in another order), with its token shards, their
+    tokenizer and the settings of training."""
 
     corpus: Corpus
     tokenizer: Tokenizer
@@ -90,7 +91,7 @@ class Arm:
     training: Training
 
     def figures(self, row: Row, sets: Sets) -> CorpusRow:
-        """The figures of its runs, and what is said of it beside them."""
+        """Return `row`, the figures of the corpus' runs, with facts about the corpus added."""
         parameters, _ = budgets.cost(self.shards, self.training.model, self.training)
         vocabulary = read_json(self.shards / "manifest.json")["vocab_size"]
         digest = file_digest(self.tokenizer.file)
@@ -111,11 +112,10 @@ class Arm:
 def _checked(
     corpora: Sequence[Corpus], texts: dict[str, str], chosen: Ablate, sets: Sequence[str]
 ) -> tuple[budgets.Budget, Sets, dict[str | None, Choice]]:
-    """(budget, settings, tokenizers by corpus) of an experiment that can be made; UsageError."""
     if not texts:
         raise UsageError(
-            "give --on NAME=PATH, texts that all corpora are scored on, and one of --tokens,"
-            " --documents, --epochs and --minutes"
+            "give evaluation texts (--on NAME=PATH), and one of --tokens, --documents, --epochs and"
+            " --minutes"
         )
     budget = budgets.chosen_budget(chosen)
     changes = read_sets(sets, corpora)
@@ -124,8 +124,8 @@ def _checked(
     choices = choose_tokenizers(corpora, chosen.tokenizer, chosen.vocab, changes)
     if budget.kind == "minutes" and not are_equal(choices, corpora):
         raise UsageError(
-            "--minutes makes tokens equal, which are unequal text where tokenizers differ: give"
-            " --documents or --epochs"
+            "--minutes gives every run equal tokens, which is unequal text if tokenizers differ:"
+            " give --documents or --epochs instead"
         )
     return budget, changes, choices
 
@@ -133,7 +133,7 @@ def _checked(
 def describe(
     corpora: Sequence[Corpus], texts: dict[str, str], chosen: Ablate, sets: Sequence[str]
 ) -> list[str]:
-    """The plan of `run_experiment`, in lines; UsageError as it raises."""
+    """Return the plan of an experiment as lines. Raises UsageError if the plan is not valid."""
     budget, _, _ = _checked(corpora, texts, chosen, sets)
     runs = chosen.seeds * (len(corpora) + 1)
     amount = f"{budget.amount:,.6g} {budget.kind}"
@@ -154,10 +154,11 @@ def run_experiment(
     out: Path,
     chosen: Ablate,
     sets: Sequence[str],
-    place: Place,
+    place: EngineChoice,
 ) -> Experiment:
-    """The figures of the experiment; what is done of it is not done again. Raises UsageError before
-    anything is trained, LlmcurateError and RunFailed."""
+    """Run the experiment and return its figures; finished parts in OUT are reused. Raises
+    UsageError before any training if the experiment is not valid, LlmcurateError or RunFailed
+    later."""
     begun = time.monotonic()
     budget, changes, choices = _checked(corpora, texts, chosen, sets)
     drawn = [
@@ -230,25 +231,22 @@ def _encode_apart(
     chosen: Ablate,
     quiet: bool,
     read: ReadSettings,
-) -> dict[str, Fact]:
-    """Encodes the documents of the evaluation texts that none of these corpora holds; what is to be
-    said of each text."""
+) -> dict[str, TextFigures]:
     manifests = {corpus.name: arms[corpus.name].shards / "manifest.json" for corpus in corpora}
-    say("comparing evaluation texts with the corpora by 13-grams", quiet)
+    say("looking for 13-grams of the evaluation texts in the corpora", quiet)
     digests = {name: file_digest(path) for name, path in manifests.items()}
     shares = find_overlap(drawn, corpora, digests, out, read)
     facts = {}
     for text in drawn:
         encoded = {Path(arm.training.texts[text.name]): arm.tokenizer.file for arm in arms.values()}
-        fact = encode_apart(text, shares, chosen.max_overlap, encoded)
+        fact = encode_uncontaminated(text, shares, chosen.max_overlap, encoded)
         facts[text.name] = fact
         if fact.left_out and fact.overlap:
             by_corpus = {name: shared.left_out for name, shared in fact.overlap.items()}
             largest = max(by_corpus, key=lambda name: by_corpus[name])
             say(
-                f"eval {text.name}: {counted(fact.left_out, 'document')} of"
-                f" {fact.drawn:,} left out, which a corpus holds ({largest}:"
-                f" {by_corpus[largest]:,})",
+                f"eval {text.name}: left out {counted(fact.left_out, 'document')} of"
+                f" {fact.drawn:,} that occur in a corpus ({largest}: {by_corpus[largest]:,})",
                 quiet,
             )
     return facts

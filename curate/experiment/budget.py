@@ -1,15 +1,15 @@
-"""What every run of an experiment may read: equal tokens, documents or epochs, or what fits into so
-many minutes.
+"""The budget of the runs of an experiment: equal tokens, documents or epochs, or a time limit.
 
-With minutes a model and its tokens are chosen by this rule. The presets of this project are timed
-from the smallest on, for a few steps each. The largest is taken whose 20 tokens a parameter
-(Hoffmann et al. 2022) fit into the time of a run; where not even the smallest has so much, it is
-the smallest. It then reads as many tokens as fit, but no corpus more than four times (Muennighoff
-et al. 2023: up to four epochs are nearly as good as new text). A tenth of the time goes into a
-pilot: the first corpus against itself in another order, all seeds, side by side as all runs will
-be. Its pace sets the tokens, its variance says what the experiment could detect. What prepares
-corpora and texts counts into the time, up to half of it. Of the evaluation texts so much is scored
-as a fifth of a run allows, in excerpts so short that there are 50 of each.
+With --minutes the model and its number of tokens are chosen as follows. The presets of this project
+are timed for a few steps each, from the smallest on. The largest preset is chosen for which 20
+tokens per parameter (Hoffmann et al. 2022) fit into the time of a run, or else the smallest preset.
+It reads as many tokens as fit, but at most four epochs of a corpus (Muennighoff et al. 2023: up to
+four are nearly as good as new text). A tenth of the time is used for a pilot: the first corpus is
+compared with itself in another order, with all seeds in parallel. The speed of the pilot decides
+the number of tokens, and its variance gives the difference that the experiment could detect. The
+time to prepare corpora and texts is subtracted from the limit, but never more than half of the
+limit. Of each evaluation text 50 excerpts are scored. Each has at least 200 bytes; all may take a
+fifth of a run's time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from curate.experiment.corpora import PLACEBO
 from curate.experiment.evaluation import DOCUMENTS, LEAST_EXCERPT
-from curate.experiment.runs import Place, RunTask, Training, done_of, make_runs
+from curate.experiment.runs import EngineChoice, RunTask, Training, finished_record, make_runs
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
@@ -35,23 +35,21 @@ if TYPE_CHECKING:
     from curate.api.model_settings import Ablate
 
 M = TypeVar("M", bound=Message)
-Detectable = Callable[[list[RunTask], int], float | None]  # of runs, with a seed of draws
+Detectable = Callable[[list[RunTask], int], float | None]  # (runs, seed) -> bits per byte
 KINDS = ("tokens", "documents", "epochs", "minutes")
 PER_PARAMETER = 20  # tokens; Hoffmann et al. 2022, table 3
 MOST_EPOCHS = 4.0  # Muennighoff et al. 2023
-PILOT = 0.1  # of the time
-SPARE = 0.85  # of the rest: what begins and ends runs takes some of it
+PILOT = 0.1  # share of the time
+SPARE = 0.85  # share of the time left for training; starting and ending runs takes the rest
 TIMED_STEPS = 3
-LEAST_STEPS = 10  # of a run
-SCORING = 0.2  # of a run, for scoring texts on its way and at its end
-SCORED_FASTER = 2.0  # than trained: no backward pass, but windows overlap
-TOO_SLOW = 4.0  # times the tokens of a run that a larger model would need; it is not timed
+LEAST_STEPS = 10  # per run
+SCORING = 0.2  # share of a run for scoring texts, during and after training
+SCORED_FASTER = 2.0  # speed of scoring relative to training: no backward pass, overlapping windows
+TOO_SLOW = 4.0  # a model that needs this many times the tokens of a run is not timed
 
 
 @dataclass(frozen=True)
 class Size:
-    """Of a corpus as it is trained on; tokens: of the documents that are not held out."""
-
     documents: int
     tokens: int
     bytes: int
@@ -59,29 +57,29 @@ class Size:
 
 @dataclass(frozen=True)
 class Budget:
-    """kind: what is equal in all runs."""
+    """The amount that is equal in all runs. `kind` is one of KINDS."""
 
     kind: str
     amount: float
 
     def tokens(self, size: Size) -> float:
-        """That a corpus of this size is read to."""
-        if self.kind == "documents":  # of the corpus' mean length
+        """Return how many tokens a run reads if it trains on a corpus of this size."""
+        if self.kind == "documents":  # at the corpus' mean length
             return self.amount * size.tokens / max(1, size.documents)
         return self.amount * size.tokens if self.kind == "epochs" else self.amount
 
 
 def chosen_budget(chosen: Ablate) -> Budget:
-    """The one that was asked for; UsageError where it is none or several."""
+    """Return the budget given as options. Raises UsageError unless exactly one is given."""
     amounts = {kind: value for kind in KINDS if (value := getattr(chosen, kind)) is not None}
     if len(amounts) != 1:
-        raise UsageError("give --tokens, --documents, --epochs or --minutes, one of them")
+        raise UsageError("give one of --tokens, --documents, --epochs and --minutes")
     ((kind, amount),) = amounts.items()
     return Budget(kind, amount)
 
 
 def size_of(shards: Path, training: Training) -> Size:
-    """Of a corpus' shards; raises LlmcurateError where it cannot be trained on."""
+    """Return the size of token shards. Raises LlmcurateError if they are too small to train on."""
     from train.data.rows import split
     from train.data.shards import read_shards
 
@@ -100,7 +98,7 @@ def size_of(shards: Path, training: Training) -> Size:
 
 @dataclass(frozen=True)
 class Pace(Message):
-    """A model as it is trained here."""
+    """The training speed of a model on this machine."""
 
     model: str
     parameters: int
@@ -110,8 +108,8 @@ class Pace(Message):
 
 @dataclass(frozen=True)
 class Choice(Pace):
-    """The model that is chosen. timed: all that were; eval_bytes: of each evaluation text as many
-    as can be scored in a fifth of a run."""
+    """The chosen model. `timed` are all models that were timed; `eval_bytes` is how many bytes of
+    each text are scored."""
 
     timed: tuple[Pace, ...]
     eval_bytes: int
@@ -119,7 +117,7 @@ class Choice(Pace):
 
 @dataclass(frozen=True)
 class Pilot:
-    """What a pilot took, and the difference that its experiment could detect."""
+    """The cost of a pilot. `detectable` is the smallest detectable difference in bits per byte."""
 
     steps: int
     seconds: float
@@ -129,8 +127,7 @@ class Pilot:
 
 @dataclass(frozen=True)
 class Plan(Message):
-    """What minutes are used for: a choice, the `tokens` of a run, and the pilot that they are
-    from."""
+    """The use of the minutes: the chosen model, the `tokens` per run, and the pilot."""
 
     minutes: float
     model: str
@@ -147,36 +144,34 @@ class Plan(Message):
 
 @dataclass(frozen=True)
 class Request:
-    """What minutes are for. sizes: of the corpora, the first one first; begun: when the command
-    did, by the monotonic clock."""
+    """An experiment with a time limit. `sizes` has the size of each corpus, in the order of the
+    command line; `begun` is the time on the monotonic clock when the command began."""
 
     shards: dict[str, Path]
     sizes: dict[str, Size]
     out: Path
     chosen: Ablate
     training: Training
-    place: Place
+    place: EngineChoice
     begun: float
 
     @property
     def minutes(self) -> float:
-        """That were asked for."""
         assert self.chosen.minutes is not None
         return self.chosen.minutes
 
     @property
     def first(self) -> str:
-        """The name of the first corpus."""
         return next(iter(self.sizes))
 
     @property
     def rounds(self) -> int:
-        """Runs that a worker makes one after the other."""
+        """Number of runs that a worker makes one after the other."""
         return -(-self.chosen.seeds * (len(self.sizes) + 1) // self._workers)
 
     @property
     def pilot_rounds(self) -> int:
-        """The same of the pilot."""
+        """Number of pilot runs that a worker makes one after the other."""
         return -(-2 * self.chosen.seeds // self._workers)
 
     @property
@@ -185,17 +180,17 @@ class Request:
 
     @property
     def most_tokens(self) -> float:
-        """That a run may read, however fast it is."""
+        """Most tokens that a run may read, whatever its speed."""
         return MOST_EPOCHS * min(size.tokens for size in self.sizes.values())
 
     def seconds(self) -> float:
-        """What is there for all: without what prepared corpora and texts, half of it at least."""
+        """Return the seconds that remain after the preparations, at least half of the limit."""
         whole = 60 * self.minutes
         return max(whole / 2, whole - (time.monotonic() - self.begun))
 
-    def kept(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
-        """What OUT/pilot/NAME has from before of the same request, or what `make` gives: the same
-        command goes on with the same choice, whatever the machine does meanwhile."""
+    def cached(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
+        """Return what OUT/pilot/NAME stores if it belongs to the same request; otherwise make and
+        store it. A resumed command thus keeps its choices, even if the machine is busier now."""
         path = self.out / "pilot" / name
         training = self.training
         key = {
@@ -218,8 +213,7 @@ class Request:
 
 
 def choose_model(request: Request) -> Choice:
-    """The model whose runs fit into the minutes."""
-    choice = request.kept("model.json", Choice, lambda: _choice(request))
+    choice = request.cached("model.json", Choice, lambda: _choice(request))
     say(
         f"{choice.model}: {choice.parameters:,} parameters,"
         f" {choice.tokens_per_second:,.0f} tokens/s here; {choice.eval_bytes:,} bytes of each"
@@ -232,7 +226,7 @@ def choose_model(request: Request) -> Choice:
 def _choice(request: Request) -> Choice:
     seconds = request.seconds() * (1 - PILOT) * SPARE / request.rounds
     shards = request.shards[request.first]
-    best, timed = _choose(shards, request.chosen, request.training, seconds * (1 - SCORING))
+    best, timed = largest_model(shards, request.chosen, request.training, seconds * (1 - SCORING))
     size, texts = request.sizes[request.first], max(1, len(request.training.texts))
     passes = request.chosen.points + 1
     tokens = seconds * SCORING / passes * best.tokens_per_second * SCORED_FASTER
@@ -243,13 +237,14 @@ def _choice(request: Request) -> Choice:
 
 
 def run_pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Plan:
-    """The choice with the `tokens` of a run, and the difference that could be detected."""
-    plan = request.kept("plan.json", Plan, lambda: _pilot(request, choice, detectable_by))
+    """Run the pilot and return the plan, with the tokens per run and the detectable difference."""
+    plan = request.cached("plan.json", Plan, lambda: _pilot(request, choice, detectable_by))
     detectable = plan.pilot.detectable
-    shown = "" if detectable is None else f"; it could detect {detectable:.4f} bits a byte"
+    limit = "" if detectable is None else f"{detectable:.4f} bits per byte (80 % power, 5 % level)"
+    shown = f"; smallest detectable difference: {limit}" if limit else ""
     say(
-        f"a run reads {counted(plan.tokens, 'token')},"
-        f" {plan.tokens_per_parameter:.2g} a parameter{shown} (80 % power at 5 %)",
+        f"each run reads {counted(plan.tokens, 'token')},"
+        f" {plan.tokens_per_parameter:.2g} per parameter{shown}",
         request.place.quiet,
     )
     return plan
@@ -268,8 +263,8 @@ def _pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Plan:
             shards = request.shards[name]
             tasks.append(training.task(name, shards, seed, steps, folder, part, eval_every=steps))
     make_runs(tasks, request.place, "pilot")
-    # A run's time is that of its steps, and of scoring the texts some times more than the pilot's.
-    figures = [done.seconds for task in tasks if (done := done_of(task)) is not None]
+    # The runs score the texts more often than the pilot does.
+    figures = [done.seconds for task in tasks if (done := finished_record(task)) is not None]
     scoring = median(figure["scoring"] for figure in figures)
     stepping = max(median(figure["training"] for figure in figures) - scoring, 1e-9)
     pace = steps * step / stepping
@@ -290,23 +285,23 @@ def _pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Plan:
     )
 
 
-def _choose(
+def largest_model(
     shards: Path, chosen: Ablate, training: Training, seconds: float
 ) -> tuple[Pace, list[Pace]]:
-    """(the largest preset of this project whose 20 tokens a parameter fit into these seconds, or
-    the smallest one; all that were timed); of a model that is given, its pace."""
+    """Return (chosen model, all timed models): the largest preset for which 20 tokens per parameter
+    fit into these seconds, or the smallest preset; a model given by the user is only timed."""
     from train.model.presets import OWN
 
     names = [chosen.model] if chosen.model else list(OWN)
     timed: list[Pace] = []
     for name in names:
         if timed:
-            # A larger model takes more operations a token, and more tokens.
+            # A larger model needs more operations per token, and more tokens.
             parameters, flops = cost(shards, name, training)
             pace = timed[-1].flops_per_second / flops
             if PER_PARAMETER * parameters > TOO_SLOW * seconds * pace:
                 break
-        timed.append(_timed(shards, name, training))
+        timed.append(time_model(shards, name, training))
     fitting = [
         row for row in timed if PER_PARAMETER * row.parameters <= seconds * row.tokens_per_second
     ]
@@ -314,8 +309,8 @@ def _choose(
 
 
 def cost(shards: Path, name: str, training: Training) -> tuple[int, float]:
-    """(parameters, operations a token) of a preset with the shards' vocabulary; raises
-    LlmcurateError where it cannot be trained so."""
+    """Return (parameters, FLOPs per token) of a preset with the vocabulary of the shards. Raises
+    LlmcurateError if the preset cannot be trained with these settings."""
     from train.loop.start import make_plan
     from train.measure.accounting import flops_per_token, parameters
 
@@ -324,14 +319,15 @@ def cost(shards: Path, name: str, training: Training) -> tuple[int, float]:
 
 
 def _settings(training: Training, steps: int) -> Any:
-    from llmcurate.base.settings import from_dict, unflat
+    from llmcurate.base.settings import from_dict, unflatten
     from train.config import TrainConfig
 
     settings = {**training.train, "steps": steps, "eval_every": steps}
-    return from_dict(TrainConfig, unflat(settings), "pretrain")
+    return from_dict(TrainConfig, unflatten(settings), "pretrain")
 
 
-def _timed(shards: Path, name: str, training: Training) -> Pace:
+def time_model(shards: Path, name: str, training: Training) -> Pace:
+    """Train a preset for a few steps, and return its pace in tokens and FLOPs per second."""
     import tempfile
 
     import torch

@@ -1,10 +1,7 @@
-"""The corpora of an experiment: what they are called, the recipes that make them, and which setting
-of `--set` is whose; their tokenizers and token shards.
-
-One tokenizer is for all, unless settings of `tokenizer` or `shards.tokenizer` are those of a corpus
-alone: then corpora whose settings are equal share one. Each is trained on the union of all corpora,
-so that none of them has a tokenizer of its own text.
-"""
+"""The corpora of an experiment: their names, recipes, settings, tokenizers and token shards. All
+corpora share one tokenizer, unless --set gives a corpus other settings of `tokenizer` or
+`shards.tokenizer`; corpora with equal settings share one tokenizer. Every tokenizer is trained on
+the union of all corpora, so that no corpus has a tokenizer fitted to its text alone."""
 
 from __future__ import annotations
 
@@ -29,99 +26,98 @@ from llmcurate.base.errors import UsageError
 
 PLACEBO = "placebo"
 _NAME = re.compile(r"\w[\w.+-]*")
-# Settings that an experiment decides, and by what.
+# Settings that the experiment decides, and the option to use instead.
 DECIDED = {
     "pretrain": {
         "steps": "steps follow from --tokens, --documents, --epochs or --minutes",
         "seed": "give --seed, the first one, and --seeds",
         "eval": "give --on NAME=PATH",
-        "eval_every": "give --points, how often texts are scored",
+        "eval_every": "give --points, the number of times that texts are scored",
         "stages": "an experiment has one stage; leave them out",
         "sources": "an experiment trains on its corpora; leave sources out",
     },
     "shards": {
-        "shuffle": "the order of documents is drawn, for the placebo another one",
+        "shuffle": "the experiment shuffles documents, for the placebo in another order",
         "val_fraction": "give --on NAME=PATH",
         "val_by": "give --on NAME=PATH",
-        "format": "runs read llmcurate's own format; leave it out",
+        "format": "an experiment needs llmcurate's own format; leave it out",
     },
 }
-OWN = ("pretrain", "shards", "tokenizer")  # sections that a corpus may have settings of for itself
-SECTIONS = ("model", *OWN)  # of --set that are of no recipe
-TEXTS = ("columns", "split", "config")  # settings of `read` that evaluation texts have, too
+OWN = ("pretrain", "shards", "tokenizer")  # sections that --set can change for one corpus
+SECTIONS = ("model", *OWN)  # sections of --set that belong to no recipe
+TEXTS = ("columns", "split", "config")  # settings of `read` that also apply to evaluation texts
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """inputs: files, folders or runs that hold its documents; recipe: that made them of these."""
+    """A corpus of an experiment. `inputs` are files, folders or runs with the documents; `recipe`
+    is a recipe to run over the inputs, or None."""
 
     name: str
     inputs: tuple[str, ...]
     recipe: str | None = None
 
     def at(self, folder: Path) -> Corpus:
-        """The corpus as a run of its recipe leaves it in the folder."""
         return Corpus(self.name, (str(folder),), self.recipe)
 
 
 def named_corpora(arguments: Sequence[str], inputs: Sequence[str], recipes: bool) -> list[Corpus]:
-    """The corpora that arguments name, as PATH or NAME=PATH, or as recipes over the inputs.
-    UsageError names the first that cannot be."""
+    """Return the corpora given as PATH or NAME=PATH, or as recipes over the inputs. Raises
+    UsageError for the first corpus that is not valid."""
     corpora: list[Corpus] = []
     for argument in arguments:
         name, equals, rest = argument.partition("=")
         if not equals or not _NAME.fullmatch(name) or Path(argument).exists():
-            # By its path: without endings, in characters that a folder may have.
+            # Named after the path: no extensions, and only characters that suit a folder.
             stem, rest = Path(argument.rstrip("/")).name, argument
             stem = stem if Path(argument).is_dir() else stem.partition(".")[0]
             name = re.sub(r"[^\w.+-]+", "-", stem).strip("-.+") or "corpus"
         if name == PLACEBO:
-            raise UsageError(f"{argument}: {PLACEBO} names the runs that every experiment has")
+            raise UsageError(f"{argument}: the name {PLACEBO} is reserved; choose another name")
         if any(name == corpus.name for corpus in corpora):
             raise UsageError(f"two corpora are called {name}: write NAME={rest} for one of them")
         if not recipes and are_shards(rest):
             raise UsageError(f"{rest} holds token shards: give the documents they were made of")
         if not recipes and not Path(rest).exists() and rest in shipped_names():
-            raise UsageError(f"{rest} is a recipe: add --recipes, and --input for what it reads")
+            raise UsageError(f"{rest} is a recipe: add --recipes, and --input PATH for its input")
         corpora.append(
             Corpus(name, tuple(inputs), rest) if recipes else Corpus(name, (rest,), None)
         )
     if len(corpora) < 2:
-        raise UsageError("an experiment compares two corpora or more: give the others too")
+        raise UsageError("an experiment compares corpora: give at least two")
     if recipes and not inputs:
-        raise UsageError("--recipes needs the documents that they run over: give --input PATH")
+        raise UsageError("--recipes needs documents to run over: give --input PATH")
     if not recipes and inputs:
-        raise UsageError("--input is what recipes run over: add --recipes")
+        raise UsageError("--input gives the documents for recipes: add --recipes")
     return corpora
 
 
 @dataclass(frozen=True)
 class Sets:
-    """The settings of `--set`. common: of all corpora; own: those of one, by its name; recipes: of
-    the steps of a corpus' recipe, by its name."""
+    """The settings of `--set`: `common` has the settings for all corpora; `own` maps the name of a
+    corpus to settings for this corpus, `recipes` to settings for the steps of its recipe."""
 
     common: tuple[Change, ...]
     own: Mapping[str, tuple[Change, ...]]
     recipes: Mapping[str, tuple[Change, ...]]
 
     def of(self, section: str, corpus: str | None = None) -> tuple[Change, ...]:
-        """Those of a section, what a corpus has for itself behind what all have."""
+        """Return the changes in a section: the common changes, then those of the corpus."""
         changes = (*self.common, *self.own.get(corpus or "", ()))
         return tuple(change for change in changes if change.section == section)
 
     def values(self, section: str, corpus: str | None = None) -> dict[str, Any]:
-        """The same as {key: value}."""
         return {change.key: change.value for change in self.of(section, corpus)}
 
     @property
     def read(self) -> ReadSettings:
-        """The section `read`, of corpora that are documents and of evaluation texts."""
+        """The settings `read` for corpora without a recipe and for evaluation texts."""
         return compose("read", [], self.of("read")).read
 
 
 def read_sets(sets: Iterable[str], corpora: Sequence[Corpus]) -> Sets:
-    """What `--set` says: SECTION.KEY of all corpora, CORPUS.SECTION.KEY of one, STEP.KEY of recipes
-    that have the step. UsageError for a setting of none of these."""
+    """Parse the values of --set: SECTION.KEY for all corpora, CORPUS.SECTION.KEY for one corpus,
+    STEP.KEY for recipes. Raises UsageError for any other setting."""
     common: list[Change] = []
     own: dict[str, list[Change]] = {corpus.name: [] for corpus in corpora}
     recipes: dict[str, list[Change]] = {corpus.name: [] for corpus in corpora}
@@ -142,8 +138,9 @@ def read_sets(sets: Iterable[str], corpora: Sequence[Corpus]) -> Sets:
         common_to_all = change.section in SECTIONS or of_texts
         if name is None and not common_to_all and not takers:
             raise UsageError(
-                f"{change.given}: no step of a recipe here, nor {', '.join(SECTIONS)}; of one"
-                f" corpus write CORPUS.SECTION.KEY, with a section of {', '.join(OWN)}"
+                f"{change.given}: {change.section} is no step of these recipes, nor one of"
+                f" {', '.join(SECTIONS)}; for one corpus write CORPUS.SECTION.KEY with one of"
+                f" {', '.join(OWN)}"
             )
         if decided := DECIDED.get(change.section, {}).get(change.key):
             raise UsageError(f"{change.given}: {decided}")
@@ -175,7 +172,7 @@ def _owned(
 
 
 def check_inputs(corpora: Sequence[Corpus], sets: Sets) -> None:
-    """UsageError for a recipe that cannot be, or an input that is not there."""
+    """Raise UsageError for a recipe that is not valid or an input that does not exist."""
     for corpus in corpora:
         read = sets.read
         if corpus.recipe is not None:
@@ -189,7 +186,7 @@ def check_inputs(corpora: Sequence[Corpus], sets: Sets) -> None:
 
 
 def distinct(corpora: Sequence[Corpus]) -> list[Corpus]:
-    """The corpora without those that have the documents of one before."""
+    """Return the corpora without those that have the same documents as an earlier corpus."""
     firsts: dict[tuple[str, ...], Corpus] = {}
     for corpus in corpora:
         firsts.setdefault(corpus.inputs, corpus)
@@ -197,8 +194,8 @@ def distinct(corpora: Sequence[Corpus]) -> list[Corpus]:
 
 
 def run_recipes(corpora: Sequence[Corpus], sets: Sets, out: Path, options: Options) -> list[Corpus]:
-    """The corpora as their recipes make them, in OUT/corpora/NAME of the first that has the recipe;
-    others as they are. What is done is not done again."""
+    """Run the recipes into OUT/corpora/NAME and return the corpora with the documents made. Corpora
+    with the same recipe share the folder of the first such corpus. Finished runs are reused."""
     ready = []
     folders: dict[str, Path] = {}
     for corpus in corpora:
@@ -211,22 +208,21 @@ def run_recipes(corpora: Sequence[Corpus], sets: Sets, out: Path, options: Optio
     return ready
 
 
-ORDER, OTHER_ORDER = 0, 1  # seeds of the order of documents in shards; the second is the placebo's
+ORDER, OTHER_ORDER = 0, 1  # seeds of the order of documents, of corpora and of the placebo
 
-Choice = Path | Recipe  # a tokenizer's file, or what trains one
+Choice = Path | Recipe  # the file of a tokenizer, or a recipe that trains one
 
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """origin: the sentence that says where it is from; corpus: whose settings it has; None: those
-    of all."""
+    """A tokenizer of the experiment. `origin` is a phrase for the report that says where it comes
+    from; `corpus` is the corpus whose own settings it has, None for the common settings."""
 
     file: Path
     origin: str
     corpus: str | None = None
 
     def eval_folder(self, out: Path) -> Path:
-        """Of the evaluation texts that it encoded."""
         return _folder(out, "eval", self.corpus)
 
 
@@ -237,9 +233,9 @@ def _folder(out: Path, kind: str, corpus: str | None) -> Path:
 def choose_tokenizers(
     corpora: Sequence[Corpus], named: Path | None, vocab: int, sets: Sets
 ) -> dict[str | None, Choice]:
-    """By the names of corpora, and of None with the settings of all: the file that is given (named:
-    for all), or the recipe that trains one of `vocab` tokens. UsageError for settings that cannot
-    be."""
+    """Return a mapping from the name of a corpus (None: the common settings) to a tokenizer's file
+    or to a recipe that trains a tokenizer. `named` is a file for all corpora; `vocab` is the
+    vocabulary's size if a tokenizer is trained. Raises UsageError for contradictory settings."""
     choices: dict[str | None, Choice] = {None: _choice(None, named, vocab, sets)}
     for corpus in corpora:
         own = sets.own.get(corpus.name, ())
@@ -247,7 +243,7 @@ def choose_tokenizers(
         named_files = [c for c in own if (c.section, c.key) == ("shards", "tokenizer")]
         if trained and named_files:
             raise UsageError(
-                f"{named_files[0].given}: is trained already; leave out {trained[0].given}"
+                f"{named_files[0].given} names a finished tokenizer: leave out {trained[0].given}"
             )
         choices[corpus.name] = _choice(corpus.name, None if trained else named, vocab, sets)
     return choices
@@ -262,7 +258,7 @@ def _choice(corpus: str | None, named: Path | None, vocab: int, sets: Sets) -> C
     path = Path(str(file_name))
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file() or file.suffix != ".json":
-        raise UsageError(f"--tokenizer {path}: no tokenizer.json, nor a folder that holds one")
+        raise UsageError(f"--tokenizer {path}: give a tokenizer.json or its folder")
     return file
 
 
@@ -271,15 +267,15 @@ def _key(choice: Choice) -> str:
 
 
 def are_equal(choices: Mapping[str | None, Choice], corpora: Sequence[Corpus]) -> bool:
-    """Return whether one tokenizer is for all corpora."""
+    """Return True if all corpora share one tokenizer."""
     return len({_key(choices[corpus.name]) for corpus in corpora}) == 1
 
 
 def make_tokenizers(
     choices: Mapping[str | None, Choice], corpora: Sequence[Corpus], out: Path, options: Options
 ) -> dict[str, Tokenizer]:
-    """By the names of corpora. Those that are trained lie in OUT/tokenizer, or in
-    OUT/tokenizers/NAME of the first corpus that has the settings."""
+    """Train the tokenizers that do not exist yet and return {corpus: tokenizer}. They are written
+    to OUT/tokenizer, or to OUT/tokenizers/NAME for a corpus with other settings."""
     tokenizers: dict[str, Tokenizer] = {}
     for corpus in corpora:
         choice = choices[corpus.name]
@@ -298,33 +294,35 @@ def make_tokenizers(
 def train_on_union(
     recipe: Recipe, corpora: Sequence[Corpus], folder: Path, options: Options
 ) -> str:
-    """Trains a tokenizer on all documents of all corpora, those that two of them share twice; the
-    sentence that says so."""
+    """Train a tokenizer on the documents of all corpora, and return a phrase with the names of the
+    corpora. A document in two corpora is read twice."""
     read = distinct(corpora)
     inputs = list(dict.fromkeys(path for corpus in read for path in corpus.inputs))
     carry_out(recipe, inputs, folder, options)
     if not (folder / "tokenizer.json").is_file():
-        raise UsageError("tokenizer.vocab: give one size; of several, each to a corpus by its name")
+        raise UsageError(
+            "tokenizer.vocab: give one size, or one per corpus: CORPUS.tokenizer.vocab"
+        )
     names = ", ".join(corpus.name for corpus in read)
     return f"trained on {'the union of ' if len(read) > 1 else ''}{names}"
 
 
 def check_shards(corpora: Sequence[Corpus], sets: Sets) -> None:
-    """UsageError for settings that cannot be, or a first corpus that has no other order for the
-    placebo."""
+    """Raise UsageError for invalid settings of shards, or if the first corpus' settings fix the
+    order of documents: the placebo is the first corpus in another order."""
     first, *_ = [_recipe(corpus, sets, {}) for corpus in corpora]
     (shards,) = first.products
     if (packing := shards.model_dump()["packing"]) != "input":
         raise UsageError(
-            f"shards.packing {packing} is one order alone, and the placebo is the first corpus in"
-            " another: put a corpus without it first"
+            f"shards.packing {packing} fixes the order of documents, but the placebo is the first"
+            " corpus in another order: put a corpus without it first"
         )
 
 
 def encode_corpus(
     corpus: Corpus, tokenizer: Path, sets: Sets, folder: Path, order: int, options: Options
 ) -> Path:
-    """The folder of a corpus' token shards. order: the seed of its documents' order."""
+    """Encode a corpus into token shards and return their folder. `order` seeds the shuffle."""
     values: dict[str, str | int] = {"tokenizer": str(tokenizer)}
     if sets.values("shards", corpus.name).get("packing", "input") == "input":
         values["shuffle"] = order

@@ -1,10 +1,7 @@
-"""The evaluation texts of an experiment: documents of each drawn by their ids, their beginnings
-compared with the corpora by 13-grams, and encoded. More documents in part say more than few whole.
-
-A document whose 13-grams stand in a corpus to a larger share than is allowed is left out of all
-scores: it would measure who has read it. The words, and how they are counted, are those of the step
-`decontaminate` (Brown et al. 2020, appendix C, has 13-grams).
-"""
+"""The evaluation texts of an experiment: sampled by document id, checked for overlap, and encoded.
+An excerpt of each document is scored: many short excerpts measure more than a few long texts. A
+document that shares too many 13-grams with a corpus is not scored: models may have seen it. Words
+are counted as in the step `decontaminate` (Brown et al. 2020, appendix C, has 13-grams)."""
 
 from __future__ import annotations
 
@@ -27,17 +24,18 @@ from llmcurate.base.disk.files import text_digest, write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 
-WORDS = 13  # of a window
-DOCUMENTS = 50  # of a text that few bytes are shared by: Student's quantile is near 2 then
-LEAST_EXCERPT = 200  # bytes of each
+WORDS = 13  # per n-gram
+DOCUMENTS = 50  # per text if few bytes can be scored; with 50, Student's quantile is near 2
+LEAST_EXCERPT = 200  # bytes per document
 COLUMNS = ("id", "source", "lang", "text")
 _FILE = "overlap.json"
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Documents of a text that share a 13-gram with a corpus, those that are left out for it, and
-    the mean share of 13-grams."""
+    """The overlap of an evaluation text with a corpus. `documents` is how many documents share a
+    13-gram with the corpus, `left_out` how many of them are not scored for that reason; `share` is
+    the mean share of a document's 13-grams that the corpus contains."""
 
     documents: int
     left_out: int
@@ -45,9 +43,9 @@ class Overlap:
 
 
 @dataclass(frozen=True)
-class Fact:
-    """What is said of an evaluation text. overlap: by corpus; None where there are no words to
-    compare."""
+class TextFigures:
+    """The figures of an evaluation text. `overlap` maps a corpus to the text's overlap with it;
+    None if the text has no words to compare."""
 
     path: str
     available: int
@@ -59,8 +57,8 @@ class Fact:
 
 @dataclass(frozen=True)
 class EvalText:
-    """documents: a table of id, source, lang and text; available: how many there were to draw from,
-    `available_bytes` of text."""
+    """The documents sampled from a text, as a table of id, source, lang and text. `available` and
+    `available_bytes` are the documents and bytes of the whole text."""
 
     name: str
     path: str
@@ -72,18 +70,18 @@ class EvalText:
 def draw_text(
     name: str, path: str, most_bytes: int, excerpt: int, read: ReadSettings | None = None
 ) -> EvalText:
-    """The beginnings of documents, each of at most `excerpt` bytes and all together of at most so
-    many: of those with the least hashes of their ids, and two at least. UsageError where it cannot
-    be scored."""
+    """Sample at least two documents of a text: those whose ids have the smallest hashes. The first
+    `excerpt` bytes of each are used, and `most_bytes` in all (more if two documents have more).
+    Raises UsageError if the text cannot be scored."""
     if are_shards(path):
         raise UsageError(
-            f"--on {name}: {path} holds token shards: give the documents, whose words are"
-            " compared with the corpora"
+            f"--on {name}: {path} holds token shards: give the documents, to compare their words"
+            " with the corpora"
         )
     read = read or ReadSettings()
     plan = plan_reading([path], read)
     if pages := [file for file in plan.files if file.holds_pages]:
-        raise UsageError(f"--on {name}: {pages[0].path} holds web pages: extract their text")
+        raise UsageError(f"--on {name}: {pages[0].path} holds web pages: extract their text first")
     drawn: list[tuple[int, int, int, dict[str, str | None]]] = []  # the largest hash first
     available = total = held = 0
     for batch in DirectInput(plan, read).batches(list(COLUMNS)):
@@ -100,8 +98,7 @@ def draw_text(
                 held -= heapq.heappop(drawn)[2]
     if len(drawn) < 2:
         raise UsageError(
-            f"--on {name}: {path} holds {counted(available, 'document')} with text: give"
-            " two or more"
+            f"--on {name}: {path} has {counted(available, 'document')} with text: give at least two"
         )
     rows = [row for *_, row in sorted(drawn, key=lambda entry: entry[:2], reverse=True)]
     columns = {c: pa.array([row.get(c) for row in rows], pa.large_string()) for c in COLUMNS}
@@ -109,7 +106,7 @@ def draw_text(
 
 
 def beginning(text: str, most_bytes: int) -> str:
-    """The first bytes of a text, to the end of a word where there is one."""
+    """Return the first bytes of a text, cut at the end of a word if possible."""
     data = text.encode()
     if len(data) <= most_bytes:
         return text
@@ -118,8 +115,7 @@ def beginning(text: str, most_bytes: int) -> str:
 
 
 def excerpt(text: str, most_bytes: int, key: int) -> str:
-    """So many bytes of a text from a place that the key draws, from word to word where there are
-    such."""
+    """Return up to `most_bytes` bytes of whole words of a text, from a place that `key` decides."""
     data = text.encode()
     start = key % max(1, len(data) - most_bytes + 1)
     rest = data[start:].decode("utf-8", "ignore")
@@ -129,9 +125,9 @@ def excerpt(text: str, most_bytes: int, key: int) -> str:
 
 
 def short_excerpts(text: EvalText, most_bytes: int) -> EvalText:
-    """The text in so many bytes: an excerpt of each document, so short that DOCUMENTS of them fit,
-    but not below LEAST_EXCERPT bytes; two documents at least. Beginnings, of headings and names,
-    would be of another kind than the text."""
+    """Shorten the documents so that DOCUMENTS of them fit into `most_bytes`, but not to less than
+    LEAST_EXCERPT bytes, and keep at least two. Excerpts begin anywhere in a document: short
+    beginnings would be mostly headings and names."""
     documents = text.documents
     most = max(LEAST_EXCERPT, most_bytes // max(1, min(DOCUMENTS, len(documents))))
     pairs = zip(documents["id"].to_pylist(), documents["text"].to_pylist(), strict=True)
@@ -153,8 +149,8 @@ def find_overlap(
     out: Path,
     read: ReadSettings | None = None,
 ) -> dict[str, dict[str, list[float]]]:
-    """{corpus: {text: the share of each document's 13-grams that stand in the corpus}}. Kept in
-    OUT/overlap.json, by the digests of the corpora and the words of the texts."""
+    """Return {corpus: {text: share of each document's 13-grams that occur in the corpus}}. The
+    result is cached in OUT/overlap.json under a digest of the corpora and of the texts' words."""
     items = [[str(t.name), *t.documents["text"].to_pylist()] for t in texts]
     key = text_digest(json.dumps([WORDS, digests, items]), "xxh3-128")
     path = out / _FILE
@@ -181,7 +177,7 @@ def _overlap(
         for text in texts
         for nth, words in enumerate(text.documents["text"].to_pylist())
     ]
-    # All runs of 13 words of every item, as `jaccard` cuts them; none is passed over as a template.
+    # `jaccard` compares all 13-grams of every item and skips none as a template.
     windows = cut_windows(items, Cutting("jaccard", WORDS, WORDS, None, 0, None))
     item, gram = windows.pairs
     shares: dict[str, dict[str, list[float]]] = {}
@@ -196,14 +192,14 @@ def _overlap(
     return shares
 
 
-def encode_apart(
+def encode_uncontaminated(
     text: EvalText,
     shares: dict[str, dict[str, list[float]]],
     most_overlap: float,
     tokenizers: Mapping[Path, Path],
-) -> Fact:
-    """Encodes the documents that no corpus holds; what is to be said of the text. tokenizers: by
-    the folder that its shards go into. UsageError where fewer than two are left."""
+) -> TextFigures:
+    """Encode the documents that no corpus contains, and return the text's figures. `tokenizers`
+    maps a shard folder to a tokenizer. Raises UsageError if fewer than two documents remain."""
     from tokenize_kit.shards.writer import encode_shards
 
     by_corpus = {corpus: np.array(of[text.name]) for corpus, of in shares.items()}
@@ -212,10 +208,10 @@ def encode_apart(
     if apart.sum() < 2:
         corpus = max(by_corpus, key=lambda name: float(by_corpus[name].sum()))
         raise UsageError(
-            f"--on {text.name}: its documents stand in {corpus}: give a text that no corpus holds"
+            f"--on {text.name}: {corpus} contains its documents: give a text that is in no corpus"
         )
     chosen = text.documents.filter(pa.array(apart))
-    # A null column has no source that could be named.
+    # Columns without any value are left out.
     names = [c for c in COLUMNS if chosen[c].null_count < len(chosen)]
     for folder, tokenizer in tokenizers.items():
         encode_shards(chosen.select(names).to_batches(), tokenizer, folder)
@@ -225,4 +221,4 @@ def encode_apart(
     }
     left_out = len(apart) - int(apart.sum())
     available = (text.available, text.available_bytes)
-    return Fact(text.path, *available, len(apart), left_out, overlap)
+    return TextFigures(text.path, *available, len(apart), left_out, overlap)

@@ -1,5 +1,5 @@
-"""The figures of an experiment, from what its runs left: scores by source and pooled, differences
-with intervals, curves, cost; its lines on a terminal and its page."""
+"""The figures of an experiment: scores by source and over all documents, differences with
+intervals, curves, cost; and their output as text for the terminal and as a page."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 
 from curate.experiment.budget import Budget, Plan
 from curate.experiment.corpora import PLACEBO
-from curate.experiment.evaluation import Fact
-from curate.experiment.runs import Machine, RunTask, machines_of, nats_of
+from curate.experiment.evaluation import TextFigures
+from curate.experiment.runs import Machine, RunTask, document_losses, machines_of
 from curate.inspect.results import Findings
 from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import (
@@ -35,20 +35,19 @@ from train.loop.evaluate import Sources
 
 @dataclass(frozen=True)
 class Gap(Mean):
-    """The difference of a corpus from the first, by seeds and documents."""
+    """The difference of a corpus from the first, with its deviations over seeds and documents."""
 
     deviation_of_seeds: float | None
     deviation_of_documents: float | None
 
     @classmethod
     def of(cls, difference: Difference) -> Gap:
-        """As JSON has it."""
         return cls(**cast(Any, difference.to_json()))
 
 
 @dataclass(frozen=True)
 class Score:
-    """Some documents, scored by the runs of a corpus."""
+    """The score of some documents, as given by the models trained on a corpus."""
 
     documents: int
     bytes: int
@@ -58,15 +57,13 @@ class Score:
 
 @dataclass(frozen=True)
 class TextScore(Score):
-    """A text, and each of its sources where it has several."""
+    """The score of an evaluation text. `sources` has a score per source if there are several."""
 
     sources: dict[str, Score] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RunFigures:
-    """One run of a corpus."""
-
     seed: int
     bits_per_byte: float
     last_loss: float
@@ -76,7 +73,7 @@ class RunFigures:
 
 @dataclass(frozen=True)
 class TokenizerFigures:
-    """The tokenizer of a corpus; origin: the sentence that says where it is from."""
+    """The tokenizer of a corpus. `origin` is a phrase that says where it comes from."""
 
     origin: str
     vocabulary: int
@@ -85,7 +82,8 @@ class TokenizerFigures:
 
 @dataclass(frozen=True)
 class Row:
-    """A corpus, or the placebo, by its runs; difference: none of the first."""
+    """The figures of a corpus or of the placebo. `difference` is the difference from the first
+    corpus, None for the first corpus itself."""
 
     name: str
     steps: int
@@ -102,7 +100,6 @@ class Row:
     difference: Gap | None = field(default=None, metadata=OPTIONAL)
 
     def cells(self) -> list[str]:
-        """Its row of the table."""
         return [
             self.name,
             f"{self.train_documents:,}",
@@ -116,7 +113,7 @@ class Row:
 
 @dataclass(frozen=True)
 class CorpusRow(Row):
-    """A corpus, with what its runs do not say of it. settings: those that it has for itself."""
+    """The figures of a corpus, with its origin and the `settings` made for this corpus only."""
 
     inputs: list[str] = field(default_factory=list)
     recipe: str | None = None
@@ -128,15 +125,13 @@ class CorpusRow(Row):
 
 @dataclass(frozen=True)
 class PlaceboRow(Row):
-    """The placebo. holds_zero: whether the interval of its difference does."""
+    """The figures of the placebo. `holds_zero` is True if its difference's interval contains 0."""
 
     holds_zero: bool | None = None
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What all runs took."""
-
     runs: int
     seconds: float
     tokens: int
@@ -144,7 +139,7 @@ class Cost:
 
     def __str__(self) -> str:
         return (
-            f"{counted(self.runs, 'run')}, {format_duration(self.seconds)} of training in sum,"
+            f"{counted(self.runs, 'run')}, {format_duration(self.seconds)} of training in total,"
             f" {counted(self.tokens, 'token')}, {format_scaled(self.flops).strip()}FLOP"
         )
 
@@ -155,9 +150,8 @@ OVERLAP_HEAD = ("text", "corpus", "drawn", "share a 13-gram", "13-grams shared",
 
 @dataclass(frozen=True)
 class Experiment(Findings):
-    """All figures of an experiment. equal: what is equal in all runs;
-    minutes: the plan for them; eval: of each text; power: the difference that an experiment like
-    this finds."""
+    """All figures of an experiment. `equal` is the amount that is equal in all runs, `minutes` the
+    plan for a time limit, `eval` figures by text, `power` the least detectable difference."""
 
     NAME = "ablation"
     TEMPLATE = "evaluate/ablation.html"
@@ -172,7 +166,7 @@ class Experiment(Findings):
     minutes: Plan | None
     seeds: list[int]
     seed: int
-    eval: dict[str, Fact]
+    eval: dict[str, TextFigures]
     corpora: list[CorpusRow]
     placebo: PlaceboRow
     power: dict[str, float | str | None]
@@ -181,17 +175,16 @@ class Experiment(Findings):
 
     @property
     def rows(self) -> list[Row]:
-        """The corpora and the placebo."""
         return [*self.corpora, self.placebo]
 
     def verdicts(self) -> list[str]:
-        """A sentence on each corpus behind the first, on the placebo, and on what could be seen."""
+        """Return sentences: on each corpus after the first, on the power, and on the placebo."""
         lines = []
         for row in self.corpora[1:]:
             assert row.difference is not None
             sign = row.difference.sign
             verdict = {
-                None: "one seed says nothing of chance, train from more;",
+                None: "one seed cannot tell a difference from chance, train more seeds;",
                 0: f"no difference from {self.first} beyond chance,",
                 -1: f"better than {self.first},",
                 1: f"worse than {self.first},",
@@ -211,21 +204,21 @@ class Experiment(Findings):
         if self.placebo.holds_zero is None:
             return shown
         if self.placebo.holds_zero:
-            return f"{shown}, which holds 0 as it must"
+            return f"{shown}; the interval contains 0, as expected"
         return (
-            f"{shown}, which leaves out 0: chance does that in 1 of 20 experiments; believe no"
-            " difference of this size, train from more seeds"
+            f"{shown}; the interval excludes 0, which chance does in 1 of 20 experiments: do not"
+            " trust differences of this size, train more seeds"
         )
 
     def about(self) -> list[str]:
-        """What all runs have in common, and what they cost, in lines."""
+        """Return lines on the settings that all runs share, and on the cost of the runs."""
         kind, train = self.equal.kind, self.train
         amount = f"{self.equal.amount:,.6g}" if kind == "epochs" else f"{self.equal.amount:,.0f}"
         first, *others = self.corpora
         own = [row for row in others if row.tokenizer.sha256 != first.tokenizer.sha256]
-        unequal = ", of unequal text, since tokenizers differ" if own and kind == "tokens" else ""
+        unequal = " (unequal text, since tokenizers differ)" if own and kind == "tokens" else ""
         lines = [
-            f"equal {kind}: {amount} a run{unequal};"
+            f"equal {kind}: {amount} per run{unequal};"
             f" model {self.model} ({format_scaled(first.parameters).strip()} parameters),"
             f" {counted(len(self.seeds), 'seed')} ({', '.join(map(str, self.seeds))}),"
             f" {counted(train['rows'], 'row')} of {train['context']}, learning rate {train['lr']:g}"
@@ -244,12 +237,12 @@ class Experiment(Findings):
         return [*lines, f"cost: {self.cost}", *(f"machine: {each}" for each in self.machines)]
 
     def differences(self) -> list[tuple[str, float, Sequence[float] | None]]:
-        """(name, difference, its interval) of all rows but the first."""
+        """Return (name, difference, interval) of all rows except the first."""
         rows = [(row.name, row.difference) for row in self.rows if row.difference]
         return [(name, difference.mean, difference.interval) for name, difference in rows]
 
     def sources(self) -> Iterator[tuple[str, Score, list[Score]]]:
-        """(text or source, scores of the first corpus, scores of the others)."""
+        """Yield (text or source, score by the first corpus, scores by the other corpora)."""
         first, *others = self.rows
         for name, scores in first.texts.items():
             yield name, scores, [row.texts[name] for row in others]
@@ -261,7 +254,6 @@ class Experiment(Findings):
                 )
 
     def overlap(self) -> list[list[str]]:
-        """What evaluation texts and corpora have in common."""
         return [
             [
                 name,
@@ -276,7 +268,7 @@ class Experiment(Findings):
         ]
 
     def by_source(self) -> list[list[str]]:
-        """A row a text or source: documents, bits per byte of the first, differences of others."""
+        """Return cells per text or source: documents, bits per byte (first corpus), differences."""
         return [
             [name, f"{scores.documents:,}", f"{scores.bits_per_byte.mean:.4f}"]
             + [other.difference.text() for other in others if other.difference]
@@ -302,9 +294,9 @@ class Experiment(Findings):
 
 @dataclass(frozen=True)
 class Scored:
-    """All documents that are scored, of all texts. sizes: bytes; strata: a number of each source of
-    each text; groups: {text: [its documents]}, and {(text, source): ...} where it has several. They
-    are the same whatever tokenizer encoded them."""
+    """The scored documents of all texts, the same for every tokenizer. `sizes` are the bytes of
+    each document; `strata` has a number per document for its text and source; `groups` maps (text,)
+    to the indexes of documents, and also (text, source) for texts with several sources."""
 
     texts: tuple[str, ...]
     sizes: np.ndarray
@@ -313,7 +305,7 @@ class Scored:
 
 
 def scored_documents(texts: dict[str, str]) -> Scored:
-    """Of folders of shards, in their order."""
+    """Return the documents of {text: folder of shards}, in the order of the texts and shards."""
     sizes, strata = [], []
     groups: dict[tuple[str, ...], np.ndarray] = {}
     first = stratum = 0
@@ -334,7 +326,7 @@ def scored_documents(texts: dict[str, str]) -> Scored:
 
 
 class Rows:
-    """The runs of each corpus, and of the placebo, beside those of the first one."""
+    """The runs of all corpora and of the placebo, compared with the runs of the first corpus."""
 
     def __init__(self, tasks: Sequence[RunTask], seed: int) -> None:
         self.scored, self.seed = scored_documents(tasks[0].texts), seed
@@ -342,12 +334,13 @@ class Rows:
         for task in tasks:
             self.tasks.setdefault(task.name, []).append(task)
         self.nats = {
-            name: np.stack([nats_of(task) for task in group]) for name, group in self.tasks.items()
+            name: np.stack([document_losses(task) for task in group])
+            for name, group in self.tasks.items()
         }
         self.first = next(iter(self.tasks))
 
     def difference(self, name: str, rows: np.ndarray | slice = slice(None)) -> Difference:
-        """Of some documents: those of a corpus from those of the first."""
+        """Return the difference of a corpus from the first corpus on the documents in `rows`."""
         return paired_difference(
             self.nats[self.first][:, rows],
             self.nats[name][:, rows],
@@ -357,7 +350,6 @@ class Rows:
         )
 
     def row(self, name: str) -> Row:
-        """All figures of a corpus, or of the placebo."""
         tasks, folders = self.tasks[name], [task.folder for task in self.tasks[name]]
         summaries = [read_json(folder / "train.json") for folder in folders]
         first, config = summaries[0], summaries[0]["plan"]["train"]
@@ -411,15 +403,15 @@ class Rows:
 
 
 def detectable(tasks: Sequence[RunTask], seed: int) -> float | None:
-    """The least difference that an experiment with the variance of its placebo finds."""
+    """Return the smallest difference that can be detected, given the variance of the placebo."""
     return Rows(tasks, seed).difference(PLACEBO).detectable()
 
 
 def collect(
     tasks: Sequence[RunTask], seed: int, described: Callable[[Row], CorpusRow], **about: Any
 ) -> Experiment:
-    """The figures of an experiment from its runs. described: a corpus with what is said of it;
-    about: all fields that are of no run."""
+    """Return the figures of an experiment from its runs. `described` adds the facts of a corpus to
+    its row; `about` has all other fields of the result."""
     rows = Rows(tasks, seed)
     by_name = {name: rows.row(name) for name in rows.tasks}
     every = list(by_name.values())

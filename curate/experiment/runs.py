@@ -1,6 +1,5 @@
-"""The runs of an experiment as tasks of an engine: each trains a model and scores it, document by
-document. Workers write into OUT, which all machines see, and a run that is there is not made again.
-"""
+"""The runs of an experiment as tasks of an engine: each trains a model and scores every document.
+Workers write into OUT, so all machines must see this folder. Finished runs are reused."""
 
 from __future__ import annotations
 
@@ -21,14 +20,14 @@ from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.messages import Message, Task
 from llmcurate.base.terminal import Progress
 
-DONE = "done.json"  # of a run: what it was, on which machine, and how long it took
+DONE = "done.json"  # in the folder of a finished run: its identity, machine and seconds
 FUNCTION = "curate.experiment.runs:train_run"
 
 
 @dataclass(frozen=True)
 class Trained:
-    """How a model is trained: the preset and its changes, threads on a processor, and the settings
-    of `pretrain` but for `eval`, which are the texts."""
+    """The settings of a training run: a preset, changes of this preset, number of CPU threads, and
+    the settings of `pretrain` except `eval`."""
 
     model: str
     changes: dict[str, Any]
@@ -38,8 +37,8 @@ class Trained:
 
 @dataclass(frozen=True)
 class RunTask(Trained, Task):
-    """A run of an experiment. shards: None where the settings have `sources`, each with a name;
-    texts: what is scored (folders of shards by name)."""
+    """A run of an experiment as a task. `shards` is None if the settings have `sources`; `texts`
+    are {name: folder of shards} to score."""
 
     texts: dict[str, str]
     name: str
@@ -48,12 +47,10 @@ class RunTask(Trained, Task):
 
     @property
     def folder(self) -> Path:
-        """The folder of the run."""
         return self.out / self.name / f"seed-{self.train['seed']}"
 
     @property
     def trained_on(self) -> dict[str, str]:
-        """The folders of shards that it trains on: of sources by their names."""
         sources = self.train.get("sources", ())
         return {f"source {source['name']}": source["shards"] for source in sources} or {
             "shards": str(self.shards)
@@ -61,7 +58,7 @@ class RunTask(Trained, Task):
 
     @property
     def identity(self) -> Identity:
-        """What its result depends on."""
+        """Everything that the result of the run depends on."""
         train = dict(self.train)
         if "sources" in train:
             train["sources"] = [{**source, "shards": None} for source in train["sources"]]
@@ -79,20 +76,19 @@ class _Named(Message):
 
 @dataclass(frozen=True)
 class Identity(Trained, _Named):
-    """What the result of a run depends on. content: shards and texts, by their manifests."""
+    """Everything that the result of a run depends on. `content` are digests of manifests."""
 
     content: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Training(Trained):
-    """How every run of an experiment trains."""
+    """The settings of training that all runs of an experiment share."""
 
     texts: dict[str, str]
 
     @property
     def step(self) -> int:
-        """Tokens of a step."""
         return int(self.train["rows"] * self.train["context"])
 
     def task(
@@ -105,7 +101,8 @@ class Training(Trained):
         part: int,
         **settings: int,
     ) -> RunTask:
-        """Return the task of a run. part: its number, for messages; settings: of this run alone."""
+        """Return the task of a run. `part` is the number of the run in messages; `settings` are
+        settings of `pretrain` for this run only."""
         train = {**self.train, "seed": seed, "steps": steps, **settings}
         return RunTask(
             part, self.model, self.changes, self.threads, train, self.texts, name, shards, out
@@ -113,9 +110,9 @@ class Training(Trained):
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where runs are made: an engine by its name, its address, and the number of workers (0: one a
-    core, or one where there is a GPU)."""
+class EngineChoice:
+    """The engine that makes the runs: its name, address and number of workers. `workers` = 0 stands
+    for as many workers as fit on the cores, or one on a GPU."""
 
     engine: str = "local"
     address: str | None = None
@@ -123,7 +120,7 @@ class Place:
     quiet: bool = False
 
     def count(self, device: str, threads: int) -> int:
-        """Runs that go on at once on this machine."""
+        """Return the number of runs that this machine makes in parallel."""
         if self.workers:
             return self.workers
         from train.device import pick_device
@@ -133,7 +130,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Machine(Host):
-    """The class of the machine that a run is made on; nothing that names it."""
+    """The kind of machine on which a run was made, without anything that identifies the machine."""
 
     device: str
     gpu: str | None
@@ -142,7 +139,6 @@ class Machine(Host):
 
     @classmethod
     def here(cls, device: str, threads: int) -> Machine:
-        """This one."""
         import torch
 
         from train.device import pick_device
@@ -154,7 +150,7 @@ class Machine(Host):
         )
 
     def __str__(self) -> str:
-        device = self.gpu or counted(self.threads, "thread") + " a run"
+        device = self.gpu or counted(self.threads, "thread") + " per run"
         return (
             f"{self.processor or self.machine}, {counted(self.cores, 'core')},"
             f" {format_bytes(self.memory)}, {device}, PyTorch {self.torch}"
@@ -163,7 +159,7 @@ class Machine(Host):
 
 @dataclass(frozen=True)
 class Done(Message):
-    """DONE of a run. task: its identity; seconds: of training and of scoring."""
+    """The content of the file DONE of a finished run. `seconds` has "training" and "scoring"."""
 
     task: Identity
     machine: Machine
@@ -171,30 +167,30 @@ class Done(Message):
 
 
 def train_run(task: RunTask) -> Done:
-    """Train the run of a task, or take it as it is there, and score it: a worker's part."""
+    """Carry out a run in a worker: train a model and score it. A finished training is reused."""
     import torch
 
-    from llmcurate.base.settings import from_dict, unflat
+    from llmcurate.base.settings import from_dict, unflatten
     from train.config import TrainConfig
     from train.evaluate.compare import Trial, run_trial
 
     torch.set_num_threads(task.threads)
-    settings = from_dict(TrainConfig, {**unflat(task.train), "eval": task.texts}, "pretrain")
+    settings = from_dict(TrainConfig, {**unflatten(task.train), "eval": task.texts}, "pretrain")
     trial = Trial(
         name=task.name, shards=task.shards, train=settings, model=task.model, changes=task.changes
     )
     begun = time.monotonic()
     run_trial(trial, task.out)
     trained = time.monotonic()
-    nats_of(task)
+    document_losses(task)
     seconds = {"training": trained - begun, "scoring": time.monotonic() - trained}
     done = Done(task.identity, Machine.here(settings.device, task.threads), seconds)
     write_text(task.folder / DONE, json.dumps(asdict(done), indent=1) + "\n")
     return done
 
 
-def nats_of(task: RunTask) -> np.ndarray:
-    """Of all documents of all texts: as the run's file has them, or computed and written there."""
+def document_losses(task: RunTask) -> np.ndarray:
+    """Return the loss of every document of all texts in nats, from nats.npz or else computed."""
     from train.evaluate.judge import document_nats
 
     nats = document_nats(
@@ -208,8 +204,8 @@ def nats_of(task: RunTask) -> np.ndarray:
     return np.concatenate([nats[name] for name in task.texts])
 
 
-def done_of(task: RunTask) -> Done | None:
-    """What a finished run left of itself; None where it is not finished, or was another."""
+def finished_record(task: RunTask) -> Done | None:
+    """Return the content of a run's DONE; None if it is unfinished or belongs to another task."""
     try:
         done = Done.from_json((task.folder / DONE).read_text(encoding="utf-8"))
         whole = all((task.folder / name).is_file() for name in ("train.json", "nats.npz"))
@@ -220,13 +216,13 @@ def done_of(task: RunTask) -> Done | None:
 
 
 def machines_of(tasks: Sequence[RunTask]) -> list[Machine]:
-    """The classes of machines that made these runs."""
-    return list(dict.fromkeys(done.machine for task in tasks if (done := done_of(task))))
+    """Return the distinct kinds of machines that made these runs."""
+    return list(dict.fromkeys(done.machine for task in tasks if (done := finished_record(task))))
 
 
-def make_runs(tasks: Sequence[RunTask], place: Place, title: str) -> None:
-    """All runs, side by side in the engine's workers; RunFailed where one cannot be made. The bar
-    counts steps, which workers write into their logs."""
+def make_runs(tasks: Sequence[RunTask], place: EngineChoice, title: str) -> None:
+    """Make all unfinished runs in parallel in the engine's workers. Raises RunFailed if a run
+    fails. The progress bar counts training steps, read from the logs of the workers."""
     steps = [task.train["steps"] for task in tasks]
     logs = [_Log(task.folder / "metrics.jsonl", task.train["steps"]) for task in tasks]
     before = sum(log.read() for log in logs)
@@ -241,7 +237,7 @@ def make_runs(tasks: Sequence[RunTask], place: Place, title: str) -> None:
             progress.update(done, f"{finished} of {counted(len(tasks), 'run')}", seconds_left)
 
         count = place.count(tasks[0].train.get("device", "auto"), tasks[0].threads)
-        waiting = [task for task in tasks if done_of(task) is None]
+        waiting = [task for task in tasks if finished_record(task) is None]
         finished = len(tasks) - len(waiting)
         if not waiting:
             return
@@ -261,17 +257,14 @@ def make_runs(tasks: Sequence[RunTask], place: Place, title: str) -> None:
 
 
 class _Log:
-    """Steps that a run has written into its log, counted without reading it anew."""
-
     def __init__(self, path: Path, most: int) -> None:
         self.path, self.most = path, most
         self._offset = self._lines = 0
 
     def read(self) -> int:
-        """The steps so far."""
         try:
             size = self.path.stat().st_size
-            if size < self._offset:  # gone on with from a checkpoint: what came after it is cut off
+            if size < self._offset:  # resumed from a checkpoint, which truncates the log
                 self._offset = self._lines = 0
             if size > self._offset:
                 with self.path.open("rb") as file:

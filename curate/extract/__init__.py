@@ -1,1 +1,1 @@
-"""HTML to main text."""
+"""Extraction of main text from HTML."""

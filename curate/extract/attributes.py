@@ -1,9 +1,9 @@
-"""The attributes of a tag, and the hints that class, id, role and itemprop give on an element.
+"""Read a tag's attributes, and the hints that class, id, role and itemprop give on its element.
 
-Attributes are delimited as the HTML Standard's tokenizer does. Hints are parts of words, each
-standing for a kind; one automaton (Aho and Corasick 1975) matches all of them in one pass over a
-value. Words are those of content management systems and microformats, which are English whatever
-the page is; the few German and French ones are common in themes made there.
+A hint is a word, or part of one, that points to one kind of content. One automaton (Aho and
+Corasick 1975) matches all hints in one pass over an attribute's value. The hints are words of
+content management systems and microformats, which are English on pages of any language, and a few
+words common in German and French themes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from curate.extract.tags import ATTR, look_up
 from llmcurate.base.kernels import njit
 
-# "-" stands for the edge of a word: any byte that is no letter, the ends of a value, and the place
-# between a small and a capital letter.
+# "-" matches the edge of a word: a byte that is not a letter, either end of a value, or the change
+# from a lower-case to an upper-case letter.
 HINTS: dict[str, str] = {
     "body": "articlebody article-body article-content article-text articletext articlecontent "
     "entry-content entrycontent post-content postcontent post-body postbody story-body storybody "
@@ -55,16 +55,17 @@ HINTS: dict[str, str] = {
     "visually-hidden lightbox dialog -print-only noprint no-print -alert",
     "title": "title headline -heading -head- -lead- -intro- -summary teasertext -deck- -standfirst "
     "-subtitle -kicker -dachzeile -vorspann -excerpt",
-    "noscript": "",  # by the element, as is the next
+    "noscript": "",  # set by the element, as is "unseen"
     "unseen": "",
 }
 KINDS = tuple(HINTS)
 BIT = {name: 1 << number for number, name in enumerate(KINDS)}
-_LETTERS = 27  # a to z, and the edge of a word as 0
+_LETTERS = 27  # a to z are 1 to 26, the edge of a word is 0
 
 
 def automaton() -> tuple[np.ndarray, np.ndarray]:
-    """(next: int16[states, 27], bits: int64[states]): bits of all words that end in a state."""
+    """Return the automaton as (next: int16[states, 27], the state after each letter; bits:
+    int64[states], the kinds of content whose words end in a state)."""
     children: list[dict[int, int]] = [{}]
     bits = [0]
     for kind, words in HINTS.items():
@@ -98,7 +99,7 @@ def automaton() -> tuple[np.ndarray, np.ndarray]:
 
 @njit(nogil=True)
 def hints_of(data, a, z, table, state_bits):
-    """Bits of the kinds whose words stand in the value data[a:z]."""
+    """Return the kinds of content that words of the value data[a:z] hint at, one bit per kind."""
     bits = np.int64(0)
     state = np.int64(table[0, 0])
     small = False
@@ -120,7 +121,7 @@ def hints_of(data, a, z, table, state_bits):
     return bits | state_bits[table[state, 0]]
 
 
-SPANS = 2 * (len(ATTR) + 1)  # of `spans`: start and end of the value of attribute k at 2k
+SPANS = 2 * (len(ATTR) + 1)  # length of `spans`: the value of attribute k starts at its item 2k
 _BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _CLASS, _ID, _ROLE, _ITEMPROP = (ATTR[n] for n in ("class", "id", "role", "itemprop"))
 _STYLE, _HIDDEN, _ARIA = ATTR["style"], ATTR["hidden"], ATTR["aria-hidden"]
@@ -135,7 +136,7 @@ _INVISIBLE = np.frombuffer(b"visibility:hidden", np.uint8)
 
 @njit(nogil=True)
 def same(data, a, z, word):
-    """Whether data[a:z], in lower case, is the word: uint8[]."""
+    """Return True if data[a:z] in lower case equals `word`, given as uint8[]."""
     if z - a != len(word):
         return False
     for k in range(len(word)):
@@ -148,20 +149,21 @@ def same(data, a, z, word):
 
 
 def packed(words: str) -> tuple[np.ndarray, np.ndarray]:
-    """(bytes: uint8[], ends: int64[words + 1]) of words in lower case."""
+    """Return space-separated lower-case words as (bytes: uint8[], the words joined; ends:
+    int64[words + 1], where each word ends)."""
     names = words.split()
     return np.frombuffer("".join(names).encode(), np.uint8), np.cumsum([0, *map(len, names)])
 
 
 @njit(nogil=True)
 def starts_with(data, a, z, word):
-    """Whether data[a:z], in lower case, starts with the word: uint8[]."""
+    """Return True if data[a:z] in lower case starts with `word`, given as uint8[]."""
     return z - a >= len(word) and same(data, a, a + len(word), word)
 
 
 @njit(nogil=True)
 def has_word(data, a, z, words, ends):
-    """Whether one of the `packed` words stands in data[a:z] between white space."""
+    """Return True if data[a:z], split at white space, contains one of these `packed` words."""
     while a < z:
         e = a
         while e < z and not _SPACE[data[e]]:
@@ -173,7 +175,7 @@ def has_word(data, a, z, words, ends):
     return False
 
 
-# Of the columns of numbers beside code.
+# Classes of the columns of line numbers next to code.
 _NUMBERS, _NUMBER_ENDS = packed(
     "gutter linenos lineno linenumber line-number linenodiv rouge-gutter blob-num hljs-ln-numbers "
     "crayon-nums ln lnt react-syntax-highlighter-line-number"
@@ -182,14 +184,12 @@ _NUMBERS, _NUMBER_ENDS = packed(
 
 @njit(nogil=True)
 def numbers_lines(data, seen, spans):
-    """Whether an element in code, or a cell beside it, holds the numbers of lines."""
     a, z = spans[2 * _CLASS], spans[2 * _CLASS + 1]
     return seen >> _CLASS & 1 and has_word(data, a, z, _NUMBERS, _NUMBER_ENDS)
 
 
 @njit(nogil=True)
 def _declares(data, a, z, word):
-    """Whether a style says `word`, white space aside."""
     for i in range(a, z - len(word) + 1):
         if (data[i] | 32) != word[0]:
             continue
@@ -200,7 +200,7 @@ def _declares(data, a, z, word):
                 if (b | 32 if 65 <= b <= 90 else b) != word[k]:
                     break
                 k += 1
-            elif j - i > 64:  # so many blanks are nobody's style, and would cost time
+            elif j - i > 64:  # no real style has that many blanks, and they cost time
                 break
             j += 1
         if k == len(word):
@@ -210,7 +210,7 @@ def _declares(data, a, z, word):
 
 @njit(nogil=True)
 def read_name(data, i, z):
-    """The tag name at i: (place behind it, its `name_hash`)."""
+    """Return (the index after the tag name that starts at i, the name's `name_hash`)."""
     key = _BASIS
     while i < z:
         b = data[i]
@@ -225,10 +225,11 @@ def read_name(data, i, z):
 
 @njit(nogil=True)
 def read_attributes(data, i, z, spans, keys, values, states, state_bits):
-    """Reads attributes from i up to the end of the tag.
+    """Read the attributes from i to the end of the tag, and write the start and end of their values
+    to spans: int64[SPANS].
 
-    Returns (place behind the tag, or -1 where the page ends inside it; bits of the attributes that
-    were there; hints; whether the element is hidden). spans: int64[SPANS], filled for those bits.
+    Return (the index after the tag, or -1 if the page ends inside it; the tag's attributes, one bit
+    each; the hints of their values; True if the element is hidden).
     """
     seen, hints, hidden = np.int64(0), np.int64(0), False
     while True:
@@ -242,7 +243,7 @@ def read_attributes(data, i, z, spans, keys, values, states, state_bits):
         first = i
         while i < z:
             b = data[i]
-            # A "=" that starts a name belongs to it.
+            # A "=" at the start of a name is part of the name.
             if _SPACE[b] or b == 47 or b == 62 or (b == 61 and i > first):
                 break
             if 65 <= b <= 90:
@@ -274,7 +275,7 @@ def read_attributes(data, i, z, spans, keys, values, states, state_bits):
                     i += 1
                 e = i
         attribute = look_up(keys, values, key)
-        if attribute == 0 or seen >> attribute & 1:  # the first of equal names counts
+        if attribute == 0 or seen >> attribute & 1:  # a repeated attribute is ignored
             continue
         seen |= 1 << attribute
         spans[2 * attribute] = a
@@ -291,14 +292,15 @@ def read_attributes(data, i, z, spans, keys, values, states, state_bits):
 
 @njit(nogil=True)
 def is_shadow_root(data, seen, spans):
-    """Whether a template is a shadow root that the page declares (HTML, 4.12.3)."""
+    """Return True if a template declares a shadow root (HTML, 4.12.3)."""
     a, z = spans[2 * _MODE], spans[2 * _MODE + 1]
     return seen >> _MODE & 1 != 0 and (same(data, a, z, _OPEN) or same(data, a, z, _CLOSED))
 
 
 @njit(nogil=True)
 def shape_of(data, tag, seen, spans):
-    """A number for an element's tag and class, digits aside: units of equal shape have the same."""
+    """Return a hash of an element's tag and of its class without digits. Repeated elements have the
+    same hash."""
     key = (_BASIS ^ np.uint64(tag)) * _PRIME
     if seen >> _CLASS & 1:
         for i in range(spans[2 * _CLASS], spans[2 * _CLASS + 1]):

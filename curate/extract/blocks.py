@@ -1,8 +1,7 @@
-"""The extractor `blocks`: pages to their main texts.
+"""The extractor `blocks`: the main texts of pages. See docs/extraction.md.
 
-`scan` (scan.py) cuts a page into blocks of text, a small network (net.py) chooses those that are
-main text, and render.py writes them down. docs/extraction.md has the rules and the figures.
-`look_at` shows the blocks of one page and what the network sees, to those who fit its weights.
+`scan` (scan.py) cuts a page into blocks of text, a small network (net.py) chooses those of the main
+text, and render.py writes them.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from curate.extract.attributes import automaton
 from curate.extract.comments import MARKS, split
 from curate.extract.entities import entity_table
 from curate.extract.features import MASS
-from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, look
-from curate.extract.links import room, with_links
+from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, page_data
+from curate.extract.links import link_table, with_links
 from curate.extract.metadata import DOCUMENT, FIELDS, TITLE
 from curate.extract.metadata_choice import stated
 from curate.extract.net import KINDS, choose, fitted, groups_of
@@ -31,24 +30,28 @@ from curate.extract.tags import ATTR, END, LINK_BYTES, MAX_ELEMENTS, START, TAG,
 from curate.text.buffers import text_buffers
 from llmcurate.base.kernels import njit
 
-# What kernels look things up in: tags.hash_table of elements; of attributes, with the automaton of
-# hints behind; entities.entity_table.
+# The kernels' lookup tables: tags.hash_table of elements; tags.hash_table of attributes with the
+# automaton of hints; entities.entity_table.
 Tables = namedtuple("Tables", "tag_keys tag_values attributes entities")
 
 
 @lru_cache(maxsize=1)
 def tables() -> Any:
-    """The tables, built once."""
+    """Return the lookup tables of the scanner. They are built once."""
     names = {name: number for name, number in TAG.items() if name}
     return Tables(*hash_table(names), (*hash_table(ATTR), *automaton()), entity_table())
 
 
 @dataclass
 class MainTexts:
-    """text: a row a page; tags: int64[rows], with no text where they are over MAX_ELEMENTS; meta:
-    int64[rows, FIELDS, 3]: rank and place in data, the input's bytes (metadata.py); kinds,
-    chances: int64[rows] of net.KINDS, -1 for a page without text, and float32[rows]; linked:
-    float32[rows], the share of the text that stands in links."""
+    """The main texts of a batch of pages, one row per page, and the metadata that the pages state.
+
+    tags: int64[rows], the number of tags; a page with more than MAX_ELEMENTS tags gets no text.
+    meta: int64[rows, FIELDS, 3], the rank, start and end of each piece of metadata (metadata.py),
+    as offsets in data: uint8[], the input. kinds: int64[rows], the kind of page as an index into
+    net.KINDS, -1 without text. chances: float32[rows], the probability of that kind. linked:
+    float32[rows], the share of the text inside links.
+    """
 
     text: pa.LargeStringArray
     tags: np.ndarray
@@ -59,8 +62,7 @@ class MainTexts:
     data: np.ndarray
 
     def stated(self, row: int, url: str | None = None) -> list[str | None]:
-        """Title, date, author, language and site as page `row` states them, None where it does not;
-        url: its address."""
+        """Return title, date, author, language and site as page `row` states them, else None."""
         kind = KINDS[self.kinds[row]] if self.kinds[row] >= 0 else ""
         return stated(self.data, self.meta[row].tolist(), url or "", kind)
 
@@ -68,8 +70,8 @@ class MainTexts:
 def main_texts(
     pages: pa.LargeStringArray, writing: Writing = PLAIN, net: Any = None, urls: Any = ()
 ) -> MainTexts:
-    """The main texts of decoded HTML pages, a row each; a null page has none. net: other weights
-    than the fitted ones (net.Net); urls: of the pages, if links are wanted."""
+    """Return the main texts of decoded HTML pages. A null page has no text. net: weights to use
+    instead of the fitted ones (net.Net). urls: the pages' addresses, needed only to write links."""
     data, offsets = text_buffers(pages)
     rows = len(offsets) - 1
     tags, meta = np.zeros(rows, np.int64), np.zeros((rows, FIELDS, 3), np.int64)
@@ -84,7 +86,7 @@ def main_texts(
     for row, (a, z) in enumerate(itertools.pairwise(offsets.tolist())):
         tags[row] = count_tags(data, a, z)
         if z > a and tags[row] <= MAX_ELEMENTS:
-            links = room(tags[row] if linking else 0)
+            links = link_table(tags[row] if linking else 0)
             page, blocks, nodes, meta[row] = scan(data, a, z, tags[row], tables(), links)
             if len(blocks):
                 title = title_of(data, meta[row])
@@ -107,22 +109,21 @@ def main_texts(
 
 
 def title_of(data: np.ndarray, meta: np.ndarray) -> np.ndarray:
-    """The bytes of the title that a page states: of its element, else of Open Graph."""
+    """Return the bytes of a page's title: its `title` element's text, or Open Graph's title."""
     field = DOCUMENT if meta[DOCUMENT, 0] else TITLE
     _, start, end = meta[field]
     return data[start:end]
 
 
 def main_text(page: str, writing: Writing = PLAIN) -> str:
-    """The main text of one page."""
     text: str = main_texts(pa.array([page], pa.large_string()), writing).text[0].as_py()
     return text
 
 
 @njit(cache=True, nogil=True)
 def inputs_of(text, blocks, nodes, title):
-    """rows, page, groups and mass of `Seen`, of a page with at least one block."""
-    seen = look(text, blocks, nodes, title)
+    """Return (rows, page, groups, mass): the fields of `NetInputs` for a page that has blocks."""
+    seen = page_data(text, blocks, nodes, title)
     rows = np.zeros((len(blocks), COUNT), np.float32)
     for i in range(len(blocks)):
         fill(i, blocks, nodes, seen, rows[i])
@@ -133,10 +134,15 @@ def inputs_of(text, blocks, nodes, title):
 
 
 @dataclass
-class Seen:
-    """What the network sees of a page. texts: one a block; text, blocks, nodes: what the scanner
-    gives, uint8[] and the tables of tags.py; title: uint8[]; rows: float32[blocks, COUNT]; page:
-    float32[PAGE_COUNT]; groups: int64[GROUPS, blocks]; mass: float32[blocks], letters."""
+class NetInputs:
+    """The network's inputs for one page.
+
+    texts: one string per block. text: uint8[], all text in UTF-8. blocks, nodes: the tables
+    described in tags.py. title: uint8[]. rows: float32[blocks, COUNT], the inputs of each block.
+    page: float32[PAGE_COUNT], the inputs of the page. groups: int64[GROUPS, blocks], the number of
+    each block's group, for each way of grouping blocks (net.py). mass: float32[blocks], the length
+    of each block in letters.
+    """
 
     texts: list[str]
     text: np.ndarray
@@ -149,13 +155,13 @@ class Seen:
     mass: np.ndarray
 
 
-def look_at(page: str) -> Seen:
-    """The blocks of a page, in order, and their inputs."""
-    # A copy can be written to, as a batch can: the scanner is compiled once for both.
+def look_at(page: str) -> NetInputs:
+    """Return the network's inputs for a page, with its blocks' texts in the order of the page."""
+    # A copy is writable, as a batch is: the scanner is compiled once for both.
     data = np.frombuffer(page.encode("utf-8"), np.uint8).copy()
     tags = count_tags(data, 0, len(data))
-    text, blocks, nodes, meta = scan(data, 0, len(data), tags, tables(), room(0))
+    text, blocks, nodes, meta = scan(data, 0, len(data), tags, tables(), link_table(0))
     title = title_of(data, meta)
     raw = text.tobytes()
     texts = [raw[b[START] : b[END]].decode() for b in blocks]
-    return Seen(texts, text, blocks, nodes, title, *inputs_of(text, blocks, nodes, title))
+    return NetInputs(texts, text, blocks, nodes, title, *inputs_of(text, blocks, nodes, title))

@@ -1,8 +1,8 @@
-"""Readers' comments on a page: found by structure, whatever the network chose.
+"""Find readers' comments on a page by its structure, independently of the network's choice.
 
-A section of comments stands behind the text. Its element says so by class, id, role, itemprop or
-itemtype; or it is a row of equal elements that each begin with a name and a date. Only articles
-have them: ids of documentation say "respond" of other things, and posts of forums are the text.
+Comments follow the text, in an element marked by class, id, role, itemprop or itemtype, or as a row
+of equal elements that each begin with a name and a date. Only articles have comments: in
+documentation "respond" has other senses, and the posts of a forum are the main text.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _BY_HINT = BIT["comment"] | BY_TYPE
 _ELSEWHERE = sum(BIT[n] for n in "nav side footer share related advert cookie form".split())
 _HEADINGS = [tags.TAG[f"h{k}"] for k in range(1, 7)]
 _UNITS = [tags.TAG[n] for n in "li div article section dd".split()]
-ENOUGH = 30  # bytes of what a comment says
+ENOUGH = 30  # bytes that a comment's text must have
 LINE = 120  # bytes of a block in which a name and a date are looked for
-SEVERAL = 2  # elements that say comment within each other, more of which are no mere notice
-# In figures, with a month's name, by the clock, or as so long ago.
+SEVERAL = 2  # nested elements marked as comments; more than these are more than a notice
+# In digits, with a month's name, as a time of day, or as a time before now.
 _DATE = (
     r"(?:\d{1,4}[./-]\d{1,2}[./-]\d|\d{1,2}:\d\d|\d{1,2}\D{1,20}\d{4}|\d{4}年|\d+\D{1,20}\bago\b"
     r"|\d+\D{0,3}前|\d+.{1,12}ที่แล้ว|(?:vor|il y a|قبل|منذ) \d)"
@@ -38,15 +38,18 @@ _DATED, _BEGINS = re.compile(_DATE), re.compile(r"[^\W\d_]\D{1,60}?" + _DATE)
 def split(
     text: np.ndarray, blocks: Any, nodes: Any, keep: np.ndarray, comments: str
 ) -> list[np.ndarray]:
-    """The text, bool[blocks], and its comments, where there are any that are wanted: what readers
-    wrote, and who and when; no links and forms, and no headings that the network left out. keep:
-    its choice; comments: the setting."""
+    """Return a list of flags, bool[blocks] each: which blocks are text and, if readers' comments
+    are wanted and found, which blocks are comments. Links, forms, and headings that the network
+    left out are not among the comments. keep: bool[blocks], the blocks that the network chose."""
     raw, parents = text.tobytes(), nodes[:, tags.N_PARENT].tolist()
     size = blocks[:, tags.END] - blocks[:, tags.START]
     heading = np.isin(nodes[blocks[:, tags.NODE], tags.N_TAG], _HEADINGS)
     plain = ~heading & (2 * blocks[:, tags.LINK_BYTES] <= size)
     before = np.concatenate([[0], np.cumsum(size * keep)])
-    first, last = [len(blocks)] * len(nodes), [-1] * len(nodes)  # blocks inside of each node
+    first, last = (
+        [len(blocks)] * len(nodes),
+        [-1] * len(nodes),
+    )  # first and last block inside each node
     for i, n in enumerate(blocks[:, tags.NODE].tolist()):
         first[n], last[n] = min(first[n], i), i
     for n in range(len(nodes) - 1, 0, -1):
@@ -54,30 +57,30 @@ def split(
         first[up], last[up] = min(first[up], first[n]), max(last[up], last[n])
     within, wrote = np.zeros(len(blocks), np.bool_), np.zeros(len(blocks), np.bool_)
 
-    def said(a: int, z: int) -> str:
-        """The beginnings of blocks a up to z, each on a line."""
+    def beginnings(a: int, z: int) -> str:
         spans = blocks[a:z, [tags.START, tags.END]].tolist()
         return "\n".join(raw[s : min(e, s + LINE)].decode("utf-8", "ignore") for s, e in spans)
 
     def is_comment(n: int) -> bool:
         a, z = first[n], last[n] + 1
-        says = (plain[a + 1 : z] & (size[a + 1 : z] >= ENOUGH)).any() and not heading[a:z].any()
-        return bool(says and _BEGINS.match(said(a, min(z, a + 3))))
+        has_text = (plain[a + 1 : z] & (size[a + 1 : z] >= ENOUGH)).any() and not heading[a:z].any()
+        return bool(has_text and _BEGINS.match(beginnings(a, min(z, a + 3))))
 
     def rows(chosen: np.ndarray) -> Iterator[tuple[list[int], int, int]]:
-        """Equal elements of one parent that have text, and their blocks; none of those found."""
+        """Yield each row of equal elements of one parent after most of the text, as (elements, the
+        first block in them, the last block + 1)."""
         groups = defaultdict(list)
         for n in np.flatnonzero(chosen).tolist():
             if last[n] >= 0:
                 groups[parents[n], int(nodes[n, tags.N_KEY])].append(n)
         for units in groups.values():
             a, z = first[units[0]], last[units[-1]] + 1
-            if not within[a] and before[a] > before[-1] - before[z]:  # behind the text
+            if not within[a] and before[a] > before[-1] - before[z]:  # after most of the text
                 yield units, a, z
 
     def add(a: int, z: int, sure: bool) -> None:
         within[a - (a > 0 and heading[a - 1]) : z] = True
-        if (plain & (size >= ENOUGH))[a:z].any() and (sure or _DATED.search(said(a, z))):
+        if (plain & (size >= ENOUGH))[a:z].any() and (sure or _DATED.search(beginnings(a, z))):
             wrote[a:z] = plain[a:z]
 
     hinted = (nodes[:, tags.N_OWN] & _BY_HINT != 0) & ~np.isin(nodes[:, tags.N_TAG], _HEADINGS)
@@ -91,7 +94,7 @@ def split(
                 add(a, z, True)
     end = 0
     for n in np.flatnonzero(nodes[:, tags.N_TAG] == tags.TAG["form"]).tolist():
-        if end <= first[n] <= last[n] and within[first[n]]:  # not one around the whole page
+        if end <= first[n] <= last[n] and within[first[n]]:  # not a form around the whole page
             end = last[n] + 1
             wrote[first[n] : end] = False
     found = within & (keep | wrote)

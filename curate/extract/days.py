@@ -1,11 +1,11 @@
-"""Days as people write them, in numbers and in words of many languages."""
+"""Dates as people write them, in numbers and in words of many languages."""
 
 from __future__ import annotations
 
 import re
 from datetime import date
 
-# How the twelve months begin (Unicode CLDR's names), "!" a whole word. English, German, Dutch,
+# Beginnings of the months' names (Unicode CLDR); "!" marks a whole word. English, German, Dutch,
 # Scandinavian languages; Romance ones and Indonesian; Hungarian; Polish; Czech; Turkish; Finnish;
 # Russian and Bulgarian; Ukrainian; Greek; Arabic of Egypt, the Levant and the Maghreb; Thai.
 _BEGINNINGS = """
@@ -36,7 +36,7 @@ MONTHS = {word.strip("!"): month for word, month in _MONTHS.items()}
 _LONGEST_FIRST = sorted(map(re.escape, _MONTHS), key=len, reverse=True)
 _WORDS = "|".join(_LONGEST_FIRST).replace("!", r"\b")
 _MONTH = rf"(?<![^\W\d_])({_WORDS})[^\W\d_]*\.?"
-_YEAR = r"((?:19|20|25)\d\d)(?!\d)"  # 25..: of the Buddhist era
+_YEAR = r"((?:19|20|25)\d\d)(?!\d)"  # 25..: years of the Buddhist era
 _DAY = r"(?<!\d)(\d{1,2})(?:st|nd|rd|th|er|[.ºª])?"
 _WRITTEN = re.compile(
     rf"(?<!\d){_YEAR}(?:[-/.]\s?|\s?[年년]\s?)(\d{{1,2}})(?:[-/.]\s?|\s?[月월]\s?)(\d{{1,2}})(?!\d)"
@@ -47,7 +47,12 @@ _WRITTEN = re.compile(
     re.IGNORECASE,
 )
 
-_PLACES = ((0, 1, 2), (9, 7, 8), (12, 11, 10), (13, 14, 15))  # of year, month, day in its groups
+_PLACES = (
+    (0, 1, 2),
+    (9, 7, 8),
+    (12, 11, 10),
+    (13, 14, 15),
+)  # groups of year, month and day in _WRITTEN
 _COMPACT = re.compile(r"((?:19|20)\d\d)(\d\d)(\d\d)(?:\d{6})?")
 _ERA = re.compile(r"(令和|平成|民[國国])\s?(\d{1,3}|元)(?=\s?年)")
 _BEFORE = {"令和": 2018, "平成": 1988, "民國": 1911, "民国": 1911}  # the year before an era's first
@@ -55,7 +60,6 @@ _ANY_YEAR = re.compile(r"(?:19|20|25)\d\d")
 
 
 def _plain(text: str) -> str:
-    """Digits of any script as ASCII's, years of eras as those of the Gregorian calendar."""
     if text.isascii():
         return _COMPACT.sub(r"\1-\2-\3", text) if _COMPACT.fullmatch(text) else text
     text = re.sub(r"[^\D0-9]", lambda digit: str(int(digit[0])), text)
@@ -63,11 +67,9 @@ def _plain(text: str) -> str:
 
 
 def day_in(text: str, month_first: bool = True) -> str | None:
-    """The first day since 1990 that the text names, as ISO 8601 writes it; None for none.
-
-    month_first: whether 5/6/2024 is the 6th of May. Where one number is over 12 it is the day, and
-    with dots or hyphens the day stands first.
-    """
+    """Return the first day since 1990 that the text names, in ISO 8601, or None. month_first: read
+    5/6/2024 as the 6th of May; otherwise, or if the numbers are separated by dots or hyphens, the
+    day is read first. A number over 12 is always the day."""
     text = _plain(text)
     if _ANY_YEAR.search(text) is None:
         return None

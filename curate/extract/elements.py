@@ -1,8 +1,8 @@
-"""The stack of open elements: what a start tag opens and ends, what an end tag closes.
+"""The stack of open elements: which elements a start tag or an end tag opens and closes.
 
-It follows the HTML Standard's tree construction where that moves text (implied end tags, scopes of
-tables and lists); formatting elements are not opened again behind a block that ended them. Each
-element is opened and closed once, and a search through the stack is at most MAX_DEPTH long.
+The stack follows the HTML Standard's tree construction as far as that changes where text belongs,
+except that formatting elements are not reopened after a block that closed them. Each element is
+opened and closed once, and a search of the stack takes at most MAX_DEPTH steps.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from llmcurate.base.kernels import njit
 
 _A, _P, _LI, _DT, _DD, _PRE_TAG = (TAG[n] for n in ("a", "p", "li", "dt", "dd", "pre"))
 _TABLE, _TR, _TD, _TH = (TAG[n] for n in ("table", "tr", "td", "th"))
-_LISTING, _BUTTON = TAG["listing"], TAG["button"]  # a button in a heading unfolds what is below
+_LISTING, _BUTTON = TAG["listing"], TAG["button"]  # a button in a heading unfolds the section below
 _HEADINGS = np.array([TAG[f"h{k}"] for k in range(1, 7)])
 _LISTS = np.zeros(len(KINDS), np.bool_)
 _LISTS[[TAG[n] for n in ("ul", "ol", "menu", "dir", "dl")]] = True
@@ -58,7 +58,7 @@ _NOSCRIPT, _IN_NOSCRIPT, _UNSEEN = TAG["noscript"], BIT["noscript"], BIT["unseen
 
 @njit(nogil=True)
 def pop_to(st, stack, opened, k):
-    """Closes the elements from the top of the stack down to place k."""
+    """Close the elements from the top of the stack down to the one at index k."""
     while st[ST_DEPTH] >= k and st[ST_DEPTH] > 0:
         row = stack[st[ST_DEPTH]]
         opened[row[S_TAG]] -= 1
@@ -72,7 +72,7 @@ def pop_to(st, stack, opened, k):
 
 @njit(nogil=True)
 def close_implied(st, stack, opened, tag):
-    """Closes what a start tag of a block ends: p, li, dt and dd, cells, rows, parts of tables."""
+    """Close the open elements that a block's start tag ends: p, li, dt, dd, and parts of tables."""
     if opened[_P]:
         k = st[ST_DEPTH]
         while k > 0 and not KINDS[stack[k, S_TAG]] & IS_SCOPE:
@@ -115,7 +115,8 @@ def _in_heading(opened):
 
 @njit(nogil=True)
 def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, mute, seen, shape):
-    """Pushes an element; a block becomes a node, unless it is a line of preformatted text."""
+    """Push an element onto the stack. A block element also becomes a row of `nodes`, unless it is a
+    line of preformatted text."""
     kind = KINDS[tag]
     node_too = kind & IS_BLOCK and not (st[ST_PRE] and kind & IS_LINE)
     if tag == _NOSCRIPT:
@@ -165,7 +166,7 @@ def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, mute, 
 
 @njit(nogil=True)
 def close_element(st, stack, opened, keys, tag, key):
-    """An end tag: closes its element and what is open inside, unless a scope forbids it."""
+    """Close the element of an end tag and all elements inside it, unless a scope forbids it."""
     if st[ST_OVER]:
         st[ST_OVER] -= 1
         return
@@ -173,7 +174,7 @@ def close_element(st, stack, opened, keys, tag, key):
     if opened[tag] == 0:
         return
     block = kind & IS_BLOCK
-    between = False  # a block is open inside of an inline element that ends
+    between = False  # a block is open inside the inline element that ends
     k = st[ST_DEPTH]
     while k > 0:
         t = stack[k, S_TAG]

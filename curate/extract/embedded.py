@@ -1,8 +1,7 @@
-"""Text that a page holds in its data and does not show: JSON-LD, templates, hydration data.
+"""Text that a page carries in its data but does not show: JSON-LD, templates, hydration data.
 
-Pages that scripts build have next to no text of their own; what they will show often stands in them
-all the same. JSON-LD is read by its types (schema.org), data for scripts by which strings look like
-text. Only pages of less than FEW letters are looked at, so that others cost nothing.
+Pages built by scripts have almost no text in their HTML, but often carry the text they will show.
+JSON-LD is read by its types (schema.org). In other data the strings that look like text are taken.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from curate.extract.net import KINDS, fitted
 from curate.extract.render import PLAIN, Writing
 from curate.text.encodings import unescape
 
-# Chosen on WCXB (docs/extraction.md): on pages with more text of their own, data made it worse.
+# Chosen on WCXB (docs/extraction.md): on pages with more text in HTML, data made it worse.
 ENOUGH = 200  # letters that embedded text must have
-MOSTLY = 0.5  # share of a page's own text that stands in links
-MENU = 1000  # letters of links from which on they may be a list that the page is for
-LITTLE = 0.2  # share of it that the data may hold which are taken instead
-LONGER = 2  # how many times as long a body must be that is taken instead of what is no links
-MAX_DATA = 2 << 20  # characters of a script or attribute that is parsed
-MAX_STRINGS = 2000  # strings of a page that are taken
+MOSTLY = 0.5  # share of the text from HTML that is inside links
+MENU = 1000  # letters from which on a list of links may be the page's content
+LITTLE = 0.2  # share of the text from HTML that may also be in the data that replace it
+LONGER = 2  # a stated body this many times as long replaces a text not made of links
+MAX_DATA = 2 << 20  # characters of a script or attribute; longer ones are not parsed
+MAX_STRINGS = 2000  # strings used per page
 
-# Attributes hold no "<", so that a search ends at the next tag: time is linear in the page.
+# Attributes may not contain "<": a search ends at the next tag, so time is linear in the page.
 _TAG = re.compile(r"<(/?)(script|template|noframes)\b([^<>]{0,2000})>", re.IGNORECASE)
 _STATE = re.compile(
     r"\b(?:__NUXT__|__INITIAL_STATE__|__PRELOADED_STATE__|__APOLLO_STATE__)\W{0,9}="
@@ -44,24 +43,24 @@ _IS_HTML = re.compile(
 )
 _SENTENCE = re.compile(r"[.!?…:](?:\s|$)|[。！？؟।]")
 _MARKS = re.compile(r"[{}<>=_;|\\/\[\]]")
-# Keys of what belongs to the site, not to the page.
+# Keys of data about the site rather than the page.
 _OF_SITE = re.compile(
     r"i18n|translation|locale|messages|config|settings|cookie|consent|seo|meta|menu|navigation|footer",
     re.IGNORECASE,
 )
-_OF_PAGE = re.compile(r"Article|Posting|Comment|Product|Question|Answer")  # of schema.org
+_OF_PAGE = re.compile(r"Article|Posting|Comment|Product|Question|Answer")  # types of schema.org
 _TITLES, _BODIES = ("headline", "name"), ("articleBody", "text", "description")
 
 
 def embedded_text(page: str, writing: Writing = PLAIN) -> tuple[str, str] | None:
-    """(text, its source: json-ld, hydration or template) of a decoded page; None where none
-    has ENOUGH letters."""
+    """Return the text that a page carries in its data, as (text, source: json-ld, hydration or
+    template), or None if there is too little text."""
     stated: list[str] = []
     templates: list[str] = []
     data: list[str] = []
     for name, attributes, inside in _elements(page):
         if name in ("template", "noframes"):
-            if "shadowroot" not in attributes:  # which is text of the page
+            if "shadowroot" not in attributes:  # a shadow root is text of the page
                 templates.append(inside)
         elif "ld+json" in attributes:
             stated += _statements(_parsed(inside))
@@ -80,15 +79,17 @@ def embedded_text(page: str, writing: Writing = PLAIN) -> tuple[str, str] | None
     return best if best[0] else None
 
 
-def instead(
+def better_text(
     page: str, text: str, found: MainTexts, row: int, writing: Writing = PLAIN
 ) -> tuple[str, str] | None:
-    """As embedded_text, where it is likelier the page's text than what HTML gave (found, row); None
-    else.
+    """Return `embedded_text` if it is more likely to be the page's text than `text`, which the HTML
+    gave, else None.
 
-    That is where HTML gave FEW letters, and where the data hold LITTLE of what it gave: menus and
-    lists of other pages, which are MOSTLY links on a page that is no list by its kind, or of less
-    than MENU letters, or shorter than a body that JSON-LD states.
+    found, row: the extraction from HTML, and the page's row in it. Embedded text replaces a shorter
+    text of fewer than FEW letters. It also replaces a text of which at most LITTLE is in the
+    embedded text, in two cases: if more than MOSTLY of the text is links (unless the page is a list
+    by its kind and has MENU letters or more), or if JSON-LD states a body that is much longer than
+    the text.
     """
     few = len(text) < FEW
     is_list = KINDS[found.kinds[row]] in ("collection", "listing") and len(text) >= MENU
@@ -109,7 +110,6 @@ def instead(
 
 
 def _elements(page: str) -> Iterator[tuple[str, str, str]]:
-    """(name, attributes, inside) of scripts and templates, in order, none within another."""
     name, attributes, start = "", "", 0
     for tag in _TAG.finditer(page):
         if not tag[1] and not name:
@@ -120,7 +120,6 @@ def _elements(page: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _parsed(data: str, alone: bool = True) -> Any:
-    """JSON as Python has it, None for what is none or too large. alone: nothing stands behind."""
     if len(data) > MAX_DATA:
         return None
     decoder = json.JSONDecoder(strict=False)
@@ -131,12 +130,10 @@ def _parsed(data: str, alone: bool = True) -> Any:
 
 
 def _first(value: dict[str, Any], keys: tuple[str, ...]) -> str:
-    """The string of the first key that has one, or nothing."""
     return next((v for k in keys if isinstance(v := value.get(k), str) and v.strip()), "")
 
 
 def _statements(value: Any) -> Iterator[str]:
-    """Bodies of articles, posts, comments, products, questions and answers, in order."""
     for thing in things_of(value):
         kind = thing.get("@type")
         kinds = kind if isinstance(kind, list) else [kind]
@@ -148,7 +145,6 @@ def _statements(value: Any) -> Iterator[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Strings that read like prose or HTML, in order; JSON in a string is parsed in its turn."""
     stack = [value]
     while stack:
         value = stack.pop()
@@ -169,18 +165,16 @@ def _is_prose(text: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _whole() -> Any:
-    """Weights that keep all blocks."""
+def _keep_all() -> Any:
     net = fitted()
     return net._replace(out=np.zeros_like(net.out), out_bias=np.full(1, 30, np.float32))
 
 
 def _texts(pieces: list[str], writing: Writing, choose: bool) -> list[str]:
-    """The text of each piece, which is HTML or plain. choose: its main text alone."""
-    # Escapes in JSON may be half a pair, which no column can hold.
+    # An escape in JSON may be half a surrogate pair, which Arrow cannot store.
     pieces = [p.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for p in pieces]
     pages = [p if choose or _IS_HTML.search(p) else None for p in pieces]
-    net = None if choose else _whole()
+    net = None if choose else _keep_all()
     texts = main_texts(pa.array(pages, pa.large_string()), writing, net).text.to_pylist()
     return [
         unescape(piece).strip() if page is None else text

@@ -1,7 +1,8 @@
-"""Character references, as the HTML Standard reads them in text and `html.unescape` does in Python.
+"""Decode character references as the HTML Standard does in text, and as `html.unescape` does in
+Python.
 
-All 2,231 names with and without semicolon, longest first; numbers with the replacements of the
-standard's table for windows-1252 (`&#150;` is a dash).
+All 2,231 names are known; the longest match wins. Numbers of windows-1252 characters are replaced
+by the standard's table (`&#150;` is a dash).
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from curate.extract.tags import hash_table, look_up
 from curate.text.folding import put_code
 from llmcurate.base.kernels import njit
 
-LONGEST = max(len(name) for name in html5)  # 32 letters, the semicolon among them
+LONGEST = max(len(name) for name in html5)  # 32 letters including the semicolon
 _NAMES = sorted(html5)
 _SLOTS = 8192
 
 
 def entity_table() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(keys: uint64[], values: int64[], text: uint8[], ends: int64[]): names by hash, and the
-    UTF-8 of name number k in text[ends[k - 1] : ends[k]]."""
+    """Return a hash table of names as (keys: uint64[], values: int64[], text: uint8[], ends:
+    int64[]). The value of a name is its number k, and the name stands for text[ends[k - 1] :
+    ends[k]]."""
     keys, values = hash_table({name: k for k, name in enumerate(_NAMES, 1)}, _SLOTS)
     texts = [html5[name].encode() for name in _NAMES]
     ends = np.cumsum([0, *map(len, texts)]).astype(np.int64)
@@ -30,7 +32,6 @@ def entity_table() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _windows_1252() -> np.ndarray:
-    """int64[32]: what &#128; to &#159; stand for."""
     return np.array([ord(html.unescape(f"&#{n};")) for n in range(128, 160)], np.int64)
 
 
@@ -39,7 +40,6 @@ WINDOWS_1252 = _windows_1252()
 
 @njit(nogil=True)
 def _number(data, i, z, out):
-    """Reads `&#...` at i; see `read_entity`."""
     k = i + 2
     base = 10
     if k < z and (data[k] == 120 or data[k] == 88):
@@ -75,14 +75,14 @@ def _number(data, i, z, out):
         or 0xFDD0 <= code < 0xFDF0
         or (code & 0xFFFE) == 0xFFFE
     ):
-        return k - i, 0  # controls and noncharacters: nothing
+        return k - i, 0  # controls and noncharacters are dropped
     return k - i, put_code(out, 0, code)
 
 
 @njit(nogil=True)
 def read_entity(data, i, z, out, keys, values, text, ends):
-    """The character reference at data[i], an ampersand: (bytes read, bytes written to out); (0, 0)
-    where it is none. out: uint8[8]."""
+    """Decode the character reference that starts at data[i] with an ampersand, and write it to out:
+    uint8[8]. Return (bytes read, bytes written), or (0, 0) if there is no reference at i."""
     if i + 1 < z and data[i + 1] == 35:
         return _number(data, i, z, out)
     key = np.uint64(0xCBF29CE484222325)

@@ -1,10 +1,9 @@
-"""Measures of extracted pages against gold: words, snippets, title, author and date, intervals.
+"""Measure extracted pages against gold (words, snippets, title, author, date), with intervals.
 
-Words are measured as WCXB does (Foley 2026): precision, recall and F1 of the multisets of a page's
-lower-case words, and their mean over pages. Snippets are counted as trafilatura's own evaluation
-does (adbar/trafilatura, tests/evaluate.py): one that belongs and is there is a true positive, one
-that does not and is there a false positive, over all pages together; here after white space, soft
-hyphens and the composition of letters are made equal in both.
+Words are measured as in WCXB (Foley 2026): precision, recall and F1 of the multisets of a page's
+lower-case words, averaged over pages. Snippets are counted as in trafilatura's own evaluation
+(adbar/trafilatura, tests/evaluate.py), over all pages together, but after normalizing white space,
+soft hyphens and the composition of letters.
 """
 
 from __future__ import annotations
@@ -19,20 +18,18 @@ from urllib.parse import urlsplit
 import numpy as np
 
 WORD = re.compile(r"\w+")
-SAMPLES = 1000  # of the bootstrap
-LEVEL = 0.95  # of an interval
+SAMPLES = 1000  # draws of the bootstrap
+LEVEL = 0.95  # confidence of an interval
 SEED = 0
-_AT_ONCE = 1 << 22  # numbers drawn at a time
+_AT_ONCE = 1 << 22  # numbers drawn at once
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case, in order."""
     return WORD.findall(text.lower())
 
 
 def word_scores(ours: Counter[str], gold: Counter[str]) -> tuple[float, float, float]:
-    """Precision, recall and F1 of two multisets of words; all 1 where both are empty, and 0 where
-    one of them is."""
+    """Return precision, recall and F1 of two multisets, all 1 if both are empty, 0 if one is."""
     if not ours and not gold:
         return 1.0, 1.0, 1.0
     shared, our_words, gold_words = (ours & gold).total(), ours.total(), gold.total()
@@ -42,15 +39,15 @@ def word_scores(ours: Counter[str], gold: Counter[str]) -> tuple[float, float, f
 
 
 def squeezed(text: str) -> str:
-    """White space as single spaces, soft hyphens gone, letters and their marks composed."""
+    """Return the text in NFC, with white space as single spaces and without soft hyphens."""
     return unicodedata.normalize("NFC", " ".join(text.replace("\u00ad", "").split()))
 
 
 def snippet_counts(
     text: str, with_: Iterable[str], without: Iterable[str]
 ) -> tuple[int, int, int, int]:
-    """True positives, false positives, false negatives and true negatives of a page: which of the
-    snippets that belong (`with_`) and do not belong (`without`) stand in its squeezed text."""
+    """Return a page's numbers of true positives, false positives, false negatives and true
+    negatives. with_: snippets that belong in the text. without: snippets that do not."""
     text = squeezed(text)
     present = [squeezed(snippet) in text for snippet in with_]
     wrong = [squeezed(snippet) in text for snippet in without]
@@ -59,7 +56,7 @@ def snippet_counts(
 
 
 def snippet_scores(tp: int, fp: int, fn: int, tn: int) -> dict[str, float]:
-    """precision, recall, f1 and accuracy of counts; 0 where nothing was counted."""
+    """Return precision, recall, f1 and accuracy of these counts, 0 if nothing was counted."""
     return {
         "precision": tp / max(1, tp + fp),
         "recall": tp / max(1, tp + fn),
@@ -69,12 +66,12 @@ def snippet_scores(tp: int, fp: int, fn: int, tn: int) -> dict[str, float]:
 
 
 def site_of(url: str) -> str:
-    """The host without www; behind an archive's address the one that it keeps. The URL itself
-    where it has none."""
+    """Return a URL's host without www, or the URL itself if it has no host. For a page of
+    web.archive.org this is the host of the archived page."""
     _, _, kept = url.rpartition("/http")
     try:
         host = urlsplit("http" + kept if "web.archive.org" in url else url).hostname or url
-    except ValueError:  # brackets that hold no address
+    except ValueError:  # brackets without an IP address
         return url
     return host.removeprefix("www.")
 
@@ -86,15 +83,15 @@ DATE = re.compile(r"\d{4}-\d\d(-\d\d)?(?!\d)")
 
 
 def plain(text: str) -> str:
-    """The text squeezed, in lower case, with plain quotes and hyphens: titles are equal where this
-    is."""
+    """Return a title in the form in which titles are compared: white space as in `squeezed`,
+    case-folded, with plain quotes and hyphens."""
     return squeezed(text).translate(_PLAIN).casefold()
 
 
 def same_title(ours: str, gold: str) -> bool:
-    """Whether a page's title is the gold's, case, white space and the form of quotes and dashes
-    apart; or becomes it without what stands before or behind a separator (` | `, ` - `, ` · `,
-    ` • `, ` » `, ` / `, ` :: `, `: `), where pages write the name of their site."""
+    """Return True if our title equals the gold title, compared by `plain`. The part of our title
+    before or after a separator (` | `, ` - `, ` · `, ` • `, ` » `, ` / `, ` :: `, `: `) may be
+    missing from the gold title, since pages write their site's name there."""
     title, gold_title = plain(ours), plain(gold)
     cuts = list(_SEPARATOR.finditer(title))
     parts = {title[: cut.start()] for cut in cuts} | {title[cut.end() :] for cut in cuts}
@@ -102,19 +99,17 @@ def same_title(ours: str, gold: str) -> bool:
 
 
 def names(author: str) -> frozenset[str]:
-    """The names of an author line, without `by`, in lower case."""
+    """Return the names in an author line in lower case, without the word `by`."""
     line = plain(author).removeprefix("by ")
     return frozenset(name for part in _AND.split(line) if (name := part.strip(" .")))
 
 
 def same_author(ours: str, gold: str) -> bool:
-    """Whether two author lines have the same names, in whatever order."""
     return names(ours) == names(gold)
 
 
 def same_date(ours: datetime, gold: str) -> bool:
-    """Whether a time (UTC) is of the gold's day, `2024-05-31`, or of its month, `2024-05`; what
-    stands behind the day is not looked at."""
+    """Return True if a time in UTC is in the gold's day (`2024-05-31`) or month (`2024-05`)."""
     match = DATE.match(gold)
     return match is not None and ours.strftime("%Y-%m-%d").startswith(match.group())
 
@@ -122,13 +117,14 @@ def same_date(ours: datetime, gold: str) -> bool:
 def bootstrap(
     sums: np.ndarray, measure: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A measure of all sites together, and the ends of its 95 % interval, in the measure's shape.
+    """Return a measure over all sites, and both ends of its 95 % interval, in the measure's shape.
 
-    sums: float64[sites, ...], what the pages of each site add up to; measure: float64[samples, ...]
-    of such sums over sites to float64[samples, ...], NaN where there is nothing to measure. Sites
-    are drawn with replacement, all pages of one together, since they are built alike (percentile
-    bootstrap, Efron 1979). The ends are NaN where there are fewer than two sites. The same sites in
-    the same order give the same draws, so that measures of the same pages can be subtracted.
+    sums: float64[sites, ...], the totals over each site's pages. measure: a function that maps the
+    totals of samples, float64[samples, ...], to float64[samples, ...], NaN if there is nothing to
+    measure. Sites are drawn with replacement, each with all its pages, since pages of one site are
+    built alike (percentile bootstrap, Efron 1979). The ends are NaN for fewer than two sites. The
+    same sites in the same order give the same draws, so measures of the same pages can be
+    subtracted.
     """
     value = measure(sums.sum(0)[None])[0]
     sites = len(sums)

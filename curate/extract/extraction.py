@@ -1,7 +1,7 @@
-"""The step `extract`: payloads become text, and what a page says of itself becomes columns.
+"""The step `extract`: turns payloads into text, and a page's stated metadata into columns.
 
-`blocks` takes a batch of pages at once (blocks.py). The other extractors are functions from decoded
-HTML to text: those in EXTRACTORS, whose libraries MODULES names.
+The extractor `blocks` processes a batch of pages (blocks.py). The other extractors are functions
+from HTML to text.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from curate.steps.contracts import Identity, Step, step
 from curate.text.decoding import Undecodable, decode
 from llmcurate.base.errors import RunFailed, UsageError
 
-# Control characters U+0080 to U+009F in UTF-8 are characters of windows-1252 that were decoded as
-# Latin-1; HTML reads references to their numbers so.
+# Control characters U+0080 to U+009F in UTF-8 are windows-1252 characters decoded as Latin-1. HTML
+# reads numeric references to them as windows-1252, too.
 _C1 = re.compile(rb"\xc2[\x80-\x9f]")
 _C1_TEXT = {chr(n).encode(): unescape(f"&#{n};").encode() for n in range(0x80, 0xA0)}
 
 
 def _has_c1(payload: bytes) -> bool:
-    at = payload.find(b"\xc2")  # ten times as fast as a search for the expression
+    at = payload.find(b"\xc2")  # ten times as fast as a regex search
     while 0 <= at < len(payload) - 1 and payload[at + 1] >= 0xA0:
         at = payload.find(b"\xc2", at + 2)
     return at >= 0
@@ -43,7 +43,7 @@ MAX_WORK = 20_000_000  # elements times blocks: about a second of main content a
 
 
 class TooDeep(Exception):
-    """A page nested deeper than the limit; carries the depth."""
+    """A page is nested deeper than the limit. depth: the depth of its tree."""
 
     def __init__(self, depth: int) -> None:
         super().__init__(f"nested {depth} elements deep")
@@ -51,12 +51,11 @@ class TooDeep(Exception):
 
 
 def nesting(html: str) -> int:
-    """Depth of the page's tree; 0 where it cannot matter.
+    """Return the depth of the page's tree, or 0 if the page is too small for its depth to matter.
 
-    The main content mode looks at all that is inside of each `div` and `article`, so nested ones
-    cost time with the square of their number, and a page may be built to stall it
-    (benchmarks/hostile_pages.py). Walking the tree costs more than extraction, so it is done
-    for pages alone that have enough of both for that.
+    The main content mode looks at everything inside each `div` and `article`: its time grows with
+    the square of their nesting, and a page can be built to stall it (benchmarks/hostile_pages.py).
+    Walking the tree costs more than extraction, so small pages are not walked.
     """
     tags = html.count("<")
     if tags * tags <= MAX_WORK:
@@ -68,7 +67,6 @@ def nesting(html: str) -> int:
 
 
 def depth_of(html: str) -> int:
-    """Depth of the page's tree."""
     from resiliparse.parse.html import HTMLTree, traverse_dom
 
     deepest = 0
@@ -84,11 +82,11 @@ def depth_of(html: str) -> int:
 
 
 def main_text(html: str) -> str:
-    """resiliparse's main content mode as DCLM ran it for its pool (Li et al. 2024, section 4.2;
-    mlfoundations/dclm, tools/commoncrawl/process_common_crawl_w_ray.py: main_content=True, the rest
-    the library's defaults, which are written out here so that they stay).
+    """Return the main text found by resiliparse with DCLM's settings (Li et al. 2024, section 4.2).
 
-    Raises TooDeep beyond MAX_DEPTH.
+    The settings are those of mlfoundations/dclm, tools/commoncrawl/process_common_crawl_w_ray.py:
+    main_content=True and resiliparse's defaults, written out so that they cannot change. Raises
+    TooDeep for a page nested deeper than MAX_DEPTH.
     """
     depth = nesting(html)
     if depth > MAX_DEPTH:
@@ -110,20 +108,19 @@ def main_text(html: str) -> str:
 
 
 def full_text(html: str) -> str:
-    """All visible text of the page, menus and footers included."""
     from resiliparse.extract.html2text import extract_plain_text
 
     text: str = extract_plain_text(html, preserve_formatting=True, main_content=False)
     return text
 
 
-# Extractors of other projects, which are no part of the installation. Both build a tree of the
-# whole page and recurse into it, so pages nested deeper than MAX_DEPTH are rejected before.
+# Extractors of other projects, not installed by default. Both build a tree of the whole page and
+# recurse into it, so pages nested deeper than MAX_DEPTH are rejected first.
 MODULES = {"trafilatura": "trafilatura", "justext": "justext"}
 
 
 def need(extractor: str) -> None:
-    """RunFailed with what to install, where the extractor's library is absent."""
+    """Raise RunFailed with the install command if the library of this extractor is missing."""
     module = MODULES.get(extractor)
     if module is not None and find_spec(module) is None:
         raise RunFailed(
@@ -132,15 +129,15 @@ def need(extractor: str) -> None:
 
 
 def shallow(html: str) -> None:
-    """TooDeep where a page is nested deeper than MAX_DEPTH."""
+    """Raise TooDeep if a page is nested deeper than MAX_DEPTH."""
     depth = depth_of(html) if html.count("<") > MAX_DEPTH else 0
     if depth > MAX_DEPTH:
         raise TooDeep(depth)
 
 
 def trafilatura(favor: str) -> Callable[[str], str]:
-    """Main text without comments by trafilatura (Barbaresi 2021); favor: precision, recall or
-    balanced. Its own removal of repeated passages is off: it depends on the pages before."""
+    """Return trafilatura's extractor (Barbaresi 2021) without comments. Its removal of repeated
+    passages is off, since what that removes depends on the pages before."""
     need("trafilatura")
     import logging
 
@@ -163,7 +160,7 @@ def trafilatura(favor: str) -> Callable[[str], str]:
 
 
 def stop_words(language: str) -> frozenset[str]:
-    """jusText's stop words of a language by its English name, or of all; UsageError for others."""
+    """Return jusText's stop words of a language or of `all`. Raises UsageError if it is unknown."""
     need("justext")
     import justext
 
@@ -177,7 +174,7 @@ def stop_words(language: str) -> frozenset[str]:
 
 
 def justext(language: str) -> Callable[[str], str]:
-    """The paragraphs that jusText (Pomikálek 2011) takes for text, with its default limits."""
+    """Return a function that extracts the paragraphs that jusText (Pomikálek 2011) keeps."""
     words = stop_words(language)
     import justext as library
 
@@ -193,7 +190,7 @@ def justext(language: str) -> Callable[[str], str]:
 
 
 def may_declare(mime: str | None) -> bool:
-    """Whether bytes of a type may say their encoding themselves: HTML, XML, and an unknown type."""
+    """Return True if content of this type may declare its encoding: HTML, XML, unknown types."""
     return mime is None or mime == "text/html" or mime.endswith("xml")
 
 
@@ -209,9 +206,9 @@ PageKind = Literal[
 class Extract(Step):
     """Turns HTML into text; rows that already have text pass unchanged."""
 
-    # 2: list bullets and alternative texts, as DCLM has them. 3, 4: blocks by the network.
-    # 5: encodings as browsers have them; XHTML, shadow roots, control characters, data of pages
-    # that are mostly links. 6: weights of news too, words and sections; the name of the site.
+    # 2: list bullets and alternative texts, as in DCLM. 3, 4: blocks chosen by the network.
+    # 5: encodings as in browsers; XHTML, shadow roots, control characters, data of pages that are
+    # mostly links. 6: weights fitted on news too, words and sections; the name of the site.
     version: ClassVar[int] = 6
 
     extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = Field(
@@ -226,45 +223,47 @@ class Extract(Step):
         " tables, quotes and code.",
     )
     links: Literal["drop", "keep"] = Field(
-        "drop", description="Whether Markdown has links, as [text](absolute URL)."
+        "drop", description="Links in Markdown: dropped, or kept as [text](absolute URL)."
     )
     comments: Literal["auto", "keep", "drop", "mark"] = Field(
         "auto",
-        description="Readers' comments on articles: as the network chooses (auto), behind the text"
-        " (keep), left out (drop), or behind a line that says Comments (mark).",
+        description="Readers' comments on articles: as the network chooses (auto), after the text"
+        " (keep), left out (drop), or after a heading Comments (mark).",
     )
     tables: Literal["keep", "drop", "markdown"] = Field(
         "keep",
-        description="Tables of data: kept, dropped, or written as Markdown in plain text too.",
+        description="Tables of data: kept, dropped, or written as Markdown even in plain text.",
     )
-    kind: PageKind = Field("auto", description="The kind of all pages, where it is known.")
+    kind: PageKind = Field(
+        "auto", description="The kind of all pages, if known; auto detects it per page."
+    )
     embedded: bool = Field(
         True,
-        description="Whether blocks takes the text of a page that has next to none, or links alone,"
-        " from its data (JSON-LD, data for scripts, templates); the column extract.source says"
-        " which.",
+        description="Whether blocks reads the text of a page with almost no text, or mostly links,"
+        " from its data (JSON-LD, data for scripts, templates). The column extract.source names"
+        " the source.",
     )
     favor: Literal["balanced", "precision", "recall"] = Field(
         "balanced",
-        description="The choice of trafilatura in doubt: precision drops a passage, recall keeps"
-        " it, balanced does neither.",
+        description="Trafilatura's choice if in doubt: precision drops a passage, recall keeps it,"
+        " balanced is its default.",
     )
     stop_words: str = Field(
         "all",
         description="The language of justext's stop words by its English name, such as English, or"
-        " all of them.",
+        " all for every language.",
     )
     max_html_bytes: int = Field(
         5 << 20,
         ge=1,
-        description="Pages of more bytes are dropped, since a parsed page takes many times its size"
-        " in memory.",
+        description="The most bytes of a page; larger ones are dropped, since a parsed page takes"
+        " many times its size in memory.",
     )
     max_replaced: int | None = Field(
         None,
         ge=0,
-        description="The most replacement characters (U+FFFD) that decoding may put in for invalid"
-        " bytes; pages with more are dropped.",
+        description="The most replacement characters (U+FFFD) for invalid bytes; pages with more"
+        " are dropped.",
     )
 
     def identity(self) -> Identity:
@@ -297,17 +296,17 @@ class Extract(Step):
 
 
 class Batch:
-    """The rows of a batch on their way: text where there is one, else why there is none."""
+    """The rows of a batch during extraction: each row's text, or the reason why it has none."""
 
     def __init__(self, docs: Documents, max_html_bytes: int) -> None:
         self.docs = docs
         rows = len(docs)
         self.limit = max_html_bytes
         self.texts: list[str | None] = []
-        self.pages: list[str | None] = [None] * rows  # HTML that is still to be extracted
+        self.pages: list[str | None] = [None] * rows  # HTML to extract
         self.encodings: list[str | None] = [None] * rows
         self.replaced = np.zeros(rows, np.int64)
-        self.undecodable: dict[str, list[int]] = {}  # rows by the label of their encoding
+        self.undecodable: dict[str, list[int]] = {}  # label of an encoding -> rows
         self.details: list[str | None] = [None] * rows
         self.size = np.zeros(rows, np.int64)
         self.depth = np.zeros(rows, np.int64)
@@ -337,7 +336,6 @@ class Batch:
                 self.pages[row] = from_xhtml(page) if xml else page
 
     def one_by_one(self, extract: Callable[[str], str]) -> Batch:
-        """Text by a function from a page to its text."""
         for row, page in enumerate(self.pages):
             if page is None:
                 continue
@@ -352,15 +350,16 @@ class Batch:
                 raise
             except TooDeep as error:
                 self.depth[row] = error.depth
-            except Exception as error:  # a parser's refusal is the page's, not the run's
+            except Exception as error:  # a page that cannot be parsed does not fail the run
                 self.details[row] = f"{type(error).__name__}: {error}"[:200]
         return self
 
     def by_blocks(self, step: Extract) -> Batch:
-        """Text, its source, title, date, author, language, site and kind of page by blocks."""
+        """Extract, by `blocks`, each page's text, the source of the text, metadata and the kind of
+        page."""
         from curate.extract import metadata
         from curate.extract.blocks import main_texts
-        from curate.extract.embedded import instead
+        from curate.extract.embedded import better_text
         from curate.extract.net import KINDS
         from curate.extract.render import Writing
         from curate.extract.tags import MAX_ELEMENTS
@@ -391,7 +390,7 @@ class Batch:
             if (
                 step.embedded
                 and not many
-                and (data := instead(page, texts[row], where, k, writing))
+                and (data := better_text(page, texts[row], where, k, writing))
             ):
                 self.texts[row], source = data
             title, day, by, lang, site = where.stated(k, urls[row])
@@ -407,7 +406,6 @@ class Batch:
         return self
 
     def finish(self) -> Documents:
-        """The batch with its texts, columns and reasons."""
         failed = np.array([t is None for t in self.texts], np.bool_)
         large, many = self.size > self.limit, self.tags > 0
         docs = self.docs.replace(pa.array([t or "" for t in self.texts], pa.large_string()))

@@ -1,9 +1,8 @@
-"""A block as a row of numbers: its text, its element, what is around it, its place, its neighbours.
+"""Measure each block of a page in one row: text, element, surroundings, position and neighbours.
 
-Measures come first: lengths are in letters, those of scripts without spaces counted as three (Han,
-kana), so that a limit means the same in every script. A block is prose if it is long, hardly linked
-and punctuated. The model is linear, so quantities that matter by degrees stand as steps. Rows are
-made one at a time: a page of half a million blocks would need half a gigabyte of them.
+Lengths are in letters; a letter of a script without spaces (Han, kana) counts as three, so a limit
+means the same in every script. A block is prose if less than half of it is links, and it has
+LONG_MASS letters, or PROSE_MASS letters and punctuation.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from llmcurate.base.kernels import njit
     MASS, LINKED, BOLD, SENTENCES, COMMAS, DIGITS, UPPER, LINES, ENDS, COLON, LOWER, SIGNS, PROSE,
     DATES, MEASURES,
 ) = range(15)  # fmt: skip
-# Columns of a node's sums over all blocks inside, and Readability's score of it.
+# Columns of a node: sums over all blocks inside it, and its score as in Readability.
 SUM_MASS, SUM_LINKED, SUM_PROSE, SUM_BLOCKS, SCORE, SUMS = range(6)
-# Elements that features ask for around a block, as bits.
+# Elements around a block that are inputs, as bits.
 AROUND = (
     "article main nav header footer aside form table ul figure blockquote section address dl"
 ).split()
@@ -43,7 +42,7 @@ for _k, _name in enumerate(AROUND):
     _BIT_OF[TAG[_name]] = 1 << _k
 _BIT_OF[TAG["ol"]] = _BIT_OF[TAG["menu"]] = _BIT_OF[TAG["ul"]]
 _H1 = TAG["h1"]
-_TEXTUAL = np.zeros(len(NAMES), np.bool_)  # blocks that score for their parent
+_TEXTUAL = np.zeros(len(NAMES), np.bool_)  # blocks that add to their parent's score
 _TEXTUAL[[TAG[n] for n in "p li pre blockquote h1 h2 h3 h4 h5 h6 dd dt figcaption".split()]] = True
 _COMMENT = BIT["comment"]
 PROSE_MASS, LONG_MASS = 40, 140
@@ -51,9 +50,10 @@ PROSE_MASS, LONG_MASS = 40, 140
 
 @njit(nogil=True)
 def measure_block(text, a, z, out):
-    """Fills MASS and what is counted letter by letter in text[a:z] into out: float32[MEASURES]."""
+    """Write MASS and the other measures that are counted letter by letter, for the text[a:z] of a
+    block, to out: float32[MEASURES]."""
     mass = sentences = commas = digits = upper = lines = signs = dates = 0
-    last = 0  # 1 where the text ends in what ends sentences, 2 in a colon
+    last = 0  # 1 if the text ends like a sentence, 2 if in a colon
     i = a
     while i < z:
         b = text[i]
@@ -149,8 +149,9 @@ def measure_block(text, a, z, out):
 
 @njit(nogil=True, allocates=True)
 def measure(text, blocks, nodes):
-    """(measures: float32[blocks, MEASURES], sums: float32[nodes, SUMS], around: int64[nodes]: bits
-    of AROUND and those behind them, heading: the first h1 among the blocks, or -1)."""
+    """Return (measures: float32[blocks, MEASURES]; sums: float32[nodes, SUMS], the sums over the
+    blocks inside each node; around: int64[nodes], the elements around each node as bits of AROUND,
+    with IN_BEST and IN_BEST_PARENT; heading: the number of the first h1 block or -1)."""
     measures = np.zeros((len(blocks), MEASURES), np.float32)
     sums = np.zeros((len(nodes), SUMS), np.float32)
     around = np.zeros(len(nodes), np.int64)

@@ -1,6 +1,4 @@
-"""Text as a browser would show it: white space collapsed (CSS Text 3, section 4.1.3), the lines of
-preformatted text kept, formulas between dollars; and where a block of it ends.
-"""
+"""Write text as a browser shows it: white space collapses (CSS Text 3, section 4.1.3)."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ from curate.extract.tags import (
 )
 from llmcurate.base.kernels import njit
 
-# Classes of bytes in text, which is written as a browser would show it (CSS Text 3, section 4.1.3).
+# Classes of bytes in text.
 PLAIN, BLANK, LESS, AMPERSAND, C2, WIDE_BLANK, CONTROL = range(7)
 CLASS = np.zeros(256, np.uint8)
 CLASS[:32] = CONTROL
@@ -58,7 +56,7 @@ CLASS[[0xE2, 0xE3, 0xEF]] = WIDE_BLANK
 
 @njit(nogil=True)
 def flush(st, text, blocks):
-    """Ends the block that is open, if it has text."""
+    """End the open block. A block without text is not kept."""
     end = st[ST_POS]
     while end > st[ST_FROM] and (text[end - 1] == 10 or text[end - 1] == 32):
         end -= 1
@@ -78,9 +76,7 @@ def flush(st, text, blocks):
 
 
 @njit(nogil=True)
-def _wide(lead, second):
-    """Whether a character is written without spaces to its neighbours (kana, Han, full width; not
-    Hangul), by its first two bytes."""
+def _wide(lead, second):  # kana, Han or full width, not Hangul: written without spaces
     if lead == 0xE3:
         return second >= 0x80
     if lead == 0xEF:
@@ -90,7 +86,7 @@ def _wide(lead, second):
 
 @njit(nogil=True)
 def begin(st, text, stack, lead, second):
-    """Makes the text ready for a letter with these first two bytes."""
+    """Start a block or write a blank, if needed before a character with these first two bytes."""
     at = st[ST_POS]
     if at == st[ST_FROM]:
         top = stack[st[ST_DEPTH]]
@@ -118,7 +114,7 @@ def begin(st, text, stack, lead, second):
 
 @njit(nogil=True)
 def put(st, text, stack, source, i, j):
-    """Appends source[i:j], which holds no white space that collapses."""
+    """Append source[i:j] to the text. It must not contain white space that collapses."""
     begin(st, text, stack, np.int64(source[i]), np.int64(source[i + 1]) if i + 1 < j else 0)
     at = st[ST_POS]
     for k in range(i, j):
@@ -133,15 +129,15 @@ def put(st, text, stack, source, i, j):
 
 @njit(nogil=True)
 def put_blank(st, text, stack, b):
-    """White space in text: kept in preformatted text, else remembered."""
+    """Write white space in preformatted text; elsewhere remember it until the next letter."""
     if st[ST_PRE]:
         if st[ST_MUTE]:
             return
-        if b == 13:  # of a character reference: as a space (CSS Text 3, section 4.1)
+        if b == 13:  # from a character reference: a space (CSS Text 3, section 4.1)
             st[ST_PENDING] = max(st[ST_PENDING], SPACED)
             return
         if st[ST_POS] == st[ST_FROM]:
-            if b == 10:  # empty lines before preformatted text
+            if b == 10:  # drop empty lines before preformatted text
                 return
             begin(st, text, stack, b, 0)
         elif st[ST_PENDING]:
@@ -159,18 +155,16 @@ def put_blank(st, text, stack, b):
 
 
 @njit(nogil=True)
-def _in_word(lead, second):
-    """Whether a character may be a letter or a digit, by its first two bytes: not punctuation and
-    symbols of ASCII, Latin-1 and CJK, nor general ones."""
+def _in_word(lead, second):  # a letter or a digit; not common punctuation and symbols
     if lead < 128:
         return 48 <= lead <= 57 or 97 <= (lead | 32) <= 122
     return lead > 0xC2 and lead != 0xE2 and not (lead == 0xE3 and second == 0x80)
 
 
 @njit(nogil=True)
-def part(st, text, data, i, z):
-    """A control character in text, behind which is i: it is left out, and parts words. A tag or a
-    reference that follows counts as part of one; kana and Han need no blank."""
+def separate(st, text, data, i, z):
+    """Leave out the control character before i, and separate the words around it by a blank (but
+    not around kana or Han). A tag or character reference after it counts as part of a word."""
     at = st[ST_POS]
     if st[ST_MUTE] or st[ST_PENDING] or at == st[ST_FROM] or i + 1 >= z:
         return
@@ -182,8 +176,8 @@ def part(st, text, data, i, z):
 
 @njit(nogil=True)
 def put_formula(st, text, stack, source, i, j, display, plain, letters, entities):
-    """Appends the formula source[i:j] between dollars, unless the same one stands right before it.
-    plain: it has no character references."""
+    """Append the formula source[i:j] between dollars, unless the same one was written right before.
+    plain: whether `source` has no character references."""
     i, j = trimmed(source, i, j)
     if i == j or st[ST_MUTE]:
         return
@@ -191,7 +185,7 @@ def put_formula(st, text, stack, source, i, j, display, plain, letters, entities
         st[ST_PENDING] = BROKEN
     started = st[ST_POS] == st[ST_FROM]
     begin(st, text, stack, 36, 0)
-    if started:  # what holds the source is often hidden, which says nothing of the block
+    if started:  # the source's element is often hidden, but not the block
         k = st[ST_DEPTH]
         while k > 0 and not KINDS[stack[k, S_TAG]] & IS_BLOCK:
             k -= 1
@@ -240,8 +234,9 @@ def put_formula(st, text, stack, source, i, j, display, plain, letters, entities
 
 @njit(nogil=True)
 def special_at(data, i, z):
-    """(bytes, what) at a lead byte of the classes C2 and WIDE_BLANK: 1 white space, 2 nothing to
-    see (soft hyphen, byte order mark), 3 a control character, 0 an ordinary character."""
+    """Return (number of bytes, kind) of the character at i, whose first byte has the class C2 or
+    WIDE_BLANK. The kind is 1 for white space, 2 for an invisible character (soft hyphen, byte order
+    mark), 3 for a control character, 0 for any other."""
     b = data[i]
     c = data[i + 1] if i + 1 < z else 0
     if b == 0xC2:
@@ -263,7 +258,7 @@ _TD, _TH = TAG["td"], TAG["th"]
 
 @njit(nogil=True)
 def put_line(st, text, tag, starts):
-    """A block in preformatted text starts or ends: on a line of its own, a cell in its row's."""
+    """Begin a new line of preformatted text for the element `tag`, or a blank for a table cell."""
     at = st[ST_POS]
     if at == st[ST_FROM] or text[at - 1] == 10:
         return

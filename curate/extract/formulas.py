@@ -1,9 +1,6 @@
-"""Formulas as LaTeX: where a page keeps their source, beside or in the place of what it shows.
-
-Sources: the annotation of MathML (which KaTeX and MediaWiki write too), MathJax's scripts, and the
-`alt` of pictures that MediaWiki, WordPress, QuickLaTeX, Moodle and public services make. What is
-shown beside them, by KaTeX and MathJax 2, is left out.
-"""
+"""Formulas as LaTeX, from pages that contain their source: MathML's annotation (also written by
+KaTeX and MediaWiki), MathJax's scripts, and the `alt` of pictures made by MediaWiki, WordPress,
+QuickLaTeX, Moodle and public services. The rendered formula next to the source is left out."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from curate.extract.attributes import has_word, packed, same, starts_with
 from curate.extract.tags import ATTR
 from llmcurate.base.kernels import njit
 
-MAX_ADDRESS = 80  # bytes of `src` that are looked at: where the service's name is
+MAX_ADDRESS = 80  # first bytes of `src`, in which a service's name is looked for
 
 _ALT, _CLASS, _DISPLAY = ATTR["alt"], ATTR["class"], ATTR["display"]
 _ID, _SRC, _TYPE = ATTR["id"], ATTR["src"], ATTR["type"]
@@ -29,7 +26,7 @@ _KATEX, _PREVIEW = _bytes("katex-html"), _bytes("mathjax_preview")
 _FRAME = _bytes("mathjax-element-")
 _DISPLAY_STYLE = _bytes("{\\displaystyle ")
 _CDATA, _END_CDATA = _bytes("% <![cdata["), _bytes("%]]>")
-# Words of `class` and parts of `src` of pictures of formulas.
+# Words in `class`, and substrings of `src`, of pictures of formulas.
 _PICTURES, _PICTURE_ENDS = packed(
     "latex tex texrender mwe-math-fallback-image-inline mwe-math-fallback-image-display "
     "ql-img-inline-formula ql-img-displayed-equation"
@@ -42,7 +39,6 @@ _SERVICES, _SERVICE_ENDS = packed(
 
 @njit(nogil=True)
 def _has(data, a, z, part):
-    """Whether `part` stands in data[a:z]."""
     for i in range(a, z - len(part) + 1):
         if data[i] == part[0] and starts_with(data, i, z, part):
             return True
@@ -51,9 +47,9 @@ def _has(data, a, z, part):
 
 @njit(nogil=True)
 def math_source(data, i, z):
-    """The annotation in TeX of the `math` element whose inside starts at i: (start, end, where the
-    element ends), or (0, 0, 0). It looks no further than the next `math`, so it reads a page once.
-    """
+    """Return (start, end, end of the element) of the TeX annotation in the `math` element whose
+    content begins at i, or (0, 0, 0) without one. The search stops at the next `math`, so that a
+    page is read only once."""
     a = e = 0
     while i < z:
         if data[i] == 60:
@@ -73,7 +69,7 @@ def math_source(data, i, z):
 
 @njit(nogil=True)
 def is_display(data, seen, spans):
-    """Whether a `math` element or a MathJax script is displayed on lines of its own."""
+    """Return True if a `math` element or a MathJax script is displayed on its own line."""
     if seen >> _DISPLAY & 1:
         return same(data, spans[2 * _DISPLAY], spans[2 * _DISPLAY + 1], _BLOCK)
     return seen >> _TYPE & 1 and _has(data, spans[2 * _TYPE], spans[2 * _TYPE + 1], _MODE)
@@ -81,14 +77,14 @@ def is_display(data, seen, spans):
 
 @njit(nogil=True)
 def is_tex_script(data, seen, spans):
-    """Whether a script is the source of a formula."""
     a, z = spans[2 * _TYPE], spans[2 * _TYPE + 1]
     return seen >> _TYPE & 1 and starts_with(data, a, z, _SCRIPT)
 
 
 @njit(nogil=True)
 def picture_source(data, seen, spans):
-    """(start, end, displayed) of the source that a picture of a formula states; (0, 0, False)."""
+    """If a picture shows a formula, return where the formula's source is, as (start, end, True if
+    it is displayed on its own line), else (0, 0, False)."""
     if not seen >> _ALT & 1:
         return 0, 0, False
     a, z = spans[2 * _ALT], spans[2 * _ALT + 1]
@@ -107,7 +103,7 @@ def picture_source(data, seen, spans):
 
 @njit(nogil=True)
 def shows_formula(data, seen, spans):
-    """Whether an element is what KaTeX or MathJax 2 shows, whose source stands beside it."""
+    """Return True if an element is a formula rendered by KaTeX or MathJax 2 next to its source."""
     if seen >> _CLASS & 1:
         a, z = spans[2 * _CLASS], spans[2 * _CLASS + 1]
         if same(data, a, z, _KATEX) or same(data, a, z, _PREVIEW):
@@ -126,8 +122,7 @@ def _stripped(data, a, z):
 
 @njit(nogil=True)
 def trimmed(data, a, z):
-    """(start, end) of a source without white space, dollars, and what MediaWiki and kramdown put
-    around it."""
+    """Return (start, end) of the source data[a:z] without blanks, dollars and known wrappers."""
     a, z = _stripped(data, a, z)
     if starts_with(data, a, z, _CDATA):
         a += len(_CDATA)
@@ -145,6 +140,6 @@ def trimmed(data, a, z):
             if depth == 0:
                 break
             i += 2 if data[i] == 92 else 1
-        if i == z - 1:  # the first brace and the last belong together
+        if i == z - 1:  # the first and the last brace match
             a, z = a + len(_DISPLAY_STYLE), z - 1
     return _stripped(data, a, z)

@@ -1,4 +1,4 @@
-"""Text inside of an element, from a place in the page's bytes on."""
+"""Text inside an element, read from an offset in the page's bytes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from curate.extract.attributes import read_name
 from curate.extract.tags import IS_BLOCK, IS_RAW, IS_VOID, KINDS, TAG, hash_table, look_up
 from llmcurate.base.kernels import njit
 
-WHOLE = -1  # for `tag`: do not end with the element
+WHOLE = -1  # as `tag`: read on after the element's end
 _KEYS, _VALUES = hash_table({name: number for name, number in TAG.items() if name})
 _BR = TAG["br"]
 
 
 @njit(nogil=True)
-def _behind_tag(data, i, z):
-    """The place behind the tag whose name ends at i."""
+def _after_tag(data, i, z):
     quote = 0
     while i < z:
         b = data[i]
@@ -32,9 +31,10 @@ def _behind_tag(data, i, z):
 
 @njit(cache=True, nogil=True)
 def inner(data, i, z, tag, lines, most):
-    """The text of data[i:z] up to the end of the element `tag` that it is inside of, in UTF-8 with
-    its character references: uint8[]. Tags cut it into pieces, which line feeds separate; with
-    `lines` only tags of blocks and `br` do. It ends after `most` pieces."""
+    """Return the text from data[i] to the end of the element `tag` that contains it, as UTF-8 in
+    uint8[], with character references undecoded. Tags split the text into pieces, separated by line
+    feeds; with `lines` only `br` and tags of block elements split it. The text ends after `most`
+    pieces."""
     out = np.empty(z - i + 1, np.uint8)
     n = pieces = 0
     depth = 1
@@ -57,7 +57,7 @@ def inner(data, i, z, tag, lines, most):
             continue
         end = i + 1 < z and data[i + 1] == 47
         i, key = read_name(data, i + 2 if end else i + 1, z)
-        i = _behind_tag(data, i, z)
+        i = _after_tag(data, i, z)
         name = look_up(_KEYS, _VALUES, key)
         kind = KINDS[name]
         if kind & IS_RAW and not end:

@@ -1,7 +1,7 @@
-"""What the model sees of a page: a row of numbers for each block, and one for the page.
+"""The network's inputs for a page: one row of numbers per block, and one row for the page.
 
-Lengths and counts are logarithms, shares are as they are, so that all lie about between 0 and 1.
-Rows are made one at a time: a page of half a million blocks would need half a gigabyte of them.
+Lengths and counts are logarithms and shares are unchanged, so all are roughly between 0 and 1. Rows
+are computed one at a time: half a million blocks would take half a gigabyte.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from curate.extract.units import (
 )
 from llmcurate.base.kernels import njit
 
-LEVELS = 6  # the block's element and those around it
+LEVELS = 6  # the block's element and its ancestors
 NEAR = 3  # elements whose own hints count as near
 WINDOWS = (5, 15)  # blocks on either side
 TAGS = "p li h1 h2 h3 cell div quote pre dl caption other".split()
@@ -104,13 +104,14 @@ _IN_ARTICLE, _IN_MAIN = (1 << AROUND.index(n) for n in ("article", "main"))
 _CELL = TAGS.index("cell")
 _PREFORMATTED, _H1, _H3 = TAGS.index("pre"), TAGS.index("h1"), TAGS.index("h3")
 
-# What a page's rows are made from: measures, sums, around, heading as features.measure has them;
-# running: float64[blocks + 1, 3], mass of the text before a block, that in links, that in prose;
-# units.Units; the groups of blocks with equal paths and with equal paths of tags, and figures of
-# both: float32[groups, FIGURES]: blocks, mass, that in links, in prose, sentences' ends.
+# Data for a page's rows. measures, sums, around, heading: see features.measure. running:
+# float64[blocks + 1, 3], total mass, mass in links and mass in prose before each block. units:
+# units.Units. path, tags: each block's group by equal paths and by equal paths of tags.
+# path_figures, tag_figures: float32[groups, FIGURES], blocks, mass, mass in links, mass in prose,
+# blocks that end like a sentence. words, section: see lexical.word_rows.
 FIGURES = 5
-Seen = namedtuple(
-    "Seen",
+PageData = namedtuple(
+    "PageData",
     "measures sums running around heading units path paths path_figures tags tag_paths tag_figures"
     " words section",
 )
@@ -142,8 +143,7 @@ def _run(measures, running):
 
 
 @njit(nogil=True, allocates=True)
-def look(text, blocks, nodes, title):
-    """Seen of a page; title: uint8[]."""
+def page_data(text, blocks, nodes, title):
     measures, sums, around, heading = measure(text, blocks, nodes)
     units = find_units(nodes, sums)
     path, paths = blocks_of(units.path, blocks)
@@ -155,7 +155,7 @@ def look(text, blocks, nodes, title):
     tag_figures = np.zeros((tag_paths, FIGURES), np.float32)
     _add_figures(tags, measures, tag_figures)
     words, section = word_rows(text, blocks, nodes, title, measures, around)
-    return Seen(
+    return PageData(
         measures, sums, running, around, heading, units, path, paths, path_figures, tags, tag_paths,
         tag_figures, words, section,
     )  # fmt: skip
@@ -163,7 +163,7 @@ def look(text, blocks, nodes, title):
 
 @njit(nogil=True)
 def fill(i, blocks, nodes, seen, row):
-    """Fills row: float32[COUNT] for block i."""
+    """Write the inputs of block i to row: float32[COUNT]."""
     measures, sums, units = seen.measures, seen.sums, seen.units
     m, block = measures[i], blocks[i]
     node, n = block[NODE], len(blocks)
@@ -256,7 +256,7 @@ def fill(i, blocks, nodes, seen, row):
 
 @njit(nogil=True)
 def fill_page(blocks, nodes, seen, row):
-    """Fills row: float32[PAGE_COUNT], zeros, for the page."""
+    """Write the inputs of the page to row: float32[PAGE_COUNT], all zeros before."""
     measures, sums, groups = seen.measures, seen.sums, seen.units.groups
     total, n = max(sums[0, SUM_MASS], np.float32(1)), max(1, len(blocks))
     row[0] = _log(total)

@@ -1,9 +1,8 @@
-"""What words say of a block without a list of words: whether the page's title and its other prose
-have them too, how often they come, and what the heading above the block is like.
+"""The network's inputs from a block's words, without word lists: how many are in the title and in
+other prose, how frequent they are on the page, and properties of the heading above.
 
-Tokens are hashes: of the first letters of a word, so that its inflected forms meet, and of two Han
-or kana in a row, or three letters of Thai, Lao, Khmer or Burmese. They are counted in a table
-without keys, as large as the text: now and then two tokens share a place.
+Tokens are hashes of a word's first letters (so that inflected forms match), of two adjacent Han or
+kana, or of three letters of Thai, Lao, Khmer or Burmese. Two tokens may share a slot of the table.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from curate.extract.features import IN_BEST, LINKED, MASS, PROSE, SENTENCES
 from curate.extract.tags import END, N_TAG, NAMES, NODE, START, TAG
 from llmcurate.base.kernels import njit
 
-STEM = 6  # letters of a word that count
+STEM = 6  # leading letters of a word that are hashed
 LEAST_SLOTS, MOST_SLOTS = 1 << 8, 1 << 18
 _BASIS, _PRIME, _HALF = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3), np.uint64(29)
-# What a character is part of: nothing, a word, a pair or a run of three of a script without spaces.
+# Kinds of characters: no token, part of a word, and scripts without spaces, in pairs or in threes.
 _GAP, _WORD, _PAIR, _THREE = range(4)
-# Columns of the table: blocks that have a token, those of prose, those of prose in the best element
-# (features.py), the last block counted, and 1 if the title has it.
+# Columns of the table: number of blocks with a token, of prose blocks, of prose blocks in the best
+# element (features.py); the last block counted; and 1 if the title has the token.
 _BLOCKS, _PROSE, _BEST, _LAST, _TITLE, _TABLE = range(6)
 
 WORD_INPUTS = (
@@ -32,19 +31,18 @@ WORD_INPUTS = (
     "log prose before", "log prose behind",
 )  # fmt: skip
 WORDS = len(WORD_INPUTS)
-_FAR = 2  # a logarithm: there is no prose on that side
+_FAR = 2  # logarithm of the distance if no prose is on that side
 _LEVEL = np.zeros(len(NAMES), np.int64)
 for _k in range(1, 7):
     _LEVEL[TAG[f"h{_k}"]] = _k
 
 
 @njit(nogil=True)
-def _part_of(lead, second, small):
-    """What a character is part of, by its first two bytes; small: those of ASCII in lower case."""
+def _kind_of(lead, second, small):  # small: an ASCII character in lower case
     if lead < 0x80:
         return _WORD if 97 <= small <= 122 or 48 <= small <= 57 else _GAP
     if lead == 0xC2 or lead == 0xE2 or lead == 0xEF or (lead == 0xE3 and second == 0x80):
-        return _GAP  # signs of Latin-1, general and CJK punctuation, full width forms
+        return _GAP  # Latin-1 symbols, general and CJK punctuation, full width forms
     if 0xE3 <= lead <= 0xE9 or lead >= 0xF0:
         return _PAIR
     if lead == 0xE0 and 0xB8 <= second <= 0xBB:
@@ -55,8 +53,7 @@ def _part_of(lead, second, small):
 
 
 @njit(nogil=True)
-def _small(char, lead, second):
-    """The small letter of a capital: of ASCII, and of Latin-1, Greek and Cyrillic in two bytes."""
+def _lower(char, lead, second):  # ASCII, and two-byte Latin-1, Greek and Cyrillic
     if lead < 0x80:
         return char | 32 if 65 <= lead <= 90 else char
     if (
@@ -72,11 +69,10 @@ def _small(char, lead, second):
 
 @njit(nogil=True)
 def tokens_of(text, a, z, out):
-    """Fills out: uint64[] with the tokens of the UTF-8 text[a:z], in order; how many there are. A
-    word of one letter is none."""
+    """Write the tokens of the UTF-8 text[a:z] to out: uint64[]. Return the number of tokens."""
     count = letters = run = 0
     key = _BASIS
-    last, before, kind = 0, 0, _GAP  # the two characters before, and what they are part of
+    last, before, kind = 0, 0, _GAP  # the two previous characters and their kind
     i = a
     while i < z:
         lead = np.int64(text[i])
@@ -85,8 +81,8 @@ def tokens_of(text, a, z, out):
         for k in range(i + 1, min(i + size, z)):
             char = char << 8 | np.int64(text[k])
         second = np.int64(text[i + 1]) if size > 1 and i + 1 < z else 0
-        char = _small(char, lead, second)
-        now = _part_of(lead, second, char)
+        char = _lower(char, lead, second)
+        now = _kind_of(lead, second, char)
         i += size
         if now == _WORD:
             if letters < STEM:
@@ -94,7 +90,7 @@ def tokens_of(text, a, z, out):
             letters += 1
             run = 0
             continue
-        if letters > 1:
+        if letters > 1:  # words of one letter are skipped
             out[count] = key
             count += 1
         key, letters = _BASIS, 0
@@ -121,8 +117,9 @@ def _log(x):
 
 @njit(nogil=True, allocates=True)
 def word_rows(text, blocks, nodes, title, measures, around):
-    """(rows: float32[blocks, WORDS], section: int64[blocks], the number of the heading above, 0 for
-    none); title: uint8[]; measures, around: as features.measure has them."""
+    """Return (rows: float32[blocks, WORDS], the inputs; section: int64[blocks], the number of the
+    block's section: headings up to the block, adjacent ones counted once). title: uint8[].
+    measures, around: the results of `features.measure`."""
     n = len(blocks)
     slots = LEAST_SLOTS
     while slots < len(text) and slots < MOST_SLOTS:
@@ -139,15 +136,13 @@ def word_rows(text, blocks, nodes, title, measures, around):
 
 
 @njit(nogil=True)
-def _in_prose(i, blocks, measures, around):
-    """(1 if a block is prose, 1 if it is in the best element, too)."""
+def _in_prose(i, blocks, measures, around):  # (is prose, is prose in the best element)
     prose = measures[i, PROSE] > 0
     return np.int32(prose), np.int32(prose and around[blocks[i, NODE]] & IN_BEST != 0)
 
 
 @njit(nogil=True)
-def _count(text, blocks, title, measures, around, table, tokens, starts):
-    """Fills table, tokens (with places in it) and starts; how many places the title has."""
+def _count(text, blocks, title, measures, around, table, tokens, starts):  # slots of the title
     mask = np.uint64(len(table) - 1)
     titles = 0
     for k in range(tokens_of(title, 0, len(title), tokens)):
@@ -173,7 +168,6 @@ def _count(text, blocks, title, measures, around, table, tokens, starts):
 
 @njit(nogil=True)
 def _look_up(blocks, measures, around, titles, table, tokens, starts, equal, whole, rows):
-    """Fills what words say of each block."""
     for i in range(len(blocks)):
         r, m = rows[i], measures[i]
         prose, best = _in_prose(i, blocks, measures, around)
@@ -201,7 +195,6 @@ def _look_up(blocks, measures, around, titles, table, tokens, starts, equal, who
 
 @njit(nogil=True)
 def _sections(blocks, nodes, measures, rows, section, sums):
-    """Fills section, and what the heading above each block is like; headings in a row are one."""
     number, heading = 0, -1
     for i in range(len(blocks)):
         if _LEVEL[nodes[blocks[i, NODE], N_TAG]]:
@@ -224,7 +217,6 @@ def _sections(blocks, nodes, measures, rows, section, sums):
 
 @njit(nogil=True)
 def _distances(measures, rows):
-    """Fills how far the nearest prose is, and how much there is, before and behind each block."""
     n = len(rows)
     for first, step, far, sum_of in ((0, 1, 18, 20), (n - 1, -1, 19, 21)):
         last, mass, i = -1, np.float32(0), first

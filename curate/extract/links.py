@@ -1,4 +1,4 @@
-"""Links in Markdown: `[text](absolute url)`, in the blocks that are written."""
+"""Links in Markdown: `[text](absolute url)`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy as np
 
 from curate.extract.tags import END, HREF, LINK_COLUMNS, N_PRE, NODE, START
 
-MAX_URL = 2000  # characters; longer ones are no links, so that time stays linear in the page
+MAX_URL = 2000  # characters; longer links are ignored, so time stays linear in the page
 _BASE = re.compile(rb"<base\b[^<>]*?\bhref\s*=\s*[\"']?([^\s\"'<>]+)", re.I)
-_BASE_WITHIN = 1 << 16  # bytes of a page
+_BASE_WITHIN = 1 << 16  # bytes of a page in which `base` is looked for
 _UNSAFE = re.compile(r"[\s\x00-\x1f()<>\[\]|\\`]")  # would end a link or a cell of Markdown
 
 
-def room(tags: int) -> np.ndarray:
-    """Room for the scanner to note the links of a page of so many tags."""
+def link_table(tags: int) -> np.ndarray:
+    """Return an empty table in which the scanner notes links, with one row per tag."""
     return np.zeros((tags, LINK_COLUMNS), np.int64)
 
 
 def absolute(href: str, base: str) -> str | None:
-    """The http URL that an `href` on a page of URL `base` leads to, fit for Markdown; None for a
-    place on the same page, another scheme, and what is no URL."""
+    """Return the http URL of an `href` on a page with the URL `base`, escaped for Markdown. Returns
+    None for a place on the same page, another scheme, or an invalid or too long URL."""
     href = re.sub(r"[\t\n\r]", "", unescape(href)).strip()  # URL Standard, 4.4
     try:
         url = urljoin(base, href)
@@ -39,9 +39,9 @@ def absolute(href: str, base: str) -> str | None:
 def with_links(
     text: Any, blocks: Any, nodes: Any, links: Any, page: Any, start: int, url: str
 ) -> tuple[np.ndarray, Any]:
-    """(text: uint8[], blocks) as they are written, with their links, but in code. links: the
-    scanner's; page: uint8[], which begins at `start` of its data, and its URL. Of a link around
-    several blocks the first has it."""
+    """Return (text: uint8[], blocks) with Markdown links, except in preformatted text. links: the
+    scanner's table. page: uint8[], the bytes of the page, which begin at `start` of the scanner's
+    data. url: the page's address. If a link spans several blocks, only the first block has it."""
     raw, shown, written = text.tobytes(), blocks.copy(), bytearray()
     if found := _BASE.search(page[:_BASE_WITHIN].tobytes()):
         url = absolute(found[1].decode("utf-8", "replace"), url) or url

@@ -1,20 +1,20 @@
-"""Pages as HTML's tokenizer should see them: XHTML, and shadow roots that a page declares."""
+"""Rewrite XHTML and declared shadow roots so that an HTML tokenizer reads them correctly."""
 
 from __future__ import annotations
 
 import html
 import re
 
-FEW = 300  # letters of a page's text below which it counts as nearly empty
-SURER = 3  # how many times longer a text must be that is less sure
+FEW = 300  # a page with fewer letters of text counts as nearly empty
+SURER = 3  # times as long as the surer text a less sure one must be to replace it
 
-# None holds "<" in a tag, so that a search ends at the next one: time is linear in the page.
+# No tag may contain "<": a search ends at the next tag, so time is linear in the page.
 _MARKUP = re.compile(
     r"<!--|<!\[CDATA\[|<\?|<!DOCTYPE\b[^<>\[]*\[|"
     r"<(/?)([A-Za-z][^\s/<>]*)(?=[\s/>])([^<>\"']*(?:(?:\"[^<\"]*\"|'[^<']*')[^<>\"']*)*)>"
 )
 _ENDS = {"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>"}
-_UNQUOTED = re.compile(r"=[^\s\"'<>=]+/\Z")  # whose value ends with the "/"
+_UNQUOTED = re.compile(r"=[^\s\"'<>=]+/\Z")  # an unquoted value that ends with "/"
 _EMPTY = re.compile(
     r"<(?:script|style|title|textarea|iframe|no(?:script|frames|embed)|svg|math|select|template"
     r"|button|object|audio|video|canvas|[apb]|div|span|li)\b(?:[^<>]*[\s\"'])?/>",
@@ -26,16 +26,12 @@ _SHADOW_ROOT = re.compile(
 
 
 def from_xhtml(page: str) -> str:
-    """XHTML in HTML's syntax: each `<x/>` gets its end tag, or none where HTML has none; CDATA is
-    text; comments and processing instructions are left out.
-
-    It need not be well-formed. Elements keep their names; entities that the page declares are not
-    replaced.
-    """
+    """Return XHTML in HTML's syntax: `<x/>` gets an end tag unless HTML has none, CDATA becomes
+    text, comments and processing instructions are removed. The page need not be well-formed."""
     from curate.extract.tags import VOID
 
     parts: list[str] = []
-    at, raw = 0, ""  # raw: the script or style that is open
+    at, raw = 0, ""  # raw: the open script or style
     while tag := _MARKUP.search(page, at):
         parts.append(page[at : tag.start()])
         at = tag.end()
@@ -67,12 +63,11 @@ def from_xhtml(page: str) -> str:
 
 
 def lost_xhtml(page: str) -> str | None:
-    """A page of HTML with little text as `from_xhtml` has it, where it is written as XHTML: what
-    stands behind `<script/>` belongs to the script in HTML, and is text in XML."""
+    """If an HTML page is written as XHTML, return the page converted by `from_xhtml`, else None. An
+    HTML parser would lose the text after `<script/>`, since in HTML it belongs to the script."""
     return from_xhtml(page) if _EMPTY.search(page) else None
 
 
 def with_shadow_roots(page: str) -> str:
-    """The page with the shadow roots that it declares (HTML, 4.12.3) in their place, before what
-    their host holds, whatever slots say; `scan` sees them by itself."""
+    """Return the page with declared shadow roots (HTML, 4.12.3) as plain elements in place."""
     return _SHADOW_ROOT.sub("<shadow-root>", page)

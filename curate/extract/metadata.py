@@ -1,8 +1,7 @@
-"""Title, date, author, site and language that a page states: where they stand in its bytes.
+"""Find where a page states its title, date, author, site and language, as offsets in its bytes.
 
-The scanner notes places as it passes: `meta` elements (Open Graph, Dublin Core, names in use),
-`title`, `h1`, JSON-LD, `time`, elements that call themselves author or date. metadata_choice.py
-makes text of them behind the kernel, page by page, and chooses.
+The scanner notes `meta` elements (Open Graph, Dublin Core, common names), `title`, `h1`, JSON-LD,
+`time`, and elements marked as author or date. metadata_choice.py chooses among them.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from curate.extract.attributes import BIT, packed, same
 from curate.extract.days import day_in
 from curate.extract.tags import ATTR, NAMES, TAG
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import stands_at
+from llmcurate.base.kernels.intrinsics import matches_at
 
 # Rows of a page's `meta`: int64[FIELDS, 3], each a rank (0: empty), start and end in the bytes. The
-# first ones hold the best place of their kind, those behind HEADINGS the first few of theirs.
+# rows before HEADINGS have a field's best place, those from HEADINGS on the first places of a kind.
 TITLE, PUBLISHED, AUTHOR, LANG, SITE, DOCUMENT = range(6)
 HEADINGS, SCRIPTS, BYLINES, DATES, FIELDS = 6, 10, 14, 22, 30
 MAX_SCRIPT = 256 << 10
-MAX_VALUE = 1000  # bytes; a longer one is no title and no name
-MAX_BEFORE = 600  # bytes in front of a heading, whose number is its rank
-MAX_BELOW = 6000  # bytes of a heading and what stands below it
-TAG_AT = 8  # bits of the rank of an element's place above which its tag stands
+MAX_VALUE = 1000  # bytes; a longer value is neither a title nor a name
+MAX_BEFORE = 600  # bytes noted before a heading; their number is its rank
+MAX_BELOW = 6000  # bytes of a heading and the text below it
+TAG_AT = 8  # an element's rank has its tag from this bit on
 BY_CLASS, BY_REL, BY_ITEMPROP = 1, 2, 4  # why an element is in BYLINES
-STATED = 8  # a place in DATES that is an attribute's value
+STATED = 8  # rank of a place in DATES that is an attribute's value
 
 _META, _TIME, _HTML, _H1 = (TAG[n] for n in ("meta", "time", "html", "h1"))
 _NAME, _PROPERTY, _ITEMPROP = ATTR["name"], ATTR["property"], ATTR["itemprop"]
@@ -36,7 +35,7 @@ _EQUIV, _CONTENT, _DATETIME = ATTR["http-equiv"], ATTR["content"], ATTR["datetim
 _LANG, _XML_LANG, _TYPE = ATTR["lang"], ATTR["xml:lang"], ATTR["type"]
 _CLASS, _REL = ATTR["class"], ATTR["rel"]
 
-# (name, field, rank): the highest rank counts, of equal ones the first.
+# (name, field, rank): the highest rank wins, and the first of equal ranks.
 _NAMED = (
     ("og:title", TITLE, 9),
     ("twitter:title", TITLE, 6),
@@ -103,8 +102,8 @@ def _note(meta, field, rank, a, z):
 
 @njit(nogil=True)
 def _note_named(data, name, content, spans, meta):
-    """Notes the value of `content` by each word of `name`; of half the rank without its prefix
-    (dc:date, schema:datePublished)."""
+    """Note the value of `content` for each known word in the attribute `name`. A word that is known
+    only without its prefix (dc:date, schema:datePublished) has half the rank."""
     e, end = spans[2 * name], spans[2 * name + 1]
     while e < end:
         a, e, prefix = e, e, 0
@@ -124,7 +123,6 @@ def _note_named(data, name, content, spans, meta):
 
 @njit(nogil=True)
 def _append(meta, first, behind, rank, a, z):
-    """Keeps a place in the first free one of the rows first..behind."""
     for k in range(first, behind):
         if meta[k, 0] == 0:
             meta[k, 0], meta[k, 1], meta[k, 2] = rank, a, z
@@ -133,7 +131,6 @@ def _append(meta, first, behind, rank, a, z):
 
 @njit(nogil=True)
 def _has(data, a, z, word):
-    """Whether the word, in any case, is a part of data[a:z]."""
     for i in range(a, z - len(word) + 1):
         if data[i] | 32 == word[0] and same(data, i, i + len(word), word):
             return True
@@ -150,7 +147,6 @@ def _says_when(data, a, z):
 
 @njit(nogil=True)
 def _note_element(data, tag, seen, hints, elsewhere, spans, i, z, meta):
-    """Where an element says who wrote, or when; its inside starts at i."""
     says = hints & _SAYS != 0
     a, p = spans[2 * _CLASS], spans[2 * _ITEMPROP]
     e = spans[2 * _CLASS + 1] if seen >> _CLASS & 1 else a
@@ -172,20 +168,21 @@ def _note_element(data, tag, seen, hints, elsewhere, spans, i, z, meta):
         _append(meta, DATES, FIELDS, BY_CLASS | tag << TAG_AT, i, min(z, i + MAX_VALUE))
 
 
-_ALWAYS = np.zeros(len(NAMES), np.bool_)  # tags that note_tag wants whatever their hints
+_ALWAYS = np.zeros(len(NAMES), np.bool_)  # tags that note_tag needs regardless of hints
 _ALWAYS[[_META, _TIME, _HTML, _H1]] = True
 
 
 @njit(nogil=True)
 def may_state(tag, seen, hints):
-    """Whether `note_tag` would look at a start tag at all."""
+    """Return True if `note_tag` needs to look at a start tag."""
     return _ALWAYS[tag] or hints & _SAYS != 0 or seen & (1 << _REL | 1 << _PROPERTY) != 0
 
 
 @njit(nogil=True)
 def note_tag(data, tag, seen, hints, around, spans, first, i, z, meta):
-    """What a start tag says; seen, hints, spans: its attributes (attributes.py); around: hints of
-    the elements around it; i: the place behind it; first, z: the page's ends."""
+    """Note the metadata that a start tag states. seen, hints, spans: the tag's attributes
+    (attributes.py). around: hints of the elements around the tag. i: the index after the tag.
+    first, z: the page's start and end."""
     if tag == _META:
         if seen >> _CONTENT & 1:
             for name in (_NAME, _PROPERTY, _ITEMPROP, _EQUIV):
@@ -212,13 +209,13 @@ def note_tag(data, tag, seen, hints, around, spans, first, i, z, meta):
 
 @njit(nogil=True)
 def note_title(a, z, meta):
-    """The inside of a `title` element; the first one counts (later ones are drawings')."""
+    """Note the content of the first `title` element; later ones belong to drawings."""
     _note(meta, DOCUMENT, 2, a, min(z, a + MAX_VALUE))
 
 
 @njit(nogil=True)
 def note_script(data, a, z, seen, spans, meta):
-    """The inside data[a:z] of a script: looked at where it is JSON-LD."""
+    """Note the script data[a:z] if it is JSON-LD with a headline, date, author or body."""
     if not seen >> _TYPE & 1:
         return
     if not same(data, spans[2 * _TYPE], spans[2 * _TYPE + 1], _LD_JSON):
@@ -227,10 +224,10 @@ def note_script(data, a, z, seen, spans, meta):
         return
     for i in range(a, z):
         if data[i] == 34 and (
-            stands_at(data, i, z, _KEY_HEADLINE)
-            or stands_at(data, i, z, _KEY_DATE)
-            or stands_at(data, i, z, _KEY_AUTHOR)
-            or stands_at(data, i, z, _KEY_BODY)
+            matches_at(data, i, z, _KEY_HEADLINE)
+            or matches_at(data, i, z, _KEY_DATE)
+            or matches_at(data, i, z, _KEY_AUTHOR)
+            or matches_at(data, i, z, _KEY_BODY)
         ):
             _append(meta, SCRIPTS, BYLINES, 1, a, z)
             return
@@ -240,7 +237,7 @@ _LANGUAGE = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*)(?:\Z|\s*[,;.])
 
 
 def language_tag(value: str | None) -> str | None:
-    """`de` or `de-AT` as BCP 47 writes it, of several the first; None for what is no tag."""
+    """Return the first language of a value, such as `de` or `de-AT`, in BCP 47 form, or None."""
     match = _LANGUAGE.match(value or "")
     if match is None:
         return None
@@ -249,12 +246,12 @@ def language_tag(value: str | None) -> str | None:
 
 
 def published(value: str | None) -> datetime | None:
-    """A stated date as a time, UTC where it names no zone; None for what is no date."""
+    """Return a stated date as a time (UTC if it names no zone), or None if it is no date."""
     from curate.formats.dates import parse_date
 
     return parse_date(value) or parse_date(day_in(value or ""))
 
 
 def author(value: str | None) -> str | None:
-    """A name; None for an address in its place."""
+    """Return the author's name, or None if the value is a URL."""
     return None if value is None or "://" in value else value

@@ -1,8 +1,8 @@
-"""What a page states of itself, chosen among the places that the scanner noted (metadata.py).
+"""Choose a page's metadata among the places that the scanner noted (metadata.py).
 
-Title: the heading that the page's title confirms, since a site's name is often part of the title.
-Date and author: what machines are told (JSON-LD of the article, `meta`), then what readers are.
-Site: what machines are told, then the part of a title that the page's host spells too.
+Title: the heading most like the page's title, since the title often includes the site's name. Date
+and author: machine-readable values (JSON-LD, `meta`), then visible ones. Site: a machine-readable
+value, else the part of a title that is also in the host name.
 """
 
 from __future__ import annotations
@@ -43,47 +43,47 @@ from curate.text.encodings import unescape
 
 Place = list[int]  # rank, start, end
 
-NEAR = 10  # texts below the heading that may name an author or a day
-ABOVE = 3  # such texts above it
-LINE = 80  # characters; a longer text is no line that says who or when
+NEAR = 10  # texts below the heading in which an author or a date is looked for
+ABOVE = 3  # texts above the heading, likewise
+LINE = 80  # characters; a longer text does not state an author or a date
 _H1 = TAG["h1"]
-# Kinds of pages (net.KINDS) that show days of goods, events and other pages.
+# Kinds of pages (net.KINDS) that show dates of goods, events and other pages.
 UNDATED = frozenset("product service collection listing".split())
 _HOST = re.compile(r"\w+://([^/:?#]+)")
 _DAY_IN_URL = re.compile(r"[^?#]*/((?:19|20)\d\d)([/-]?)(\d\d)\2(\d\d)(?!\d)")
 
 
 def resolved(value: bytes) -> str:
-    """The page's bytes with character references resolved."""
+    """Return the bytes of a value as text with character references decoded."""
     text = value.decode("utf-8", "replace")
     return unescape(text).replace("\0", " ") if "&" in text else text
 
 
 def clean(value: bytes) -> str:
-    """As resolved, white space in single spaces."""
+    """Return a value as text with character references decoded and white space as single spaces."""
     return " ".join(resolved(value).split())
 
 
 # --- titles
 
-ALIKE = 0.4  # headings less alike to the title are not it
-WORDY = 20  # bytes; a longer part of a title is no mere word, in whatever script
-SITE_WORDS = 5  # of the name of a site that nothing but its place in a title tells
+ALIKE = 0.4  # least similarity of a heading to the title
+WORDY = 20  # bytes; a longer part of a title is more than one word in any script
+SITE_WORDS = 5  # most words of a site's name that is known only by its place in a title
 _KEY = re.compile(r"[\W_]+")
 _PARTS = re.compile(
     r"\s+(?:[|\-–—·•»«:/]|::)\s+|\s*[|｜]\s*|(?<=[^\x00-\x7f])_+|_+(?=[^\x00-\x7f])"
-    r"|(?<=[\u2e80-\u9fff])[-–—－]+(?=[\u2e80-\u9fff])"  # without white space as Han is written
+    r"|(?<=[\u2e80-\u9fff])[-–—－]+(?=[\u2e80-\u9fff])"  # no white space around them in Han text
 )
 
 
 def key(text: str) -> str:
-    """A title's words: letters and digits in lower case."""
+    """Return a title's words for comparing titles: letters and digits in lower case."""
     return _KEY.sub(" ", text.casefold()).strip()
 
 
 def without_site(title: str, site: str | None) -> str:
-    """A title without the name of its site before or behind a separator, and without its last
-    part, which may be another name of the site or a section of it."""
+    """Return a title without the site's name before or after a separator. A last part that is not
+    the site's name is cut, too, since it may be another name of the site, or a section."""
     cuts = list(_PARTS.finditer(title))
     if not cuts:
         return title
@@ -97,8 +97,10 @@ def without_site(title: str, site: str | None) -> str:
 
 
 def site_in(titles: list[str], headings: list[str], url: str) -> str | None:
-    """The last or first part of a title, of several, that the page's host spells at least by half,
-    or wholly if it is a heading too; else the last one where what stands before it is one."""
+    """Return the site's name found in a title: the last or first part of the title, if the part or
+    a label of the host contains the other and is at most twice as long (of equal length, if the
+    part is also a whole title or heading). Otherwise return a short last part of a title whose
+    first part is also a whole title or heading, or None."""
     host = _HOST.match(url.lower())
     labels = host[1].replace("-", "").split(".")[:-1] if host else []
     split = [parts for title in titles if len(parts := _PARTS.split(title)) > 1]
@@ -115,14 +117,14 @@ def site_in(titles: list[str], headings: list[str], url: str) -> str | None:
 
 
 def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | None:
-    """The heading whose words are most alike (Dice's coefficient) to what the page says its title
-    is; where none is, the first such title without the site's name. titles: of `meta`, of `title`,
-    of JSON-LD."""
+    """Return the heading most similar (Dice's coefficient) to the stated titles, or if none is
+    similar, the first title without the site's name. titles: the titles that `meta`, `title` and
+    JSON-LD state, in this order."""
     if not titles:
         return headings[0] if headings else None
     only = headings[0] if len(headings) == 1 else ""
     if titles[0].startswith(only) and 2 * len(only) >= len(titles[0]):
-        return only  # what is left over names the site
+        return only  # the remainder names the site
     first = without_site(titles[0], site)
     if not headings or first in headings:
         return first
@@ -144,9 +146,9 @@ def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | 
 
 # --- JSON-LD
 
-MAX_THINGS = 1000  # of a script that are looked at
-ARTICLES = ("Article", "Posting", "Recipe", "Question", "Report")  # ends of schema.org's types
-# Keys of a thing that lead to other things than the page.
+MAX_THINGS = 1000  # objects read per script
+ARTICLES = ("Article", "Posting", "Recipe", "Question", "Report")  # endings of schema.org types
+# Keys under which an object describes something other than the page.
 _OTHERS = frozenset(
     "comment suggestedAnswer acceptedAnswer review reviews itemListElement hasPart isPartOf "
     "publisher mentions citation video image author creator offers relatedLink about".split()
@@ -154,7 +156,6 @@ _OTHERS = frozenset(
 
 
 def _load(script: bytes) -> Any:
-    """None for what is no JSON, even with line feeds in its strings."""
     try:
         return orjson.loads(script)
     except ValueError:
@@ -165,7 +166,7 @@ def _load(script: bytes) -> Any:
 
 
 def things_of(data: Any, others: Collection[str] = ()) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON-LD script, in order; not those that the keys in `others` lead to."""
+    """Yield the objects of a JSON-LD script in its order, except those under the keys `others`."""
     stack = [data]
     while stack:
         thing = stack.pop()
@@ -177,8 +178,7 @@ def things_of(data: Any, others: Collection[str] = ()) -> Iterator[dict[str, Any
             stack += reversed(inside)
 
 
-def _kind(kind: Any) -> int:
-    """By `@type`: 0 for an article, 1 for a page and for what has no type, 2 for other things."""
+def _kind(kind: Any) -> int:  # 0: an article, 1: a page or no type, 2: anything else
     kinds = kind if isinstance(kind, list) else [kind] if kind else []
     best = 2 if kinds else 1
     for name in kinds:
@@ -188,8 +188,8 @@ def _kind(kind: Any) -> int:
 
 
 def _names(value: Any, by_id: dict[str, Any], depth: int = 0) -> tuple[list[str], bool]:
-    """Names of authors, organizations only where there is no person; whether they are persons.
-    by_id: things by their `@id`."""
+    """Return (names of authors, True if these are persons). Organizations are returned only if no
+    person is named."""
     if isinstance(value, str):
         return [value], True
     if isinstance(value, list) and depth < 3:
@@ -205,15 +205,14 @@ def _names(value: Any, by_id: dict[str, Any], depth: int = 0) -> tuple[list[str]
 
 
 def _text(value: Any) -> str:
-    """A string's text; escapes may be half a pair."""
     if not isinstance(value, str) or len(value) > MAX_VALUE:
         return ""
     return clean(value.encode("utf-8", "replace"))
 
 
 class Linked:
-    """What a page's JSON-LD says: headline and days of the article and the site ("" for none),
-    authors, and whether these are persons."""
+    """Metadata that JSON-LD states; other fields are "". person: True if the authors are
+    persons."""
 
     def __init__(self, scripts: list[bytes]) -> None:
         self.headline = self.published = self.modified = self.site = ""
@@ -226,7 +225,7 @@ class Linked:
         by_id = {t["@id"]: t for t in things if isinstance(t.get("@id"), str) and t.get("name")}
         ranked = [(kind, thing) for thing in things if (kind := _kind(thing.get("@type"))) < 2]
         for kind, thing in sorted(ranked, key=itemgetter(0)):
-            # A page that is no article has a day too, which is when somebody set it up.
+            # The date of a page that is not an article is when the page was set up.
             if kind == 0:
                 self.published = self.published or _text(thing.get("datePublished"))
                 self.published = self.published or _text(thing.get("dateCreated"))
@@ -262,23 +261,25 @@ _SIGNED = re.compile(r"(?:written |posted |words )?by\b", re.I)
 
 
 def name_of(text: str) -> str | None:
-    """A name that stands for the author, "by" and what follows a separator off; None for none."""
+    """Return a name without "by" and text after a separator, or None if the text is no name."""
     text = _BY.sub("", text).split(" | ")[0].split(" - ")[0].strip("\"' ,;:|-–—")
     return text if 1 < len(text) <= 100 and "://" not in text else None
 
 
 def byline(texts: list[str]) -> str | None:
-    """The first name among the texts of an element that calls itself author."""
+    """Return the first name in the texts of an element that is marked as author, or None."""
     for text in texts:
         name = _REST.sub("", _BY.sub("", text)).strip(" ,;:|-–—")
         if 1 < len(name) <= 60 and len(name.split()) <= 6 and not _NO_NAME.search(name):
-            month = len(name) < 9 and day_in(text[:24]) is not None  # what a day leaves over
+            month = (
+                len(name) < 9 and day_in(text[:24]) is not None
+            )  # the name is a fragment of a date
             return None if month else name
     return None
 
 
 def signed(texts: list[str]) -> str | None:
-    """A name behind "By" among the first texts below a heading."""
+    """Return the author's name after "By" in the first texts below a heading, or None."""
     for text, following in zip(texts, [*texts[1:], ""], strict=False):
         if len(text) < LINE and _SIGNED.match(text):
             rest = _BY.sub("", text)
@@ -287,9 +288,9 @@ def signed(texts: list[str]) -> str | None:
 
 
 def stated(data: np.ndarray, rows: list[Place], url: str = "", kind: str = "") -> list[str | None]:
-    """Title, date (as ISO 8601 writes it), author, language and site of a page, None where it does
-    not say. data: uint8[], the bytes that the places are in; rows: of its `meta` (metadata.py);
-    url: its address; kind: of net.KINDS."""
+    """Return title, date (ISO 8601), author, language and site of a page, None for each that is not
+    stated. data: uint8[], the bytes in which the places are. rows: the page's `meta` (metadata.py).
+    url: the page's address. kind: one of net.KINDS."""
     view = data.data
 
     def raw(place: Place) -> bytes:

@@ -1,10 +1,9 @@
 """The model that chooses main text: a small network over the blocks of a page.
 
-Each block's inputs become HIDDEN numbers; two layers mix these with those of the two blocks before
-and behind, and with the means over the groups that the block belongs to: the elements around it,
-equal paths, its siblings, its unit, the section below a heading, the page. A block's logit is a sum
-over all three layers. From the mean over the page and the page's own inputs comes what kind of page
-it is, which all blocks see. The weights are a data file that benchmarks/fit_extract.py makes.
+Each block's inputs become a vector. Further layers mix it with the vectors of two blocks before and
+after, and with means over groups of blocks: in the elements around it, with equal paths, in its
+siblings, in its unit, below the same heading, on the page. The page's kind is predicted from its
+mean vector and inputs, and fed to all blocks. benchmarks/fit_extract.py makes the weights.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 
 from curate.extract.attributes import BIT
 from curate.extract.features import MASS, SUM_LINKED
-from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, look
+from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, page_data
 from curate.extract.tags import HINTS, N_PARENT, NODE
 from curate.extract.units import order_of
 from llmcurate.base.kernels import njit
@@ -26,16 +25,16 @@ from llmcurate.base.kernels import njit
 MODEL = "main-text.npz"
 KINDS = "article collection documentation forum listing product service".split()
 _PARTS_OF_ONE = np.float32(1 << 40)
-SPAN = 2  # blocks before and behind that a layer sees
-GROUPS, _PATHS = 7, 2  # kinds of groups; that of equal paths
+SPAN = 2  # blocks before and after that a layer sees
+GROUPS, _PATHS = 7, 2  # number of kinds of groups; index of equal paths
 _HIDDEN = BIT["noscript"] | BIT["unseen"] | BIT["overlay"] | BIT["cookie"]
-PARTS = 1 + 2 * SPAN + GROUPS + 1  # what a layer's weights are for
+PARTS = 1 + 2 * SPAN + GROUPS + 1  # inputs of a layer: block, neighbours, groups, page
 
 # first: float32[COUNT, H] and first_bias: [H]; page: [PAGE_COUNT, H]; kind_page: [PAGE_COUNT, K],
 # kind_mean: [H, K], kind_bias: [K], kind_out: [K, KINDS], kind_out_bias: [KINDS]; kind_hidden:
 # [KINDS, H]; layers: [LAYERS, PARTS, H, H] and layer_biases: [LAYERS, H]; out: [LAYERS + 1, H];
-# out_bias: [1]; sureness, caution: [KINDS], what logits are multiplied by, and what is taken off
-# them, before blocks are chosen.
+# out_bias: [1]; sureness, caution: [KINDS], the factor of the logits and the number subtracted from
+# them before blocks are chosen.
 Net = namedtuple(
     "Net",
     "first first_bias page kind_page kind_mean kind_bias kind_out kind_out_bias kind_hidden layers"
@@ -45,16 +44,15 @@ Net = namedtuple(
 
 @lru_cache(maxsize=1)
 def fitted() -> Any:
-    """The weights of the package: Net."""
+    """Return the network with the package's fitted weights, a Net."""
     with np.load(files("curate.extract").joinpath(MODEL).open("rb")) as arrays:
         return Net(*(np.ascontiguousarray(arrays[name], np.float32) for name in Net._fields))
 
 
 @njit(nogil=True)
 def _add(values, weights, out):
-    """out: float32[n] += values: float32[m] times weights: float32[m, n]."""
     whole = len(values) - len(values) % 4
-    for k in range(0, whole, 4):  # four at a time: out is read and written a quarter as often
+    for k in range(0, whole, 4):  # four at a time, to read and write `out` less often
         a, b, c, d = values[k], values[k + 1], values[k + 2], values[k + 3]
         if a != 0 or b != 0 or c != 0 or d != 0:
             one, two, three, four = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
@@ -73,7 +71,6 @@ def _clip(values):
 
 @njit(nogil=True)
 def _first_layer(blocks, nodes, seen, net, page, row, hidden):
-    """Fills hidden: float32[blocks, H]; row: room for a block's inputs."""
     for i in range(len(blocks)):
         fill(i, blocks, nodes, seen, row)
         h = hidden[i]
@@ -85,7 +82,6 @@ def _first_layer(blocks, nodes, seen, net, page, row, hidden):
 
 @njit(nogil=True, allocates=True)
 def _means(hidden, weights, group, count):
-    """float32[count, H]: the weighted means of the groups: int64[blocks] that blocks are in."""
     means = np.zeros((count, hidden.shape[1]), np.float32)
     total = np.zeros(count, np.float32)
     for i in range(len(hidden)):
@@ -102,7 +98,6 @@ def _means(hidden, weights, group, count):
 
 @njit(nogil=True, allocates=True)
 def _kinds_of(page, mean, net):
-    """float32[KINDS]: the probabilities of the kinds."""
     inner = net.kind_bias.copy()
     _add(page, net.kind_page, inner)
     _add(mean, net.kind_mean, inner)
@@ -122,7 +117,8 @@ def _kinds_of(page, mean, net):
 
 @njit(nogil=True, allocates=True)
 def groups_of(blocks, nodes, seen):
-    """(int64[GROUPS, blocks]: the groups of each block, int64[GROUPS]: how many there are)."""
+    """Return (int64[GROUPS, blocks], the number of each block's group; int64[GROUPS], how many
+    groups there are), both for each way of grouping blocks."""
     n, units = len(blocks), seen.units
     groups = np.empty((GROUPS, n), np.int64)
     counts = np.empty(GROUPS, np.int64)
@@ -138,7 +134,7 @@ def groups_of(blocks, nodes, seen):
         keys[6, i] = seen.section[i]
         groups[_PATHS, i] = seen.path[i]
     counts[_PATHS] = seen.paths
-    number = np.full(max(len(nodes), n) + 1, -1)  # of keys from -1 on
+    number = np.full(max(len(nodes), n) + 1, -1)  # number of each key, from key -1 on
     for g in range(GROUPS):
         if g != _PATHS:
             counts[g] = _numbered(keys[g], groups[g], number)
@@ -147,8 +143,6 @@ def groups_of(blocks, nodes, seen):
 
 @njit(nogil=True)
 def _numbered(keys, numbers, number):
-    """Fills numbers: int64[] with the number of each key, in their order; how many there are.
-    number: int64[], -1 everywhere, and so again behind."""
     count = 0
     for k in range(len(keys)):
         key = keys[k] + 1
@@ -163,7 +157,6 @@ def _numbered(keys, numbers, number):
 
 @njit(nogil=True)
 def _add_near(hidden, weights, base, out):
-    """out: base, and what a layer makes of each block and of those before and behind."""
     n = len(hidden)
     for i in range(n):
         o = out[i]
@@ -180,7 +173,6 @@ def _add_near(hidden, weights, base, out):
 
 @njit(nogil=True)
 def _add_group(means, weights, group, terms, out):
-    """Adds what a layer makes of the means of groups; terms: zeros, a row for each group."""
     for k in range(len(means)):
         _add(means[k], weights, terms[k])
     for i in range(len(out)):
@@ -198,7 +190,6 @@ def _add_logits(hidden, weights, logits):
 
 @njit(nogil=True, allocates=True)
 def _layer(hidden, weights, bias, mass, groups, counts, page_mean):
-    """float32[blocks, H]: the next layer; weights: float32[PARTS, H, H]."""
     base = bias.copy()
     _add(page_mean, weights[PARTS - 1], base)
     out = np.empty_like(hidden)
@@ -212,8 +203,8 @@ def _layer(hidden, weights, bias, mass, groups, counts, page_mean):
 
 @njit(nogil=True, allocates=True)
 def judge(blocks, nodes, seen, net, kind=-1):
-    """(logits: float32[blocks], kinds: float32[KINDS]) of a page with at least one block. kind: of
-    KINDS, where it is known."""
+    """Return (logits: float32[blocks]; kinds: float32[KINDS], the probability of each kind) of a
+    page with at least one block. kind: the page's kind as an index into KINDS if known, else -1."""
     n = len(blocks)
     page = np.zeros(PAGE_COUNT, np.float32)
     fill_page(blocks, nodes, seen, page)
@@ -248,10 +239,12 @@ def judge(blocks, nodes, seen, net, kind=-1):
 
 @njit(nogil=True, allocates=True)
 def keep_best(measures, chances):
-    """keep: bool[blocks]: the blocks whose text is expected to have the highest F1 with the main
-    text: the likeliest ones, down to where expected F1 = 2 hits / (kept + main text) is highest
-    (Lewis 1995). On a page where little is sure this keeps more than a fixed limit would; but
-    nothing where it is likelier that the page has no main text, for then F1 is 1."""
+    """Return bool[blocks]: the blocks whose text has the highest expected F1 with the main text.
+
+    The likeliest blocks are kept, as many as give the highest expected F1 = 2 hits / (kept + main
+    text) (Lewis 1995). If no block is certain, this keeps more blocks than a fixed limit would. No
+    block is kept if the probability that the page has no main text is higher than that F1.
+    """
     ranks = np.empty(len(chances), np.int64)
     for k in range(len(chances)):
         ranks[k] = np.int64(chances[k] * -_PARTS_OF_ONE)
@@ -276,9 +269,9 @@ def keep_best(measures, chances):
 
 @njit(nogil=True)
 def _keep_bare(blocks, measures, keep):
-    """A page without a link has no menu: where less than half of it is kept, all is but what is
-    hidden. Next to no page is like that (3 of 1,912 measured), and the network has not seen any
-    without elements of text."""
+    # A page without links has no menu: if less than half of it is kept, keep all but hidden blocks.
+    # Such pages are rare (3 of 1,912 measured), and the network was not fitted on any without
+    # elements of text.
     kept, total = np.float32(0), np.float32(0)
     for i in range(len(blocks)):
         kept += measures[i, MASS] * keep[i]
@@ -290,9 +283,9 @@ def _keep_bare(blocks, measures, keep):
 
 @njit(cache=True, nogil=True)
 def choose(text, blocks, nodes, title, net, known=-1):
-    """(keep: bool[blocks] of a page with at least one block, its kind, the kind's probability).
-    known: the kind, where it is known."""
-    seen = look(text, blocks, nodes, title)
+    """Return (keep: bool[blocks], kind of page, probability of this kind) of a page with at least
+    one block. known: the kind as an index into KINDS, or -1 to predict it."""
+    seen = page_data(text, blocks, nodes, title)
     chances, kinds = judge(blocks, nodes, seen, net, known)
     sureness, caution = np.float32(0), np.float32(0)
     for k in range(len(kinds)):

@@ -1,8 +1,7 @@
-"""Jupyter notebooks as text: their code with the prose as comments, or the prose with the code.
+"""Jupyter notebooks as text: code with the prose as comments, or prose with the code in fences.
 
-Two forms, after StarCoder's two kinds of notebooks (bigcode-dataset, preprocessing/
-jupyter-scripts and jupyter-structured): `script` stands for jupytext's conversion, `markdown` keeps
-code, prose and printed output apart. nbformat 4 has cells, 3 has them in worksheets.
+The forms follow StarCoder's jupyter-scripts and jupyter-structured (bigcode-dataset,
+preprocessing). nbformat 4 has cells at the top, nbformat 3 in worksheets.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pydantic import Field
 from curate.documents.documents import PAYLOAD, Documents
 from curate.steps.contracts import Step, step
 
-# What begins a comment in the languages of kernels; `#` in all others.
+# Comment signs by language of the kernel; `#` for all others.
 _COMMENTS = {
     name: sign
     for sign, names in {
@@ -33,13 +32,12 @@ _COMMENTS = {
 
 
 def _joined(value: Any) -> str:
-    """A source or an output of a cell: a text, or a list of lines."""
     return "".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell that is not blank. printed: as text; no pictures, pages or errors."""
+    """A cell of a notebook. printed: its output as plain text, without pictures and errors."""
 
     is_code: bool
     source: str
@@ -47,7 +45,6 @@ class Cell:
 
     @classmethod
     def of(cls, cell: dict[str, Any]) -> Cell:
-        """A cell as nbformat has it."""
         source = _joined(cell.get("source", cell.get("input"))).strip("\n")
         printed = []
         for output in cell.get("outputs") or ():
@@ -59,7 +56,7 @@ class Cell:
 
 
 def cells_of(text: str) -> tuple[list[Cell], str] | None:
-    """(cells, language in lower case) of a notebook; None where the text is none."""
+    """Return (cells that are not blank, language in lower case), or None for other texts."""
     try:
         notebook = json.loads(text)
         cells = notebook.get("cells")
@@ -104,13 +101,13 @@ class Notebook(Step):
 
     format: Literal["script", "markdown"] = Field(
         "script",
-        description="What is written: script is the code with prose as comments and without output;"
+        description="The text: script is the code with prose as comments and without output;"
         " markdown is the prose with code and printed output in fences.",
     )
     path_column: str = Field(
         "path",
-        description="The column with the path of a file: what ends in .ipynb is a notebook. Where"
-        " it is absent, texts are looked at that are JSON with cells.",
+        description="The column with a file's path: if it ends in .ipynb, the file is a notebook."
+        " Without a path, a text is a notebook if it is JSON with cells.",
     )
 
     def apply(self, docs: Documents) -> Documents:
@@ -129,14 +126,14 @@ class Notebook(Step):
             if parsed is None:
                 broken[row] = True
                 continue
-            # JSON may hold halves of characters, which no UTF-8 has.
+            # JSON may contain half a surrogate pair, which UTF-8 cannot encode.
             texts[row] = write(*parsed).encode("utf-8", "replace").decode()
             languages[row] = parsed[1].encode("utf-8", "replace").decode()
             empty[row], changed = not texts[row].strip(), True
         if changed:
             pages = {n: docs.table[n] for n, _ in PAYLOAD if n in docs.table.column_names}
             docs = docs.replace(pa.array(texts, pa.large_string()))
-            for name, column in pages.items():  # of rows that `extract` is still to read
+            for name, column in pages.items():  # rows that `extract` has yet to read
                 docs = replace(docs, table=docs.table.append_column(name, column))
         docs = docs.annotate("language", pa.array(languages, pa.string()))
         docs = docs.drop(broken, "no_notebook")

@@ -1,9 +1,8 @@
-"""Chosen blocks as plain text or Markdown: paragraphs, headings, lists, tables, code and quotes.
+"""Write the chosen blocks as plain text or Markdown.
 
-Plain text has an empty line between paragraphs, `- ` or a number before items, ` | ` between the
-cells of a row. Markdown adds marks for headings, quotes, code and tables; no emphasis (links.py
-has links).
-A table whose cells hold more than a line each is there for layout: its cells are paragraphs.
+Plain text has an empty line between paragraphs, `- ` or a number before items, ` | ` between cells.
+Markdown adds headings, quotes, code and tables, but no emphasis; links.py adds links. A table with
+a cell of several blocks or over MAX_CELL bytes is layout: its cells become paragraphs.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ import numpy as np
 from curate.extract.tags import END, N_PARENT, N_TAG, NAMES, NODE, START, TAG
 from llmcurate.base.kernels import njit
 
-MAX_INDENT = 8  # of items and quotes within each other; deeper ones look like the eighth
-MAX_CELL = 300  # bytes of a cell of a table of data
-ROOM = 64  # bytes of marks for a block or an element, at most
+MAX_INDENT = 8  # depth of nested items and quotes; deeper ones are written like the eighth
+MAX_CELL = 300  # bytes of a cell in a table of data
+ROOM = 64  # most bytes of markup per block or element
 
-# Columns of what is known of a node's place: lists and quotes around it; the item, cell, row, table
-# and definition list it is in (0 for none); its number among items of its list or cells of its row;
-# the outermost preformatted element it is in.
+# Columns of `places`, by node: number of lists and of quotes around it; the item, cell, row, table
+# and definition list it is in (0 for none); its number among the items of its list or the cells of
+# its row; the outermost preformatted element it is in.
 _LISTS, _QUOTES, _ITEM, _CELL, _ROW, _TABLE, _TERMS, _NUMBER, _CODE, _PLACES = range(10)
-TABLES = ("keep", "drop", "markdown")  # what becomes of tables of data
+TABLES = ("keep", "drop", "markdown")  # values of the setting `tables`
 _DROP, _MARKDOWN = 1, 2
 _LI, _DL, _TR, _TABLE_TAG = TAG["li"], TAG["dl"], TAG["tr"], TAG["table"]
 _OL, _QUOTE, _TD, _TH = TAG["ol"], TAG["blockquote"], TAG["td"], TAG["th"]
@@ -36,7 +35,7 @@ for _k in range(1, 7):
 
 
 class Writing(NamedTuple):
-    """What is written, by settings of the step `extract`, whose values these are."""
+    """The form of the written text: these settings of the step `extract`, with the same values."""
 
     output: str = "text"
     comments: str = "auto"
@@ -50,8 +49,7 @@ PLAIN = Writing()
 
 @njit(nogil=True, allocates=True)
 def _places(text, blocks, nodes):
-    """(places: int64[nodes, _PLACES], cells: int64[nodes]: of each row, data: bool[nodes]: whether
-    a table is one of data)."""
+    # places: int64[nodes, _PLACES], count: cells of each row, data: if each table is one of data
     n = len(nodes)
     places = np.zeros((n, _PLACES), np.int64)
     count = np.zeros(n, np.int64)
@@ -105,7 +103,7 @@ def _fill_places(text, blocks, nodes, places, count, data, held, wide):
             if count[p[_ROW]] > 1:
                 wide[table] = True
         elif table and nodes[blocks[i, NODE], N_TAG] != _CAPTION:
-            data[table] = False  # text between cells; rows of such a table may be torn
+            data[table] = False  # text between cells: its rows may be broken up
     for k in range(1, n):
         data[k] = data[k] and wide[k]
 
@@ -120,12 +118,12 @@ def _has_lines(text, a, z):
 
 @njit(nogil=True, allocates=True)
 def _whole_rows(blocks, nodes, keep, places, data):
-    """keep, but rows of tables of data stay or go as a whole: a row stays if half of its text
-    would, and one of headings alone if another row of its table does."""
+    # Keep or drop each row of a table of data as a whole: a row is kept if half of its text would
+    # be, and a row of headings if another row of its table is kept.
     keep, n = keep.copy(), len(nodes)
     size, kept = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    plain = np.zeros(n, np.bool_)  # rows with a cell that is no heading, and their tables
-    stays = np.zeros(n, np.bool_)  # tables
+    plain = np.zeros(n, np.bool_)  # rows with a cell that is not a heading, and their tables
+    stays = np.zeros(n, np.bool_)  # tables with a row that is kept
     _keep_rows(blocks, nodes, keep, places, data, size, kept, plain, stays)
     return keep
 
@@ -179,7 +177,6 @@ def _pair(out, at, first, second):
 
 @njit(nogil=True)
 def _end_row(out, at, column, cells, line):
-    """Ends a row of that many cells; with `line` adds the one below a table's head."""
     for _ in range(column, cells + 1):
         at = _pair(out, at, 32, 124)
     if line:
@@ -191,7 +188,6 @@ def _end_row(out, at, column, cells, line):
 
 @njit(nogil=True)
 def _lines(text, a, z, out, at, indent, quotes, code):
-    """Appends text[a:z]; each further line begins with blanks and marks of quotation."""
     for i in range(a, z):
         out[at] = text[i]
         at += 1
@@ -204,8 +200,9 @@ def _lines(text, a, z, out, at, indent, quotes, code):
 
 @njit(cache=True, nogil=True)
 def render(text, blocks, nodes, keep, markdown, tables, shown, spans):
-    """The text of the blocks that are kept: bool[blocks], as UTF-8: uint8[]. tables: of TABLES.
-    shown, spans: the text and the blocks as they are written, with their links, or the same."""
+    """Return the text of the kept blocks, as UTF-8 in uint8[]. keep: bool[blocks]. tables: an index
+    into TABLES. shown, spans: text and blocks as they are to be written, so with links if these are
+    wanted."""
     places, count, data = _places(text, blocks, nodes)
     keep = _whole_rows(blocks, nodes, keep, places, data)
     if tables == _DROP:
@@ -214,7 +211,7 @@ def render(text, blocks, nodes, keep, markdown, tables, shown, spans):
     lines, marks = np.sum(shown == 10), np.sum(shown == 124)
     out = np.empty(len(shown) + marks + ROOM * (len(blocks) + len(nodes) + lines + 1), np.uint8)
     heads = np.zeros(len(nodes), np.bool_)  # tables whose first row has been written
-    begun = np.zeros(len(nodes), np.bool_)  # items that have their bullet
+    begun = np.zeros(len(nodes), np.bool_)  # items whose bullet has been written
     bars = markdown or tables == _MARKDOWN
     z = _write(shown, spans, nodes, keep, markdown, bars, places, count, data, heads, begun, out)
     return out[:z]
@@ -223,10 +220,10 @@ def render(text, blocks, nodes, keep, markdown, tables, shown, spans):
 @njit(nogil=True)
 def _write(text, blocks, nodes, keep, markdown, bars, places, count, data, heads, begun, out):
     at = 0
-    before = -1  # the node of the block before
-    row = 0  # the row of a table that is open
+    before = -1  # the previous block's node
+    row = 0  # the open row of a table
     column = 0
-    code = 0  # the preformatted element that is open
+    code = 0  # the open preformatted element
     for i in range(len(blocks)):
         if not keep[i]:
             continue

@@ -1,8 +1,5 @@
-"""One pass over a page's bytes: blocks of text, and the elements that hold them.
-
-Tags, comments, character references and raw text are told apart as the HTML Standard's tokenizer
-does. Time and memory are linear in the page's bytes.
-"""
+"""Scan a page's bytes once into blocks and elements, with the rules of the HTML Standard's
+tokenizer. Time and memory are linear in the bytes."""
 
 from __future__ import annotations
 
@@ -30,11 +27,11 @@ from curate.extract.flow import (
     PLAIN,
     WIDE_BLANK,
     flush,
-    part,
     put,
     put_blank,
     put_formula,
     put_line,
+    separate,
     special_at,
 )  # fmt: skip
 from curate.extract.formulas import (
@@ -83,14 +80,14 @@ _CODE, _LISTING, _PRE_TAG, _TD = (TAG[n] for n in ("code", "listing", "pre", "td
 _TEMPLATE, _A = TAG["template"], TAG["a"]
 _HREF, _ITEMTYPE, _COMMENT = 2 * ATTR["href"], 2 * ATTR["itemtype"], BIT["comment"]
 _BY_TYPE = 20
-BY_TYPE = _COMMENT << _BY_TYPE  # in hints: a comment by its itemtype; the network does not see it
+BY_TYPE = _COMMENT << _BY_TYPE  # hint: marked as a comment by itemtype; not an input of the network
 _MATH_BEGINS = np.frombuffer(b"<math", np.uint8)
 _CODE_WORD = np.frombuffer(b"code", np.uint8)
 
 
 @njit(cache=True, nogil=True)
 def count_tags(data, a, z):
-    """How many tags may start in data[a:z]."""
+    """Return the highest number of tags that can start in data[a:z]."""
     n = 0
     for i in range(a, z - 1):
         if data[i] == 60:
@@ -101,8 +98,7 @@ def count_tags(data, a, z):
 
 
 @njit(nogil=True)
-def _find_end(data, i, z, a, e):
-    """Where the end tag of the name data[a:e] starts, at i or later; -1 for nowhere."""
+def _find_end(data, i, z, a, e):  # the end tag of the name data[a:e], or -1
     n = e - a
     while i + 2 + n <= z:
         if data[i] == 60 and data[i + 1] == 47:
@@ -118,9 +114,7 @@ def _find_end(data, i, z, a, e):
 
 
 @njit(nogil=True)
-def _has_lines(data, i, z):
-    """Whether the `code` element whose inside starts at i is of several lines: it holds a `br` or
-    a `div`. It looks no further than the next `code`, so it reads a page once."""
+def _has_lines(data, i, z):  # `code` with `br` or `div`; stops at the next `code`: linear time
     lines = False
     while i + 2 < z:
         if data[i] == 60:
@@ -135,8 +129,7 @@ def _has_lines(data, i, z):
 
 
 @njit(nogil=True)
-def _behind_markup(data, i, z):
-    """The place behind a comment, a declaration or an end tag without a name at i."""
+def _after_markup(data, i, z):  # a comment, a declaration, or an end tag without a name
     if i + 3 < z and data[i + 1] == 33 and data[i + 2] == 45 and data[i + 3] == 45:
         k = i + 4
         if k < z and data[k] == 62:  # <!--> is a whole comment, as is <!--->
@@ -159,11 +152,12 @@ def _behind_markup(data, i, z):
 
 @njit(cache=True, nogil=True)
 def scan(data, a, z, tags, tables, links):
-    """Blocks and nodes of the page data[a:z], which has at most `tags` tags (`count_tags`).
+    """Return (text: uint8[], blocks: int64[b, BLOCK_COLUMNS], nodes: int64[n, NODE_COLUMNS], meta:
+    int64[FIELDS, 3], see metadata.py) of a page.
 
-    Returns (text: uint8[], blocks: int64[b, BLOCK_COLUMNS], nodes: int64[n, NODE_COLUMNS],
-    meta: int64[FIELDS, 3], see metadata.py). tables: blocks.Tables. links: zeros, filled with links
-    in order: int64[tags, LINK_COLUMNS], or of no rows, for none.
+    The page is data[a:z] with at most `tags` tags (`count_tags`). tables: the result of
+    `blocks.tables`. links: int64[tags, LINK_COLUMNS], zeros to fill with the links in the order of
+    the page, or an empty array to ignore links.
     """
     text = np.empty((z - a) + (z - a) // 4 + 64, np.uint8)
     blocks = np.empty((tags + 2, BLOCK_COLUMNS), np.int64)
@@ -172,7 +166,9 @@ def scan(data, a, z, tags, tables, links):
     stack = np.zeros((MAX_DEPTH + 2, S_COLUMNS), np.int64)
     keys = np.zeros(MAX_DEPTH + 2, np.uint64)
     opened = np.zeros(len(KINDS), np.int64)
-    endless = np.zeros(len(KINDS), np.bool_)  # raw elements whose end tag is not to be found
+    endless = np.zeros(
+        len(KINDS), np.bool_
+    )  # raw elements without an end tag in the rest of the page
     spans = np.zeros(SPANS, np.int64)
     letters = np.zeros(8, np.uint8)
     st = np.zeros(ST_STATE + 1, np.int64)
@@ -193,7 +189,7 @@ def _read_page(
 ):  # fmt: skip
     i, linked = a, 0
     while i < z:
-        if linked:  # a block that ends loses its last blanks
+        if linked:  # a block's last blanks are cut when it ends
             link = links[linked - 1]
             link[START] = min(link[START], st[ST_POS])
             link[END] = st[ST_POS] if st[ST_LINK] else min(link[END], st[ST_POS])
@@ -221,7 +217,7 @@ def _read_page(
                     put_blank(st, text, stack, np.int64(32))
                 i = min(i + n, z)
                 if special == 3:
-                    part(st, text, data, i, z)
+                    separate(st, text, data, i, z)
             continue
         if kind == BLANK:
             i += 1
@@ -232,7 +228,7 @@ def _read_page(
             continue
         if kind == CONTROL:
             i += 1
-            part(st, text, data, i, z)
+            separate(st, text, data, i, z)
             continue
         if kind == AMPERSAND:
             n, m = read_entity(data, i, z, letters, *tables.entities)
@@ -242,8 +238,8 @@ def _read_page(
                 i += 1
                 continue
             i += n
-            if m == 0:  # of a control character
-                part(st, text, data, i, z)
+            if m == 0:  # a reference to a control character
+                separate(st, text, data, i, z)
             if m == 0 or st[ST_MUTE]:
                 continue
             kind = CLASS[letters[0]]
@@ -253,14 +249,13 @@ def _read_page(
             if special == 1 or kind == BLANK:
                 put_blank(st, text, stack, np.int64(32 if special else letters[0]))
             elif special == 3 or kind == CONTROL:
-                part(st, text, data, i, z)
+                separate(st, text, data, i, z)
             elif special == 0:
                 put(st, text, stack, letters, 0, m)
             continue
-        # A "<".
         c = data[i + 1] if i + 1 < z else 32
         if c == 33 or c == 63 or (c == 47 and not (i + 2 < z and 97 <= (data[i + 2] | 32) <= 122)):
-            i = _behind_markup(data, i, z)
+            i = _after_markup(data, i, z)
             continue
         if c != 47 and not 97 <= (c | 32) <= 122:
             if not st[ST_MUTE]:
@@ -345,10 +340,10 @@ def _read_page(
                 )
                 i = k
                 continue
-        # What hides the source of a formula, beside its picture, hides no text.
+        # An element that hides a formula's source, next to its picture, hides no text.
         hidden = hidden and not starts_with(data, i, z, _MATH_BEGINS)
         mute = shows_formula(data, seen, spans)
-        if tag == _TEMPLATE:  # a shadow root stands before what its host holds, whatever slots say
+        if tag == _TEMPLATE:  # a shadow root is read in place, regardless of slots
             mute = not is_shadow_root(data, seen, spans)
         if st[ST_PRE] or tag == _TD or tag == _PRE_TAG:
             mute = mute or (st[ST_PRE] and hidden) or numbers_lines(data, seen, spans)

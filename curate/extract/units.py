@@ -1,8 +1,8 @@
-"""Repeated units of a page: posts, cards, rows and sections of equal shape, judged together.
+"""Find repeated units of a page: posts, cards, rows and sections of equal shape.
 
-Elements with one parent and equal tag and class (digits aside) are siblings; those that hold
-several blocks are units. Blocks whose elements have equal paths from the page's root down belong
-together too, wherever they stand.
+Siblings are elements of one parent with the same tag and class (digits ignored). Siblings that
+contain several blocks are units. Blocks whose elements have equal paths from the root are also a
+group.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from curate.extract.features import SUM_BLOCKS, SUM_LINKED, SUM_MASS, SUM_PROSE
 from curate.extract.tags import N_KEY, N_PARENT, N_TAG, NODE
 from llmcurate.base.kernels import njit
 
-# Columns of a group of siblings: how many have text, their mass, that in links, that in prose, the
-# sum of the roots of their masses, their blocks.
+# Columns of a group of siblings: number with text, mass, mass in links, mass in prose, sum of the
+# square roots of their masses, number of blocks.
 G_COUNT, G_MASS, G_LINKED, G_PROSE, G_ROOTS, G_BLOCKS, G_FIGURES = range(7)
 _MULTIPLIER = np.int64(1000003)
 
-# depth, path, tags: int64[nodes]: how deep a node is, and hashes of the shapes and of the tags on
-# the path to it; sibling: its group of siblings; groups: float32[groups, G_FIGURES]; ordinal: its
-# number among its siblings; unit, outer, repeated: the nearest and the outermost unit and the
-# nearest element with a sibling around it, itself included, or -1.
+# depth, path, tags: int64[nodes], a node's depth, and hashes of the shapes and of the tags on the
+# path to it. sibling: its group of siblings. groups: float32[groups, G_FIGURES]. ordinal: its
+# number among its siblings. unit, outer: the nearest and the outermost unit around it. repeated:
+# the nearest element with a sibling. All three include the node itself; -1 for none.
 Units = namedtuple("Units", "depth path tags sibling groups ordinal unit outer repeated")
 
 
 @njit(nogil=True, allocates=True)
 def order_of(keys):
-    """The places of keys: number[] in ascending order, equal ones as they stand: int64[]. Compiled
-    in a tenth of the time that np.argsort takes."""
+    """Return the indexes of keys in ascending order as int64[], equal keys in their given order.
+    This compiles in a tenth of the time of np.argsort."""
     n = len(keys)
     order, other = np.empty(n, np.int64), np.empty(n, np.int64)
     for k in range(n):
@@ -53,7 +53,7 @@ def order_of(keys):
 
 @njit(nogil=True, allocates=True)
 def numbered(keys, numbers):
-    """Fills numbers: int64[], with the number of each key, in no order; how many there are."""
+    """Write each key's rank among the different keys to numbers: int64[]. Return their number."""
     order = order_of(keys)
     count = 0
     for k in range(len(order)):
@@ -65,7 +65,7 @@ def numbered(keys, numbers):
 
 @njit(nogil=True, allocates=True)
 def find_units(nodes, sums):
-    """Units of a page; sums: float32[nodes, SUMS]."""
+    """Return the `Units` of a page. sums: float32[nodes, SUMS], made by `features.measure`."""
     n = len(nodes)
     depth, path, tags = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
     keys = np.zeros(n, np.int64)
@@ -103,7 +103,8 @@ def find_units(nodes, sums):
 
 @njit(nogil=True, allocates=True)
 def blocks_of(keys, blocks):
-    """(the number of each block's group, how many groups) by a key of its node: int64[nodes]."""
+    """Return (int64[blocks], the group of each block; the number of groups). Blocks are in one
+    group if their nodes have the same key."""
     block_keys, numbers = np.empty(len(blocks), np.int64), np.empty(len(blocks), np.int64)
     for i in range(len(blocks)):
         block_keys[i] = keys[blocks[i, NODE]]

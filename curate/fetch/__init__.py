@@ -1,1 +1,1 @@
-"""Files from the web and from object stores: fetched whole, resumed, checked, or refused."""
+"""Fetch files from the web and from object stores: resume cut downloads and verify checksums."""

@@ -1,4 +1,4 @@
-"""Many files: those that are there are left alone, the others fetched side by side."""
+"""Download many files in parallel. Files that are complete already are not fetched again."""
 
 from __future__ import annotations
 
@@ -13,46 +13,45 @@ from typing import Any
 from curate.fetch.sources import Http, Refused, Source, Store
 from curate.fetch.transfer import (
     PART,
-    Manners,
+    FileToFetch,
+    Options,
     Rate,
     Stopped,
-    Wanted,
-    forget_note,
-    is_there,
+    is_complete,
+    remove_note,
     transfer,
 )
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError, disk_error
 
-_STEP = 0.25  # seconds between two looks at what came
-
-
+_STEP = 0.25  # seconds between two progress reports
 OFFLINE = "LLMCURATE_OFFLINE"
 
 
 def forbid_offline(url: str) -> None:
-    """UsageError where the environment forbids the network."""
+    """Raise UsageError for a URL to fetch if LLMCURATE_OFFLINE is set."""
     if os.environ.get(OFFLINE):
         raise UsageError(f"{OFFLINE} is set and forbids fetching {url}")
 
 
 class NoRoom(RunFailed):
-    """The disk is full: no other file would fit either."""
+    """The disk is full, so the whole download stops."""
 
 
 @dataclass
 class Outcome:
-    """What became of the files; failed: URL -> reason, in the order they were given; refused: those
-    of them that no other try will bring."""
+    """The result of a download. failed: {URL: reason}, in the order of the files. refused: the URLs
+    in `failed` for which another try cannot help. there: the files that were complete before the
+    download. bytes: the size of the fetched files."""
 
     fetched: list[Path] = field(default_factory=list)
     there: list[Path] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
-    bytes: int = 0  # of the files that were fetched
+    bytes: int = 0
 
 
 def download(
-    files: Sequence[Wanted],
+    files: Sequence[FileToFetch],
     tries: int = 5,
     parallel: int = 2,
     rate: float | None = None,
@@ -62,15 +61,17 @@ def download(
     watch: Callable[[int, int], None] = lambda done, received: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
-    """Fetches files by HTTP(S), or from any store that fsspec knows; what failed is in the outcome.
+    """Fetch files by HTTP(S), or from any store that fsspec knows, and return which ones failed.
 
-    tries: in a row that bring nothing new; offline_tries: also where no host is found; parallel:
-    files at a time; rate: bytes a second in all;
-    seconds: how long a server may be silent; watch(done, came): files done and bytes that came, a
-    few times a second; say(line): each failure, when it happens. UsageError where files are missing
-    and LLMCURATE_OFFLINE forbids, RunFailed where the disk is full.
+    tries: attempts in a row without a new byte before a file fails. parallel: the number of files
+    fetched at the same time. rate: the limit in bytes/s for all files together. seconds: how long a
+    server may send nothing. pause: seconds before the second try, doubled for each further one.
+    offline_tries: try again if the host name is not found. watch(done, received): called a few
+    times per second with the numbers of finished files and of received bytes. say(line): called for
+    each failure. Raises UsageError if files are missing and LLMCURATE_OFFLINE is set, RunFailed if
+    the disk is full.
     """
-    complete_files = [is_there(f) for f in files]
+    complete_files = [is_complete(f) for f in files]
     missing = [f for f, complete in zip(files, complete_files, strict=True) if not complete]
     if missing:
         forbid_offline(missing[0].url)
@@ -81,8 +82,8 @@ def download(
         with lock:
             received[0] += size
 
-    how = Manners(tries, Rate(None), pause, stop=stop, came=count, offline_tries=offline_tries)
-    how.rate = Rate(rate, how.wait)
+    options = Options(tries, Rate(None), pause, stop=stop, count=count, offline_tries=offline_tries)
+    options.rate = Rate(rate, options.wait)
     sources = _Sources(parallel, seconds)
     sizes: dict[str, int] = {}
     reasons: dict[str, str] = {}
@@ -90,9 +91,9 @@ def download(
     done = len(files) - len(missing)
     watch(done, 0)
     with ThreadPoolExecutor(parallel, thread_name_prefix="fetch") as threads:
-        waiting: dict[Future[int], Wanted] = {}
+        waiting: dict[Future[int], FileToFetch] = {}
         try:
-            waiting = {threads.submit(_transfer_one, f, sources, how): f for f in missing}
+            waiting = {threads.submit(_transfer_one, f, sources, options): f for f in missing}
             pending = set(waiting)
             while pending:
                 ended, pending = wait(pending, timeout=_STEP, return_when=FIRST_COMPLETED)
@@ -116,7 +117,7 @@ def download(
     outcome = Outcome(bytes=sum(sizes.values()), refused=refused)
     for wanted, complete in zip(files, complete_files, strict=True):
         if complete:
-            forget_note(wanted.target.with_name(wanted.target.name + PART))
+            remove_note(wanted.target.with_name(wanted.target.name + PART))
             outcome.there.append(wanted.target)
         elif wanted.url in sizes:
             outcome.fetched.append(wanted.target)
@@ -125,16 +126,15 @@ def download(
     return outcome
 
 
-def fetch_one(wanted: Wanted, **options: Any) -> None:
-    """One file, or RunFailed (UsageError offline) with the reason. options: of `download`."""
+def fetch_one(wanted: FileToFetch, **options: Any) -> None:
+    """Fetch one file. `options` are those of `download`. Raises RunFailed with the reason if the
+    file cannot be fetched, UsageError if LLMCURATE_OFFLINE is set."""
     failed = download([wanted], parallel=1, offline_tries=False, **options).failed
     if failed:
         raise RunFailed(failed[wanted.url])
 
 
 class _Sources:
-    """One of each kind for all threads, made when the first file needs it."""
-
     def __init__(self, parallel: int, seconds: float) -> None:
         self._lock = threading.Lock()
         self._parallel, self._seconds = parallel, seconds
@@ -148,10 +148,9 @@ class _Sources:
             return self._made[web]
 
 
-def _transfer_one(wanted: Wanted, sources: _Sources, how: Manners) -> int:
-    """One file in a thread."""
+def _transfer_one(wanted: FileToFetch, sources: _Sources, options: Options) -> int:
     try:
-        return transfer(wanted, sources.of(wanted.url), how)
+        return transfer(wanted, sources.of(wanted.url), options)
     except Stopped:
         raise RunFailed("stopped") from None
     except OSError as error:

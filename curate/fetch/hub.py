@@ -1,8 +1,6 @@
-"""Repositories of the Hugging Face hub: the commit that a URL means now, and errors as one line.
-
-fsspec reads `hf://` through huggingface_hub, with that library's own login. A branch moves while a
-run is under way or stopped, so every URL is given its commit before anything is read.
-"""
+"""Read repositories of the Hugging Face hub: resolve revisions to commits, and report errors in one
+line. fsspec reads `hf://` through huggingface_hub, with that library's own login. A branch may move
+while a run works or is stopped, so the commit is added to every URL before anything is read."""
 
 from __future__ import annotations
 
@@ -13,6 +11,7 @@ from urllib.parse import unquote
 from yaml import YAMLError
 
 from curate.fetch.download import forbid_offline
+from curate.fetch.sources import error_line
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 
 INSTALL = "pip install 'llmcurate[hf]'"
@@ -28,19 +27,19 @@ _COMMIT = re.compile(r"[0-9a-f]{40}", re.ASCII)
 
 
 def is_hub(url: str) -> bool:
-    """Whether it is a URL of the hub."""
     return url.lower().startswith("hf://")
 
 
 def is_repository(url: str) -> bool:
-    """Whether it is a whole data set of the hub."""
+    """Return True if a URL names a whole repository of the Hugging Face hub, without a path."""
     parts = _URL.fullmatch(url) if is_hub(url) else None
     return parts is not None and not (parts["path"] or "").strip("/")
 
 
-def pinned(urls: Iterable[str]) -> tuple[list[str], list[str]]:
-    """(the URLs, those of the hub with the commit that their revision is now; a line for each
-    revision that was asked for). UsageError where there is none, RunFailed where no hub answers."""
+def with_commits(urls: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the URLs, with the current commit as revision in those of the Hugging Face hub, and
+    one line of text per resolved revision. Raises UsageError if the repository or revision does not
+    exist, RunFailed if the hub does not answer."""
     commits: dict[tuple[str, str], str] = {}
     paths, notices = [], []
     for url in urls:
@@ -62,8 +61,8 @@ def pinned(urls: Iterable[str]) -> tuple[list[str], list[str]]:
     return paths, notices
 
 
-def unpinned(url: str) -> str:
-    """The URL without its commit: the same file of another commit has the same one."""
+def without_commits(url: str) -> str:
+    """Return a Hugging Face URL without its commit, so that it is the same at every commit."""
     parts = _URL.fullmatch(url) if is_hub(url) else None
     if parts is None or not _COMMIT.fullmatch(parts["revision"] or ""):
         return url
@@ -85,7 +84,7 @@ def _commit_of(url: str, parts: re.Match[str]) -> str:
 
 
 def hub_error(what: str, error: Exception) -> LlmcurateError:
-    """An error of huggingface_hub as the user sees it; it never holds the token."""
+    """Return a one-line error for the user, without the token, for an error of huggingface_hub."""
     if isinstance(error, ImportError):
         return UsageError(f"{what}: {INSTALL}")
     from huggingface_hub import constants, errors
@@ -93,16 +92,12 @@ def hub_error(what: str, error: Exception) -> LlmcurateError:
     if isinstance(error, errors.RevisionNotFoundError):
         return UsageError(f"{what}: the repository has no such revision")
     if isinstance(error, errors.RepositoryNotFoundError):
-        return UsageError(f"{what}: there is no such repository, or it is not open to you: {LOGIN}")
+        return UsageError(f"{what}: there is no such repository, or you have no access: {LOGIN}")
     if isinstance(error, ValueError | YAMLError) and not isinstance(error, errors.HfHubHTTPError):
-        return UsageError(f"{what}: {_line(error)}")  # a name, or metadata, that the hub refuses
+        return UsageError(f"{what}: {error_line(error)}")  # an invalid name or metadata
     if isinstance(error, errors.HfHubHTTPError):
         code = error.response.status_code
         if code in (401, 403):
             return RunFailed(f"{what}: the hub refuses access ({code}): {LOGIN}")
-        return RunFailed(f"{what}: the hub answers {code} ({_line(error)})")
-    return RunFailed(f"{what}: no connection to {constants.ENDPOINT} ({_line(error)})")
-
-
-def _line(error: Exception) -> str:
-    return " ".join((str(error) or type(error).__name__).split())[:200]
+        return RunFailed(f"{what}: the hub answers {code} ({error_line(error)})")
+    return RunFailed(f"{what}: no connection to {constants.ENDPOINT} ({error_line(error)})")

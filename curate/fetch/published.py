@@ -1,5 +1,5 @@
-"""Files that others published and that steps ask for by name: models, word lists. Each is fetched
-once, into the folder of caches, and is what its sha256 says."""
+"""Published models and word lists that steps use by name. Each file is fetched once into the cache
+folder, and its sha256 is checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from curate.fetch.download import OFFLINE, fetch_one
-from curate.fetch.transfer import Wanted
+from curate.fetch.transfer import FileToFetch
 from llmcurate.base.disk.files import cache_folder
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.terminal import say
@@ -18,8 +18,7 @@ from llmcurate.base.terminal import say
 
 @dataclass(frozen=True)
 class Published:
-    """A file that is fetched when it is asked for. place: its path in the folder of caches; size:
-    its bytes."""
+    """A published file, fetched when needed. place: path below the cache folder. size: in bytes."""
 
     url: str
     size: int
@@ -28,36 +27,33 @@ class Published:
 
     @property
     def path(self) -> Path:
-        """Return where the file lies once it was fetched."""
         return cache_folder() / self.place
 
     def to_fetch(self) -> list[str]:
-        """The URL, where a run would fetch it."""
+        """Return [URL] if a run would fetch the file, else an empty list."""
         return [] if self.path.is_file() or os.environ.get(OFFLINE) else [self.url]
 
     def fetched(self, otherwise: str) -> Path:
-        """The file in the cache, fetched where it is not there.
-
-        UsageError where that cannot be. otherwise: the beginning of its line, which says what is
-        missing and how else to give it.
-        """
-        if why := self.why_not():
+        """Return the path of the file in the cache, after fetching the file if it is missing.
+        Raises UsageError if that fails. `otherwise` begins the error message: it names what is
+        missing and another way to provide it."""
+        if why := self.fetch_problem():
             folder = self.path.parent
             raise UsageError(
                 f"{otherwise}, or allow the download of {self.url} to {folder} ({why})"
             )
         return self.path
 
-    def why_not(self, tries: int = 3, seconds: float = 60.0) -> str | None:
-        """Fetches the file where it is not there; None, or why that cannot be. tries, seconds: as
-        of `download`."""
+    def fetch_problem(self, tries: int = 3, seconds: float = 60.0) -> str | None:
+        """Fetch the file if it is missing. Return None, or the reason why it could not be fetched.
+        tries, seconds: as in `download`."""
         if self.path.is_file():
             return None
         if os.environ.get(OFFLINE):
             return f"{OFFLINE} is set"
         size = f"{self.size / 1e6:.1f} MB" if self.size >= 100_000 else f"{self.size:,} bytes"
         say(f"fetching {self.url} ({size}) to {self.path.parent}")
-        wanted = Wanted(self.url, self.path, f"sha256:{self.sha256}", most=self.size)
+        wanted = FileToFetch(self.url, self.path, f"sha256:{self.sha256}", most=self.size)
         try:
             fetch_one(wanted, tries=tries, seconds=seconds)
         except RunFailed as error:
@@ -73,8 +69,7 @@ def _catalogue() -> list[tuple[str, Published]]:
 
 
 def lists_of(collection: str) -> dict[str, Published]:
-    """The lists of a collection, such as ldnoobw, by the names of its files. Sizes and digests are
-    in published_lists.txt, with their sources."""
+    """Return the lists of a collection such as ldnoobw, by file name (from published_lists.txt)."""
     prefix = f"{collection}/"
     named = (
         (name.removeprefix(prefix), file) for name, file in _catalogue() if name.startswith(prefix)
@@ -82,11 +77,11 @@ def lists_of(collection: str) -> dict[str, Published]:
     return dict(named)
 
 
-def all_at_hand(files: Iterable[Published], without: str) -> bool:
-    """Whether all of these lists are there or can be fetched; else one line says why not. without:
-    the beginning of the line."""
+def all_available(files: Iterable[Published], without: str) -> bool:
+    """Fetch the files that are missing in the cache, and return True if all files are then in it.
+    Otherwise return False and print one line: `without` and the reason."""
     for file in files:
-        if why := file.why_not(tries=1, seconds=10.0):
+        if why := file.fetch_problem(tries=1, seconds=10.0):
             say(f"{without} ({why}); the next run with a network fetches them")
             return False
     return True

@@ -1,16 +1,10 @@
-"""Captures fetched by range, checked, and joined to WARC files of a fixed number of records.
+"""Fetch records of WARC archives by byte range, verify them, and join them into WARC files.
 
-A part's records lie in a hidden folder beside it until all are there, each a file that is fetched
-as any other is: gone on with, tried again. Then they become `NAME-00000.warc.gz`, in the order of
-archive and offset, behind a `warcinfo` record that says of what. So the same command goes on where
-it stopped, and its files do not depend on how often that was. Records that a server refuses, or
-that are not what the index says, are left out and listed in `NAME-00000.missing.cdxj`, which
-`fetch` takes as well.
-
-Rows of a URL index, each of which says where a page's record lies in an archive, come from a CDX
-server (Common Crawl's by default), page by page and one request at a time, or from local rows: CDXJ
-as in an index's files, JSON lines, parquet as in Common Crawl's columnar index, or a corpus of WAT
-records. https://github.com/webrecorder/pywb/wiki/CDX-Server-API
+The rows of a URL index say where each record lies. They come from a CDX server (Common Crawl's by
+default; https://github.com/webrecorder/pywb/wiki/CDX-Server-API) or from local files. Records are
+fetched into a hidden folder next to the WARC file. When all are in it, they are joined in the order
+of archive and offset, so a stopped fetch can be resumed and gives the same files. Records that a
+server refuses, or that differ from the index, are left out and listed in `NAME-00000.missing.cdxj`.
 """
 
 from __future__ import annotations
@@ -29,7 +23,7 @@ from urllib.parse import quote, urlencode
 
 from curate.fetch.download import Outcome
 from curate.fetch.file_lists import COMMON_CRAWL
-from curate.fetch.transfer import Wanted
+from curate.fetch.transfer import FileToFetch
 from llmcurate.base.disk.files import is_below, remove, replacing, text_digest, write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
@@ -38,7 +32,7 @@ from llmcurate.version import __version__
 SERVER = "https://index.commoncrawl.org"
 MOST_PAGES = 100_000
 _ROWS = re.compile(r"(?:.*\.(?:cdxj?|parquet|pq)|cdx-\d+)(?:\.gz)?", re.I)
-# The names of a value: CDXJ's, the columnar index's, WAT's.
+# The column names of each value in CDXJ, in the columnar index, and in WAT.
 _NAMES = {
     "url": ("url", "warc_target_uri"),
     "file": ("filename", "warc_filename", "wat.file"),
@@ -50,8 +44,8 @@ _NAMES = {
 
 @dataclass(frozen=True, order=True)
 class Capture:
-    """A record in an archive: `length` bytes from `offset` of `file`, a path below the archives'
-    base. digest: of the payload, base32 of SHA-1, where the index states it."""
+    """A record of an archive: `length` bytes at `offset` in `file`, a path below the base URL of
+    the archives. digest: the SHA-1 of the payload in base32, None if the index has none."""
 
     file: str
     offset: int
@@ -62,8 +56,8 @@ class Capture:
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked of a CDX server. filters: FIELD:REGEX, as the server has them; crawls: none
-    for the newest."""
+    """A query to a CDX server. match: the parameter matchType. filters: FIELD:REGEX, in the syntax
+    of the server. crawls: the names of crawls; without names the newest crawl is queried."""
 
     patterns: tuple[str, ...]
     match: str = "domain"
@@ -73,18 +67,17 @@ class Query:
 
     @property
     def key(self) -> str:
-        """Names the query."""
         stated = [self.patterns, self.match, self.crawls, self.filters, self.server]
         return text_digest(json.dumps(stated))[:12]
 
 
 def is_rows(argument: str) -> bool:
-    """Return whether an argument of `fetch` is a local file of rows, by its name."""
+    """Return True if an argument of `fetch` is by its name a local file of URL index rows."""
     return "://" not in argument and _ROWS.fullmatch(Path(argument).name) is not None
 
 
 def local_captures(path: str) -> Iterator[Capture]:
-    """The captures of a file of rows. UsageError names the first row that is none."""
+    """Yield the captures in a local file of URL index rows. Raises UsageError for a bad row."""
     if path.lower().endswith((".parquet", ".pq")):
         yield from _parquet(path)
         return
@@ -112,14 +105,14 @@ def _parquet(path: str) -> Iterator[Capture]:
 
 
 def parsed(lines: Iterable[str], source: str) -> Iterator[Capture]:
-    """The captures of lines of CDXJ (`KEY TIME JSON`) or JSON."""
+    """Yield the captures from lines of CDXJ (`KEY TIME JSON`) or JSONL."""
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith(("#", "!")):
             continue
         try:
             row = json.loads(line[line.index("{") :])
         except ValueError:
-            raise UsageError(f"{source}:{number} is no row of CDXJ or JSON") from None
+            raise UsageError(f"{source}:{number} is not a row of CDXJ or JSON") from None
         yield _capture(row, f"{source}:{number}")
 
 
@@ -138,12 +131,12 @@ def _capture(row: dict[str, Any], where: str) -> Capture:
     return Capture(file, offset, length, url, digest)
 
 
-Download = Callable[[Sequence[Wanted]], dict[str, str]]  # fetches files; URL -> why it did not come
+Download = Callable[[Sequence[FileToFetch]], dict[str, str]]  # returns URL -> reason of failure
 
 
 def captures_of(query: Query, folder: Path, download: Download) -> list[Capture]:
-    """The captures that a CDX server lists. Its answers stay in the folder, so that the same query
-    is asked once, and goes on where it stopped. RunFailed where a page does not come."""
+    """Return the captures that a CDX server lists. The server's answers are stored in the folder,
+    so the same query asks only for missing pages. Raises RunFailed if a page cannot be fetched."""
     captures: list[Capture] = []
     for crawl in _crawls(query, folder, download):
         for pattern in query.patterns:
@@ -160,7 +153,6 @@ def captures_of(query: Query, folder: Path, download: Download) -> list[Capture]
 
 
 def _crawls(query: Query, folder: Path, download: Download) -> Sequence[str]:
-    """The crawls that are asked; the newest is settled once a query, since it changes monthly."""
     if query.crawls:
         return query.crawls
     settled = folder / f"{query.key}.crawl"
@@ -173,15 +165,14 @@ def _crawls(query: Query, folder: Path, download: Download) -> Sequence[str]:
         newest = str(json.loads(text)[0]["id"])
     except (ValueError, LookupError, TypeError):
         raise RunFailed(
-            f"{query.server}/collinfo.json lists no crawl: name one by --crawl"
+            f"{query.server}/collinfo.json lists no crawl: name one with --crawl"
         ) from None
     write_text(settled, newest)
     return [newest]
 
 
 def _answer(url: str, target: Path, download: Download) -> str:
-    """The text behind a URL; empty where the server has no captures, which it calls 404."""
-    reason = download([Wanted(url, target)]).get(url)
+    reason = download([FileToFetch(url, target)]).get(url)
     if reason is None:
         return target.read_text(encoding="utf-8", errors="replace")
     if "answers 404" in reason and "-index?" in url:
@@ -191,27 +182,27 @@ def _answer(url: str, target: Path, download: Download) -> str:
 
 
 def _pages(text: str, pattern: str) -> int:
-    """The number of pages of an answer: a number, or JSON that has it."""
     try:
         stated = json.loads(text or "0")
         pages = int(stated["pages"] if isinstance(stated, dict) else stated)
     except (ValueError, KeyError, TypeError):
-        raise RunFailed(f"the index does not say how much it has of {pattern!r}") from None
+        raise RunFailed(f"the index does not report the number of pages for {pattern!r}") from None
     if not 0 <= pages <= MOST_PAGES:
-        raise RunFailed(f"the index says it has {counted(pages, 'page')} of {pattern!r}")
+        raise RunFailed(f"the index reports {counted(pages, 'page')} for {pattern!r}")
     return pages
 
 
-RECORDS = 1000  # of a part
+RECORDS = 1000  # per WARC file
 MOST_RECORD = 1 << 30  # bytes that a record may unpack to
-_HEAD = 1 << 16  # bytes in which a record's head ends
+_HEAD = 1 << 16  # bytes in which a record's headers must end
 _MEMBER = "{:05d}.warc.gz"
 
 
 @dataclass
 class Fetched:
-    """What became of captures. missing: URL with range -> why it is left out for good; failed: the
-    same of those that another try may bring."""
+    """The result of `fetch_captures`. missing: {URL with range: why the record is left out for
+    good}. failed: the same for records that another try may still fetch. there: the number of files
+    that existed before. bytes: the number of bytes received."""
 
     files: list[Path] = field(default_factory=list)
     captures: int = 0
@@ -222,12 +213,12 @@ class Fetched:
 
 
 def member_url(capture: Capture, base: str | None) -> str:
-    """The URL of a record: `#bytes=OFFSET+LENGTH` behind that of its archive. UsageError where the
-    archive's name is no path below the base, or there is no base."""
+    """Return the URL of a record: the URL of its archive and `#bytes=OFFSET+LENGTH`. Raises
+    UsageError if there is no base URL or the archive's name is no path below it."""
     if not is_below(capture.file):
-        raise UsageError(f"{capture.file[:100]!r} is no path of an archive below --base")
+        raise UsageError(f"{capture.file[:100]!r} is not the path of an archive below --base")
     if base is None and not capture.file.startswith("crawl-data/"):
-        raise UsageError(f"{capture.file[:100]} has no URL: give what stands before it by --base")
+        raise UsageError(f"{capture.file[:100]} is not a URL: give its base URL with --base")
     home = COMMON_CRAWL if base is None else base if base.endswith("/") else f"{base}/"
     return f"{home}{quote(capture.file)}#bytes={capture.offset}+{capture.length}"
 
@@ -237,17 +228,18 @@ def fetch_captures(
     folder: Path,
     name: str,
     base: str | None,
-    download: Callable[[Sequence[Wanted]], Outcome],
+    download: Callable[[Sequence[FileToFetch]], Outcome],
     say: Callable[[str], None],
     records: int = RECORDS,
 ) -> Fetched:
-    """Fetches captures into WARC files of so many records.
-
-    download: fetches files as `download.download` does; say: is told of each record left out.
-    """
+    """Fetch captures into WARC files of `records` records each. download: a function that fetches
+    files, as `download.download` does. say(line): called for each record that differs from the
+    index."""
     chosen = sorted({(c.file, c.offset): c for c in sorted(captures)}.values())
     result = Fetched(captures=len(chosen))
-    urls = [member_url(capture, base) for capture in chosen]  # all are checked before any is asked
+    urls = [
+        member_url(capture, base) for capture in chosen
+    ]  # all are checked before the first request
     key = text_digest(json.dumps([[c.file, c.offset, c.length] for c in chosen]))[:8]
     stem = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('.-')[:60] or 'captures'}-{key}"
     for number, first in enumerate(range(0, len(chosen), records)):
@@ -268,31 +260,30 @@ def _part(
     part: Sequence[Capture],
     urls: Sequence[str],
     target: Path,
-    download: Callable[[Sequence[Wanted]], Outcome],
+    download: Callable[[Sequence[FileToFetch]], Outcome],
     say: Callable[[str], None],
     result: Fetched,
 ) -> None:
-    """One file of records, unless some of them did not come."""
     members = target.with_name(f".{target.name}.records")
     paths = [members / _MEMBER.format(n) for n in range(len(part))]
-    files = [Wanted(u, p, most=c.length) for u, p, c in zip(urls, paths, part, strict=True)]
+    files = [FileToFetch(u, p, most=c.length) for u, p, c in zip(urls, paths, part, strict=True)]
     outcome = download(files)
     result.bytes += outcome.bytes
     failed = {u: why for u, why in outcome.failed.items() if u not in outcome.refused}
     if failed:
         result.failed |= failed
         return
-    gone = {u: why for u, why in outcome.failed.items() if u in outcome.refused}
+    left_out = {u: why for u, why in outcome.failed.items() if u in outcome.refused}
     good: list[Path] = []
     for url, path, capture in zip(urls, paths, part, strict=True):
-        if url not in gone and (reason := wrong_record(path, capture)):
-            gone[url] = reason
+        if url not in left_out and (reason := wrong_record(path, capture)):
+            left_out[url] = reason
             say(f"{url}: {reason}")
-        if url not in gone:
+        if url not in left_out:
             good.append(path)
-    result.missing |= gone
-    if gone:
-        rows = [asdict(c) for c, u in zip(part, urls, strict=True) if u in gone]
+    result.missing |= left_out
+    if left_out:
+        rows = [asdict(c) for c, u in zip(part, urls, strict=True) if u in left_out]
         lines = [json.dumps({"filename": row.pop("file"), **row}) + "\n" for row in rows]
         write_text(_missing(target), "".join(lines))
     if good:
@@ -300,7 +291,7 @@ def _part(
             whole.write(_warcinfo(target.name, len(good)))
             for path in good:
                 with open(path, "rb") as member:
-                    if member.read(5) == b"WARC/":  # of an archive that is not compressed
+                    if member.read(5) == b"WARC/":  # the archive was not compressed
                         whole.write(gzip.compress(path.read_bytes(), mtime=0))
                         continue
                     member.seek(0)
@@ -310,13 +301,13 @@ def _part(
 
 
 def _missing(target: Path) -> Path:
-    """Return where the records are listed that are left out of a file."""
     return target.with_name(target.name.replace(".warc.gz", ".missing.cdxj"))
 
 
 def wrong_record(path: Path, capture: Capture) -> str | None:
-    """Why a file is not the record that the index says: one whole gzip member (or a plain record)
-    with the URL and the payload digest of the index, where both state them."""
+    """Return why a file is not the record that the index describes, None if it is that record. The
+    file must be one whole gzip member, or a plain record. Its URL and payload digest are compared
+    if both the record and the index state them."""
     data = path.read_bytes()
     if len(data) != capture.length:
         return f"it has {len(data)} bytes, not {capture.length}"
@@ -334,9 +325,9 @@ def wrong_record(path: Path, capture: Capture) -> str | None:
         except zlib.error as error:
             return f"it does not unpack: {str(error).rsplit(': ', 1)[-1]}"
         if not inflate.eof or inflate.unused_data:
-            return "it is no whole gzip member"
+            return "it is not one whole gzip member"
     if head[:5] != b"WARC/":
-        return "it is no WARC record"
+        return "it is not a WARC record"
     fields = {
         name.strip().lower(): value.strip()
         for name, _, value in (
@@ -345,7 +336,7 @@ def wrong_record(path: Path, capture: Capture) -> str | None:
     }
     url = fields.get(b"warc-target-uri", b"").strip(b"<>").decode("utf-8", "replace")
     if capture.url and url and url != capture.url:
-        return f"it is of {url[:100]}, not {capture.url[:100]}"
+        return f"it is the record of {url[:100]}, not {capture.url[:100]}"
     digest = fields.get(b"warc-payload-digest", b"").decode("ascii", "replace")
     if capture.digest and digest:
         stated = capture.digest.rpartition(":")[2].upper()
@@ -355,14 +346,13 @@ def wrong_record(path: Path, capture: Capture) -> str | None:
 
 
 def _warcinfo(name: str, records: int) -> bytes:
-    """The first record of a file; it depends on the file's name and content alone."""
     body = f"software: llmcurate/{__version__}\r\nformat: WARC File Format 1.1\r\n"
     body += f"description: {counted(records, 'record')} fetched by range from a URL index\r\n"
     lines = [
         "WARC/1.1",
         "WARC-Type: warcinfo",
         f"WARC-Record-ID: <urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, name)}>",
-        "WARC-Date: 1970-01-01T00:00:00Z",  # the records have their own
+        "WARC-Date: 1970-01-01T00:00:00Z",  # fixed, so that the file does not change
         f"WARC-Filename: {name}",
         "Content-Type: application/warc-fields",
         f"Content-Length: {len(body)}",

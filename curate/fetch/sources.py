@@ -1,8 +1,6 @@
-"""Sources of bytes: HTTP(S) by urllib3, everything else that has a URL by fsspec.
-
-A source opens a file at an offset and says what it knows of the whole. What went wrong comes as
-one of three errors, so that who fetches need not know the protocol.
-"""
+"""Sources of bytes: HTTP(S) by urllib3, all other URLs by fsspec. A source opens a file at an
+offset and reports what it knows of the whole file. For all protocols, a source raises the same
+errors: Refused, or Failed with its subclasses NoHost and Changed."""
 
 from __future__ import annotations
 
@@ -22,28 +20,27 @@ USER_AGENT = f"llmcurate/{__version__}"
 CONNECT_SECONDS = 30.0
 MOST_REDIRECTS = 10
 EARLY = "the connection ended early"
-# Worth another try: time-outs, too many requests, and what a server says of itself.
+# Status codes worth another try: time-outs, too many requests, temporary server errors.
 TRY_AGAIN = frozenset((408, 425, 429, 500, 502, 503, 504))
 _RANGE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*", re.I | re.ASCII)
-
-
-# Behind a URL: `#bytes=OFFSET+LENGTH`, a part of a file that is fetched as a file of its own.
+# The end of a URL of a byte range that is fetched like a file: `#bytes=OFFSET+LENGTH`.
 _SPAN = re.compile(r"#bytes=(\d{1,18})\+(\d{1,18})", re.ASCII)
 
 
 def span_of(url: str) -> tuple[str, int, int | None]:
-    """(URL, offset, length) of a URL that may end in a span; length None: up to the end."""
+    """Split a URL that may end in `#bytes=OFFSET+LENGTH` into (URL, offset, length). Without that
+    ending the offset is 0 and the length is None."""
     place, mark, rest = url.rpartition("#bytes=")
     match = _SPAN.fullmatch(f"{mark}{rest}")
     return (place, int(match[1]), int(match[2])) if match else (url, 0, None)
 
 
 class Refused(LlmcurateError):
-    """No further try will help; the message says why."""
+    """The file cannot be fetched, and another try would not help."""
 
 
 class Failed(Exception):
-    """Another try may help. wait: seconds that the server asks for, None where it asks nothing."""
+    """A try failed; another try may work. wait: the seconds that the server asks to wait."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -51,39 +48,40 @@ class Failed(Exception):
 
 
 class NoHost(Failed):
-    """The name of the host is not known. During a long fetch the network may come back."""
+    """The host name is not known; if the network is only interrupted, another try may work."""
 
 
 class Changed(Failed):
-    """What was fetched so far belongs to another version of the file."""
+    """The file has changed since its first bytes were fetched."""
 
 
 @dataclass
 class Answer:
-    """An open file. start: the offset of its first byte (0 where the source cannot skip); size: of
-    the whole file, None where nothing tells; validator: what names this version, None for none."""
+    """An open file of `size` bytes (None if unknown). start: the offset of the first byte, 0 if the
+    source cannot skip. validator: a text that identifies the file's version, None if unknown."""
 
     start: int
     size: int | None
     validator: str | None
-    read: Callable[[int], bytes]  # up to so many bytes; b"" at the end
+    read: Callable[[int], bytes]  # at most the given number of bytes; b"" at the end
     close: Callable[[], None]
 
 
 class Source(Protocol):
-    """What `transfer.py` fetches from."""
+    """A source of bytes: the methods that `transfer.py` calls."""
 
     def open(self, url: str, offset: int, validator: str | None) -> Answer:
-        """The file from offset on, or from 0. Refused, Failed or Changed where that is not."""
+        """Open the file at the offset, or at 0 if the source sends only the whole file. Raises
+        Refused or Failed; Changed if the file no longer has the version `validator`."""
         ...
 
     def about(self, url: str) -> tuple[int | None, str | None]:
-        """(size, validator) without the file. Refused or Failed where the source does not say."""
+        """Return (size, validator) without reading the file. Raises Refused or Failed."""
         ...
 
 
 class Http:
-    """HTTP(S). Connections are shared by threads; seconds: how long a server may be silent."""
+    """Files by HTTP(S). Threads share connections. seconds: how long a server may send nothing."""
 
     def __init__(self, connections: int = 2, seconds: float = 60.0) -> None:
         import urllib3
@@ -93,13 +91,13 @@ class Http:
         self._headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
         self._pools: dict[str | None, Any] = {}  # by proxy
         self._lock = threading.Lock()
-        # Redirects are urllib3's; other tries are counted in one place, transfer.py.
+        # urllib3 follows redirects; other retries are counted in transfer.py alone.
         self._redirects = urllib3.Retry(
             total=None, connect=0, read=0, status=0, other=0, redirect=MOST_REDIRECTS
         )
 
     def open(self, url: str, offset: int, validator: str | None) -> Answer:
-        """See Source. A validator is an ETag or a Last-Modified (If-Range, RFC 9110, 13.1.5)."""
+        """Open the file (`Source.open`). validator: ETag or Last-Modified (RFC 9110, 13.1.5)."""
         headers = {**self._headers}
         url, first, length = span_of(url)
         if offset or length is not None:
@@ -112,7 +110,7 @@ class Http:
             answer = self._answer(response, url, first + offset, validator)
             if length is not None:
                 if response.status != 206:
-                    raise Refused("the server sends whole files, no ranges")
+                    raise Refused("the server does not support byte ranges")
                 answer.start, answer.size = offset, length
             return answer
         except BaseException:
@@ -120,7 +118,6 @@ class Http:
             raise
 
     def about(self, url: str) -> tuple[int | None, str | None]:
-        """See Source."""
         response = self._request("HEAD", url, self._headers)
         if response.status != 200:
             raise Refused(_status(response))
@@ -134,12 +131,11 @@ class Http:
                 method, url, headers=headers, retries=self._redirects, **how
             )
         except urllib3.exceptions.HTTPError as error:
-            raise _trouble(error) from None
-        except ValueError as error:  # a redirect to something that is no URL
-            raise Refused(_line(error)) from None
+            raise _converted_error(error) from None
+        except ValueError as error:  # a redirect to something that is not a URL
+            raise Refused(error_line(error)) from None
 
     def _pool(self, url: str) -> Any:
-        """Connections to where the URL is, through the proxy that the environment names for it."""
         from urllib.request import getproxies, proxy_bypass
 
         import urllib3
@@ -164,19 +160,19 @@ class Http:
         if status in TRY_AGAIN:
             raise Failed(_status(response), _retry_after(self._redirects, response))
         if status == 416:
-            raise Changed("the file is shorter than what was fetched of it")
+            raise Changed("the file is shorter than the part already fetched")
         if status not in (200, 206):
             raise Refused(_status(response))
         if headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
             packed = headers["Content-Encoding"]
             if not url.partition("?")[0].lower().endswith((".gz", ".zst", ".br", ".bz2", ".xz")):
-                raise Refused(f"the server sends it packed ({packed}), though asked not to")
+                raise Refused(f"the server sends it compressed ({packed}), though asked not to")
         version = _validator(headers)
         start, size = 0, _length(headers)
         if status == 206:
             part = _RANGE.fullmatch(headers.get("Content-Range", ""))
             if part is None or int(part[1]) != offset:
-                raise Changed("the server sends another part than was asked for")
+                raise Changed("the server sends another byte range than requested")
             if validator and version and version != validator:
                 raise Changed("the file changed on the server")
             start, size = offset, None if part[3] == "*" else int(part[3])
@@ -191,13 +187,12 @@ def _reading(response: Any) -> Callable[[int], bytes]:
             data: bytes = response.read1(size, decode_content=False)
             return data
         except urllib3.exceptions.HTTPError as error:
-            raise _trouble(error) from None
+            raise _converted_error(error) from None
 
     return read
 
 
 def _checked_redirects(response: Any, url: str) -> None:
-    """Refuses a way from https to http: anyone on it could put another file in place."""
     secure = url.lower().startswith("https:")
     for step in response.retries.history if response.retries else ():
         if step.redirect_location:
@@ -212,7 +207,6 @@ def _length(headers: Any) -> int | None:
 
 
 def _validator(headers: Any) -> str | None:
-    """A strong ETag, else Last-Modified; a weak ETag promises too little to go on in the middle."""
     etag = headers.get("ETag", "").strip()
     if etag.startswith('"'):
         return str(etag)
@@ -234,8 +228,7 @@ def _retry_after(retry: Any, response: Any) -> float | None:
         return None
 
 
-def _trouble(error: Exception) -> Exception:
-    """An error of urllib3 as one of ours, in words."""
+def _converted_error(error: Exception) -> Exception:
     from urllib3 import exceptions as known
 
     while isinstance(error, known.MaxRetryError) and error.reason is not None:
@@ -243,38 +236,41 @@ def _trouble(error: Exception) -> Exception:
     if isinstance(error, known.ResponseError):
         return Refused(f"more than {MOST_REDIRECTS} redirects")
     if isinstance(error, known.SSLError):
-        return Refused(f"no safe connection: {_line(error)}")
+        return Refused(f"no secure connection: {error_line(error)}")
     if isinstance(error, known.LocationValueError):
-        return Refused(f"it is, or leads to, what is no web address: {_line(error)}")
+        return Refused(
+            f"the URL, or one it redirects to, is not a web address: {error_line(error)}"
+        )
     if isinstance(error, known.NameResolutionError):
         return NoHost("no such host, or no network")
     if isinstance(error, known.NewConnectionError):
         cause = error.__cause__ or error.__context__
-        return Failed(f"no connection: {getattr(cause, 'strerror', None) or _line(error)}")
+        return Failed(f"no connection: {getattr(cause, 'strerror', None) or error_line(error)}")
     if isinstance(error, known.TimeoutError):
         return Failed("the server was silent for too long")
     if isinstance(error, known.ProtocolError):
         return Failed(EARLY)
-    return Failed(_line(error))
+    return Failed(error_line(error))
 
 
-def _line(error: Exception) -> str:
+def error_line(error: Exception) -> str:
+    """Return the message of an error on one line, at most 200 characters long."""
     return " ".join((str(error) or type(error).__name__).split())[:200]
 
 
 class Store:
-    """What fsspec opens: `s3://bucket/key` and others, each by its own package."""
+    """Any store that fsspec opens, such as `s3://bucket/key`; most need another package."""
 
     def open(self, url: str, offset: int, validator: str | None) -> Answer:
-        """See Source. A validator is the store's ETag or checksum, else time of change and size."""
+        """Open the file (`Source.open`). validator: ETag, checksum, or time of change and size."""
         import fsspec
 
         url, first, length = span_of(url)
         try:
             fs, path = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError) as error:
-            raise UsageError(f"{url}: {_line(error)}") from None
-        with _in_words():
+            raise UsageError(f"{url}: {error_line(error)}") from None
+        with _store_errors():
             fs.invalidate_cache()
             info = fs.info(path)
             version = _version(info)
@@ -287,32 +283,30 @@ class Store:
         end = None if length is None else first + length
 
         def read(size: int) -> bytes:
-            with _in_words():
+            with _store_errors():
                 return bytes(file.read(size if end is None else min(size, end - file.tell())))
 
         size = info.get("size") if length is None else length
         return Answer(offset, None if size is None else int(size), version, read, file.close)
 
     def about(self, url: str) -> tuple[int | None, str | None]:
-        """See Source."""
-        answer = self.open(url, 0, None)  # which reads nothing yet
+        answer = self.open(url, 0, None)  # reads no content yet
         answer.close()
         return answer.size, answer.validator
 
 
 @contextmanager
-def _in_words() -> Iterator[None]:
-    """Errors of a store, each of which has its own, as ours."""
+def _store_errors() -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
         raise Refused("there is no such file") from None
     except PermissionError as error:
-        raise Refused(f"no access: {_line(error)}") from None
+        raise Refused(f"no access: {error_line(error)}") from None
     except (Failed, LlmcurateError, MemoryError):
         raise
     except Exception as error:
-        raise Failed(_line(error)) from None
+        raise Failed(error_line(error)) from None
 
 
 def _version(info: dict[str, Any]) -> str | None:

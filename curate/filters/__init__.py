@@ -1,1 +1,1 @@
-"""One file a published filter."""
+"""Published filters, one per file."""

@@ -1,8 +1,6 @@
-"""Lists of bad words: read from a file or fetched by name, and the patterns made of them.
-
-The rule is that of TensorFlow Datasets (tensorflow_datasets/text/c4.py and c4_utils.py, 4.9.10),
-whose lists are LDNOOBW's: "List of Dirty, Naughty, Obscene, and Otherwise Bad Words".
-"""
+"""Lists of bad words, read from a file or downloaded by name, and the filter that uses them, with
+the rule of TensorFlow Datasets (tensorflow_datasets/text/c4.py and c4_utils.py, 4.9.10). The
+downloaded lists are LDNOOBW's: "List of Dirty, Naughty, Obscene, and Otherwise Bad Words"."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ import numpy as np
 from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
-from curate.fetch.published import Published, all_at_hand, lists_of
+from curate.fetch.published import Published, all_available, lists_of
 from curate.steps.contracts import FromFiles, Step, step
 from curate.text.decoding import decode
 from curate.text.languages import TWO, comparable, entry_for
@@ -27,22 +25,21 @@ if TYPE_CHECKING:
 
 NAME = "ldnoobw"
 LISTS = lists_of(NAME)
-# Words that the lists have and TensorFlow Datasets leaves out: c4.py, _BADWORDS_ALLOWLIST.
+# Words of the lists that TensorFlow Datasets leaves out: c4.py, _BADWORDS_ALLOWLIST.
 ALLOWED = {"ja": {"sm", "グロ", "女の子"}, "zh": {"性"}}
-# Languages whose words are matched without boundaries, as `get_badwords_filter_fn` of c4_utils.py.
+# Languages whose words match without word boundaries: c4_utils.py, get_badwords_filter_fn.
 UNBOUNDED = ("ja", "th", "zh")
 
 
 def language_of(label: str) -> str:
-    """`fr` of `fr-CA-u-sd-caqc`, `fra_Latn`, `FR_ca` and `fr`."""
+    """Return the language code of a label: `fr` for `fr-CA-u-sd-caqc`, `fra_Latn` and `FR_ca`."""
     language = comparable(label)
     return TWO.get(language, language)
 
 
 def published_lists(location: str) -> dict[str, Published]:
-    """By name, the published lists that `ldnoobw` (all of them) or `ldnoobw:en,de` (of these
-    languages) means; none where the location is a path or URL. UsageError for a language without a
-    list."""
+    """Return {name: word list} of the published lists that a location such as `ldnoobw` or
+    `ldnoobw:en,de` names, {} for a path or URL. Raises UsageError for a language without a list."""
     name, _, chosen = location.partition(":")
     if name != NAME:
         return {}
@@ -77,11 +74,9 @@ def _pattern(node: dict) -> str:
 
 
 def badwords_regex(words: Iterable[str], lang: str) -> re.Pattern[str]:
-    """The compiled pattern for lower-cased text; its group 0 is the word that matched.
-
-    It matches as `(?:\\W|^)(word1|word2|...)(?:\\W|$)` of c4_utils.py does; the words come from a
-    prefix tree, which makes the search tens of times faster.
-    """
+    r"""Compile a pattern that finds these words in lower-cased text; its group 0 is the word found.
+    It matches like `(?:\W|^)(word1|word2|...)(?:\W|$)` of c4_utils.py. The words are arranged as a
+    prefix tree, which makes the search tens of times faster."""
     kept = sorted({w.strip().lower() for w in words} - {""})
     if not kept:
         raise UsageError(f"bad words: no word for language {lang!r} in the list")
@@ -90,29 +85,28 @@ def badwords_regex(words: Iterable[str], lang: str) -> re.Pattern[str]:
 
 
 def list_files(location: str, label: str) -> list[str]:
-    """The files whose content decides: of a published name those in the cache, fetched where they
-    are not there. label: of the step, for messages."""
+    """Return the paths or URLs of a word list, after downloading missing published lists."""
     files = published_lists(location).values()
-    return [str(file.fetched(_otherwise(label))) for file in files] or [location]
+    return [str(file.fetched(_missing_list(label))) for file in files] or [location]
 
 
-def _otherwise(label: str) -> str:
+def _missing_list(label: str) -> str:
     option = f"--set {label}.badwords"
-    return f"no bad word list: give {option}=PATH, do without the rule by {option}=null"
+    return f"no bad word list: give {option}=PATH, switch the rule off with {option}=null"
 
 
 def read_words(
     location: str, sha256: str | None, lang: str = "en", label: str = "c4"
 ) -> dict[str, list[str]]:
-    """Words by language from a published name, a path or a URL: JSON lines with `lang` and `term`
-    (or `word`), or plain lines, which are of `lang`; .gz is unpacked. A URL needs its sha256, which
-    is checked."""
+    """Return {language: words} of a word list: published, or given by path or URL (.gz is
+    unpacked). A file holds JSONL with `lang` and `term` (or `word`), or plain lines in the language
+    `lang`. A URL needs its sha256, which is verified."""
     from curate.fetch.file_lists import read_list
 
     words: dict[str, list[str]] = {}
     if lists := published_lists(location):
         for part, file in lists.items():
-            text = file.fetched(_otherwise(label)).read_text(encoding="utf-8")
+            text = file.fetched(_missing_list(label)).read_text(encoding="utf-8")
             language = language_of(part)
             terms = [line.strip() for line in text.splitlines()]
             words.setdefault(language, []).extend(
@@ -139,41 +133,41 @@ def read_words(
 def patterns(
     location: str, sha256: str | None, lang: str = "en", label: str = "c4"
 ) -> dict[str, re.Pattern[str]]:
-    """Compiled patterns by language; arguments as of `read_words`."""
+    """Return {language: pattern of its bad words}. The arguments are those of `read_words`."""
     words = read_words(location, sha256, lang, label)
     return {language: badwords_regex(listed, language) for language, listed in words.items()}
 
 
-def spared(url: str, fraction: float) -> bool:
-    """Whether a page with a bad word is kept all the same: md5(url) decides, so that it is the
-    same in every run. `fraction` of the pages is dropped (1.0: all)."""
+def is_kept(url: str, fraction: float) -> bool:
+    """Return True if a page with a bad word is kept all the same. md5(url) decides, so every run
+    decides alike. `fraction` is the share of such pages to drop (1.0: all)."""
     numerator, denominator = float(fraction).as_integer_ratio()
     return int(hashlib.md5(url.encode()).hexdigest(), 16) % denominator >= numerator
 
 
 class BadWordRule(Step, FromFiles):
-    """The settings of the rule, and the rule itself, of a step that has it."""
+    """The bad-word rule and its settings, a base class for steps that apply it."""
 
     badwords: str | None = Field(
         None,
-        description="A list of words, by path or URL; ldnoobw:en is C4's own, ldnoobw:th,ja those"
-        " of other languages, ldnoobw all of its 28, which are fetched and checked: pages that hold"
-        " one of its words are dropped; none: the rule is skipped.",
+        description="A word list by path or URL; pages that contain one of its words are dropped."
+        " ldnoobw:en is C4's own list, ldnoobw:th,ja are the lists of other languages, and ldnoobw"
+        " is all of its 28 lists; these are downloaded and verified. Without a value the rule is"
+        " skipped.",
     )
     badwords_sha256: str | None = Field(
-        None, description="The sha256 of the word list, needed where it is given by URL."
+        None, description="The sha256 of the word list. Required for a list given by URL."
     )
     badwords_lang: str = Field(
         "en",
-        description="The language whose words count for pages without a lang, and of a list of"
-        " plain lines.",
+        description="The language of pages without a lang, and of a list of plain lines.",
     )
     badwords_fraction: float = Field(
         1.0,
         ge=0,
         le=1,
-        description="The share of pages with a bad word that is dropped, chosen by the md5 of their"
-        " URL (c4_utils.py).",
+        description="The share of pages with a bad word that is dropped. The md5 of the page's URL"
+        " decides which (c4_utils.py).",
     )
 
     _words: dict[str, re.Pattern[str]] | None = PrivateAttr(default=None)
@@ -190,10 +184,10 @@ class BadWordRule(Step, FromFiles):
         lists = published_lists(self.badwords or "").values()
         return [url for file in lists for url in file.to_fetch()]
 
-    def at_hand(self) -> Self:
+    def without_missing_files(self) -> Self:
         without = f"{self.label}: runs without badwords={self.badwords}"
-        if all_at_hand(published_lists(self.badwords or "").values(), without):
-            return super().at_hand()
+        if all_available(published_lists(self.badwords or "").values(), without):
+            return super().without_missing_files()
         return self.model_copy(update={"badwords": None})
 
     def open(self) -> None:
@@ -203,7 +197,7 @@ class BadWordRule(Step, FromFiles):
             )
 
     def drop_bad_words(self, docs: Documents, clean: np.ndarray) -> Documents:
-        """Marks those of the clean documents, bool[rows], that hold a bad word."""
+        """Drop documents with a bad word. clean: bool[rows], True for a document to search."""
         matches: list[str | None] = [None] * len(docs)
         self.open()
         words = self._words or {}
@@ -213,7 +207,7 @@ class BadWordRule(Step, FromFiles):
             pattern = words[entry] if entry else None
             match = pattern.search(texts[int(row)].as_py().lower()) if pattern else None
             url = urls[int(row)].as_py() or ""
-            if match and not spared(url, self.badwords_fraction):
+            if match and not is_kept(url, self.badwords_fraction):
                 matches[int(row)] = match.group(0)
         mask = np.array([m is not None for m in matches], np.bool_)
         return docs.drop(mask, "bad_word", detail=matches)
@@ -221,10 +215,8 @@ class BadWordRule(Step, FromFiles):
 
 @step("bad_words")
 class BadWords(BadWordRule):
-    """Drops pages that hold a word of a list, as C4 and mC4 do.
-
-    C4 cleans a page before; its step has this rule, too.
-    """
+    """Drops pages that contain a word of a list, as C4 and mC4 do. C4 cleans a page before it
+    applies this rule; the step c4 does both."""
 
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; Xue et al. 2021, section 3.1"
 

@@ -1,8 +1,8 @@
-"""C4's page rules (Raffel et al. 2020, section 2.2), as TensorFlow Datasets' code has them.
+"""C4's page rules (Raffel et al. 2020, section 2.2), as TensorFlow Datasets' code applies them.
 
-Source of every constant: tensorflow_datasets/text/c4_utils.py. One thing is ours: sentences are
-counted by an approximation of Punkt (curate/text/sentences.py). mC4's rule on paragraphs is here
-too; bad words stand in bad_words.py.
+All constants come from tensorflow_datasets/text/c4_utils.py. One difference: sentences are counted
+by an approximation of Punkt (curate/text/sentences.py). mC4's rule on paragraphs is also in this
+file; the bad-word rule is in bad_words.py.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from curate.filters.bad_words import BadWordRule
 from curate.steps.contracts import Step, step
 from curate.steps.profiled import CountsWords
 
-# What the paper's text says, in the version that TensorFlow Datasets' constants are not of: "we
-# discarded any page with fewer than 5 sentences and only retained lines that contained at least 3
-# words". It names no limit of a page's or a word's length. The text in JMLR says 3 and 5, as the
-# code does.
+# The limits of the paper on arXiv: "we discarded any page with fewer than 5 sentences and only
+# retained lines that contained at least 3 words". It states no limit for the length of a page or a
+# word. The version in JMLR says 3 sentences and 5 words, as TensorFlow Datasets' code does.
 PAPER = {
     "min_words_per_line": 3,
     "min_sentences": 5,
@@ -33,38 +32,38 @@ PAPER = {
 
 @step("c4")
 class C4(CountsWords, BadWordRule):
-    """Drops lines that are no sentences and pages that hold code, filler or too little text."""
+    """Cuts lines that are not sentences; drops pages with code, filler text or too little text."""
 
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; tensorflow_datasets/text/c4_utils.py"
 
     variant: Literal["tfds", "paper"] = Field(
         "tfds",
-        description="The reading of the rules: tfds is the code of TensorFlow Datasets; paper is"
-        " the text of Raffel et al. on arXiv, whose limits stand where none are given.",
+        description="The reading of the rules: tfds follows the code of TensorFlow Datasets; paper"
+        " follows Raffel et al. on arXiv, with other default limits.",
     )
     max_page_chars: int = Field(
         190_000,
         ge=0,
-        description="Pages with more characters are dropped (c4_utils.py); by variant paper none"
-        " are.",
+        description="Pages with more characters are dropped (c4_utils.py). The default of variant"
+        " paper is 1,000,000,000.",
     )
     max_word_chars: int = Field(
         1000,
         ge=1,
-        description="Lines with a word of more characters are cut (c4_utils.py); by variant paper"
-        " none are.",
+        description="Lines with a word of more characters are cut (c4_utils.py). The default of"
+        " variant paper is 1,000,000,000.",
     )
     min_words_per_line: int = Field(
         5,
         ge=0,
-        description="Lines with fewer words are cut (c4_utils.py); by variant paper those with"
-        " fewer than 3.",
+        description="Lines with fewer words are cut (c4_utils.py). The default of variant paper is"
+        " 3.",
     )
     min_sentences: int = Field(
         3,
         ge=0,
-        description="Pages with fewer sentences in the lines that stay are dropped (c4_utils.py);"
-        " by variant paper those with fewer than 5.",
+        description="Pages with fewer sentences in the remaining lines are dropped (c4_utils.py)."
+        " The default of variant paper is 5.",
     )
     require_end_mark: bool = Field(
         True,
@@ -75,7 +74,6 @@ class C4(CountsWords, BadWordRule):
     @model_validator(mode="before")
     @classmethod
     def _of_variant(cls, settings: Any) -> Any:
-        """The variant's limits where none are given."""
         by_paper = isinstance(settings, dict) and settings.get("variant") == "paper"
         return {**PAPER, **settings} if by_paper else settings
 
@@ -131,18 +129,16 @@ class C4(CountsWords, BadWordRule):
 
     def own_limits(self) -> list[Limit]:
         low = Limit("few_sentences", "sentences", "min_sentences", self.min_sentences, above=False)
-        # A page without any kept line has no text left, whatever the sentence minimum.
+        # A page without any kept line is dropped even if min_sentences is 0.
         none = Limit("no_line_left", "lines_kept", "", 1, above=False, unless="few_sentences")
         return [low, none]
 
 
 @step("c4_paragraphs")
 class C4Paragraphs(Step):
-    """Drops pages with too few long lines (mC4, Xue et al. 2021, section 3.1).
-
-    Source of the constants: tensorflow_datasets/text/c4_utils.py, paragraph_filter. Its
-    "paragraphs" are the lines of `text.split("\\n")`, white space at their ends included.
-    """
+    """Drops pages with too few long lines (mC4, Xue et al. 2021, section 3.1). Its "paragraphs" are
+    the lines of `text.split("\\n")`, with white space at their ends. Source of the constants:
+    tensorflow_datasets/text/c4_utils.py, paragraph_filter."""
 
     paper: ClassVar[str] = "Xue et al. 2021, section 3.1; tensorflow_datasets/text/c4_utils.py"
 
@@ -154,8 +150,8 @@ class C4Paragraphs(Step):
     min_chars: int = Field(
         200,
         ge=0,
-        description="A line of at least so many characters is a long one (Xue et al. 2021,"
-        " section 3.1).",
+        description="A line with at least this many characters is long (Xue et al. 2021, section"
+        " 3.1).",
     )
 
     def apply(self, docs: Documents) -> Documents:

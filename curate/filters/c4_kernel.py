@@ -1,8 +1,8 @@
-"""C4's page cleaner over the line and word tables: a verdict on every line, and the spans to cut.
+"""C4's page cleaner on the tables of lines and words: judge every line, and find the spans to cut.
 
-The order of the line rules is that of TensorFlow Datasets' `clean_page` (text/c4_utils.py): long
-word, citations removed, end mark, words, lorem ipsum, javascript, curly bracket, policy. Unlike
-it the kernel reads on after a page rule has fired, so a page collects every reason.
+The line rules run in the order of TensorFlow Datasets' `clean_page` (text/c4_utils.py): long word,
+citations removed, end mark, words, lorem ipsum, javascript, curly bracket, policy. In contrast to
+`clean_page`, lines are still judged after a page rule has matched, so all reasons are recorded.
 """
 
 from __future__ import annotations
@@ -12,27 +12,20 @@ import numpy as np
 from curate.text.sentences import count_sentences, sentences_of_words
 from curate.text.unicode import char_bytes, code_point, is_digit, space_bytes
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import stands_at
+from llmcurate.base.kernels.intrinsics import matches_at
 
-# What became of a line.
+# Verdicts on a line.
 KEPT, BLANK, LONG_WORD, NO_END_MARK, SHORT, LOREM, JAVASCRIPT, CURLY, POLICY = range(9)
 LINE_RULES = (
-    "kept",
-    "white_space",
-    "long_word",
-    "no_end_mark",
-    "few_words",
-    "lorem_ipsum",
-    "javascript",
-    "curly_bracket",
-    "policy",
-)
+    "kept", "white_space", "long_word", "no_end_mark", "few_words", "lorem_ipsum", "javascript",
+    "curly_bracket", "policy",
+)  # fmt: skip
 CITATION = len(LINE_RULES)  # spans within a kept line
 SPAN_RULES = (*LINE_RULES, "citation")
 
 _HAS_LOREM, _HAS_JAVASCRIPT, _HAS_POLICY, _HAS_CURLY, _HAS_BRACKET = 1, 2, 4, 8, 16
-# Each phrase, where in it a rare letter stands by which it is found, and what it means; those with
-# one letter stand together.
+# Each phrase, the position in it of a rare letter by which it is found, and its flag. Phrases with
+# the same rare letter are neighbours.
 _PHRASES = (
     (b"cookie policy", 3, _HAS_POLICY),
     (b"use cookies", 7, _HAS_POLICY),
@@ -58,12 +51,12 @@ for _i, (_p, _k, _) in enumerate(_PHRASES):
 _LAST[[91, 123]] = 255
 _EDIT = np.frombuffer(b"[edit]", np.uint8).copy()
 _NEEDED = np.frombuffer(b"[citation needed]", np.uint8).copy()
-ENDS, OPEN = 1, 2  # how a line ends by a profile's end marks
+ENDS, OPEN = 1, 2  # the line ends, or does not end, with an end mark of its language
 
 
 @njit(nogil=True)
 def citation_bytes(data: np.ndarray, i: int, end: int) -> int:
-    """Bytes of `\\[\\d*\\]|\\[edit\\]|\\[citation needed\\]` at i, 0 if there is none."""
+    r"""Return the length of `\[\d*\]|\[edit\]|\[citation needed\]` at data[i], or 0."""
     if data[i] != 91:
         return 0
     k = i + 1
@@ -80,17 +73,15 @@ def citation_bytes(data: np.ndarray, i: int, end: int) -> int:
             if code < 0 or not is_digit(code):
                 break
             k += char_bytes(b)
-    if stands_at(data, i, end, _EDIT):
+    if matches_at(data, i, end, _EDIT):
         return 6
-    if stands_at(data, i, end, _NEEDED):
+    if matches_at(data, i, end, _NEEDED):
         return 17
     return 0
 
 
 @njit(nogil=True)
 def _phrase_at(data, i, end, p):
-    """Whether phrase p stands at i, lower-cased as `str.lower` does it: besides A-Z only KELVIN
-    SIGN becomes an ASCII letter."""
     for k in range(_PHRASE_AT[p], _PHRASE_AT[p + 1]):
         if i >= end:
             return False
@@ -109,7 +100,8 @@ def _phrase_at(data, i, end, p):
 
 @njit(nogil=True)
 def find_phrases(data: np.ndarray, start: int, end: int) -> int:
-    """Bits of what the line holds: 1 lorem ipsum, 2 javascript, 4 policy, 8 `{`, 16 `[`."""
+    """Return which phrases occur in data[start:end], as the sum of 1 for lorem ipsum, 2 for
+    javascript, 4 for a policy, 8 for `{` and 16 for `[`."""
     bits = 0
     for i in range(np.uint64(start), np.uint64(end)):  # unsigned: see text/tables.py
         last = _LAST[data[i]]
@@ -145,7 +137,6 @@ def _count_words(data, start, end):
 
 @njit(nogil=True)
 def _ends_well(data, start, end):
-    """Ends with . ? ! or a double quote, and not with three periods."""
     if end == start:
         return False
     b = data[end - 1]
@@ -156,8 +147,6 @@ def _ends_well(data, start, end):
 
 @njit(nogil=True)
 def _judge_text(text, b, e, words, phrases, min_words, require_end_mark, mark):
-    """The verdict on a line whose citations are gone, text[b:e]; phrases: its phrases; mark: of a
-    language whose end marks are others, ENDS or OPEN."""
     if require_end_mark and mark != ENDS and (mark == OPEN or not _ends_well(text, b, e)):
         return NO_END_MARK
     if words < min_words:
@@ -175,7 +164,6 @@ def _judge_text(text, b, e, words, phrases, min_words, require_end_mark, mark):
 
 @njit(nogil=True)
 def _without_citations(data, a, z, scratch):
-    """Copies data[a:z] without its citations to scratch; returns (bytes, citations)."""
     n = 0
     citations = 0
     i = a
@@ -207,12 +195,15 @@ def judge_lines(
     marks,
     more_words,
 ):
-    """(verdict: uint8[lines], cited: bool[lines], hits: int64[rows, 3], sentences: int64[rows],
-    citations: int64): what becomes of every line, and what the lines of a row hold.
+    """Judge every line of a batch and count what the lines of each row contain.
 
-    hits counts lines with lorem ipsum, lines with a curly bracket, and kept lines; citations is
-    the number of citations in kept lines of the whole batch. marks: uint8[lines], 0, ENDS or OPEN;
-    more_words: int64[lines], words that no white space parts, whose lengths nobody knows.
+    marks: uint8[lines], ENDS (the line may end so) or OPEN (it may not) by the end marks of a
+    language profile, 0 without a profile. more_words: int64[lines], the number of words in scripts
+    without spaces, whose lengths are unknown.
+
+    Returns (verdict: uint8[lines], cited: bool[lines], hits: int64[rows, 3], sentences:
+    int64[rows], citations: int64). hits counts lines with lorem ipsum, lines with a curly bracket,
+    and kept lines. citations is the number of citations in all kept lines.
     """
     rows = len(row_lines) - 1
     verdict = np.zeros(len(start), np.uint8)
@@ -220,7 +211,7 @@ def judge_lines(
     hits = np.zeros((rows, 3), np.int64)
     sentences = np.zeros(rows, np.int64)
     citations = 0
-    longest = begin = np.int64(0)  # a plain 0 is a type of its own: helpers compiled once more
+    longest = begin = np.int64(0)  # a literal 0 has another type: numba would compile again
     for k in range(len(start)):
         longest = max(longest, end[k] - start[k])
     scratch = np.empty(longest, np.uint8)
@@ -238,19 +229,19 @@ def judge_lines(
             if too_long:
                 verdict[k] = LONG_WORD
                 continue
-            held = find_phrases(data, a, z)
+            bits = find_phrases(data, a, z)
             removed = 0
-            if held & _HAS_BRACKET:
+            if bits & _HAS_BRACKET:
                 n, removed = _without_citations(data, a, z, scratch)
             if removed:
-                held = find_phrases(scratch, begin, n)
+                bits = find_phrases(scratch, begin, n)
                 words = _count_words(scratch, begin, n) + more_words[k]
                 judged = _judge_text(
-                    scratch, begin, n, words, held, min_words, require_end_mark, marks[k]
+                    scratch, begin, n, words, bits, min_words, require_end_mark, marks[k]
                 )
             else:
                 words = stop - first + more_words[k]
-                judged = _judge_text(data, a, z, words, held, min_words, require_end_mark, marks[k])
+                judged = _judge_text(data, a, z, words, bits, min_words, require_end_mark, marks[k])
             verdict[k] = judged
             if judged == KEPT:
                 hits[r, 2] += 1
@@ -271,7 +262,6 @@ def judge_lines(
 
 @njit(nogil=True)
 def _citations(data, a, z, rows, starts, ends, rules, swaps, spans, row, base):
-    """Records each citation in data[a:z] as a span."""
     i = a
     while i < z:
         c = citation_bytes(data, i, z)
@@ -287,7 +277,6 @@ def _citations(data, a, z, rows, starts, ends, rules, swaps, spans, row, base):
 
 @njit(nogil=True)
 def _last_character(data, a, z):
-    """The end of the last character of data[a:z] that is neither white space nor citation."""
     end = a
     i = a
     while i < z:
@@ -303,8 +292,8 @@ def _last_character(data, a, z):
 
 @njit(cache=True, nogil=True)
 def spans_of_lines(data, offsets, row_lines, raw, start, end, verdict, cited, clean, citations):
-    """(rows, starts, ends: int64[spans], rules, swaps: uint8[spans]): what goes from the rows in
-    `clean`, in order; a swap of 1 puts a newline in its place."""
+    """Return the spans to cut from the rows in `clean`, in text order: (rows, starts, ends:
+    int64[spans], rules, swaps: uint8[spans]). A span with a swap of 1 is replaced by a newline."""
     n_rows = len(offsets) - 1
     limit = 2 * len(start) + citations + n_rows + 1
     rows = np.empty(limit, np.int64)
@@ -317,7 +306,7 @@ def spans_of_lines(data, offsets, row_lines, raw, start, end, verdict, cited, cl
         if not clean[r]:
             continue
         base = offsets[r]
-        last = -1  # the last kept line that is not empty without its citations
+        last = -1  # the last kept line that has more than citations
         for k in range(row_lines[r], row_lines[r + 1]):
             if verdict[k] == KEPT and (
                 not cited[k] or _last_character(data, start[k], end[k]) > start[k]
@@ -341,7 +330,7 @@ def spans_of_lines(data, offsets, row_lines, raw, start, end, verdict, cited, cl
                     rules[spans], swaps[spans] = verdict[k], 0
                     spans += 1
                 continue
-            # The page is stripped at both ends after its citations are gone.
+            # After its citations are removed, the page is stripped at both ends.
             a, z = start[k], end[k]
             if not open_piece and cited[k]:
                 while a < z:

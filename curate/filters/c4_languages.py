@@ -1,8 +1,8 @@
-"""C4's lines in other languages than English: the marks they end in, their words and sentences.
+"""C4's line rules in other languages than English: end marks, words and sentences.
 
-The rules are made for English: a line ends in . ? ! or a double quote, words have spaces between
-them, and sentences are counted by Punkt's rules. Of a document with a profile the profile's end
-marks count, too; where it has none, no line is cut for its end.
+C4's rules are made for English: a line ends in . ? ! or a double quote, words are separated by
+spaces, and sentences are counted by Punkt's rules. In a language with a profile, the profile's end
+marks count too. If the profile has none, no line is cut for its end.
 """
 
 from __future__ import annotations
@@ -22,28 +22,30 @@ if TYPE_CHECKING:
     from curate.text.languages import Profile
 
 ENGLISH_MARKS = '.?!"'
-# Words of a sentence: NTREX-128 has 21.8 in English.
+# Words per sentence: NTREX-128 has 21.8 in English.
 SENTENCE_WORDS = 20
 
 
 @dataclass(frozen=True)
 class LineFacts:
-    """Of each line: marks: uint8[lines], ENDS or OPEN by a profile's end marks, else 0; more_words:
-    int64[lines], estimated words beside those between spaces; more_sentences: int64[lines]."""
+    """Corrections of the English line rules for other languages. marks: uint8[lines], ENDS if a
+    line ends with an end mark of its language profile (or the profile has no end marks), else OPEN;
+    0 without a profile. more_words: int64[lines], estimated words in scripts without spaces.
+    more_sentences: int64[lines], estimated sentences."""
 
     marks: np.ndarray
     more_words: np.ndarray
     more_sentences: np.ndarray
 
     def sentences(self, rows: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        """int64[rows]: sentences of kept lines beside those that the counter knows."""
         return row_sums(rows, self.more_sentences * kept)
 
 
 def line_facts(
     docs: Documents, parts: list[tuple[Profile | None, object, np.ndarray]]
 ) -> LineFacts:
-    """What profiles say of the lines of a batch. parts: (profile, step, bool[rows])."""
+    """Return the `LineFacts` of a batch. parts: (language profile, step, bool[rows]: True for the
+    rows to which this profile applies)."""
     tables = segments(docs)
     n = len(tables.lines.start)
     facts = LineFacts(np.zeros(n, np.uint8), np.zeros(n, np.int64), np.zeros(n, np.int64))
@@ -57,7 +59,6 @@ def line_facts(
 def _add(
     facts: LineFacts, docs: Documents, tables: Segments, profile: Profile, at: np.ndarray
 ) -> None:
-    """Fills in the lines at: int64[], which are of one profile."""
     data, _ = docs.buffers()
     start, end = tables.lines.start[at], tables.lines.end[at]
     if profile.end_marks:

@@ -1,4 +1,4 @@
-"""Documents by the value of a column of the input: votes, stars, a community, a subset."""
+"""Filter documents by the value of an input column: votes, stars, a community, a subset."""
 
 from __future__ import annotations
 
@@ -13,43 +13,48 @@ from pydantic import Field, PrivateAttr, model_validator
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
 from curate.steps.contracts import FromFiles, Step, step
-from curate.text.languages import stands_for
+from curate.text.languages import matches_label
 from llmcurate.base.errors import UsageError
 
-FARTHEST = 1e18  # of a limit
+FARTHEST = 1e18  # the largest limit allowed
 
 
 @step("column_filter")
 class ColumnFilter(Step, FromFiles):
-    """Drops documents by a column: numbers outside of limits, texts that are, or are not, listed.
-
-    The column `value` has the number where `min` or `max` is given.
-    """
+    """Drops documents by a column: numbers outside limits, values that are (or are not) in a list.
+    With `min` or `max`, the column `value` of the output has the number."""
 
     only_measures: ClassVar[bool] = True
 
-    column: str = Field(min_length=1, description="The column that decides.")
+    column: str = Field(min_length=1, description="The column to filter by.")
     min: float | None = Field(
         None,
         ge=-FARTHEST,
         le=FARTHEST,
-        description="Documents with a smaller number are dropped; none: no limit.",
+        description="Documents with a smaller number are dropped. Without a value there is no"
+        " lower limit.",
     )
     max: float | None = Field(
         None,
         ge=-FARTHEST,
         le=FARTHEST,
-        description="Documents with a larger number are dropped; none: no limit.",
+        description="Documents with a larger number are dropped. Without a value there is no upper"
+        " limit.",
     )
     keep: tuple[str, ...] = Field(
-        (), description="Texts, or @FILE for a file of them: only documents with one of them stay."
+        (),
+        description="Values, or @FILE for a file with one value per line: documents with any other"
+        " value are dropped.",
     )
     drop: tuple[str, ...] = Field(
         (),
-        description="Texts, or @FILE for a file of them: documents with one of them are dropped.",
+        description="Values, or @FILE for a file with one value per line: documents with one of"
+        " them are dropped.",
     )
     missing: Literal["drop", "keep"] = Field(
-        "drop", description="What becomes of documents whose value is null or no number."
+        "drop",
+        description="Drop or keep documents without a value, or whose value is not a number if min"
+        " or max is given.",
     )
     _lists: dict[str, pa.Array] = PrivateAttr(default_factory=dict)
 
@@ -61,7 +66,7 @@ class ColumnFilter(Step, FromFiles):
 
     @property
     def numeric(self) -> bool:
-        """Whether the column is read as a number."""
+        """Return True if the column is read as numbers."""
         return self.min is not None or self.max is not None
 
     def resources(self) -> list[str]:
@@ -108,9 +113,9 @@ class ColumnFilter(Step, FromFiles):
         for key, rule in (("keep", "not_listed"), ("drop", "listed")):
             if getattr(self, key):
                 listed = self._lists[key]
-                if self.column == "lang":  # of a language, whatever form its label has
+                if self.column == "lang":  # labels of one language may differ: en, eng_Latn
                     names, labels = listed.to_pylist(), texts.unique().drop_null().to_pylist()
-                    alike = [x for x in labels if any(stands_for(name, x) for name in names)]
+                    alike = [x for x in labels if any(matches_label(name, x) for name in names)]
                     listed = pa.array(alike, pa.string())
                 hit = pc.is_in(texts, value_set=listed).to_numpy(zero_copy_only=False)
                 mask = ~hit & ~absent if key == "keep" else hit
@@ -119,7 +124,6 @@ class ColumnFilter(Step, FromFiles):
 
 
 def _number(value: str | None) -> float:
-    """The number that a text is; NaN where it is none."""
     try:
         return float(value) if value is not None else np.nan
     except ValueError:

@@ -1,8 +1,6 @@
-"""FineWeb's quality rules (Penedo et al. 2024, section 3.6): pages of lists, menus and copies.
-
-Two readings: "datatrove" is DataTrove 0.10's `fineweb_quality_filter.py`; "paper" has the paper's
-limits and comparisons, and no rule on newlines.
-"""
+"""FineWeb's quality rules (Penedo et al. 2024, section 3.6) against lists, menus and duplicate
+lines. Two readings: "datatrove" is DataTrove 0.10's `fineweb_quality_filter.py`; "paper" has the
+paper's limits and comparisons, and no rule on newlines."""
 
 from __future__ import annotations
 
@@ -17,27 +15,27 @@ from curate.steps.contracts import step
 from curate.steps.profiled import WordCounting
 from curate.text.languages import Profile
 
-# Section 3.6 of the paper says 0.1; its table 2 (appendix E.4) has 0.01, as DataTrove's code.
+# Section 3.6 of the paper says 0.1; its table 2 (appendix E.4) has 0.01, like DataTrove's code.
 MAX_DUPLICATE_CHARS = {"datatrove": 0.01, "paper": 0.1}
 
 
 @step("fineweb_quality")
 class FineWebQuality(WordCounting):
-    """Drops documents whose lines lack end marks, are short, are copies, or hold few words."""
+    """Drops documents whose lines lack end marks, are short, are duplicates or have few words."""
 
     paper: ClassVar[str] = "Penedo et al. 2024, section 3.6; DataTrove's fineweb_quality_filter.py"
     only_measures: ClassVar[bool] = True
 
     variant: Literal["datatrove", "paper"] = Field(
         "datatrove",
-        description="The reading of the rules: datatrove is DataTrove 0.10's code; paper has the"
-        " limits and comparisons of Penedo et al. 2024, and no rule on newlines.",
+        description="The reading of the rules: datatrove follows the code of DataTrove 0.10; paper"
+        " uses the limits and comparisons of Penedo et al. 2024, and no rule on newlines.",
     )
     min_end_marks: float = Field(
         0.12,
         ge=0,
-        description="Documents with a smaller share of lines that end in a stop mark are dropped"
-        " (Penedo et al. 2024, section 3.6).",
+        description="Documents with a smaller share of lines that end with sentence-final"
+        " punctuation are dropped (Penedo et al. 2024, section 3.6).",
     )
     max_short_lines: float = Field(
         0.67,
@@ -48,20 +46,21 @@ class FineWebQuality(WordCounting):
     short_line_chars: int = Field(
         30,
         ge=0,
-        description="A line of at most so many characters is short, by variant paper one of fewer"
-        " (Penedo et al. 2024, section 3.6).",
+        description="A line of at most this many characters is short; in variant paper, a line of"
+        " fewer characters (Penedo et al. 2024, section 3.6).",
     )
     max_duplicate_chars: float | None = Field(
         None,
         ge=0,
-        description="Documents with a larger share of characters in copies of lines are dropped;"
-        " none: the variant's limit, 0.01 in DataTrove's code and 0.1 in the paper.",
+        description="Documents with a larger share of characters in duplicate lines are dropped."
+        " Without a value the limit of the variant applies: 0.01 in DataTrove's code, 0.1 in the"
+        " paper.",
     )
     max_newlines: float = Field(
         0.3,
         ge=0,
-        description="Documents with more newlines a word are dropped, by variant datatrove alone"
-        " (DataTrove 0.10, fineweb_quality_filter.py).",
+        description="Documents with more newlines per word are dropped. Only variant datatrove has"
+        " this rule (DataTrove 0.10, fineweb_quality_filter.py).",
     )
 
     def measure(self, docs: Documents, profile: Profile | None) -> Documents:
@@ -90,8 +89,8 @@ class FineWebQuality(WordCounting):
 def measured(
     docs: Documents, variant: str, short_line_chars: int, profile: Profile | None = None
 ) -> Documents:
-    """The batch with the columns that the rules look at. variant, short_line_chars: as in the
-    step's settings; profile: whose end marks and words all of it has, None: those of English."""
+    """Return the batch with the columns that the rules compare. variant, short_line_chars: settings
+    of the step. profile: the language profile of all documents in the batch, None for English."""
     from curate.filters.language_words import word_number
     from curate.filters.repeats import duplicates, last_code_points, ratio, short_pieces
     from curate.filters.tokens import TERMINAL, symbol_tokens

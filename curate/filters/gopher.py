@@ -1,9 +1,9 @@
 """Gopher's quality and repetition rules (Rae et al. 2021, appendix A1.1) in four readings.
 
-The thresholds are the paper's and shared by all; what is counted differs (docs/filters.md has the
-tables). Sources: DataTrove 0.10 `gopher_quality_filter.py` and `gopher_repetition_filter.py`,
-Dolma `taggers/gopher.py` and `configs/dolma-v1_6`, DCLM `content_filters.py`; "paper" is our
-reading where the paper leaves a choice.
+All readings share the paper's thresholds; they differ in what they count (tables in
+docs/filters.md). Sources: DataTrove 0.10 `gopher_quality_filter.py` and
+`gopher_repetition_filter.py`, Dolma `taggers/gopher.py` and `configs/dolma-v1_6`, DCLM
+`content_filters.py`. "paper" is our reading where the paper leaves a choice.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class GopherQuality(WordCounting):
     min_word_length: float = Field(
         3,
         ge=0,
-        description="Documents whose words have fewer characters on average, by variant dolma as"
-        " their median, are dropped (Rae et al. 2021, A1.1).",
+        description="Documents with a smaller mean word length in characters are dropped; variant"
+        " dolma uses the median (Rae et al. 2021, A1.1).",
     )
     max_word_length: float = Field(
         10,
         ge=0,
-        description="Documents whose words have more characters on average, by variant dolma as"
-        " their median, are dropped (Rae et al. 2021, A1.1).",
+        description="Documents with a larger mean word length in characters are dropped; variant"
+        " dolma uses the median (Rae et al. 2021, A1.1).",
     )
     max_symbol_ratio: float = Field(
         0.1,
         ge=0,
-        description="Documents with more hash signs, or more ellipses, a word are dropped; variants"
-        " dolma and dclm count both together (Rae et al. 2021, A1.1).",
+        description="Documents with more hash signs per word, or more ellipses per word, are"
+        " dropped; variants dolma and dclm add the two counts (Rae et al. 2021, A1.1).",
     )
     max_bullet_lines: float = Field(
         0.9,
@@ -72,14 +72,15 @@ class GopherQuality(WordCounting):
     min_alpha_words: float = Field(
         0.8,
         ge=0,
-        description="Documents with a smaller share of words that hold a letter are dropped"
+        description="Documents with a smaller share of words that contain a letter are dropped"
         " (Rae et al. 2021, A1.1).",
     )
     min_stop_words: int = Field(
         2,
         ge=0,
         description="Documents with fewer of the stop words the, be, to, of, and, that, have, with"
-        " are dropped; variants paper and datatrove count different ones (Rae et al. 2021, A1.1).",
+        " are dropped. Variants paper and datatrove count distinct stop words, the others all"
+        " occurrences (Rae et al. 2021, A1.1).",
     )
 
     def measure(self, docs: Documents, profile: Profile | None) -> Documents:
@@ -138,8 +139,9 @@ class GopherRepetition(WordCounting):
     max_duplicate_line_chars: float | None = Field(
         None,
         ge=0,
-        description="Documents with a larger share of characters in duplicate lines are dropped;"
-        " none: 0.2 (Rae et al. 2021, table A1), and 0.3 by variant dolma (configs/dolma-v1_6).",
+        description="Documents with a larger share of characters in duplicate lines are dropped."
+        " Without a value the limit is 0.2 (Rae et al. 2021, table A1), in variant dolma 0.3"
+        " (configs/dolma-v1_6).",
     )
     max_duplicate_paragraph_chars: float = Field(
         0.20,
@@ -150,19 +152,19 @@ class GopherRepetition(WordCounting):
     max_top_n_gram_chars: dict[int, float] = Field(
         MAX_TOP,
         description="Documents with a larger share of characters in their most frequent n-gram are"
-        " dropped; the share by n, from 2 to 4 words (Rae et al. 2021, table A1).",
+        " dropped. One limit per n, for n from 2 to 4 words (Rae et al. 2021, table A1).",
     )
     max_duplicate_n_gram_chars: dict[int, float] = Field(
         MAX_DUPLICATE,
-        description="Documents with a larger share of characters in duplicate n-grams are dropped;"
-        " the share by n, from 5 to 10 words (Rae et al. 2021, table A1).",
+        description="Documents with a larger share of characters in duplicate n-grams are dropped."
+        " One limit per n, for n from 5 to 10 words (Rae et al. 2021, table A1).",
     )
 
     def apply(self, docs: Documents) -> Documents:
-        from curate.filters.gopher_measures import empty
+        from curate.filters.gopher_measures import without_text
 
         if self.variant in ("datatrove", "dclm"):
-            docs = docs.drop(empty(docs, self.variant), "empty")
+            docs = docs.drop(without_text(docs, self.variant), "empty")
         return super().apply(docs)
 
     def measure(self, docs: Documents, profile: Profile | None) -> Documents:

@@ -1,4 +1,4 @@
-"""The columns that Gopher's rules compare with their limits, as each reading counts them."""
+"""Compute the columns that Gopher's rules compare with their limits, in all four readings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from curate.documents.documents import Documents
-from curate.filters.language_words import estimated, stop_words, unspaced_tokens
+from curate.filters.language_words import estimated_counts, stop_words, unspaced_tokens
 from curate.filters.repeats import (
     EVERY,
     GREEDY,
@@ -40,7 +40,7 @@ from llmcurate.base.kernels import njit
 if TYPE_CHECKING:
     from curate.text.languages import Profile
 
-# What begins a bullet line and what ends an ellipsis line, as bits.
+# Bits for the signs that begin a bullet line and that end an ellipsis line.
 _BULLET, _HYPHEN, _STAR, _CIRCLE = 1, 2, 4, 8  # • - * ●
 _THREE, _ONE_SIGN, _SPACED = 1, 2, 4  # ... … . . .
 BULLETS = {
@@ -63,9 +63,9 @@ _LETTERS[0xE2] = 3
 
 @njit(cache=True, nogil=True)
 def _sums(rows, chars, flags):
-    """int64[rows, 7]: of each row's tokens, how many have a character that is no punctuation, and
-    their code points; how many begin with a letter or digit, have a letter, hold # or an ellipsis,
-    are stop words, and how many different stop words there are."""
+    """Return int64[rows, 7], counts per row: tokens with a non-punctuation character, the code
+    points of those tokens, tokens that begin with a letter or digit, tokens with a letter, tokens
+    with # or an ellipsis, stop words, distinct stop words."""
     out = np.zeros((len(rows) - 1, 7), np.int64)
     for r in range(len(rows) - 1):
         plain = plain_chars = firsts = alphas = symbols = stops = np.int64(0)
@@ -90,7 +90,6 @@ def _sums(rows, chars, flags):
 
 @njit(cache=True, nogil=True)
 def _token_chars(rows, chars):
-    """(sum: int64[rows], median: float64[rows]) of the lengths of a row's tokens; 0 of none."""
     total = np.zeros(len(rows) - 1, np.int64)
     median = np.zeros(len(rows) - 1, np.float64)
     for r in range(len(rows) - 1):
@@ -103,7 +102,6 @@ def _token_chars(rows, chars):
 
 @njit(cache=True, nogil=True)
 def _symbols(data, offsets):
-    """int64[rows, 4]: counts of #, ..., . . . and … (as `str.count`, each by itself)."""
     out = np.zeros((len(offsets) - 1, 4), np.int64)
     for r in range(len(out)):
         stop = offsets[r + 1]
@@ -131,7 +129,6 @@ def _symbols(data, offsets):
 
 @njit(cache=True, nogil=True)
 def _marked_lines(data, rows, start, end, bullets, ellipses):
-    """int64[rows, 2]: lines that begin with a bullet, lines that end in an ellipsis."""
     out = np.zeros((len(rows) - 1, 2), np.int64)
     for r in range(len(out)):
         for k in range(rows[r], rows[r + 1]):
@@ -157,8 +154,8 @@ def _marked_lines(data, rows, start, end, bullets, ellipses):
 
 
 def quality_measures(docs: Documents, variant: str, profile: Profile | None = None) -> Documents:
-    """The batch with the columns that the rules look at. profile: whose words all of it has; None:
-    those of English."""
+    """Return the batch with the columns that the quality rules compare with their limits. profile:
+    the language profile of all documents in the batch, None for English."""
     data, offsets = docs.buffers()
     tokens = _quality_tokens(docs, variant)
     number = np.diff(tokens.rows)
@@ -177,7 +174,7 @@ def quality_measures(docs: Documents, variant: str, profile: Profile | None = No
         count = firsts if variant == "dclm" else number
         length = median if variant == "dolma" else ratio(total, number)
     if profile is not None and profile.clusters:
-        number, plain, firsts, alphas = estimated(docs, tokens, profile)
+        number, plain, firsts, alphas = estimated_counts(docs, tokens, profile)
         count = {"datatrove": plain, "dclm": firsts}.get(variant, number)
         total = plain_chars if variant == "datatrove" else row_sums(tokens.rows, tokens.chars)
         length = ratio(total, count)
@@ -197,8 +194,8 @@ def quality_measures(docs: Documents, variant: str, profile: Profile | None = No
     docs = docs.annotate("alpha_words", ratio(alphas, number))
     if profile is not None:
         stops, distinct = stop_words(docs, tokens, profile, variant in ("paper", "dclm")).T
-    held = distinct if variant in ("datatrove", "paper") else stops
-    docs = docs.annotate("stop_words", held.astype(np.int32))
+    counted = distinct if variant in ("datatrove", "paper") else stops
+    docs = docs.annotate("stop_words", counted.astype(np.int32))
     return docs
 
 
@@ -209,8 +206,6 @@ def _quality_tokens(docs: Documents, variant: str) -> Tokens:
 
 
 def _lines(docs: Documents, variant: str) -> Extents:
-    """The lines that are looked at: dolma's with their white space, the others' without it;
-    datatrove's and dolma's with blank ones."""
     if variant == "dolma":
         return newline_lines(docs)
     if variant == "dclm":
@@ -223,8 +218,9 @@ def _lines(docs: Documents, variant: str) -> Extents:
     return Extents(before[lines.rows], lines.start[filled], lines.end[filled])
 
 
-def empty(docs: Documents, variant: str) -> np.ndarray:
-    """bool[rows]: documents without text, for dclm without a written line."""
+def without_text(docs: Documents, variant: str) -> np.ndarray:
+    """Return bool[rows]: True for a document without text, or, if `variant` is "dclm", without a
+    line that is not blank."""
     if variant == "dclm":
         return np.diff(written_lines(docs, strip=True).rows) == 0
     mask: np.ndarray = np.diff(docs.buffers()[1]) == 0
@@ -232,7 +228,8 @@ def empty(docs: Documents, variant: str) -> np.ndarray:
 
 
 def repetition_measures(docs: Documents, variant: str, profile: Profile | None = None) -> Documents:
-    """The batch with the columns that the rules look at. profile: as of `quality_measures`."""
+    """Return the batch with the columns that the repetition rules compare with their limits. The
+    arguments are those of `quality_measures`."""
     return _repeated_n_grams(_repeated_pieces(docs, variant), variant, profile)
 
 
@@ -250,7 +247,7 @@ def _repeated_pieces(docs: Documents, variant: str) -> Documents:
     if variant == "datatrove":
         pieces = filled_lines(docs)
         n, n_chars = duplicates(docs, pieces, firsts)
-        # `re.split(r"\n+", text)` has an empty line at either end that is a newline.
+        # `re.split(r"\n+", text)` returns an empty line at an end of the text that is a newline.
         lines = newline_lines(docs)
         filled = lines.end > lines.start
         opens = ~_at(filled, lines.rows[:-1]) & (np.diff(offsets) > 0)
@@ -278,7 +275,7 @@ def _repeated_n_grams(docs: Documents, variant: str, profile: Profile | None) ->
     else:
         tokens = _repetition_tokens(docs, variant)
     way = {"datatrove": GREEDY, "dolma": EVERY}.get(variant, UNION)
-    counts = variant in ("datatrove", "dolma")  # an n-gram that stands there once
+    counts = variant in ("datatrove", "dolma")  # n-grams that occur once count
     spaces = variant == "datatrove" and not unspaced
     n_chars = n_gram_chars(tokens, way, not counts, spaces, counts, per_word)
     if variant == "datatrove":

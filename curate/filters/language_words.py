@@ -1,9 +1,8 @@
-"""Words of other languages than English: stop words of a profile, and words without spaces.
+"""Words of other languages than English: stop words, and words in scripts without spaces.
 
-Words without spaces are cut by a dictionary, where the step has one for the language. Else they are
-counted by grapheme clusters: so many clusters are a word as the profile says, and a run of n words
-is a run of n times as many clusters, wherever it begins. So a repeated passage is found whatever
-stands before it.
+Text without spaces is cut into words by a dictionary if the step has one for the language.
+Otherwise words are estimated from grapheme clusters: the profile states the clusters per word, and
+an n-gram of words is an n-gram of that many times n clusters at any position.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
 
 
 def stop_words(docs: Documents, tokens: Tokens, profile: Profile, fold: bool) -> np.ndarray:
-    """int64[rows, 2]: occurrences of the profile's stop words, and how many different ones there
-    are. fold: in any case, of a word's usual spellings. Where words have no spaces they count
-    wherever their letters stand, and only once each."""
+    """Return int64[rows, 2]: the number of times that the profile's stop words occur, and the
+    number of distinct ones. fold: also count capitalized and upper-case spellings. In scripts
+    without spaces, stop words are found anywhere in the text, and each counts only once."""
     if profile.clusters:
         texts = docs.text.to_pylist()
-        held = [sum(word in (text or "") for word in profile.stop_words) for text in texts]
-        return np.repeat(np.array(held, np.int64)[:, None], 2, axis=1)
+        matched = [sum(word in (text or "") for word in profile.stop_words) for text in texts]
+        return np.repeat(np.array(matched, np.int64)[:, None], 2, axis=1)
     spelled: dict[str, int] = {}
     for number, word in enumerate(profile.stop_words):
         for form in (word, word.capitalize(), word.upper()) if fold else (word,):
@@ -61,7 +60,8 @@ def stop_words(docs: Documents, tokens: Tokens, profile: Profile, fold: bool) ->
 
 
 def unspaced_tokens(docs: Documents, profile: Profile) -> tuple[Tokens, np.ndarray, float]:
-    """(tokens, bool[tokens]: those of a script without spaces, how many of them are a word)."""
+    """Return the tokens of a batch with text in scripts without spaces, as (tokens; bool[tokens],
+    True for a token in such a script; average number of these tokens per word)."""
     letters, table = joined_tokens(docs), words(docs)
     clusters = np.flatnonzero((table.flags & IS_CLUSTER) > 0)
     starts = table.start[clusters]
@@ -87,13 +87,10 @@ def unspaced_tokens(docs: Documents, profile: Profile) -> tuple[Tokens, np.ndarr
     return tokens, inside[first], 1.0
 
 
-def estimated(docs: Documents, base: Tokens, profile: Profile) -> tuple[np.ndarray, ...]:
-    """(all, plain, firsts, alphas: float64[rows]) of a script without spaces: words; those with a
-    character that is no punctuation; those that begin with a letter or digit; those with a letter.
-
-    base: the tokens of a reading, in which a run of letters without spaces is one: what of them
-    holds no letter counts as it is.
-    """
+def estimated_counts(docs: Documents, base: Tokens, profile: Profile) -> tuple[np.ndarray, ...]:
+    """Return four estimated word counts, each float64[rows], for scripts without spaces: all words;
+    words with a non-punctuation character; words that begin with a letter or digit; words with a
+    letter. base: the filter's tokens; those without a letter are added to the counts."""
     tokens, inside, per_word = unspaced_tokens(docs, profile)
     spaced = row_sums(tokens.rows, ((tokens.flags & ALPHA) > 0) & ~inside)
     alphas = spaced + row_sums(tokens.rows, inside) / per_word
@@ -107,7 +104,7 @@ def estimated(docs: Documents, base: Tokens, profile: Profile) -> tuple[np.ndarr
 
 
 def word_number(docs: Documents, base: Tokens, profile: Profile | None) -> np.ndarray:
-    """number[rows]: the words of each row, symbols among them where the reading has them."""
+    """Return the number of words of each row, and of symbols if `base` has tokens for them."""
     if profile is None or not profile.clusters:
         return np.diff(base.rows)
-    return estimated(docs, base, profile)[0]
+    return estimated_counts(docs, base, profile)[0]

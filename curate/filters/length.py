@@ -1,8 +1,6 @@
-"""Documents that are too short or too long, by words, characters or bytes.
-
-Sources of usual limits: Gopher 50 to 100,000 words (Rae et al. 2021), C4 up to 190,000 characters
-(tensorflow_datasets/text/c4_utils.py), CCNet from 300 characters (Wenzek et al. 2020).
-"""
+"""Filter documents by length in words, characters or bytes. Usual limits: Gopher 50 to 100,000
+words (Rae et al. 2021), C4 up to 190,000 characters (tensorflow_datasets/text/c4_utils.py), CCNet
+from 300 characters (Wenzek et al. 2020)."""
 
 from __future__ import annotations
 
@@ -19,26 +17,32 @@ from curate.steps.profiled import CountsWords
 
 @step("document_length")
 class DocumentLength(CountsWords, Step):
-    """Drops documents below `min` or above `max`; both limits themselves are kept."""
+    """Drops documents shorter than `min` or longer than `max`. Both limits are inclusive."""
 
     only_measures: ClassVar[bool] = True
 
     unit: Literal["words", "chars", "bytes"] = Field(
         "words",
-        description="The unit of the limits: words, chars (code points) or bytes of UTF-8.",
+        description="The unit of the limits: words, chars (code points), or bytes of UTF-8.",
     )
     words: str = Field(
         "auto",
-        description="The words that are counted: split is Python's str.split(); auto is that, and"
-        " for languages without spaces their words, as gopher_quality counts them (estimate, or"
-        " a dictionary); unicode is the word table, where scripts without spaces count by grapheme"
-        " cluster.",
+        description="How words are counted. split counts as Python's str.split() does. auto does"
+        " the same, except in languages written without spaces, whose words are estimated or cut"
+        " by a dictionary as in the step gopher_quality. unicode counts runs of letters, digits,"
+        " underscores and marks, and grapheme clusters in scripts without spaces.",
     )
     min: int | None = Field(
-        None, ge=0, description="Documents with fewer units are dropped; none: no limit."
+        None,
+        ge=0,
+        description="Documents with fewer units are dropped. Without a value there is no lower"
+        " limit.",
     )
     max: int | None = Field(
-        None, ge=0, description="Documents with more units are dropped; none: no limit."
+        None,
+        ge=0,
+        description="Documents with more units are dropped. Without a value there is no upper"
+        " limit.",
     )
 
     @model_validator(mode="after")

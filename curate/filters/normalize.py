@@ -1,15 +1,12 @@
-"""Texts as they were meant: mojibake repaired, and on request one spelling of characters.
+"""Normalize text: repair mojibake and, on request, unify different spellings of characters.
 
-Mojibake is repaired by ftfy itself: the reference is `ftfy.fix_text` with `fix_encoding` and
-nothing else, which repairs line by line. It is called for the lines in which its own pattern of
-mojibake matches (normalize_kernel.py); it returns all others as they are.
+The reference for mojibake is `ftfy.fix_text` with `fix_encoding` alone, which works line by line.
+Only lines that match ftfy's pattern of mojibake (normalize_kernel.py) are passed to it.
 
-What a script needs stays, whatever is asked for, and the characters beside it decide, not the
-language of the document. Joiners (U+200C, U+200D) stay beside letters of scripts that join or form
-conjuncts, from Arabic to the Indic ones (UAX #31, 2.3; RFC 5892, A.1 and A.2), and in emoji. U+200B
-and U+2060 stay beside letters of scripts without spaces, in which they say where a line may break
-(UAX #14). NFKC and NFKD leave Thai and Lao AM, which they would split into two signs, the digraphs
-of Lao and of Kazakh, and Arabic words that are one character.
+With every setting, characters that a script needs are kept. Their neighbours decide: joiners
+(U+200C, U+200D) next to letters that join or form conjuncts (UAX #31, 2.3; RFC 5892, A.1 and A.2)
+and in emoji; U+200B and U+2060, which mark line breaks (UAX #14), next to letters of scripts
+without spaces. NFKC and NFKD do not change the characters in `_KEPT`.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from curate.documents.passes import Replace, RowEdit, edited_in_passes, with_edi
 from curate.steps.contracts import Identity, Step, step
 
 KINDS = ("mojibake", "form", "line_ends", "blanks", "invisible", "quotes")
-# What ftfy's `fix_encoding` consists of.
+# The parts of ftfy's `fix_encoding`.
 _ENCODING = {
     "fix_encoding", "restore_byte_a0", "replace_lossy_sequences", "decode_inconsistent_utf8",
     "fix_c1_controls",
@@ -53,8 +50,8 @@ _BLANK = "[\t \xa0\u2000-\u200a\u202f\u205f\u3000]"
 # Thai and Lao AM, digraphs of Lao and of Kazakh, Arabic words.
 _KEPT = re.compile("([\u0e33\u0eb3\u0edc\u0edd\u0675-\u0678\ufdf0-\ufdfd]+)")
 _LINE = r"[^\n]*\n|[^\n]+"
-_WORD = r"\S+|\s"  # across their borders nothing composes
-# What is looked for, and what stands there then.
+_WORD = r"\S+|\s"  # characters do not compose across these borders
+# Kind of change, pattern, replacement.
 _PASSES: list[tuple[str, str, Replace]] = [
     ("line_ends", r"\r\n?|[\x85\u2028\u2029]", lambda m: "\n"),
     ("blanks", rf"(?<!{_BLANK}){_BLANK}+(?=[\n\r\x85\u2028\u2029]|\Z)", lambda m: ""),
@@ -66,17 +63,16 @@ _PASSES: list[tuple[str, str, Replace]] = [
 
 
 def normal_form(text: str, form: Any) -> str:
-    """The text in a Unicode form, but for the characters that stay in NFKC and NFKD."""
+    """Return the text in a Unicode form. NFKC and NFKD do not change the characters in `_KEPT`."""
     if text.isascii() or form in ("NFC", "NFD"):
         return unicodedata.normalize(form, text)
-    parts = _KEPT.split(text)  # every second one stays
+    parts = _KEPT.split(text)  # every second part is kept as it is
     parts[::2] = [unicodedata.normalize(form, part) for part in parts[::2]]
     return "".join(parts)
 
 
 @lru_cache(maxsize=1)
 def _config() -> Any:
-    """ftfy's configuration for the repair of mojibake alone."""
     from ftfy import TextFixerConfig
 
     fixers = {k: k in _ENCODING for k, on in TextFixerConfig()._asdict().items() if on is True}
@@ -84,7 +80,6 @@ def _config() -> Any:
 
 
 def repaired(text: str) -> str:
-    """The text with its mojibake repaired by ftfy."""
     from ftfy import fix_text
 
     return fix_text(text, _config())
@@ -92,28 +87,29 @@ def repaired(text: str) -> str:
 
 @step("normalize")
 class Normalize(Step):
-    """Repairs mojibake, and on request makes different spellings of a text one.
-
-    Columns: the number of changes, by kind.
-    """
+    """Repairs mojibake and, on request, unifies different spellings of characters. Columns: the
+    number of changes of each kind."""
 
     paper: ClassVar[str] = "Speer 2019, ftfy; Unicode Standard Annex 15"
 
     mojibake: bool = Field(
         True,
-        description="Repair texts that were decoded by the wrong encoding, as ftfy does"
+        description="Repair text that was decoded with the wrong encoding, as ftfy does"
         " (`fix_text` with `fix_encoding` alone).",
     )
     form: Literal["nfc", "nfd", "nfkc", "nfkd"] | None = Field(
         None,
-        description="Unicode normalization form (UAX #15). NFKC and NFKD leave Thai and Lao AM and"
-        " Arabic words that are one character. Without a value texts stay as they are.",
+        description="Unicode normalization form (UAX #15). NFKC and NFKD do not change Thai and"
+        " Lao AM, digraphs of Lao and Kazakh, and Arabic words that are one character. Without a"
+        " value, characters are not normalized.",
     )
     line_ends: bool = Field(
-        False, description="Make CR LF, CR, U+0085, U+2028 and U+2029 newlines, as ftfy can."
+        False, description="Replace CR LF, CR, U+0085, U+2028 and U+2029 by newlines, as ftfy can."
     )
     blanks: bool = Field(
-        False, description="Make tabs and spaces of any width one space, none where a line ends."
+        False,
+        description="Replace runs of tabs and spaces of any width by one space, and remove them at"
+        " the ends of lines.",
     )
     invisible: bool = Field(
         False,
@@ -121,16 +117,16 @@ class Normalize(Step):
         " order marks, except beside letters of scripts that need them and in emoji.",
     )
     quotes: bool = Field(
-        False, description="Make the quotation marks U+2018 to U+201F straight, as ftfy can."
+        False,
+        description="Replace the quotation marks U+2018 to U+201F by straight ones, as ftfy can.",
     )
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds that are asked for."""
+        """The names of the changes that the settings switch on."""
         return tuple(kind for kind in KINDS if getattr(self, kind))
 
     def identity(self) -> Identity:
-        """With the versions of ftfy and of Python's Unicode data."""
         from importlib.metadata import version
 
         identity = super().identity()

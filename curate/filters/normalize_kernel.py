@@ -1,11 +1,10 @@
-"""Lines that ftfy may change, found by ftfy's own pattern of mojibake on UTF-8 bytes.
+"""Find the lines that ftfy may change, with ftfy's own pattern of mojibake on UTF-8 bytes.
 
-`ftfy.fix_encoding` returns a segment as it is where `ftfy.badness.BADNESS_RE` matches nothing
-(ftfy 6.3, `_fix_encoding_one_step_and_explain`), and a C1 control is a match. The pattern is a list
-of short sequences of sets of characters. All of them are followed at once, with one bit an item
-(Shift-And: Baeza-Yates and Gonnet 1992), so what is found is what ftfy finds, but for two things: a
-sequence that begins a segment is looked for anywhere, and a character beyond U+FFFF counts as a
-letter. No match is of ASCII alone, so runs of ASCII are passed over eight bytes at a time.
+`ftfy.fix_encoding` does not change a segment in which `ftfy.badness.BADNESS_RE` matches nothing
+(ftfy 6.3, `_fix_encoding_one_step_and_explain`). The pattern is a list of short sequences of
+character sets. All sequences are matched at once with one bit per set (Shift-And: Baeza-Yates and
+Gonnet 1992). Two differences from ftfy: anchors are ignored, and a character beyond U+FFFF counts
+as a letter. Pure ASCII never matches, so runs of ASCII are skipped eight bytes at a time.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _ONE = np.uint64(1)
 _TOP_BIT = np.uint64(63)
 _BMP = 0x10000
 _LETTER = 0x4E00  # stands for all characters beyond U+FFFF
-# A comment or a blank of the verbose pattern, else an item of it.
+# A comment or white space of the verbose pattern, else an item.
 _PART = re.compile(r"#[^\n]*|\s+|(?P<item>\[[^\]]+\]|\\.|[^\\])")
 
 
 class Mojibake(NamedTuple):
-    """The pattern as tables. kinds: uint8[0x10000], the class of a character; masks:
-    uint64[classes, 2], the items that take it; first, last: uint64[2], the items that begin and
-    that end a sequence; reach: the most items in a row that take an ASCII character."""
+    """The pattern as tables. kinds: uint8[0x10000], the class of each character. masks:
+    uint64[classes, 2], the sets that contain the class, one bit per set. first, last: uint64[2],
+    the sets that begin and end a sequence. reach: the longest run of sets with ASCII characters."""
 
     kinds: np.ndarray
     masks: np.ndarray
@@ -43,8 +42,8 @@ class Mojibake(NamedTuple):
 
 
 def sequences(pattern: str) -> list[list[str]]:
-    """The alternatives of a verbose pattern as lists of sets of characters; one with an optional
-    set is two, and anchors are left out. ValueError where the pattern has anything else."""
+    """Return the alternatives of a verbose pattern as lists of character sets. An alternative with
+    an optional set becomes two; anchors are left out. Raises ValueError for any other syntax."""
     found: list[list[str]] = []
     items = [m["item"] for m in _PART.finditer(pattern) if m["item"]]
     for bar, alternative in groupby(items, lambda item: item == "|"):
@@ -53,7 +52,7 @@ def sequences(pattern: str) -> list[list[str]]:
         spelled: list[list[str]] = [[]]
         for item in alternative:
             if item in "()*+{}$":
-                raise ValueError(f"{item} in ftfy's pattern of mojibake, which is of another form")
+                raise ValueError(f"{item} in ftfy's mojibake pattern is not supported")
             if item == "?":
                 spelled += [one[:-1] for one in spelled]
             elif item != "^":
@@ -64,7 +63,7 @@ def sequences(pattern: str) -> list[list[str]]:
 
 @lru_cache(maxsize=1)
 def mojibake() -> Mojibake:
-    """The pattern of the installed ftfy."""
+    """Return ftfy's pattern as tables, made from the installed version."""
     from ftfy.badness import BADNESS_RE
 
     alternatives = sequences(BADNESS_RE.pattern)
@@ -89,8 +88,8 @@ def mojibake() -> Mojibake:
 
 @njit(cache=True, nogil=True)
 def suspicious_lines(data, offsets, pattern):
-    """int64[found, 3]: row, start and end of the lines, newline included, in which the pattern
-    matches; positions absolute."""
+    """Return int64[found, 3]: the row, start and end of each line in which the pattern matches.
+    Start and end are byte positions in data; the end includes the newline."""
     kinds, masks, first, last, reach = pattern
     out = np.empty((64, 3), np.int64)
     found = 0
@@ -105,7 +104,7 @@ def suspicious_lines(data, offsets, pattern):
                 break
             low = high = np.uint64(0)
             k = max(offsets[r], i - reach)
-            quiet = 0  # ASCII characters in a row
+            quiet = 0  # consecutive ASCII characters
             match = False
             while k < stop and quiet <= reach:
                 b = np.int64(data[k])
@@ -114,7 +113,7 @@ def suspicious_lines(data, offsets, pattern):
                     code = (b & 15) << 12 | (data[k + 1] & 63) << 6 | (data[k + 2] & 63)
                 elif size == 2 and k + 1 < stop:
                     code = (b & 31) << 6 | (data[k + 1] & 63)
-                elif b >= 0x80:  # beyond U+FFFF, or the rest of a character before the reach
+                elif b >= 0x80:  # beyond U+FFFF, or a character cut by the reach
                     code = np.int64(_LETTER)
                 kind = kinds[code]
                 high = (((high << _ONE) | (low >> _TOP_BIT)) | first[1]) & masks[kind, 1]

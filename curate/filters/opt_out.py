@@ -1,13 +1,9 @@
-"""Documents dropped because their publisher said that machines should not use them.
+"""Drop documents whose publishers do not allow machines to use them (rules: docs/filters.md).
 
-Where it was said: the site's robots.txt (RFC 9309, and its Content-Signal lines), ai.txt and
-tdmrep.json, as archives hold them; the HTTP headers X-Robots-Tag and tdm-reservation of the page's
-response; `meta` elements in its head.
-Nothing is fetched. docs/filters.md says how each is read.
-
-Read from the archives that a recipe names, such as Common Crawl's robotstxt files, once for all
-workers, and kept by origin. Most sites say one of a few things, and equal
-policies are one object.
+Sources: the site's robots.txt (RFC 9309, and its Content-Signal lines), ai.txt and tdmrep.json; the
+headers X-Robots-Tag and tdm-reservation; `meta` elements in the page's head. Nothing is downloaded:
+the files of sites come from archives that a recipe names, such as Common Crawl's robotstxt files.
+They are read once for all workers. Policies are stored by origin, and equal ones share an object.
 """
 
 from __future__ import annotations
@@ -50,7 +46,7 @@ from llmcurate.base.disk.files import replacing
 from llmcurate.base.errors import RunFailed, UsageError
 
 ROBOTS, TDMREP, AI = "/robots.txt", "/.well-known/tdmrep.json", "/ai.txt"
-MOST_CORRUPT = 100  # places that are named
+MOST_CORRUPT = 100  # unreadable places that are listed
 MOST_REDIRECTS = 5  # RFC 9309, 2.3.1.2
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 _LIMITS = ReadLimits(record_bytes=8 << 20, payload_bytes=4 << 20)
@@ -62,24 +58,24 @@ FORBIDDEN: Policy = (("*", (UNREACHABLE,)),)
 
 @dataclass(frozen=True)
 class Reservation:
-    """A rule of tdmrep.json; location: a pattern of paths as in robots.txt."""
+    """A rule of tdmrep.json. location: a path pattern in the syntax of robots.txt."""
 
     location: str
     reserved: bool
 
     @property
     def line(self) -> str:
-        """The rule as reasons name it."""
+        """Return the rule as it appears in the reason for a dropped document."""
         return f"tdmrep.json: {self.location}"[:200]
 
 
 @dataclass(slots=True)
 class Site:
-    """What one said. robots: its policy, or where it is said to be; dates: of the captures."""
+    """The policies of one origin. robots: the policy in robots.txt, or the URL it redirects to."""
 
     robots: Policy | str | None = None
     robots_date: datetime = _LONG_AGO
-    signal: str | None = None  # what its robots.txt denies by Content-Signal
+    signal: str | None = None  # the Content-Signal line of robots.txt that denies a use
     tdm: tuple[Reservation, ...] | None = None
     tdm_date: datetime = _LONG_AGO
     ai: Policy = NOTHING
@@ -88,8 +84,9 @@ class Site:
 
 @dataclass
 class Sites:
-    """Policies by origin. agents: whose groups count; unreachable: what a 5xx answer means;
-    signals: uses that a Content-Signal may deny; places: the first that could not be read."""
+    """The policies of all sites by origin. agents: the crawlers whose groups in robots.txt apply.
+    unreachable: the policy for a 5xx answer. signals: the uses that a Content-Signal may deny.
+    corrupt: the number of unreadable places in archives; `places` has the first of them."""
 
     agents: tuple[str, ...]
     unreachable: Policy = NOTHING
@@ -104,16 +101,15 @@ class Sites:
         return len(self._sites)
 
     def items(self) -> Iterable[tuple[str, Site]]:
-        """All of them, by origin."""
         return self._sites.items()
 
-    def put(self, origin: str, site: Site) -> None:
-        """One that was read before."""
+    def add(self, origin: str, site: Site) -> None:
         self._sites[origin] = site
         self.reserve = self.reserve or site.tdm is not None
 
     def read(self, paths: Iterable[str]) -> Sites:
-        """Takes up archives, in order; the newest capture of a site counts."""
+        """Add the sites in these archives, which are read in this order, and return self. Of
+        several captures of a file, the newest counts."""
         for path in paths:
             with open_input(path) as file:
                 for record in records(file, 0, None, _LIMITS):
@@ -122,10 +118,10 @@ class Sites:
                         if len(self.places) < MOST_CORRUPT:
                             self.places.append((path, record.offset, record.what))
                     elif record.type in ("response", "resource"):
-                        self._take(record)
+                        self._read_record(record)
         return self
 
-    def _take(self, record: Record) -> None:
+    def _read_record(self, record: Record) -> None:
         url = (record.get(b"warc-target-uri") or "").strip().strip("<>")
         origin = origin_of(url)
         if origin is None or not url.endswith((".txt", ".json")):
@@ -156,11 +152,11 @@ class Sites:
     def _robots(
         self, status: int, body: bytes, url: str, location: str | None
     ) -> Policy | str | None:
-        """RFC 9309, 2.3.1: what an answer to a request for robots.txt means."""
+        """Return a robots.txt's policy, or the URL it redirects to (RFC 9309, 2.3.1)."""
         if 300 <= status < 400:
             try:
                 return urljoin(url, location) if location else NOTHING
-            except ValueError:  # it is no URL
+            except ValueError:  # not a URL
                 return NOTHING
         if status >= 500 or status == 0:
             return self.unreachable
@@ -170,30 +166,26 @@ class Sites:
         return policy
 
     def _shared(self, value: Any) -> Any:
-        """The value, as the one object that equals it."""
         return self._same.setdefault(value, value)
 
     def robots(self, origin: str) -> Policy | None:
-        """What a site's robots.txt says; None where no archive has it. One that was captured under
-        the other of http and https only counts for both."""
-        site = self._behind(origin)
+        """Return the policy of a site's robots.txt, None if no archive has it. If robots.txt was
+        captured only for http or only for https, that capture counts for both."""
+        site = self._after_redirects(origin)
         if site is None:
             return None
         return NOTHING if isinstance(site.robots, str) else site.robots
 
     def signal(self, origin: str) -> str | None:
-        """What its Content-Signal lines deny."""
-        site = self._behind(origin)
+        """Return the Content-Signal line by which a site's robots.txt denies a use, or None."""
+        site = self._after_redirects(origin)
         return None if site is None or isinstance(site.robots, str) else site.signal
 
     def ai(self, origin: str) -> Policy:
-        """What a site's ai.txt says."""
         site = self._sites.get(origin) or self._sites.get(_other_scheme(origin))
         return site.ai if site else NOTHING
 
-    def _behind(self, origin: str) -> Site | None:
-        """The site that holds the robots.txt of an origin: behind redirects, of which one more than
-        are followed leaves the last."""
+    def _after_redirects(self, origin: str) -> Site | None:
         seen = set()
         site: Site | None = None
         for _ in range(MOST_REDIRECTS + 1):
@@ -208,7 +200,7 @@ class Sites:
             if not isinstance(site.robots, str):
                 return site
             if path_of(site.robots) != ROBOTS:
-                return None  # some other page, which is not held
+                return None  # a redirect to another page
             target = origin_of(site.robots)
             if target is None:
                 return None
@@ -216,7 +208,7 @@ class Sites:
         return site
 
     def reservation(self, origin: str, path: str) -> Reservation | None:
-        """The rule of tdmrep.json for a path: the first one that matches."""
+        """Return the first rule of the site's tdmrep.json that matches a path, or None."""
         site = self._sites.get(origin) or self._sites.get(_other_scheme(origin))
         for rule in (site.tdm or ()) if site else ():
             if matches(rule.location, path):
@@ -225,16 +217,16 @@ class Sites:
 
 
 def origin_of(url: str) -> str | None:
-    """`https://host` of a URL, with its port where that is not the scheme's; None for others."""
+    """Return `scheme://host` of an http(s) URL, with any port but the default one, else None."""
     if usual := _USUAL.match(url):
         return usual[0]
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, authority = url.partition("://")
     scheme = scheme.lower()
     if not separator or scheme not in _PORTS:
         return None
     for end in "/?#":
-        rest = rest.partition(end)[0]
-    host = rest.rpartition("@")[2].lower()
+        authority = authority.partition(end)[0]
+    host = authority.rpartition("@")[2].lower()
     name, colon, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
     if not colon:
         name, port = host, ""
@@ -249,7 +241,7 @@ def _other_scheme(origin: str) -> str:
 
 
 def reservations_of(data: bytes) -> tuple[Reservation, ...]:
-    """The rules of a tdmrep.json, in order; those that are none are passed over."""
+    """Return the rules of a tdmrep.json in the order of the file. Invalid rules are skipped."""
     try:
         listed = json.loads(data.removeprefix(b"\xef\xbb\xbf")) if len(data) < 1 << 20 else None
     except (ValueError, RecursionError):
@@ -269,11 +261,9 @@ CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.
 
 
 def write(sites: Sites, file: Path) -> None:
-    """Writes the sites as one file of JSON, read from the archives once and loaded by each worker.
-
-    Equal values stand there once and are named by number. A site is [robots.txt (or the URL that
-    it redirects to), its signals, tdmrep.json, ai.txt].
-    """
+    """Write the sites to a JSON file, which each worker loads. Equal values are stored once, and
+    sites refer to them by number. A site is [robots.txt or the URL it redirects to, signals,
+    tdmrep.json, ai.txt]."""
     values: list[Any] = []
     numbers: dict[Any, int] = {}
 
@@ -301,7 +291,7 @@ def write(sites: Sites, file: Path) -> None:
 
 
 def read(file: Path) -> Sites:
-    """The sites of a file; RunFailed where it is damaged."""
+    """Read the sites from a file of `write`. Raises RunFailed if the file is damaged."""
     try:
         data = orjson.loads(file.read_bytes())
         if data["version"] != VERSION:
@@ -324,7 +314,7 @@ def read(file: Path) -> Sites:
                 tdm=value("tdm", tdm, lambda rows: tuple(starmap(Reservation, rows))),
                 ai=value("policy", ai, _policy) or (),
             )
-            sites.put(origin, site)
+            sites.add(origin, site)
         return sites
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise RunFailed(f"{file} is damaged ({error}); remove it and run again") from None
@@ -337,56 +327,65 @@ def _policy(rows: list[Any]) -> Policy:
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v or ())
 ]
-# Crawlers whose operators say that what they fetch, or what the name lets them use, trains models.
+# Crawlers whose operators say that pages fetched by them, or allowed to this name, train models.
 AGENTS = (
     "AI2Bot", "Amazonbot", "anthropic-ai", "Applebot-Extended", "Bytespider", "CCBot", "ClaudeBot",
     "cohere-training-data-crawler", "Diffbot", "FacebookBot", "Google-Extended", "GPTBot",
     "img2dataset", "meta-externalagent", "omgili", "PanguBot", "Timpibot", "Webzio-Extended",
 )  # fmt: skip
 PAGES = (None, "text/html", "application/xhtml+xml")
-_EQUIV, _ROBOTS, _TDM = 0, 1, 2  # the first names that are looked for in `meta`
+_EQUIV, _ROBOTS, _TDM = 0, 1, 2  # numbers of the first names in the table
 
 
 @step("opt_out")
 class OptOut(Prepared, FromFiles):
-    """Drops documents by robots.txt, X-Robots-Tag, robots `meta` and TDM reservations."""
+    """Drops documents by robots.txt, ai.txt, X-Robots-Tag, robots `meta` and TDM reservations."""
 
     paper: ClassVar[str] = "RFC 9309; X-Robots-Tag; the TDM Reservation Protocol"
 
-    robots: bool = Field(True, description="Rules of robots.txt count, where an archive has it.")
+    robots: bool = Field(
+        True,
+        description="Drop pages that a robots.txt in the archives forbids to one of the agents.",
+    )
     robots_txt: Names = Field(
         (),
-        description="Archives that hold robots.txt, ai.txt and tdmrep.json: files, folders or"
-        " patterns; none: no rules of sites count.",
+        description="Archives that contain robots.txt, ai.txt and tdmrep.json: files, folders or"
+        " patterns. Without a value the rules of sites are not applied.",
     )
     agents: Names = Field(
         AGENTS,
-        description="Names of crawlers: a page that robots.txt denies to one of them is dropped.",
+        description="Names of crawlers. A page is dropped if its publisher forbids it to one of"
+        " them.",
     )
     signals: Names = Field(
         ("ai-train",),
-        description="Uses: a page of a site whose robots.txt says NAME=no in a Content-Signal line"
-        " is dropped (contentsignals.org).",
+        description="Uses such as ai-train. A page is dropped if the robots.txt of its site says"
+        " USE=no in a Content-Signal line (contentsignals.org).",
     )
-    ai_txt: bool = Field(True, description="Rules of ai.txt count, where an archive has it.")
+    ai_txt: bool = Field(
+        True, description="Drop pages that an ai.txt in the archives forbids to one of the agents."
+    )
     unreachable: Literal["allow", "disallow"] = Field(
         "allow",
-        description="The meaning of a robots.txt that a server answered with an error 5xx: allow"
+        description="How to read a robots.txt that the server answered with an error 5xx: allow"
         " keeps the site's pages, disallow drops them (RFC 9309, 2.3.1.4).",
     )
     headers: bool = Field(
-        True, description="The HTTP header X-Robots-Tag of the page's response counts."
+        True, description="Apply the HTTP header X-Robots-Tag of the page's response."
     )
     meta: bool = Field(
         True,
-        description="The elements meta of the page's head count whose name is robots or an agent.",
+        description="Apply the meta elements in the page's head whose name is robots or one of the"
+        " agents.",
     )
     directives: Names = Field(
         ("noai", "noimageai"),
-        description="Words in X-Robots-Tag and meta that drop a page; none and noindex are about"
-        " search, and may be added.",
+        description="Words in X-Robots-Tag and meta that drop a page. The words none and noindex"
+        " are about search engines; add them to drop these pages too.",
     )
-    tdm: bool = Field(True, description="Reservations of the TDM Reservation Protocol (W3C) count.")
+    tdm: bool = Field(
+        True, description="Drop pages with a reservation of the TDM Reservation Protocol (W3C)."
+    )
 
     _sites: object = PrivateAttr(default=None)
 
@@ -407,7 +406,7 @@ class OptOut(Prepared, FromFiles):
         for file in files:
             if file.format != "archive":
                 raise UsageError(
-                    f"{self.label}.robots_txt: {file.path} is no archive (WARC or ARC)"
+                    f"{self.label}.robots_txt: {file.path} is not an archive (WARC or ARC)"
                 )
         return [f.path for f in files]
 
@@ -424,7 +423,8 @@ class OptOut(Prepared, FromFiles):
         return folder / f"{self.label.replace('#', '_')}.sites" if self.robots_txt else None
 
     def prepare(self, file: Path) -> tuple[int, list[dict[str, int | str | None]]]:
-        """Reads the archives; what of them cannot be read is listed beside the input's."""
+        """Read the archives and write their sites to the file for the workers. Return the number of
+        unreadable records, and the rows of a table that lists the first ones."""
         import pyarrow.parquet as pq
 
         sites = self._read()
@@ -451,15 +451,13 @@ class OptOut(Prepared, FromFiles):
 
     def apply(self, docs: Documents) -> Documents:
         self.open()
-        docs = self._by_site(docs)
-        headers = _column(docs, "opt_out_headers")
+        docs = self._drop_by_site(docs)
+        headers = _column_values(docs, "opt_out_headers")
         if self.headers:
-            docs = self._by_headers(docs, headers)
-        return self._by_page(docs, headers)
+            docs = self._drop_by_headers(docs, headers)
+        return self._drop_by_page(docs, headers)
 
-    def _by_site(self, docs: Documents) -> Documents:
-        """Drops by robots.txt, its signals and ai.txt; `robots_known`: whether a robots.txt is held
-        for the page's site."""
+    def _drop_by_site(self, docs: Documents) -> Documents:
         sites = self._sites
         assert isinstance(sites, Sites)
         robots_known = np.zeros(len(docs), np.bool_)
@@ -485,8 +483,8 @@ class OptOut(Prepared, FromFiles):
         docs = docs.drop(_has_value(denied), "content_signal", detail=denied)
         return docs.drop(_has_value(by_ai), "ai_txt", detail=by_ai)
 
-    def _by_headers(self, docs: Documents, headers: list[str | None]) -> Documents:
-        from curate.filters.opt_out_meta import header_says
+    def _drop_by_headers(self, docs: Documents, headers: list[str | None]) -> Documents:
+        from curate.filters.opt_out_meta import tag_forbids
 
         agents = {a.lower() for a in self.agents}
         forbid = {d.lower() for d in self.directives}
@@ -495,12 +493,10 @@ class OptOut(Prepared, FromFiles):
             for line in (text or "").split("\n"):
                 name, _, value = line.partition(": ")
                 if name == "x-robots-tag" and details[row] is None:
-                    details[row] = header_says(value, forbid, agents)
+                    details[row] = tag_forbids(value, forbid, agents)
         return docs.drop(_has_value(details), "x_robots_tag", detail=details)
 
-    def _by_page(self, docs: Documents, headers: list[str | None]) -> Documents:
-        """Drops by `meta`, and by TDM reservations: what stands nearest to the content counts,
-        the page before its headers before the site's file."""
+    def _drop_by_page(self, docs: Documents, headers: list[str | None]) -> Documents:
         details: list[str | None] = [None] * len(docs)
         stated: list[tuple[bool, str] | None] = [None] * len(docs)
         if self.tdm:
@@ -508,9 +504,9 @@ class OptOut(Prepared, FromFiles):
             for row, text in enumerate(headers):
                 for line in (text or "").split("\n"):
                     if line.startswith("tdm-reservation: "):
-                        _state(stated, row, line.partition(": ")[2], "header tdm-reservation")
+                        _set_tdm(stated, row, line.partition(": ")[2], "header tdm-reservation")
         if (self.meta or self.tdm) and "payload" in docs.table.column_names:
-            self._metas(docs, details, stated)
+            self._read_metas(docs, details, stated)
         if self.meta:
             docs = docs.drop(_has_value(details), "meta_robots", detail=details)
         if self.tdm:
@@ -529,13 +525,12 @@ class OptOut(Prepared, FromFiles):
             if rule is not None:
                 stated[row] = rule.reserved, rule.line
 
-    def _metas(
+    def _read_metas(
         self,
         docs: Documents,
         details: list[str | None],
         stated: list[tuple[bool, str] | None],
     ) -> None:
-        """Fills in what the pages' own heads say."""
         from curate.filters import opt_out_meta as page
         from curate.text.buffers import text_buffers
         from llmcurate.base.disk.parquet_writer import one_array
@@ -544,7 +539,7 @@ class OptOut(Prepared, FromFiles):
         table, ends = page.names_table(names)
         agents = set(names[3:])
         forbid = {d.lower() for d in self.directives}
-        data, offsets = text_buffers(_narrow(one_array(docs.table["payload"])))
+        data, offsets = text_buffers(_as_utf8(one_array(docs.table["payload"])))
         places = page.find_metas(data, offsets, table, ends)
         mimes = docs.table["mime"].to_pylist() if len(places) else []
         for row, which, start, end in places.tolist():
@@ -552,17 +547,16 @@ class OptOut(Prepared, FromFiles):
                 continue
             text = page.content_text(data, start, end)
             if which == _TDM:
-                _state(stated, row, text, "meta tdm-reservation")
+                _set_tdm(stated, row, text, "meta tdm-reservation")
             elif details[row] is None and which == _EQUIV:
-                details[row] = page.header_says(text, forbid, agents)
+                details[row] = page.tag_forbids(text, forbid, agents)
             elif details[row] is None:
                 words = forbid if which == _ROBOTS else {*forbid, *page.TO_NAMED}
                 if word := page.first_forbidden(text, words):
                     details[row] = f"{names[which]}: {word}"
 
 
-def _column(docs: Documents, name: str) -> list[str | None]:
-    """A column as Python values; all None where no row has one, as is usual."""
+def _column_values(docs: Documents, name: str) -> list[str | None]:
     if name not in docs.table.column_names or docs.table[name].null_count == len(docs):
         return [None] * len(docs)
     values: list[str | None] = docs.table[name].to_pylist()
@@ -573,16 +567,13 @@ def _has_value(details: list[str | None]) -> np.ndarray:
     return np.array([d is not None for d in details], np.bool_)
 
 
-def _state(stated: list[tuple[bool, str] | None], row: int, value: str, where: str) -> None:
-    """Notes a reservation; another value than 0 or 1 says nothing."""
+def _set_tdm(stated: list[tuple[bool, str] | None], row: int, value: str, where: str) -> None:
     value = value.strip()
     if value in ("0", "1"):
         stated[row] = value == "1", f"{where}: {value}"
 
 
-def _narrow(pages: pa.Array) -> pa.Array:
-    """Pages in UTF-16, which begin with its mark or with a NUL, as UTF-8: the kernel looks for
-    single bytes."""
+def _as_utf8(pages: pa.Array) -> pa.Array:
     from curate.text.buffers import text_buffers
     from curate.text.decoding import decode, utf_16_in
 

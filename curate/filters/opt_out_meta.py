@@ -1,8 +1,6 @@
-"""A page's own words to robots: the `meta` elements of its head, and the headers of its response.
-
-The kernel looks at the bytes up to </head> or <body>, and gives back places; directives are few, so
-they are read as text.
-"""
+"""Read a page's directives for robots: the `meta` elements of its head, and X-Robots-Tag headers.
+The kernel scans the bytes up to </head> or <body> and returns positions. The few directives at
+these positions are then read as text."""
 
 from __future__ import annotations
 
@@ -14,29 +12,26 @@ import numpy as np
 
 from llmcurate.base.kernels import njit
 
-MOST_HEAD = 1 << 20  # bytes of a page that are looked at
-# To an agent that is named these count too: a page that it must not index is not for it.
+MOST_HEAD = 1 << 20  # bytes of a page that are scanned
+# Directives that also count if they name an agent: a page that it must not index is not for it.
 TO_NAMED = ("none", "noindex", "noai")
 _VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
-_AGENT = re.compile(r"[a-z0-9_.*-]+", re.ASCII)  # a date has colons too
+_AGENT = re.compile(r"[a-z0-9_.*-]+", re.ASCII)  # a date also has colons
 _BREAK = re.compile(r"[\s,;]+")
 
-
-# One table of words, lower case, for all that the kernel looks for: what begins at a `<` and is
-# more than a tag to pass over; what ends the first four, which hold no markup; attributes; names.
+# The words that the kernel looks for, in lower case: openings of elements that it handles; the ends
+# of the first four, whose content is not markup; attributes. Names follow.
 _WORDS = (
     "<!--", "<script", "<style", "<title", "<meta", "</head", "<body",
     "-->", "</script", "</style", "</title",
     "name", "http-equiv", "content",
 )  # fmt: skip
 _META, _CLOSES, _ATTRIBUTES, _NAMES = np.int64(4), np.int64(7), np.int64(11), np.int64(14)
-_ZERO, _ONE = np.int64(0), np.int64(1)  # a plain number would be a type of its own
+_ZERO, _ONE = np.int64(0), np.int64(1)  # a literal would have another type
 
 
 @njit(nogil=True)
 def _first(data, i, z, words, ends, low, high, whole):
-    """The first of the words low to high with which data[i:z], in lower case, begins (whole: 1:
-    which it is); -1 for none."""
     for k in range(low, high):
         size = ends[k + 1] - ends[k]
         if size > z - i or (whole == 1 and size < z - i):
@@ -61,8 +56,6 @@ def _is_space(b):
 
 @njit(nogil=True)
 def _attributes(data, i, z, words, ends, spans):
-    """Reads a tag's attributes from i on, up to behind its `>`. spans: int64[6], start and end of
-    the values of name, http-equiv and content, the first of equal ones; -1 where there is none."""
     for k in range(len(spans)):
         spans[k] = -1
     while i < z and data[i] != 62:
@@ -105,7 +98,6 @@ def _attributes(data, i, z, words, ends, spans):
 
 @njit(nogil=True)
 def _named(data, words, ends, spans):
-    """The number of the name that a `meta` has, if it has content too; -1 for none."""
     if spans[4] < 0:
         return -1
     for attribute in range(2):
@@ -124,9 +116,10 @@ def _named(data, words, ends, spans):
 
 @njit(cache=True, nogil=True)
 def scan_heads(data, offsets, most, words, ends, spans, out):
-    """How many `meta` elements with a name of the table stand in the first `most` bytes of each
-    page's head; what they are goes to out: int64[places, 4], as far as it reaches: row, number of
-    the name, start and end of the content. spans: int64[6], for its own use."""
+    """Find `meta` elements with one of the given names in the first `most` bytes of each page's
+    head. Returns the number of elements found, and writes as many as fit to out: int64[most found,
+    4], each with row, number of the name, start and end of its content. spans: int64[6],
+    scratch."""
     n = 0
     for row in range(len(offsets) - 1):
         i = offsets[row]
@@ -164,7 +157,8 @@ def scan_heads(data, offsets, most, words, ends, spans, out):
 
 
 def names_table(names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """(words: uint8[], ends: int64[words + 1]): what the kernel looks for, these names last."""
+    """Return the words that `scan_heads` needs, with `names` as the last ones: (words: uint8[], the
+    words joined; ends: int64[words + 1], where each word ends)."""
     encoded = [w.encode("utf-8") for w in (*_WORDS, *(n.lower() for n in names))]
     data = np.frombuffer(bytearray(b"".join(encoded)), np.uint8)
     return data, np.cumsum([0, *map(len, encoded)], dtype=np.int64)
@@ -173,9 +167,9 @@ def names_table(names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
 def find_metas(
     data: np.ndarray, offsets: np.ndarray, words: np.ndarray, ends: np.ndarray
 ) -> np.ndarray:
-    """int64[found, 4]: row, number of the name, and start and end of the content of every `meta` in
-    the heads of pages that has one of the names. The first name is looked for in http-equiv, the
-    others in name. words, ends: of `names_table`."""
+    """Return int64[found, 4] for each `meta` with one of the names in the heads of pages: row,
+    number of the name, start and end of the content. The first name is compared with the attribute
+    http-equiv, the others with the attribute name. words, ends: the table made by `names_table`."""
     out, spans = np.empty((4 * len(offsets), 4), np.int64), np.empty(6, np.int64)
     count = scan_heads(data, offsets, MOST_HEAD, words, ends, spans, out)
     if count > len(out):
@@ -185,24 +179,22 @@ def find_metas(
 
 
 def content_text(data: np.ndarray, start: int, end: int) -> str:
-    """The text of a place that the kernel found, entities resolved."""
+    """Return data[start:end], the content of a `meta`, as text with entities resolved."""
     return html.unescape(data[start : min(end, start + 1000)].tobytes().decode("utf-8", "replace"))
 
 
 def first_forbidden(directives: str, forbid: Collection[str]) -> str | None:
-    """The first of the words of `forbid` among directives, as `noai, noindex`."""
+    """Return the first directive of a list such as `noai, noindex` that is in `forbid`, or None."""
     for word in _BREAK.split(directives.lower()):
         if word in forbid:
             return word
     return None
 
 
-def header_says(value: str, forbid: Collection[str], agents: Collection[str]) -> str | None:
-    """What of an X-Robots-Tag forbids: `noai`, or `gptbot: noindex` where it names an agent.
-
-    A name holds for all that stands behind it in the header; what is told to agents that are not
-    among `agents` (lower case) counts for nothing.
-    """
+def tag_forbids(value: str, forbid: Collection[str], agents: Collection[str]) -> str | None:
+    """Return the directive of an X-Robots-Tag that forbids use, `noai` or (for a named agent)
+    `gptbot: noindex`, else None. A name applies to everything after it in the header. Directives
+    for agents that are not among `agents` (lower case) are ignored."""
     agent = ""
     for part in value.lower().split(","):
         name, colon, rest = part.partition(":")

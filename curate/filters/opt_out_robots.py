@@ -1,12 +1,9 @@
-"""robots.txt as RFC 9309 reads it: groups of agents here, the rules of a group by protego.
+"""Read robots.txt by RFC 9309: groups are parsed here, the rules of a group by the library protego.
 
-Names of fields in common misspellings count. Parts of a User-agent line behind `/`, `,` or a blank
-do not belong to the name, digits do. A name is compared as a whole, which protego does not do, so
-that it is given one group at a time.
-
-Content-Signal lines (https://contentsignals.org, Cloudflare 2025: `search=yes, ai-train=no`) stand
-in groups too, and say what a page may be used for once it was fetched. They end no list of agents.
-ai.txt (https://site.spawning.ai/spawning-ai-txt) has the form of robots.txt and is read as one.
+Names of agents are compared as a whole; protego does not do that, so protego gets one group at a
+time. Content-Signal lines (https://contentsignals.org, Cloudflare 2025: `search=yes, ai-train=no`)
+also belong to groups, and state what a fetched page may be used for. These lines do not end a list
+of agents. ai.txt (https://site.spawning.ai/spawning-ai-txt) has the syntax of robots.txt.
 """
 
 from __future__ import annotations
@@ -19,9 +16,9 @@ from urllib.parse import quote
 
 from protego import Protego
 
-MOST_BYTES = 500 << 10  # of a file; the RFC wants at least so many read
+MOST_BYTES = 500 << 10  # read from a file, the minimum that the RFC demands
 EVERYONE = "*"
-UNREACHABLE = "robots.txt unreachable"  # in place of a rule: forbids every page
+UNREACHABLE = "robots.txt unreachable"  # stored as a rule that forbids every page
 _FIELDS = {
     b"user-agent": "agent", b"useragent": "agent", b"user agent": "agent",
     b"allow": "Allow",
@@ -34,20 +31,20 @@ _NAME = re.compile(rb"[^\s/,#]+")
 _AFTER_HOST = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*)?([^#]*)")
 # Escapes of unreserved characters: letters, digits, and -._~
 _ESCAPED = re.compile("%(?:2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
-_ODD = re.compile("[\x00-\x20#\x7f-\U0010ffff]")  # protego cuts lines at some of them
+_ODD = re.compile("[\x00-\x20#\x7f-\U0010ffff]")  # protego splits lines at some of these
 
 Policy = tuple[tuple[str, tuple[str, ...]], ...]
 """For each group that counts: the agent that it names, and its rules as `Disallow: /path`."""
 
 
 def path_of(url: str) -> str:
-    """Path and query of a URL, as they stand there."""
+    """Return the path and query of a URL as written, without decoding."""
     match = _AFTER_HOST.match(url)
     path = match[1] if match else ""
     return path if path.startswith("/") else "/" + path
 
 
-@lru_cache(maxsize=1 << 16)  # sites say much the same
+@lru_cache(maxsize=1 << 16)  # many sites have the same rules
 def _parser(rules: tuple[str, ...]) -> Protego:
     if rules == (UNREACHABLE,):
         rules = ("Disallow: /",)
@@ -62,20 +59,20 @@ def _parser(rules: tuple[str, ...]) -> Protego:
 
 
 def matches(location: str, path: str) -> bool:
-    """Whether a pattern of robots.txt matches a path from its beginning."""
+    """Return True if a pattern of robots.txt matches the path from its start."""
     return not allowed((f"Disallow: {location or '/'}",), path)
 
 
 def allowed(rules: tuple[str, ...], path: str) -> bool:
-    """Whether the rules of a group allow a path: the longest match decides, of equals the one that
-    allows (RFC 9309, 2.2.2)."""
-    # With a host, since protego takes a path of two slashes for one.
+    """Return True if the rules of a group allow a path. The longest match decides; of equally long
+    matches, the one that allows the path (RFC 9309, 2.2.2)."""
+    # With a host, because protego would read a path that begins with two slashes as a host.
     answer: bool = _parser(rules).can_fetch(f"https://x{path}", EVERYONE)
     return answer
 
 
 def forbidding(policy: Policy, path: str) -> tuple[str, str] | None:
-    """The first agent that may not have the path, and the rule by which."""
+    """Return the first agent that may not use the path, and the rule; None if all may use it."""
     for agent, rules in policy:
         if not allowed(rules, path):
             return agent, next(r for r in rules if not allowed((r,), path))[:200]
@@ -83,13 +80,14 @@ def forbidding(policy: Policy, path: str) -> tuple[str, str] | None:
 
 
 def groups_of(data: bytes) -> dict[str, list[str]]:
-    """Rules by agent (lower case) of a file; groups of the same agent are one."""
+    """Return {agent in lower case: rules} of a robots.txt. Groups of the same agent are merged. An
+    agent's name ends at `/`, `,` or white space."""
     groups: dict[str, list[str]] = {}
     if len(data) > MOST_BYTES:
         data = data[: MOST_BYTES + 1]
-        data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]  # no rule cut in two
+        data = data[: max(data.rfind(b"\n"), data.rfind(b"\r")) + 1]  # whole lines only
     agents: list[str] = []
-    ruled = False  # whether a rule has ended the names of this group
+    ruled = False  # True after the first rule of a group
     for line in _LINES.split(data.removeprefix(b"\xef\xbb\xbf")):
         name, colon, value = line.partition(b"#")[0].partition(b":")
         field = _FIELDS.get(b" ".join(name.lower().split())) if colon else None
@@ -112,7 +110,6 @@ def groups_of(data: bytes) -> dict[str, list[str]]:
 
 
 def _text(value: bytes) -> str:
-    """Bytes as text; those that are no UTF-8 as %XX, as a path has them."""
     try:
         return value.decode("utf-8")
     except UnicodeDecodeError:
@@ -120,9 +117,9 @@ def _text(value: bytes) -> str:
 
 
 def signals_of(data: bytes, agents: Iterable[str], wanted: Iterable[str]) -> str | None:
-    """What a file's Content-Signal lines deny of the wanted uses (`ai-train`), to one of these
-    agents: `AGENT: LINE`; None where nothing. Each agent goes by its own group, else by everyone's;
-    a line before all groups is for everyone. `no` counts before `yes`; other values say nothing."""
+    """Return `AGENT: LINE` for a Content-Signal line that denies a wanted use (such as `ai-train`),
+    or None. Each agent follows its own group, or without one the group of everyone (`*`); lines
+    before all groups apply to everyone. `no` wins over `yes`; other values are ignored."""
     lines_of: dict[str, list[bytes]] = {}
     groups: set[str] = set()
     names: list[str] = []
@@ -163,7 +160,8 @@ def _denied(line: bytes, uses: set[str]) -> bool:
 
 
 def policy_of(data: bytes, agents: Iterable[str]) -> Policy:
-    """The rules of a file for these agents: each goes by its own group, else by everyone's."""
+    """Return the rules of a robots.txt for these agents: each agent follows the group with its
+    name, or without such a group the group of everyone (`*`)."""
     groups = groups_of(data)
     chosen: dict[str, str] = {}
     for agent in agents:
@@ -173,11 +171,10 @@ def policy_of(data: bytes, agents: Iterable[str]) -> Policy:
         elif EVERYONE in groups:
             chosen[EVERYONE] = EVERYONE
     ranked = ((a, tuple(sorted(groups[name], key=_rank))) for name, a in sorted(chosen.items()))
-    # Without a rule that forbids, a group forbids nothing.
+    # A group without a Disallow rule forbids nothing.
     return tuple((a, rules) for a, rules in ranked if any(r[0] == "D" for r in rules))
 
 
 def _rank(rule: str) -> int:
-    """The longest pattern first, in octets of its encoded form."""
     pattern = _ESCAPED.sub(lambda m: chr(int(m[0][1:], 16)), rule.partition(": ")[2])
     return -len(quote(pattern.encode("utf-8", "replace"), safe=punctuation))

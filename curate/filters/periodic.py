@@ -1,9 +1,9 @@
-"""Documents that say the same thing over and over: a few tokens that follow on each other.
+"""Filter documents in which a short sequence of tokens is repeated many times in a row.
 
-Dolma drops documents in which a sequence of 1 to 13 tokens stands 100 times or more in a row
+Dolma drops documents in which a sequence of 1 to 13 tokens occurs 100 times or more in a row
 (Soldaini et al. 2024; allenai/dolma, taggers/repetitions, tokenizer_repetitions_v2r2, and
-configs/dolma-v1_6/mixing). Its tokens are GPT-NeoX's; here words and signs, so that no model is
-needed: a repeated sequence of words is one of tokens, too.
+configs/dolma-v1_6/mixing). Dolma's tokens are those of GPT-NeoX. This filter reads words and
+symbols and needs no tokenizer: a repeated sequence of words is also a repeated sequence of tokens.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ class PeriodicRepetition(Step):
         13,
         ge=1,
         le=100,
-        description="Tokens of the longest sequence that is looked for (Dolma: 13).",
+        description="The length in tokens of the longest repeated sequence that is looked for"
+        " (Dolma: 13).",
     )
     min_times: int = Field(
         100,
         ge=2,
-        description="Documents are dropped where a sequence stands so often in a row, or more often"
+        description="Documents are dropped if a sequence occurs at least this many times in a row"
         " (configs/dolma-v1_6: 100).",
     )
 

@@ -1,23 +1,16 @@
-"""Personal data: e-mail and IP addresses, phone and card numbers, replaced in the text.
+"""Find personal data (e-mail and IP addresses, phone and card numbers, keys) and replace it.
 
-What stands in their place can be nobody's: names under example.com and example.org (RFC 2606),
-addresses of documentation networks (RFC 5737, RFC 3849), numbers that the North American numbering
-plan keeps for fiction (555-0100 to 555-0199), a card number for tests; or the tokens of Dolma.
+Replacements belong to nobody: example.com and example.org (RFC 2606), documentation networks (RFC
+5737, RFC 3849), fictional numbers of the North American numbering plan (555-0100 to 555-0199), a
+card number for tests; or they are placeholders such as `<EMAIL>`. The patterns for keys come from
+the plugins of detect-secrets (github.com/Yelp/detect-secrets), with which BigCode searched for keys
+(bigcode-dataset, pii/utils/keys_detection.py). Those for keys of GitLab, Google, OpenAI and PyPI
+follow the formats that these services publish. The plugins of detect-secrets that search by entropy
+or by the word `password` are left out, since they need a model against false alarms.
 
-Source: the plugins of detect-secrets (github.com/Yelp/detect-secrets), with which BigCode looked
-for keys (bigcode-dataset, pii/utils/keys_detection.py); those of GitLab, Google, OpenAI and PyPI
-are of the forms that these services state. Its detectors by entropy and by the word `password`
-are left out: they need a model against false alarms.
-
-A phone number is one of:
-
-- international: `+` or `00`, a country code of ITU-T E.164 and as many digits as that country's
-  numbers have;
-- national in a grouping that little else has: `(212) 555-0123`, `06 12 34 56 78`, `030/1234567`,
-  `8 (495) 123-45-67`, `(11) 91234-5678`, `138-1234-5678`;
-- seven to fifteen digits behind a word for telephone (`Tel.: 5550123`, `电话：13812345678`).
-
-Dates, ISBN, prices, decimal numbers, identifiers and number columns are none of these.
+A phone number is international (`+` or `00`, a country code of ITU-T E.164 and as many digits as
+the country's numbers have), national in a grouping rarely used for anything else (`06 12 34 56
+78`), or any seven to fifteen digits after a word for telephone (`Tel.: 5550123`).
 """
 
 from __future__ import annotations
@@ -37,7 +30,7 @@ from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.steps.contracts import Step, step
 
-MIN_DIGITS = 7  # fewer are not looked at
+MIN_DIGITS = 7  # of a phone number
 
 # National digits (least, most) by country code: ITU-T E.164 and the national numbering plans.
 _COUNTRIES = {
@@ -52,12 +45,12 @@ _COUNTRIES = {
     **{"852": (8, 8), "853": (8, 8), "886": (8, 9), "972": (8, 9), "971": (8, 9), "966": (8, 9)},
     **{"234": (8, 10), "254": (9, 9), "880": (8, 10), "977": (8, 10), "850": (7, 10)},
 }
-# Other assigned codes of three digits, by their first two.
+# The first two digits of other assigned three-digit codes.
 _THREE = frozenset("21 22 23 24 25 26 29 35 37 38 42 50 59 67 68 69 80 85 87 88 96 97 99".split())
 _ANY_COUNTRY = (7, 11)
 
-_CONTEXT = 64  # characters before a number that the rules look at
-_TOKENS = 40  # groups of digits and separators that a number has at most
+_CONTEXT = 64  # characters before a number that the rules read
+_TOKENS = 40  # most groups of digits and separators in a number
 
 _TOKEN = re.compile(r"\d+|[ ./()-]+")
 # No-break spaces and the other hyphens and dashes are read as blank and hyphen.
@@ -65,9 +58,9 @@ _PLAIN_NUMBER = str.maketrans("\u00a0\u202f\u2010\u2011\u2012\u2013", "  ----")
 _SPLIT = re.compile(r"\D+")
 _TAIL = re.compile(r"\D*")
 _START = re.compile(r"(?<!\d)[\d+(]")
-# After the first digit of a stretch `_judge` accepts at these positions alone: an international
-# number, or as many digits as a national one has, with two or more in its second group.
-_CHANCE = re.compile(
+# After the first digit of a run, `_phone_end` can accept a number only at these positions: at an
+# international number, or at enough digits for a national one, two or more in its second group.
+_CANDIDATE = re.compile(
     r"(?<!\d)(?<!\d[-./,:])(?:(?=[+(]{1,2}\d|\+ \d|\+ ?\(\d)\(?\+|00(?<!\d 00)"
     r"|(?<!\d )(?<!/)(?=\(?\d{1,12}[ ./()-]{0,3}\d\d)\(?\d(?:[ ./()-]{0,3}\d){8})"
 )
@@ -107,7 +100,7 @@ _NATIONAL = tuple(
 )
 _LEAST, _MOST = 9, 12  # digits of a national number
 _NOT_A_PHONE = re.compile(r"0\d{4}-\d{4}|0\d\d-\d\d-\d{4}")  # ZIP+4, social security number
-_BEHIND_WORD = re.compile(
+_PHONE_WORD = re.compile(
     r"(?=[^\W\d_])"
     r"(?:(?<![^\W\d_])(?:tel|telephone|phone|phones|fon|fone|fax|faks|telefax|mobile|mob|cell|handy"
     r"|cellphone|whatsapp|hotline|helpline|viber|sms|telefon[a-zäöåéóů]*|telefoon|teléfonos?|tél"
@@ -119,7 +112,7 @@ _BEHIND_WORD = re.compile(
     r"[^\d\n+]{0,16}\Z",
     re.IGNORECASE,
 )
-_BEHIND_ID = re.compile(
+_ID_WORD = re.compile(
     r"(?=[^\W\d_]|[№#])"
     r"(?<![^\W\d_])(?:isbn|issn|ismn|doi|ean|gtin|upc|iban|bic|sku|asin|pmid|pmcid|arxiv|oclc|lccn|order|invoice"
     r"|serial|ticket|case|account|acct|patent|item|part|model|article|art|ref|id|ids|no|nr|nos|num"
@@ -127,13 +120,14 @@ _BEHIND_ID = re.compile(
     r"|артикул|编号|編號|番号|번호|订单|股票|version)[\s.:：=\-]*\Z",
     re.IGNORECASE,
 )
-# Three groups of three are as often a phone number where a word for telephone says so.
+# Digits grouped by thousands. Three groups of three are left out: after a word for telephone they
+# are often a phone number.
 _THOUSANDS = re.compile(r"(?!\d{3}[ .]\d{3}[ .]\d{3}\Z)[1-9]\d{0,2}([ .])\d{3}(?:\1\d{3})*")
 
 
 @lru_cache(maxsize=1024)
 def country_of(digits: str) -> tuple[str, int, int] | None:
-    """(code, least, most national digits) of a number that begins with a country code."""
+    """Return (country code at the start, least and most digits that may follow it), or None."""
     if digits[:1] == "0":
         return None
     for n in (1, 2, 3):
@@ -142,8 +136,7 @@ def country_of(digits: str) -> tuple[str, int, int] | None:
     return (digits[:3], *_ANY_COUNTRY) if digits[:2] in _THREE and len(digits) > 3 else None
 
 
-def _international(text: str, at: int) -> int:
-    """The end of the number of `+` or `00` at the position; 0 where there is none."""
+def _international_end(text: str, at: int) -> int:
     plus = text[at] == "+" or text[at : at + 2] == "(+"
     start = at + (2 if text[at] == "(" else 1 if plus else 2)
     if start < len(text) and plus and text[start] == " ":
@@ -157,7 +150,7 @@ def _international(text: str, at: int) -> int:
         return 0
     code, least, most = country
     if not plus and tokens[0][0] != code:
-        return 0  # 00 and the code stand by themselves, as in 0049 30 123456
+        return 0  # after 00 the code must be a group: 0049 30 123456
     national = -len(code)
     end = groups = 0
     trunk = False
@@ -182,8 +175,7 @@ def _international(text: str, at: int) -> int:
     return end if end and (plus or groups > 1 or trunk) else 0
 
 
-def _national(text: str, at: int) -> int:
-    """The longest national form at the position; 0 where there is none."""
+def _national_end(text: str, at: int) -> int:
     best = 0
     for form in _NATIONAL:
         match = form.match(text, at)
@@ -199,8 +191,7 @@ def _national(text: str, at: int) -> int:
     return best
 
 
-def _behind_word(text: str, at: int) -> int:
-    """The end of a loosely written number that a word for telephone announces."""
+def _announced_end(text: str, at: int) -> int:
     end = digits = 0
     for match in _TOKEN.finditer(text, at):
         token = match.group()
@@ -220,35 +211,32 @@ def _behind_word(text: str, at: int) -> int:
 
 
 def _ends_well(text: str, end: int, after: str, loose: bool) -> bool:
-    """Whether nothing behind the number goes on with it."""
     rest = text[end : end + _CONTEXT] + after
     if re.match(r"[0-9A-Za-z_]|[-.,/:]\d|%", rest):
         return bool(re.match(r"(?:x|ext)\.? ?\d", rest))
     return loose or not re.match(r" \d", rest)
 
 
-def _behind(before: str, text: str, at: int) -> str:
-    """What stands before a position of the text."""
+def _context_before(before: str, text: str, at: int) -> str:
     return (before + text[max(0, at - _CONTEXT) : at])[-_CONTEXT:]
 
 
 def phones_in(before: str, text: str, after: str) -> list[tuple[int, int]]:
-    """(start, end) in characters of the phone numbers in a stretch of digits and separators, given
-    the text before and behind it."""
+    """Return (start, end) of each phone number in `text`, a run of digits and separators. Positions
+    count characters. before, after: the text on either side of the run."""
     before, text, after = (t.translate(_PLAIN_NUMBER) for t in (before, text, after))
     spans = []
     at, begun = 0, len(_TAIL.match(text)[0])  # type: ignore[index]
-    while match := (_START if at <= begun else _CHANCE).search(text, at):
+    while match := (_START if at <= begun else _CANDIDATE).search(text, at):
         at = match.start()
-        end = _judge(_behind(before, text, at), text, at, after)
+        end = _phone_end(_context_before(before, text, at), text, at, after)
         if end:
             spans.append((at, end))
         at = end or at + 1
     return spans
 
 
-def _judge(context: str, text: str, at: int, after: str) -> int:
-    """The end of the phone number at the position; 0 where there is none."""
+def _phone_end(context: str, text: str, at: int, after: str) -> int:
     if text[at] in "+(" and not re.match(r"[+(]{1,2}\d|\+ \d|\+ ?\(\d", text[at : at + 4]):
         return 0
     plus = text.startswith(("+", "(+"), at)
@@ -257,23 +245,23 @@ def _judge(context: str, text: str, at: int, after: str) -> int:
         return 0
     tail = context[len(context) - len(_TAIL.match(context[::-1])[0]) :]  # type: ignore[index]
     worded = bool(tail.strip(" ./()-"))
-    announced = worded and bool(_BEHIND_WORD.search(tail))
+    announced = worded and bool(_PHONE_WORD.search(tail))
     glued = r"[0-9_=&%@]" if plus and announced else r"[0-9A-Za-z_=&%@]"  # Telefon+49 30 ...
     if re.match(glued, edge[-1:]):
         return 0
     if plus or (text.startswith("00", at) and not re.match(r"\d ", edge)):
-        end = _international(text, at)
-        # Where lines were lost, a word may begin right behind: +41 58 765 50 76E-Mail
+        end = _international_end(text, at)
+        # If line breaks were lost, a word may follow directly: +41 58 765 50 76E-Mail
         if end and (_ends_well(text, end, after, True) or (plus and after[:1].isalpha())):
             return end
         if text[at] == "+" and not announced:
             return 0
     if announced:
-        end = max(_behind_word(text, at), _national(text, at))
+        end = max(_announced_end(text, at), _national_end(text, at))
         return end if end and _ends_well(text, end, after, True) else 0
-    if re.search(r"\d \Z|[/#]\Z", edge) or (worded and _BEHIND_ID.search(tail[-24:])):
+    if re.search(r"\d \Z|[/#]\Z", edge) or (worded and _ID_WORD.search(tail[-24:])):
         return 0
-    end = _national(text, at)
+    end = _national_end(text, at)
     return end if end and _ends_well(text, end, after, False) else 0
 
 
@@ -290,7 +278,7 @@ _ISSUER = re.compile(
 
 
 def luhn(digits: str) -> bool:
-    """Whether the check digit of ISO/IEC 7812-1 is right."""
+    """Return True if the last of the digits is the check digit of ISO/IEC 7812-1."""
     total = 0
     for place, digit in enumerate(reversed(digits)):
         value = int(digit) * (1 + place % 2)
@@ -299,11 +287,12 @@ def luhn(digits: str) -> bool:
 
 
 def cards_in(before: str, text: str, after: str) -> list[tuple[int, int]]:
-    """(start, end) in characters of the credit card numbers in a stretch of digits."""
+    """Return (start, end) of each card number in `text`, a run of digits and separators. Positions
+    count characters. before, after: the text on either side of the run."""
     before, text, after = (t.translate(_PLAIN_NUMBER) for t in (before, text, after))
     spans = []
     for match in _CARD.finditer(text):
-        context = _behind(before, text, match.start())
+        context = _context_before(before, text, match.start())
         right = text[match.end() : match.end() + 1] + after
         digits = _SPLIT.sub("", match.group())
         if re.search(r"[0-9A-Za-z_=+]\Z|\d[-./,: ]\Z", context) or re.match(r"[0-9A-Za-z_]", right):
@@ -328,15 +317,14 @@ _SPECIAL6 = tuple(
     ipaddress.IPv6Network(n) for n in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 )
 _GLOBAL6 = ipaddress.IPv6Network("2000::/3")  # all that is assigned as global unicast
-# What makes four numbers the version of a file or release.
+# Text after four numbers that makes them the version of a file or release.
 _FILE = re.compile(
     r"\.(?:tar|t?gz|zip|jar|deb|rpm|exe|msi|dmg|whl|apk|so|dll)\b|[-+]?(?:rc\d|beta|alpha)"
 )
-MIN_GROUPS6 = 3  # written ones; `2001::a` is rather code than an address
+MIN_GROUPS6 = 3  # groups with digits; `2001::a` is more likely code
 
-
-# Words for versions, sections and programs, as parts of a regular expression. `v` and `ver` are
-# words of their own in Czech, Slovak and Spanish.
+# Words for versions, sections and programs, as regular expressions. `v` and `ver` are also ordinary
+# words in Czech, Slovak and Spanish.
 _VERSION = r"""
 versions? ver(?=[.:]) v(?=[.:]) releases? rel rev revision build firmware fw patch kernel linux
 sections? sect? chapters? clauses? paragraphs? appendix figures? fig tables? oid theorem lemma §+
@@ -350,7 +338,6 @@ capítulo версия версии версію версія версию ве�
 
 @lru_cache(maxsize=1)
 def _version_words() -> re.Pattern[str]:
-    """Words directly before a number of four parts that make it no address."""
     return re.compile(
         rf"(?=[^\W\d_]|§)(?<![^\W\d_])(?:{'|'.join(_VERSION.split())})(?![a-zà-ÿа-я])"
         r"(?:[\s.:=#\"'(\[,]|number|no\b|is\b|号|號|は|은|is|to|and|or|[<>~^]|\d[\d.]*(?=,|\s))*\Z",
@@ -359,10 +346,10 @@ def _version_words() -> re.Pattern[str]:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IPv4 address in decimal groups is globally reachable unicast."""
+    """Return True if an address such as `8.8.8.8` is a globally reachable IPv4 unicast address."""
     parts = address.split(".")
     if any(len(p) > 1 and p[0] == "0" for p in parts):
-        return False  # 010.1.2.3 is read in two ways, and rather a date or phone number
+        return False  # 010.1.2.3 may be octal, and is more likely a date or phone number
     value = 0
     for part in parts:
         if int(part) > 255:
@@ -372,14 +359,15 @@ def is_public(address: str) -> bool:
 
 
 def ipv4_in(before: str, address: str, after: str) -> bool:
-    """Whether the four groups are a public address, by themselves and by the text around them."""
+    """Return True if four decimal groups are a public IPv4 address, not for example a version.
+    before, after: the text on either side of the groups."""
     if not is_public(address):
         return False
     previous, right = before[-1:], after[:1]
     if right.isascii() and (right.isalnum() or right == "_"):
         return False
     if previous in ("-", "/") and before[-2:-1].isascii() and before[-2:-1].isalpha():
-        # lib-1.2.3.4.jar and Chrome/1.2.3.4 are versions, https://host/1.2.3.4 is none
+        # lib-1.2.3.4.jar and Chrome/1.2.3.4 are versions, https://host/1.2.3.4 is not
         token = re.split(r"[\s\"'<>]", before)[-1]
         if previous == "-" or not ("://" in token or "." in token):
             return False
@@ -398,7 +386,7 @@ def ipv4_in(before: str, address: str, after: str) -> bool:
 
 
 def ipv6_in(address: str) -> bool:
-    """Whether the text is a globally reachable IPv6 address with at least three written groups."""
+    """Return True if a text is a global IPv6 address with at least three written groups."""
     if sum(1 for g in address.split(":") if g) < MIN_GROUPS6:
         return False
     try:
@@ -408,19 +396,19 @@ def ipv6_in(address: str) -> bool:
     return parsed in _GLOBAL6 and not any(parsed in n for n in _SPECIAL6)
 
 
-# An e-mail address ends where scripts without spaces begin (`联系zhang@mail.example谢谢`), and at
-# the letter that a language puts directly behind it (`jane@mail.kr로`, `d'jane@mail.fr`). Letters
-# of other scripts belong to it (`müller@web.example`, `иван@почта.рф`).
+# An e-mail address ends where a script without spaces begins (`联系zhang@mail.example谢谢`), and at
+# particles and elided articles (`jane@mail.kr로`, `d'jane@mail.fr`). Other letters belong to it
+# (`müller@web.example`, `иван@почта.рф`).
 MAX_LOCAL, MAX_DOMAIN = 64, 255  # RFC 5321, 4.5.3.1
 _LETTERS = "A-Za-zÀ-ÖØ-öø-ɏḀ-ỿ"
 _LATIN = "0-9" + _LETTERS
-# Ends of names that are files, not domains: `icon@2x.png`. None of them is a top-level domain.
+# File name extensions (`icon@2x.png`); none of them is a top-level domain.
 _FILES = frozenset(
     "png jpg jpeg gif webp svg bmp ico tif tiff css js mjs jsx ts tsx json html htm xml php txt"
     " pdf csv doc docx log java class yml yaml toml lock woff woff2 ttf otf mp3 mp4 wav local"
     " localdomain lan".split()
 )
-# Endings that are so common that a parenthesis directly behind them is no call of a function.
+# Top-level domains so common that a parenthesis directly after them is not a function call.
 _COMMON = frozenset("com org net edu gov info int mil biz name".split())
 # Top-level domains outside ASCII, from the root zone (data.iana.org/TLD/tlds-alpha-by-domain.txt).
 _IDN = (
@@ -437,15 +425,13 @@ _IDN = (
 
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[re.Pattern[str], ...]:
-    """(local part of Latin letters, of another script, ASCII domain, any domain); local parts are
-    read from their end."""
     label = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
     puny = "[Xx][Nn]--[A-Za-z0-9-]{2,59}"
     ascii_domain = rf"(?:{label}\.)+(?:{puny}(?![A-Za-z0-9])|[A-Za-z]{{2,24}}(?![{_LETTERS}]))"
     wide = r"[^\W_](?:[\w\u0300-\u036f\u0900-\u0dff-]{0,61}[^\W_]|[\u0900-\u0dff]{0,20})"
     idn = "|".join(sorted(_IDN, key=len, reverse=True))
     any_domain = rf"(?:{wide}[.。])+?(?:{idn}|{puny}|[A-Za-z]{{2,24}}(?![{_LETTERS}]))"
-    # Another script: whatever is neither white space nor punctuation nor Latin.
+    # Another script: neither white space nor punctuation nor Latin.
     other = (
         r"[^\s\x00-*,/:-@\[-^`{-\x7f\u0080-\u00bfA-Za-zÀ-ÖØ-öø-ɏḀ-ỿ"
         r"\u2000-\u206f\u3000-\u303f\uff00-\uff20\ufffd]"
@@ -459,7 +445,6 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
 
 
 def _local(before: str) -> str:
-    """The part before the at sign at the end of the text; empty where there is none."""
     latin, other, _, _ = _patterns()
     backwards = before[: -2 * MAX_LOCAL - 1 : -1]
     match = latin.match(backwards) or other.match(backwards)
@@ -467,27 +452,26 @@ def _local(before: str) -> str:
         return ""
     local = match.group()[::-1].replace("’", "'")
     if local.strip("._+'-").isdigit() and match.re is latin:
-        # Digits alone may end a name of another script.
+        # Digits alone may be the end of a name in another script.
         longer = other.match(backwards)
         local = longer.group()[::-1] if longer and len(longer.group()) > len(local) else local
     if local[-1] in ".'":
         return ""
     local = local.rpartition("..")[2].lstrip("._+'-")
-    # French and Italian elide before a vowel: d'info@..., l'adresse; O'Brien keeps his.
+    # Drop an elided article before a vowel (d'info@..., l'adresse@...), but keep O'Brien.
     elided = re.match(r"(?:[cdjlmnst]|qu)'", local, re.IGNORECASE)
     local = local[elided.end() :].lstrip("._+'-") if elided else local
     return local if len(local) <= MAX_LOCAL else ""
 
 
 def _domain(after: str) -> str:
-    """The domain at the beginning of the text; empty where there is none."""
     _, _, ascii_domain, any_domain = _patterns()
     match = ascii_domain.match(after) or any_domain.match(after)
     if match is None:
         return ""
     domain = match.group()
     labels = domain.split(".")
-    # `jane@mail.com.Please write`: a sentence that begins without a blank.
+    # `jane@mail.com.Please write`: the next sentence begins without a space.
     if len(labels) > 2 and labels[-1].istitle() and labels[-2].islower() and labels[-2].isalpha():
         labels.pop()
         domain = ".".join(labels)
@@ -498,21 +482,20 @@ def _domain(after: str) -> str:
 
 
 def email_around(before: str, after: str) -> tuple[int, int] | None:
-    """(bytes before the at sign, bytes behind it) of the address whose at sign stands between the
-    two texts; None where there is no address."""
+    """Return the lengths in bytes of the local part and the domain of the e-mail address around an
+    at sign, None if the text is no address. before, after: the text on either side of the sign."""
     local = _local(before)
     domain = _domain(after) if local else ""
     if not domain:
         return None
     if local == "git" and after[len(domain) : len(domain) + 1] == ":":
-        return None  # git@github.com:owner/name.git is nobody's address
-    # An apostrophe may have been a typographic one, of three bytes.
+        return None  # git@github.com:owner/name.git is not an e-mail address
+    # Sizes are taken from the original text: a typographic apostrophe has three bytes.
     return len(before[len(before) - len(local) :].encode()), len(domain.encode())
 
 
-# (what stands in every match, the pattern). The first is looked for before the pattern runs.
-_NOT_BEFORE, _NOT_BEHIND = rb"(?<![A-Za-z0-9_])", rb"(?![A-Za-z0-9_])"
-
+# (bytes that every match contains, pattern). The pattern runs only if the bytes are in the text.
+_NOT_BEFORE, _NOT_AFTER = rb"(?<![A-Za-z0-9_])", rb"(?![A-Za-z0-9_])"
 
 _PLAIN: tuple[tuple[bytes, bytes], ...] = (
     (b"AKIA", rb"AKIA[0-9A-Z]{16}"),  # aws.py
@@ -533,16 +516,16 @@ _PLAIN: tuple[tuple[bytes, bytes], ...] = (
     (b"pypi-AgE", rb"pypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{50,}"),
 )
 PATTERNS = tuple(
-    (needle, re.compile(_NOT_BEFORE + b"(?:" + source + b")" + _NOT_BEHIND))
+    (needle, re.compile(_NOT_BEFORE + b"(?:" + source + b")" + _NOT_AFTER))
     for needle, source in _PLAIN
 )
-# jwt.py; both parts are JSON objects, so they begin with what `{"` is in base64. A part is looked
-# at once, from its beginning: a token may begin behind each of many hyphens.
+# jwt.py. Both parts are JSON objects, so they begin with `{"` in base64. Each part is searched once
+# from its start, because a token could begin after each of many hyphens.
 _TWO_PARTS = re.compile(
     rb"(?<![A-Za-z0-9_-])([A-Za-z0-9_-]+)(?=\.(eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)?))"
 )
 _FIRST_PART = re.compile(_NOT_BEFORE + rb"eyJ[A-Za-z0-9_-]{8}")
-# private_key.py: the key goes, its frame stays. The longest RSA keys have 12,900 characters.
+# private_key.py: the key is replaced, its frame kept. The longest RSA keys have 12,900 characters.
 _FRAME, _END = b"PRIVATE KEY-----", b"-----END"
 _BODY = re.compile(rb"[\s\\A-Za-z0-9+/=:,.\"'-]{64,20000}")
 
@@ -562,7 +545,7 @@ def _web_tokens(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 def keys_in(text: bytes) -> Iterator[tuple[int, int]]:
-    """(start, end) of the keys in a text in UTF-8; one may overlap another."""
+    """Yield (start, end) of each key in a text in UTF-8. The spans may overlap."""
     for needle, pattern in PATTERNS:
         if needle in text:
             for match in pattern.finditer(text):
@@ -571,9 +554,9 @@ def keys_in(text: bytes) -> Iterator[tuple[int, int]]:
     yield from _private_keys(text)
 
 
-RULES = ("key", "email", "ip", "credit_card", "phone")  # in this order where two would overlap
+RULES = ("key", "email", "ip", "credit_card", "phone")  # the first wins if two overlap
 MIN_CARD_DIGITS = 13
-Choices = dict[str, tuple[str, ...]]  # what may stand in place of each kind
+Choices = dict[str, tuple[str, ...]]  # replacements by kind
 EXAMPLES: Choices = {
     "email": ("email@example.com", "firstname.lastname@example.org"),  # those of DataTrove
     "ipv4": (
@@ -596,44 +579,43 @@ TOKENS: Choices = {k: (f"|||{name}|||",) for k, name in zip(EXAMPLES, _NAMES, st
 _TAGS = ("EMAIL", "IP_ADDRESS", "IP_ADDRESS", "CREDIT_CARD", "KEY", "PHONE")
 TAGS: Choices = {kind: (f"<{tag}>",) for kind, tag in zip(TOKENS, _TAGS, strict=True)}
 _REPLACEMENTS: dict[str, Choices] = {"example": EXAMPLES, "token": TOKENS, "tag": TAGS}
-_BEFORE, _BEHIND = 96, 16  # bytes of context that the rules see
+_BEFORE, _AFTER = 96, 16  # bytes of context that the rules see
 Match = tuple[int, int, int, int, str]  # row, start, end, rank of its rule, kind
 
 
 @step("pii")
 class Pii(Step):
-    """Replaces personal data; drops documents that hold too much of it, if asked to."""
+    """Replaces personal data. On request, drops documents with too many matches."""
 
-    emails: bool = Field(True, description="E-mail addresses are replaced.")
-    ips: bool = Field(True, description="Public IPv4 and IPv6 addresses are replaced.")
-    phones: bool = Field(
-        False, description="Phone numbers are replaced that stand in a strict format."
-    )
+    emails: bool = Field(True, description="Replace e-mail addresses.")
+    ips: bool = Field(True, description="Replace public IPv4 and IPv6 addresses.")
+    phones: bool = Field(False, description="Replace phone numbers in a strict format.")
     credit_cards: bool = Field(
         False,
-        description="Numbers of 13 to 16 digits that begin as an issuer's and have the right check"
-        " digit are replaced (ISO/IEC 7812).",
+        description="Replace card numbers: 13 to 16 digits with the first digits of an issuer and"
+        " a valid check digit (ISO/IEC 7812).",
     )
     keys: bool = Field(
         False,
-        description="Keys and tokens of services, and private keys, are replaced where their form"
-        " alone says what they are (detect-secrets, as BigCode used it for StarCoder).",
+        description="Replace private keys, and keys and tokens of services that can be recognized"
+        " by their form alone (detect-secrets, as BigCode used it for StarCoder).",
     )
     replacement: Literal["example", "token", "tag"] = Field(
         "example",
-        description="The replacement: example is an address or number that is nobody's, token is"
-        " |||EMAIL_ADDRESS||| and the like, as in Dolma v1.6, tag is <EMAIL>, <KEY> and so on, as"
-        " in StarCoder.",
+        description="The replacement: example is an address or number that belongs to nobody;"
+        " token is |||EMAIL_ADDRESS||| and the like, as in Dolma v1.6; tag is <EMAIL>, <KEY> and"
+        " so on, as in StarCoder.",
     )
     max_found: int | None = Field(
         None,
         ge=0,
-        description="Documents with more matches are dropped (Dolma v1.6: 5); none: no limit.",
+        description="Documents with more matches are dropped (Dolma v1.6: 5). Without a value"
+        " there is no limit.",
     )
 
     def apply(self, docs: Documents) -> Documents:
         data, offsets = docs.buffers()
-        matches = _apart(self._matches(data, offsets))
+        matches = _without_overlaps(self._matches(data, offsets))
         total = np.zeros(len(docs), np.int64)
         for rank, rule in enumerate(RULES):
             rows = np.array([f[0] for f in matches if f[3] == rank], np.int64)
@@ -675,7 +657,7 @@ class Pii(Step):
                 if self.phones:
                     matches += _numbers(view, row, start, end, low, high, phones_in, "phone")
         examples = {text for texts in EXAMPLES.values() for text in texts}
-        return [f for f in matches if _text(view, f[1], f[2]) not in examples]
+        return [f for f in matches if _decoded(view, f[1], f[2]) not in examples]
 
     def _replace(
         self, docs: Documents, data: np.ndarray, offsets: np.ndarray, matches: list[Match]
@@ -688,19 +670,17 @@ class Pii(Step):
         words = tuple(dict.fromkeys(w for kind in replacements.values() for w in kind))
         view = memoryview(data)  # type: ignore[arg-type]
         rows, start, end, rank = (np.array([f[k] for f in matches], np.int64) for k in range(4))
-        which = np.array(_chosen(view, matches, replacements, words), np.int64)
+        which = np.array(_replacement_numbers(view, matches, replacements, words), np.int64)
         base = offsets[rows]
         return cut(docs, Spans(rows, start - base, end - base, rank, RULES, which, words))
 
 
-def _chosen(
+def _replacement_numbers(
     view: memoryview,
     matches: list[Match],
     replacements: Choices,
     words: tuple[str, ...],
 ) -> list[int]:
-    """The replacement of each: the same for the same text within a document, and the next one in
-    turn for another, from the first on in each document."""
     chosen: list[int] = []
     seen: dict[str, dict[str, int]] = {}
     row = -1
@@ -708,21 +688,21 @@ def _chosen(
         if f[0] != row:
             row, seen = f[0], {}
         turns = seen.setdefault(f[4], {})
-        turn = turns.setdefault(_text(view, f[1], f[2]).casefold(), len(turns))
+        turn = turns.setdefault(_decoded(view, f[1], f[2]).casefold(), len(turns))
         chosen.append(words.index(replacements[f[4]][turn % len(replacements[f[4]])]))
     return chosen
 
 
-def _text(view: memoryview, start: int, end: int) -> str:
-    # A window may begin or end within a character; what is left of it is passed over.
+def _decoded(view: memoryview, start: int, end: int) -> str:
+    # A window may begin or end within a character; the partial bytes are ignored.
     return bytes(view[start:end]).decode("utf-8", "ignore")
 
 
 def _email(
     view: memoryview, row: int, start: int, end: int, low: int, high: int
 ) -> Iterator[Match]:
-    before = _text(view, max(low, start - 4 * MAX_LOCAL), start)
-    sizes = email_around(before, _text(view, end, min(high, end + MAX_DOMAIN + 16)))
+    before = _decoded(view, max(low, start - 4 * MAX_LOCAL), start)
+    sizes = email_around(before, _decoded(view, end, min(high, end + MAX_DOMAIN + 16)))
     if sizes is not None:
         yield row, start - sizes[0], end + sizes[1], RULES.index("email"), "email"
 
@@ -732,13 +712,13 @@ def _address(
 ) -> Iterator[Match]:
     from curate.filters import pii_kernel
 
-    address = _text(view, start, end)
+    address = _decoded(view, start, end)
     if kind == pii_kernel.IPV6:
         if ipv6_in(address):
             yield row, start, end, RULES.index("ip"), "ipv6"
         return
-    before = _text(view, max(low, start - _BEFORE), start)
-    if ipv4_in(before, address, _text(view, end, min(high, end + _BEHIND))):
+    before = _decoded(view, max(low, start - _BEFORE), start)
+    if ipv4_in(before, address, _decoded(view, end, min(high, end + _AFTER))):
         yield row, start, end, RULES.index("ip"), "ipv4"
 
 
@@ -752,18 +732,17 @@ def _numbers(
     judge: Callable[[str, str, str], list[tuple[int, int]]],
     kind: str,
 ) -> Iterator[Match]:
-    text = _text(view, start, end)
-    before = _text(view, max(low, start - _BEFORE), start)
-    at, passed = start, 0  # bytes and characters: counted once, not again for each number
-    for first, last in judge(before, text, _text(view, end, min(high, end + _BEHIND))):
+    text = _decoded(view, start, end)
+    before = _decoded(view, max(low, start - _BEFORE), start)
+    at, passed = start, 0  # bytes and characters, advanced together in one pass
+    for first, last in judge(before, text, _decoded(view, end, min(high, end + _AFTER))):
         at += len(text[passed:first].encode())
         size = len(text[first:last].encode())
         yield row, at, at + size, RULES.index(kind), kind
         at, passed = at + size, last
 
 
-def _apart(matches: list[Match]) -> list[Match]:
-    """By row and start, without those that overlap one of a rule named earlier."""
+def _without_overlaps(matches: list[Match]) -> list[Match]:
     kept: list[Match] = []
     for f in sorted(matches, key=lambda f: (f[0], f[1], f[3])):
         while kept and kept[-1][0] == f[0] and kept[-1][2] > f[1] and kept[-1][3] > f[3]:

@@ -1,8 +1,5 @@
-"""Candidates for personal data in text: bytes that give an address or number away.
-
-The kernels find candidates; the rules in pii.py and pii_number.py judge each with
-the text around it. A page without any costs one look at every byte.
-"""
+"""Find candidates for personal data: bytes that may belong to an address or number. The rules in
+pii.py judge each candidate by the text around it. A page without candidates is read only once."""
 
 from __future__ import annotations
 
@@ -28,8 +25,8 @@ _WORD[[c for c in range(128) if chr(c).isalnum() or chr(c) == "_"]] = True
 # Bytes of a local part's end, and ASCII bytes of a domain's first label.
 _LOCAL, _LABEL = _WORD | (np.arange(256) > 127), _WORD.copy()
 _LOCAL[[ord("+"), ord("-")]] = _LABEL[ord("-")] = True
-# What may stand between the digits of one number: blank, ( ) - . / and no-break space, hyphens,
-# dashes and narrow no-break space in UTF-8.
+# ASCII separators between the digits of a number. No-break spaces, hyphens and dashes in UTF-8 are
+# found by `_gap_bytes`.
 _GAP = np.zeros(256, np.bool_)
 _GAP[[ord(c) for c in " ()-./"]] = True
 _MAX_GAP = 3
@@ -48,10 +45,8 @@ def _room(array, n):
 
 @njit(nogil=True)
 def _skip(data, i, stop, kinds):
-    """The next position from i on whose byte is of one of the kinds (bool[256]).
-
-    A function of its own: loops that may replace an array count its references at every step.
-    """
+    """Return the next position from i on with a byte of `kinds` (bool[256]). This is a separate
+    function because loops that may replace an array count the array's references each time."""
     at, end = np.uint64(i), np.uint64(stop)
     while at < end and not kinds[data[at]]:
         at += _ONE
@@ -60,7 +55,6 @@ def _skip(data, i, stop, kinds):
 
 @njit(nogil=True)
 def _quad_end(data, i, stop):
-    """The end of four groups of one to three digits with periods between, from i; 0 if none."""
     for group in range(4):
         first = i
         while i < stop and i - first < 4 and _KIND[data[i]] == _DIGIT:
@@ -79,8 +73,6 @@ def _quad_end(data, i, stop):
 
 @njit(nogil=True)
 def _ipv6_end(data, first, begin, i, stop):
-    """The end of hexadecimal groups with colons from `first`, whose first colon is at i; 0 where
-    there is one colon alone, or more before or behind it."""
     if first > begin and (_WORD[data[first - 1]] or data[first - 1] == 58):
         return 0
     colons = 0
@@ -94,8 +86,8 @@ def _ipv6_end(data, first, begin, i, stop):
 
 @njit(cache=True, nogil=True)
 def find_addresses(data, offsets):
-    """int64[4, found]: row, start, end, kind of what may be an e-mail address (its at sign), an
-    IPv4 or an IPv6 address, by row and start."""
+    """Return the candidates for e-mail and IP addresses as int64[4, found]: row, start, end and
+    kind, sorted by row and start. For an e-mail address, start and end are those of the at sign."""
     out = np.empty((4, 256), np.int64)
     n = np.int64(0)
     for r in range(len(offsets) - 1):
@@ -139,7 +131,6 @@ def find_addresses(data, offsets):
 
 @njit(nogil=True)
 def _gap_bytes(data, i, stop):
-    """Bytes of the separator at i within a number, 0 if there is none."""
     b = data[i]
     if _GAP[b]:
         return 1
@@ -153,7 +144,6 @@ def _gap_bytes(data, i, stop):
 
 @njit(nogil=True)
 def _number_end(data, i, stop):
-    """(the end of the last digit, digits) of a stretch that begins with the digit at i."""
     count, last, gap = 0, i, 0
     while i < stop and gap <= _MAX_GAP:
         if _KIND[data[i]] == _DIGIT:
@@ -172,8 +162,7 @@ def _number_end(data, i, stop):
 
 @njit(cache=True, nogil=True)
 def find_numbers(data, offsets, digits):
-    """int64[3, found]: row, start, end of stretches of at least so many digits with separators
-    between; `+` and `(` before the first digit belong to them."""
+    """Return int64[3, found]: row, start, end of runs of `digits` or more digits and separators."""
     out = np.empty((3, 256), np.int64)
     n = np.int64(0)
     for r in range(len(offsets) - 1):

@@ -1,9 +1,9 @@
 """RefinedWeb's line-wise corrections (Penedo et al. 2023, section 3.2 and appendix G.2).
 
-Lines that are menus, counters and calls to act go; a page that loses more than a twentieth of its
-words goes whole. Two readings: "dclm" is DCLM's code (baselines/mappers/modifiers.py, in the order
-and with the limits of baselines_configs/refinedweb.yaml); "paper" is ours of the paper, which
-names no limit for "mainly composed of uppercase characters" and gives one example a pattern.
+Menus, counters and calls to action are cut; a page that loses more than 5 % of its words is
+dropped. Two readings: "dclm" is DCLM's code (baselines/mappers/modifiers.py, in the order and with
+the limits of baselines_configs/refinedweb.yaml); "paper" is our reading of the paper, which states
+no limit for "mainly composed of uppercase characters" and gives one example per pattern.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @step("refinedweb_lines")
 class RefinedWebLines(CountsWords, Step):
-    """Cuts lines that are no text, and drops pages that lose too much by it."""
+    """Cuts lines that are not running text, and drops pages that lose too many words."""
 
     paper: ClassVar[str] = "Penedo et al. 2023, appendix G.2; DCLM's mappers/modifiers.py"
 
     variant: Literal["dclm", "paper"] = Field(
         "dclm",
-        description="The reading of the rules: dclm runs them one after the other as DCLM's code"
-        " does; paper judges each line once (Penedo et al. 2023, appendix G.2).",
+        description="The reading of the rules: dclm applies them one after the other as DCLM's"
+        " code does; paper judges each line once (Penedo et al. 2023, appendix G.2).",
     )
     max_uppercase: float = Field(
         0.5,
@@ -46,13 +46,13 @@ class RefinedWebLines(CountsWords, Step):
     short_line_words: int = Field(
         10,
         ge=0,
-        description="Patterns are cut from lines of at most so many words (Penedo et al. 2023,"
-        " appendix G.2).",
+        description="Patterns are cut only from lines of at most this many words (Penedo et al."
+        " 2023, appendix G.2).",
     )
     anywhere: tuple[str, ...] = Field(
         ("items in cart",),
-        description="Patterns that are cut anywhere in short lines; by variant dclm a period stands"
-        " for any character (Penedo et al. 2023, appendix G.2).",
+        description="Patterns that are cut anywhere in short lines. In variant dclm a period"
+        " matches any character (Penedo et al. 2023, appendix G.2).",
     )
     line_ends: tuple[str, ...] = Field(
         ("read more...",),
@@ -106,8 +106,8 @@ class RefinedWebLines(CountsWords, Step):
             _patterns(self.line_starts),
             mark,
         )
-        dropped, edited, words, gone, bytes_left = counts.T
-        share = ratio(gone, words)
+        dropped, edited, words, removed, bytes_left = counts.T
+        share = ratio(removed, words)
         docs = docs.annotate("words", words.astype(np.int32))
         docs = docs.annotate("lines_cut", dropped.astype(np.int32))
         docs = docs.annotate("lines_edited", edited.astype(np.int32))
@@ -120,7 +120,6 @@ class RefinedWebLines(CountsWords, Step):
         return cut_marked(docs, mark, changed & ~docs.marked(), RULES)
 
     def _more_words(self, docs: Documents, lines: Extents) -> np.ndarray:
-        """int64[lines]: words beside those between white space, in scripts without spaces."""
         from curate.text.unspaced import more_words
 
         more = np.zeros(len(lines.start), np.int64)
@@ -131,28 +130,28 @@ class RefinedWebLines(CountsWords, Step):
 
 
 def _patterns(texts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(uint8[bytes], int64[patterns + 1], bool[256]) of patterns in lower case; the last one says
-    with which bytes a pattern may begin in a text."""
+    """Return lower-cased patterns as (text: uint8[bytes], at: int64[patterns + 1], where each
+    pattern begins; begins: bool[256], the bytes with which a match may start)."""
     encoded = [text.lower().encode() for text in texts]
     at = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
     begins = np.zeros(256, np.bool_)
     for pattern in encoded:
         begins[[pattern[0], *pattern[:1].upper()]] = True
-        # The other letters that match one of ASCII: both i, long s, KELVIN SIGN.
+        # Letters outside ASCII that match an ASCII letter: both i, long s, KELVIN SIGN.
         begins[{b"i": 0xC4, b"s": 0xC5, b"k": 0xE2}.get(pattern[:1], pattern[0])] = True
     return np.frombuffer(b"".join(encoded), np.uint8).copy(), at, begins
 
 
 @step("newline_runs")
 class NewlineRuns(Step):
-    """Cuts runs of newlines to a length, as DCLM does before it judges a page.
-
-    Source: DCLM, baselines/mappers/modifiers.py, newline_removal_modifier.
-    """
+    """Shortens runs of newlines, as DCLM does before it judges a page. Source: DCLM,
+    baselines/mappers/modifiers.py, newline_removal_modifier."""
 
     paper: ClassVar[str] = "DCLM's mappers/modifiers.py (Li et al. 2024)"
 
-    most: int = Field(2, ge=1, description="The newlines in a row that stay (DCLM, modifiers.py).")
+    most: int = Field(
+        2, ge=1, description="The number of newlines in a row that are kept (DCLM, modifiers.py)."
+    )
 
     def apply(self, docs: Documents) -> Documents:
         from curate.documents.cutting import cut_marked

@@ -1,10 +1,7 @@
-"""RefinedWeb's line rules as kernels: classes of characters, words, counters, runs of newlines.
+"""Kernels for RefinedWeb's line rules: character classes, words, counters, runs of newlines. DCLM's
+code applies each rule to the whole page before the next rule; the paper judges each line once."""
 
-Readings: DCLM's code runs its rules one after the other over the page, which is stripped between
-them; the paper judges each line once.
-"""
-
-# As in pyproject.toml for other kernels: numba takes more types than the annotations say.
+# As in pyproject.toml for other kernels: numba accepts more types than the annotations state.
 # mypy: disable-error-code="assignment,arg-type"
 
 from __future__ import annotations
@@ -24,35 +21,19 @@ from curate.text.unicode import (
 from llmcurate.base.kernels import njit
 
 RULES = (
-    "uppercase",
-    "numeric",
-    "counter",
-    "one_word",
-    "anywhere",
-    "line_end",
-    "line_start",
+    "uppercase", "numeric", "counter", "one_word", "anywhere", "line_end", "line_start",
     "white_space",
-)
-# Marks: one more than the place of the rule.
+)  # fmt: skip
+# Marks: one more than the index of the rule.
 UPPERCASE, NUMERIC, COUNTER, ONE_WORD, ANYWHERE, END, START, SPACE = range(1, 9)
 # counter_line_modifier in DCLM's baselines/mappers/modifiers.py.
 COUNTED = (
-    b"likes",
-    b"shares",
-    b"comments",
-    b"retweets",
-    b"reposts",
-    b"quotes",
-    b"bookmarks",
-    b"upvotes",
-    b"downvotes",
-    b"downloads",
-    b"views",
-    b"followers",
-)
+    b"likes", b"shares", b"comments", b"retweets", b"reposts", b"quotes", b"bookmarks", b"upvotes",
+    b"downvotes", b"downloads", b"views", b"followers",
+)  # fmt: skip
 _COUNTED = np.frombuffer(b"".join(COUNTED), np.uint8).copy()
 _COUNTED_AT = np.cumsum([0, *map(len, COUNTED)]).astype(np.int64)
-# What fastText's tokenizer, by which DCLM counts words, cuts at.
+# The separators of fastText's tokenizer, with which DCLM counts words.
 _BREAK = np.zeros(256, np.bool_)
 _BREAK[[0, 9, 10, 11, 12, 13, 32]] = True
 # 1 for white space, 2 for the first byte of what may be white space outside ASCII.
@@ -60,7 +41,7 @@ _SPACE_KIND = np.zeros(256, np.uint8)
 _SPACE_KIND[ASCII_SPACE] = 1
 _SPACE_KIND[[0xC2, 0xE1, 0xE2, 0xE3]] = 2
 _ONE = np.uint64(1)
-# Upper case, digits, white space and what is not ASCII, each 16 bits of one number.
+# Counts of upper case, digits, white space and non-ASCII, 16 bits each in one number.
 _PACKED = np.zeros(256, np.uint64)
 _PACKED[65:91] = 1
 _PACKED[48:58] = 1 << 16
@@ -72,7 +53,7 @@ _ASCII_ALNUM = np.array([b < 128 and chr(b).isalnum() for b in range(256)])
 
 @njit(nogil=True, inline="always")
 def _code(data, i, end):
-    """(code point, bytes) at i; what is not UTF-8 is a character of one byte, of no class."""
+    """Return (code point, number of bytes) of the character at i, (0, 1) for invalid UTF-8."""
     b = np.int64(data[i])
     if b < 0x80:
         return b, 1
@@ -84,11 +65,11 @@ def _code(data, i, end):
 
 @njit(nogil=True)
 def line_classes(data, a, z, flags):
-    """(characters, upper-case ones, digits, white space) of data[a:z]."""
+    """Return how many characters, upper-case letters, digits and white space data[a:z] has."""
     upper = digits = spaces = outside = np.int64(0)
     i = a
     while i < z:
-        # Four counts in one number, of bytes too few for one to run into the next.
+        # Four counts in one number: so few bytes that no count overflows into the next.
         stop = min(z, i + 30_000)
         packed = np.uint64(0)
         for k in range(np.uint64(i), np.uint64(stop)):
@@ -117,7 +98,7 @@ def line_classes(data, a, z, flags):
 
 @njit(nogil=True)
 def count_words(data, a, z):
-    """Words of `str.split` in data[a:z]."""
+    """Return the number of words in data[a:z], as `str.split` counts them."""
     words = 0
     outside = np.int64(1)
     i, stop = np.uint64(a), np.uint64(z)  # unsigned: see text/tables.py
@@ -136,8 +117,9 @@ def count_words(data, a, z):
 
 @njit(nogil=True, inline="always")
 def small_letter(data, i, end, loose):
-    """(lower-case ASCII, bytes) of the character at i; loose: as re.IGNORECASE, by which the long
-    s and both dots of i match too, and not only as `str.lower`."""
+    """Return (lower-case ASCII letter, number of bytes) of the character at i; a byte that belongs
+    to no such letter is returned unchanged. loose: fold as re.IGNORECASE does, for which the long s
+    is an s, and the i with and without a dot is an i; otherwise fold as `str.lower` does."""
     b = np.int64(data[i])
     if b < 0x80:
         return (b + 32 if 65 <= b <= 90 else b), 1
@@ -154,7 +136,8 @@ def small_letter(data, i, end, loose):
 
 @njit(nogil=True)
 def is_counter(data, a, z, flags, singular):
-    """`\\W*\\d[,.\\d]*[kmb]?\\s+(likes|...)\\W*`, lower-cased; singular: `1 like` too."""
+    r"""Return True if data[a:z] in lower case matches `\W*\d[,.\d]*[kmb]?\s+(likes|...)\W*`.
+    singular: also match `1 like`."""
     i = a
     while i < z:
         code, n = _code(data, i, z)
@@ -207,7 +190,7 @@ def is_counter(data, a, z, flags, singular):
 
 @njit(nogil=True)
 def drop_line(k, start, end, row_end, mark, base, rule):
-    """Marks what is left of line k, and its newline."""
+    """Mark line k and its newline with the rule, except bytes that are marked already."""
     for i in range(start[k], min(end[k] + 1, row_end)):
         if mark[i - base] == 0:
             mark[i - base] = rule
@@ -215,7 +198,7 @@ def drop_line(k, start, end, row_end, mark, base, rule):
 
 @njit(nogil=True)
 def written_ends(data, first, stop, start, end, verdict, mark, base):
-    """(the first and the last line of the row that hold more than white space, -1 for none)."""
+    """Return the numbers of a row's first and last line with more than white space, or (-1, -1)."""
     low = high = np.int64(-1)
     for k in range(first, stop):
         if verdict[k] == 0 and is_written(data, start[k], end[k], mark, base):
@@ -231,7 +214,7 @@ def written_ends(data, first, stop, start, end, verdict, mark, base):
 
 @njit(nogil=True)
 def is_written(data, a, z, mark, base):
-    """Whether data[a:z] holds more than white space without what is marked."""
+    """Return True if the unmarked bytes of data[a:z] are more than white space."""
     i = a
     while i < z:
         n = space_bytes(data, i, z)
@@ -245,8 +228,8 @@ def is_written(data, a, z, mark, base):
 
 @njit(nogil=True)
 def words_of(data, a, z, flags):
-    """Words of data[a:z] as DCLM counts them: cut at ASCII white space, those that begin with a
-    letter or digit."""
+    """Return the number of words in data[a:z] as DCLM counts them: the text is split at ASCII white
+    space, and a word begins with a letter or digit."""
     words = 0
     outside = np.int64(1)
     for i in range(np.uint64(a), np.uint64(z)):  # unsigned: see text/tables.py
@@ -261,7 +244,7 @@ def words_of(data, a, z, flags):
 
 @njit(nogil=True)
 def words_left(data, a, z, mark, base, flags):
-    """The same of what is not marked."""
+    """Return the number of words, counted as in `words_of`, in the unmarked bytes of data[a:z]."""
     words = 0
     outside = np.int64(1)
     for i in range(np.uint64(a), np.uint64(z)):
@@ -277,8 +260,8 @@ def words_left(data, a, z, mark, base, flags):
 
 @njit(cache=True, nogil=True)
 def long_runs(data: np.ndarray, offsets: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """(mark: uint8[bytes], 1 for a newline with `most` others right before it; rows: bool[rows],
-    those with any)."""
+    """Return the newlines that follow `most` or more other newlines, as (mark: uint8[bytes], 1 for
+    such a newline; rows: bool[rows], True for a row with such a newline)."""
     mark = np.zeros(offsets[-1] - offsets[0], np.uint8)
     rows = np.zeros(len(offsets) - 1, np.bool_)
     for row in range(len(rows)):

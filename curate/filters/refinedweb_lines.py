@@ -1,4 +1,6 @@
-"""RefinedWeb's line rules over a batch: which lines and parts of lines go, in either reading."""
+"""Mark the bytes that RefinedWeb's line rules cut from a batch: whole lines or parts of lines.
+`judge_dclm` applies the rules like DCLM's code, `judge_paper` as we read the paper. The argument
+`wild` is True if a period in a pattern matches any character."""
 
 from __future__ import annotations
 
@@ -31,8 +33,6 @@ from llmcurate.base.kernels import njit
 
 @njit(nogil=True)
 def _match(data, i, end, text, first, stop, wild):
-    """Where the pattern text[first:stop] that begins at i ends, or -1; wild: a period matches any
-    one character."""
     for k in range(first, stop):
         if i >= end:
             return -1
@@ -49,7 +49,6 @@ def _match(data, i, end, text, first, stop, wild):
 
 @njit(nogil=True)
 def _space_before(data, i, a):
-    """Where the white space character before i begins, i if there is none in data[a:i]."""
     k = i - 1
     while k > a and (data[k] & 0xC0) == 0x80:
         k -= 1
@@ -58,7 +57,7 @@ def _space_before(data, i, a):
 
 @njit(nogil=True)
 def cut_anywhere(data, a, z, patterns, wild, mark, base):
-    """Marks every pattern in data[a:z], from left to right, with one white space before it."""
+    """Mark all matches of patterns in data[a:z], each with one white space before it."""
     text, at, begins = patterns
     cuts = 0
     after = a  # where the last cut ended
@@ -84,7 +83,6 @@ def cut_anywhere(data, a, z, patterns, wild, mark, base):
 
 @njit(nogil=True)
 def _pattern_at_end(line, first, size, text, at, begins, wild):
-    """(start, end) of a pattern at the end of line[first:size], with one white space before it."""
     for i in range(max(first, size - 4 * longest(at[:-1], at[1:])), size):
         if begins[line[i]]:
             for p in range(len(at) - 1):
@@ -95,7 +93,6 @@ def _pattern_at_end(line, first, size, text, at, begins, wild):
 
 @njit(nogil=True)
 def _pattern_at_start(line, first, size, text, at, wild):
-    """(start, end) of a pattern at the start of line[first:size], and of a white space after it."""
     for p in range(len(at) - 1):
         stop = _match(line, first, size, text, at[p], at[p + 1], wild)
         if stop > first:
@@ -106,8 +103,7 @@ def _pattern_at_start(line, first, size, text, at, wild):
 
 
 @njit(nogil=True)
-def _left_of(data, a, z, mark, base, line, where):
-    """Copies what is not marked of data[a:z] to line, and its places to where; returns its size."""
+def _copy_unmarked(data, a, z, mark, base, line, where):
     n = 0
     for i in range(a, z):
         if mark[i - base] == 0:
@@ -118,9 +114,7 @@ def _left_of(data, a, z, mark, base, line, where):
 
 
 @njit(nogil=True)
-def _find_at(rule, line, first, size, patterns, wild, low, high):
-    """(start, end) of a pattern at the end or at the start of line[first:size]; low, high: white
-    space at the start and at the end of the line does not count."""
+def _pattern_at_edge(rule, line, first, size, patterns, wild, low, high):
     text, at, begins = patterns
     if low or high:
         start, end = strip_space(line, first, size)
@@ -135,17 +129,18 @@ def _find_at(rule, line, first, size, patterns, wild, low, high):
 
 @njit(nogil=True)
 def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wild, most, low, high):
-    """Marks a pattern at the end or at the start of a short line; returns whether there was one.
-    edited: whether some of the line is marked already."""
+    """Mark the match of a pattern at the end or start of a short line; return True if there is one.
+    edited: part of the line is marked already. most: the number of words in the longest short line.
+    low, high: ignore white space at the start, at the end of the line."""
     if not edited:
-        start, end = _find_at(rule, data, a, z, patterns, wild, low, high)
+        start, end = _pattern_at_edge(rule, data, a, z, patterns, wild, low, high)
         for i in range(start, end):
             mark[i - base] = rule
         return start < end
-    n = _left_of(data, a, z, mark, base, line, where)
+    n = _copy_unmarked(data, a, z, mark, base, line, where)
     if n == 0 or count_words(line, np.int64(0), n) > most:
         return False
-    start, end = _find_at(rule, line, np.int64(0), n, patterns, wild, low, high)
+    start, end = _pattern_at_edge(rule, line, np.int64(0), n, patterns, wild, low, high)
     for i in range(start, end):
         mark[where[i] - base] = rule
     return start < end
@@ -155,11 +150,13 @@ def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wil
 def judge_dclm(
     data, offsets, rows, start, end, more, flags, limits, most, any_, ends, starts, mark
 ):
-    """Marks what DCLM's modifiers cut; limits: (max_uppercase, max_numeric); most: words of a short
-    line; any_, ends, starts: patterns as (text: uint8[], at: int64[n + 1], begins: bool[256], the
-    bytes that one of them may begin with).
+    """Mark the bytes that DCLM's modifiers cut.
 
-    Returns int64[rows, 5]: lines dropped, lines edited, words before, words gone, bytes left.
+    limits: (max_uppercase, max_numeric). most: the number of words in the longest short line. any_,
+    ends, starts: the patterns to match anywhere, at the end and at the start of a line, each as
+    (text: uint8[], at: int64[n + 1], begins: bool[256], the bytes with which a match may start).
+
+    Returns int64[rows, 5]: lines dropped, lines edited, words before, words removed, bytes left.
     """
     base = offsets[0]
     n_rows = len(offsets) - 1
@@ -184,7 +181,7 @@ def judge_dclm(
                 a, z = start[k], end[k]
                 if verdict[k] or a == z:
                     continue
-                # The page has been stripped by now.
+                # DCLM has stripped the page before this rule.
                 if k == low or k == high:
                     inner_start, inner_end = strip_space(data, a, z)
                     a = inner_start if k == low else a
@@ -256,8 +253,9 @@ def judge_dclm(
 def judge_paper(
     data, offsets, rows, start, end, more, flags, limits, most, any_, ends, starts, mark
 ):
-    """The same in our reading of the paper: a line is judged once, by its characters that are no
-    white space, and all words of a flagged line count as gone."""
+    """Mark the bytes that our reading of the paper cuts. Arguments and result are those of
+    `judge_dclm`. Each line is judged once, by its characters without white space. If a line is to
+    be cut, all its words count as removed."""
     base = offsets[0]
     n_rows = len(offsets) - 1
     out = np.zeros((n_rows, 5), np.int64)
@@ -284,7 +282,7 @@ def judge_paper(
                 rule = ONE_WORD
             cuts = 0
             if rule == 0 and words <= most:
-                # From the line's start: the white space before a pattern goes with it there, too.
+                # From the unstripped start, so white space before a leading pattern is cut with it.
                 cuts = cut_anywhere(data, start[k], z, any_, np.bool_(False), mark, base)
                 last = ANYWHERE
                 for edge in (END, START):

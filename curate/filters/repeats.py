@@ -1,8 +1,8 @@
-"""Extents and word n-grams that a document repeats, as numba kernels.
+"""Count repeated lines, paragraphs and word n-grams within a document, as numba kernels.
 
-Equality is equality of 64-bit hashes of the bytes within one document. An n-gram can repeat only
-where both its (n-1)-grams do, so every pass over n looks at what the pass before it left: in prose
-a quarter of the words after n = 2, and next to nothing from n = 5 on.
+Pieces are equal if the 64-bit hashes of their bytes are. An n-gram can repeat only if both of its
+(n-1)-grams do, so each pass over n reads only the n-grams left by the previous one: in prose a
+quarter of the words after n = 2, and almost none from n = 5 on.
 """
 
 from __future__ import annotations
@@ -22,24 +22,23 @@ if TYPE_CHECKING:
 
 N_GRAMS = tuple(range(2, 11))
 # How duplicate n-grams (n >= 5) are counted.
-# UNION: characters of all words in a repeated n-gram, each word once.
-# GREEDY: from left to right, an n-gram seen before counts and is skipped whole.
-# EVERY: every occurrence of a repeated n-gram, overlaps several times.
+# UNION: the characters of every word that is in a repeated n-gram, each word once.
+# GREEDY: from left to right; an n-gram that occurred before is counted and skipped whole.
+# EVERY: every occurrence of a repeated n-gram, so overlaps count several times.
 UNION, GREEDY, EVERY = range(3)
-TOP = 4  # up to here the most frequent n-gram counts, from 5 on the duplicate ones
+TOP = 4  # up to this n the most frequent n-gram counts, above it the duplicate ones
 _K1 = np.uint64(0x9E3779B97F4A7C15)
 _K2 = np.uint64(0xD6E8FEB86659FD93)
 _ONE = np.uint64(1)
 
 
 def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """float64[rows]: part / whole; 0 where there is no whole."""
+    """Return float64[rows]: part / whole, and 0 in rows where `whole` is 0."""
     return np.divide(part, whole, out=np.zeros(len(part), np.float64), where=whole > 0)
 
 
 @njit(nogil=True)
 def _table_bits(n):
-    """log2 of the slots of a table for n keys, at most half full."""
     bits = 3
     while (1 << bits) < 2 * n:
         bits += 1
@@ -84,8 +83,8 @@ def _duplicates(data, rows, start, end, firsts):
 
 
 def duplicates(docs: Documents, pieces: Extents, firsts: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(number: int64[rows], characters: int64[rows]) of pieces that stand more than once: the
-    copies behind the first, or every copy."""
+    """Return int64[rows] twice: the number of duplicate pieces of each row, and their characters.
+    firsts: count all occurrences of a repeated piece; otherwise all but the first."""
     data, _ = docs.buffers()
     counts = _duplicates(data, pieces.rows, pieces.start, pieces.end, firsts)
     return counts[:, 0], counts[:, 1]
@@ -93,7 +92,7 @@ def duplicates(docs: Documents, pieces: Extents, firsts: bool) -> tuple[np.ndarr
 
 @njit(cache=True, nogil=True)
 def piece_chars(data, rows, start, end):
-    """int64[rows]: code points of all pieces of a row."""
+    """Return int64[rows]: the number of code points in all pieces of each row."""
     out = np.zeros(len(rows) - 1, np.int64)
     for r in range(len(rows) - 1):
         for k in range(rows[r], rows[r + 1]):
@@ -119,38 +118,38 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles, sizes):
     size = 1 << _table_bits(most)
     keys = np.zeros(size, np.uint64)
     counts = np.empty(size, np.int32)
-    # Where n-grams may repeat: position in the row, hash so far, slot in the table.
+    # Candidates for repeated n-grams: position in the row, hash so far, slot in the table.
     where = np.empty(most + 1, np.int64)
     value = np.empty(most + 1, np.uint64)
     place = np.empty(most + 1, np.int64)
     for r in range(n_rows):
         base = rows[r]
         words = rows[r + 1] - base
-        held = words
+        candidates = words
         for p in range(words):
             where[p] = p
             value[p] = hashes[base + p]
-        nth = np.int64(0)  # of sizes
+        nth = np.int64(0)  # index into sizes
         for n in range(2, sizes[8] + 1):
-            if words < n or (held == 0 and nth > 2):
+            if words < n or (candidates == 0 and nth > 2):
                 break
-            # Those whose (n-1)-grams, here and one word on, both repeat.
+            # Keep the candidates whose two (n-1)-grams both repeat.
             kept = np.int64(0)
-            for c in range(held - 1):
+            for c in range(candidates - 1):
                 p = where[c]
                 longer = value[c] * _K2 + hashes[base + p + n - 1] if p + n <= words else _ONE
                 follows = where[c + 1] == p + 1
                 where[kept] = p
                 value[kept] = longer
                 kept += follows
-            held = kept
-            if held > 1:
-                bits = _table_bits(held)
+            candidates = kept
+            if candidates > 1:
+                bits = _table_bits(candidates)
                 shift = np.uint64(64 - bits)
                 mask = np.uint64((1 << bits) - 1)
                 keys[: 1 << bits] = 0
                 counts[: 1 << bits] = 0
-                for c in range(held):
+                for c in range(candidates):
                     key = value[c] | _ONE
                     slot = (key * _K1) >> shift
                     while keys[slot] != 0 and keys[slot] != key:
@@ -159,21 +158,21 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles, sizes):
                     counts[slot] += 1
                     place[c] = slot
                 kept = np.int64(0)
-                for c in range(held):
+                for c in range(candidates):
                     slot = place[c]
                     where[kept], value[kept], place[kept] = where[c], value[c], slot
                     kept += counts[slot] > 1
-                held = kept
+                candidates = kept
             else:
-                held = 0
+                candidates = 0
             if n != sizes[nth]:
                 continue
             nth += 1
             if nth <= 3:
                 best, size_of_best = 1, np.int64(0)
-                if held == 0 and singles:
+                if candidates == 0 and singles:
                     size_of_best = _window(chars, base, n)
-                for c in range(held):
+                for c in range(candidates):
                     count = counts[place[c]]
                     if count > best:
                         best = count
@@ -185,16 +184,16 @@ def _n_grams(rows, hashes, chars, way, longest, spaces, singles, sizes):
                 out[r, nth - 1] = best * size_of_best
             elif way == UNION:
                 covered = np.int64(0)
-                for c in range(held):
+                for c in range(candidates):
                     a = max(where[c], covered)
                     covered = where[c] + n
                     out[r, nth - 1] += _window(chars, base + a, covered - a)
             elif way == EVERY:
-                for c in range(held):
+                for c in range(candidates):
                     out[r, nth - 1] += _window(chars, base + where[c], n)
             else:
                 free = np.int64(0)  # the first word that is not skipped
-                for c in range(held):
+                for c in range(candidates):
                     p = where[c]
                     if p < free:
                         continue
@@ -214,12 +213,13 @@ def n_gram_chars(
     singles: bool,
     per_word: float = 1.0,
 ) -> np.ndarray:
-    """int64[rows, 9]: characters in the most frequent 2-, 3- and 4-gram, times how often it
-    stands there, and in duplicate 5- to 10-grams, counted the given way.
+    """Return int64[rows, 9]: the number of characters in repeated n-grams, for n from 2 to 10.
 
-    longest: of equally frequent n-grams the longest, else the first; spaces: one space between its
-    words counts; singles: an n-gram that stands there once is the most frequent one, too. per_word:
-    tokens in a word, so that an n-gram has that many times n tokens.
+    For n up to 4 this is the size of the most frequent n-gram times its count. For larger n it is
+    the size of all duplicate n-grams; `way` (UNION, GREEDY or EVERY) says how overlaps are counted.
+    longest: of equally frequent n-grams take the longest, otherwise the first. spaces: count one
+    space between words. singles: an n-gram that occurs once can be the most frequent one. per_word:
+    the number of tokens per word; n is a number of words.
     """
     sizes = np.floor(per_word * np.array(N_GRAMS) + 0.5).astype(np.int64)
     return _n_grams(tokens.rows, tokens.hash, tokens.chars, way, longest, spaces, singles, sizes)
@@ -227,7 +227,7 @@ def n_gram_chars(
 
 @njit(cache=True, nogil=True)
 def all_n_gram_chars(rows, chars):
-    """int64[rows, 9]: characters of all n-grams of a row, overlaps several times."""
+    """Return int64[rows, 9]: characters in all (also overlapping) n-grams, for n from 2 to 10."""
     out = np.zeros((len(rows) - 1, 9), np.int64)
     for r in range(len(rows) - 1):
         for n in range(2, 11):
@@ -243,7 +243,7 @@ def all_n_gram_chars(rows, chars):
 
 @njit(cache=True, nogil=True)
 def last_code_points(data, start, end):
-    """int32[pieces]: the last character of every piece; -1 for an empty one."""
+    """Return int32[pieces]: the last character of every piece, -1 for an empty one."""
     out = np.full(len(start), -1, np.int32)
     for k in range(len(start)):
         last = end[k]
@@ -258,8 +258,9 @@ def last_code_points(data, start, end):
 
 @njit(cache=True, nogil=True)
 def longest_repeats(hashes: np.ndarray, rows: np.ndarray, periods: int) -> np.ndarray:
-    """int64[rows]: how often the most repeated sequence of up to `periods` tokens stands in a row;
-    1 where none follows itself, 0 of no token. hashes: uint64[tokens]; rows: int64[rows + 1]."""
+    """Return int64[rows]: the highest number of times in a row that a sequence of up to `periods`
+    tokens occurs; 1 if no sequence is repeated, 0 without tokens. hashes: uint64[tokens]. rows:
+    int64[rows + 1], the first token of each row."""
     out = np.zeros(len(rows) - 1, np.int64)
     for r in range(len(out)):
         a, z = rows[r], rows[r + 1]
@@ -274,8 +275,8 @@ def longest_repeats(hashes: np.ndarray, rows: np.ndarray, periods: int) -> np.nd
 
 
 def short_pieces(data: np.ndarray, start: np.ndarray, end: np.ndarray, most: int) -> np.ndarray:
-    """bool[pieces]: which of them have at most that many characters."""
-    # A character has at most four bytes: only those in between have to be counted.
+    """Return bool[pieces]: True for a piece of at most `most` characters."""
+    # A character has at most four bytes, so only pieces of intermediate size must be counted.
     size = end - start
     short: np.ndarray = size <= most
     between = np.flatnonzero(~short & (size <= 4 * most))

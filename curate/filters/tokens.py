@@ -1,18 +1,14 @@
-"""Words as the published filters count them: case kept, punctuation kept or left out.
+"""Split text into words as the published filters do.
 
-Three segmentations, each built once a batch over the same tables:
+Three segmentations are built, each once per batch from the same tables. Case is kept:
 
 - `split`: the words of `str.split()`.
-- `symbols`: runs of letters, digits, `_` and marks, and every other character but white space as a
-  symbol word of its own; runs of periods or hyphens are one (`...`, `--`). Of the marks inside of
-  words: an apostrophe between letters begins a word (`don`, `'t`), a comma between digits and a
-  period between letters or digits are part of it (`1,000`, `3.14`, `self.x`), unless a capital
-  follows on a small letter (`end.Start`); so is the period behind a single capital (`J.`, `U.S.`)
-  and behind an abbreviation (`Mr.`). It stands for spaCy's English tokenizer, which cuts
-  contractions elsewhere (`do`, `n't`), keeps URLs, paths, emoticons, `o'clock` and some marks
-  inside of words whole (`):`, `name="src`), and cuts `_` from the ends of a word.
-- `joined`: the word table (`curate.text.words`), in which one mark between two letters or two
-  digits joins them as Unicode's word boundaries do (UAX 29, WB6, WB7, WB11, WB12): `don't`, `3.14`.
+- `symbols`: an approximation of spaCy's English tokenizer (docs/filters.md, Words). Words are runs
+  of letters, digits, `_` and marks, runs of periods or hyphens, and any other character but white
+  space. Marks can belong to a word: `1,000`, `3.14`, `self.x`, `U.S.`, `Mr.`. An apostrophe between
+  letters begins a word: `don`, `'t`.
+- `joined`: the word table (`curate.text.words`), where one mark between two letters or two digits
+  joins them by Unicode's word boundaries (UAX 29, WB6, WB7, WB11, WB12): `don't`, `3.14`.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from curate.text.tables import segments
 from curate.text.unicode import ASCII_SPACE, char_bytes, code_point, space_bytes
 from curate.text.words import CLUSTER, DIGIT, LETTER, OTHER, character_tables, words
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import hash_bytes, load8, load_few, place_of, stir
+from llmcurate.base.kernels.intrinsics import hash_bytes, load8, load_few, mix_bits, sorted_index
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
@@ -48,34 +44,34 @@ _TERMINAL = (
 TERMINAL = np.zeros(0x110000, np.bool_)
 for _range in _TERMINAL.split():
     TERMINAL[int(_range.split("-")[0], 16) : int(_range.split("-")[-1], 16) + 1] = True
-# DataTrove's punctuation besides: ASCII's, control characters, and these.
+# DataTrove's punctuation: also ASCII punctuation, control characters, and these.
 PUNCTUATION = TERMINAL.copy()
 PUNCTUATION[[b for b in range(160) if (b < 128 and not chr(b).isalnum()) or b > 126]] = True
 PUNCTUATION[[ord(c) for c in "«´»–—’“”„…∶━►、〈〉《》「」【】％（），１：；～"]] = True
 
 
-# The segmentation `symbols` finds classes of bytes and changes between them in vector loops; only
-# marks that may be part of a word, and characters outside ASCII, are looked at one by one.
-# What a byte may be: white space, part of a word, what one has to look at (marks that may be part
-# of a word, bytes of characters outside ASCII), a symbol that is a word alone, those of which a run
-# is one, and a further byte of a symbol. BEGINS is set where a word begins inside of a run.
+# The segmentation `symbols` classifies bytes and finds changes of class in vector loops. Only marks
+# that may be part of a word, and characters outside ASCII, are examined one by one (_LOOK).
+# Classes of a byte: white space, part of a word, to be examined, a symbol that is a word alone,
+# hyphens and periods (a run is one word), and a further byte of a symbol. BEGINS is added where a
+# word begins within a run.
 _SPACE, _WORD, _LOOK, _ALONE, _HYPHENS, _PERIODS, _REST = range(7)
 _KIND, BEGINS = 7, 8
 _ASCII = np.array([LETTER if chr(b).isalpha() else DIGIT * chr(b).isdigit() for b in range(128)])
-# Those of spaCy's English abbreviations (lang/en/tokenizer_exceptions.py) that prose has often.
+# Frequent ones of spaCy's English abbreviations (lang/en/tokenizer_exceptions.py).
 _ABBREVIATED = (
     "Mr Mrs Ms Dr St Jr Prof Rev Gen Gov Sen Rep Messrs Co Corp Inc Ltd Bros vs e.g i.e a.m p.m"
     " Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec"
 ).split()
 _PACKED = np.array(sorted(int.from_bytes(w.encode(), "little") for w in _ABBREVIATED), np.uint64)
-_LAST_TWO = np.zeros((128, 128), np.bool_)  # what an abbreviation may end in
+_LAST_TWO = np.zeros((128, 128), np.bool_)  # the last two letters of abbreviations
 for _w in _ABBREVIATED:
     _LAST_TWO[ord(_w[-2]), ord(_w[-1])] = True
 
 
 @njit(nogil=True)
 def last_start(data, start, end):
-    """Where the last character of data[start:end] begins; -1 for none."""
+    """Return the start of the last character of data[start:end], or -1 without characters."""
     last = end - 1
     while last > start and (data[last] & 0xC0) == 0x80:
         last -= 1
@@ -89,7 +85,6 @@ def is_letter_or_digit(kind):
 
 @njit(nogil=True)
 def _is_abbreviation(data, start, end):
-    """Whether the letters and periods before end, in the row that begins at start, are one."""
     if end - start < 2 or (data[end - 2] | data[end - 1]) >= 0x80:
         return False
     if not _LAST_TWO[data[end - 2], data[end - 1]]:
@@ -102,15 +97,14 @@ def _is_abbreviation(data, start, end):
             break
         if b != 46 and _ASCII[b] != LETTER:
             inside = 48 <= b <= 57 or b == 95 or b == 39  # of a longer word
-            return i < end and not inside and place_of(_PACKED, packed) >= 0
+            return i < end and not inside and sorted_index(_PACKED, packed) >= 0
         packed = (packed << np.uint64(8)) | np.uint64(b)
         i -= 1
-    return (i == start or ASCII_SPACE[data[i - 1]]) and place_of(_PACKED, packed) >= 0
+    return (i == start or ASCII_SPACE[data[i - 1]]) and sorted_index(_PACKED, packed) >= 0
 
 
 @njit(nogil=True)
 def _look(data, start, i, stop, kinds, lower):
-    """(class, whether a word begins) of the character at i of the row data[start:stop]."""
     code = max(code_point(data, i, stop), 0)
     if kinds[code] != OTHER:
         return _WORD, False
@@ -145,20 +139,20 @@ def _look(data, start, i, stop, kinds, lower):
 
 @njit(nogil=True)
 def _look_ascii(first, before, mark, after):
-    """The class of a mark between ASCII bytes, two before it; _LOOK where more has to be seen."""
     left_kind, right_kind = _ASCII[before], _ASCII[after]
     if mark == 44:
         return _WORD if left_kind == DIGIT and right_kind == DIGIT else _ALONE
     if mark == 39:
         return _WORD | BEGINS if left_kind == LETTER and right_kind == LETTER else _ALONE
-    if left_kind == LETTER and not right_kind:  # a small letter, and no abbreviation's end
+    if (
+        left_kind == LETTER and not right_kind
+    ):  # a lower-case letter, not the end of an abbreviation
         return _PERIODS if before >= 97 and not _LAST_TWO[first, before] else _LOOK
     return _LOOK if left_kind or before == 46 else _PERIODS
 
 
 @njit(nogil=True)
 def _classes(data, out):
-    """Writes the class of every byte of data into out; written so that it becomes vector code."""
     u = np.uint8
     for i in range(len(data)):
         b = data[i]
@@ -171,7 +165,6 @@ def _classes(data, out):
 
 @njit(nogil=True)
 def _starts(kinds, out):
-    """Writes 1 where a word begins: another run, or a symbol alone. kinds: uint8[n], n > 0."""
     u = np.uint8
     out[0] = kinds[0] & u(_KIND) != u(_SPACE)
     for i in range(1, len(kinds)):
@@ -182,7 +175,6 @@ def _starts(kinds, out):
 
 @njit(nogil=True)
 def _ends(kinds, out):
-    """Writes 1 where a word has ended, at the byte behind it."""
     u = np.uint8
     out[0] = 0
     for i in range(1, len(kinds)):
@@ -193,7 +185,8 @@ def _ends(kinds, out):
 
 @njit(cache=True, nogil=True)
 def cut_symbols(data, offsets, kinds, lower):
-    """(rows: int64[rows + 1], start: int64[tokens], end: int64[tokens], chars: int32[tokens])."""
+    """Return the words and symbols of a batch, as (rows: int64[rows + 1], the first token of each
+    row; start, end: int64[tokens]; chars: int32[tokens], code points)."""
     rows = len(offsets) - 1
     base = offsets[0]
     size = offsets[rows] - base
@@ -208,11 +201,11 @@ def cut_symbols(data, offsets, kinds, lower):
         flags[i] = classes[i] == np.uint8(_LOOK)
     looks = np.empty(count_flags(flags) + PADDING, np.int64)
     n_looks = flag_positions(flags, size, base, looks)
-    n_wide = 0  # characters outside ASCII; their positions overwrite those looked at
+    n_wide = 0  # characters outside ASCII; their positions overwrite `looks`
     k = 0
     for r in range(rows):
         row, stop = offsets[r], offsets[r + 1]
-        done = row  # what comes before has its class
+        done = row  # all bytes before have their class
         while k < n_looks and looks[k] < stop:
             i = looks[k]
             k += 1
@@ -274,7 +267,7 @@ STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 _FLAGS = np.zeros(128, np.uint8)
 _FLAGS[[b for b in range(128) if chr(b).isalpha()]] = ALPHA | PLAIN
 _FLAGS[35] = HASH_OR_ELLIPSIS
-_FIRST = _FLAGS.copy()  # of a token of this one character, or of one that begins with this letter
+_FIRST = _FLAGS.copy()  # of a one-character token, or of one that begins with this letter
 _FIRST[[b for b in range(128) if chr(b).isalnum()]] |= FIRST_ALNUM
 _FIRST[[b for b in range(128) if not PUNCTUATION[b]]] |= PLAIN
 # The low bytes of a 64-bit load that a token of 0 to 8 bytes fills.
@@ -283,7 +276,7 @@ _MASK = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
 _STOP_HASH = np.uint64(0xC42DDDC22F41F7CD)
 _STOPS = np.zeros(8, np.uint64)
 _STOP_FLAGS = np.zeros(8, np.uint8)
-_STOP_SIZE = np.zeros(8, np.int64)  # `the` and `the` with a NUL behind it fill a load alike
+_STOP_SIZE = np.zeros(8, np.int64)  # tells `the` from `the` followed by NUL
 for _i, _w in enumerate(STOP_WORDS):
     _packed = int.from_bytes(_w.encode(), "little")
     _slot = (_packed * int(_STOP_HASH) % 2**64) >> 61
@@ -296,9 +289,10 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class Tokens:
-    """rows: int64[rows + 1], the first token of each row; start: int64[tokens], absolute byte
-    position; chars: int32[tokens], code points; hash: uint64[tokens], case kept; flags:
-    uint8[tokens], ALPHA | PLAIN | FIRST_ALNUM | HASH_OR_ELLIPSIS and the stop word's number."""
+    """The words of a batch. rows: int64[rows + 1], the first token of each row. start:
+    int64[tokens], position in data. chars: int32[tokens], code points. hash: uint64[tokens],
+    case-sensitive. flags: uint8[tokens], ALPHA | PLAIN | FIRST_ALNUM | HASH_OR_ELLIPSIS and the
+    number of the stop word."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -309,7 +303,6 @@ class Tokens:
 
 @njit(nogil=True)
 def _flags_of(data, start, end, kinds, punctuation):
-    """The flags of a token, character by character; stop words aside."""
     flags = 0
     i = start
     while i < end:
@@ -330,8 +323,9 @@ def _flags_of(data, start, end, kinds, punctuation):
 
 @njit(cache=True, nogil=True)
 def describe(data, start, end, kinds, punctuation, fold, whole):
-    """(hash: uint64[tokens], flags: uint8[tokens]) of tokens data[start:end]; fold: stop words in
-    any case; whole: a token that begins with a letter has no hash and no ellipsis inside."""
+    """Return (hash: uint64[tokens], flags: uint8[tokens]) of the tokens data[start:end]. fold:
+    recognize stop words in any case. whole: a token that begins with a letter has no # or
+    ellipsis."""
     n = len(start)
     hashes = np.empty(n, np.uint64)
     flags = np.empty(n, np.uint8)
@@ -344,7 +338,7 @@ def describe(data, start, end, kinds, punctuation, fold, whole):
                 packed = load8(data, np.uint64(a)) & _MASK[length]
             else:
                 packed = load_few(data, np.uint64(a), length)
-            hashes[t] = stir(packed ^ (np.uint64(length) << np.uint64(60)))
+            hashes[t] = mix_bits(packed ^ (np.uint64(length) << np.uint64(60)))
         else:
             packed = np.uint64(0)
             hashes[t] = hash_bytes(data, a, z)
@@ -353,8 +347,8 @@ def describe(data, start, end, kinds, punctuation, fold, whole):
             flag = _FIRST[b]
         else:
             flag = np.uint8(_flags_of(data, a, z, kinds, punctuation))
-        # Without a branch, since which words are stop words cannot be predicted. A longer word has
-        # `packed` 0 and no stop word's size.
+        # Without a branch, which the processor could not predict. A longer word has `packed` 0 and
+        # not the size of a stop word.
         if fold:
             packed |= _FOLD & _MASK[min(length, 8)]
         slot = (packed * _STOP_HASH) >> np.uint64(61)
@@ -365,8 +359,8 @@ def describe(data, start, end, kinds, punctuation, fold, whole):
 
 @njit(nogil=True)
 def _joins(mark, left_kind, right_kind):
-    """Whether a mark joins characters of these kinds: Unicode's MidLetter, MidNum, MidNumLet and
-    the single quote (WordBreakProperty.txt), without the rare ones."""
+    """Return True if a mark between characters of these kinds joins them: Unicode's MidLetter,
+    MidNum, MidNumLet and the single quote (WordBreakProperty.txt), without rare characters."""
     both = mark == 39 or mark == 46 or mark == 0x2018 or mark == 0x2019
     if left_kind == LETTER and right_kind == LETTER:
         return both or mark == 58 or mark == 0xB7
@@ -375,8 +369,6 @@ def _joins(mark, left_kind, right_kind):
 
 @njit(cache=True, nogil=True)
 def _join(data, rows, start, end, chars, kinds):
-    """(rows, start, end, chars): words, joined by single marks; those that begin with a letter or
-    digit."""
     out_rows = np.empty_like(rows)
     out_start, out_end = np.empty_like(start), np.empty_like(end)
     out_chars = np.empty_like(chars)
@@ -406,7 +398,7 @@ def _join(data, rows, start, end, chars, kinds):
 
 
 def split_tokens(docs: Documents, fold: bool = True) -> Tokens:
-    """The words of `str.split()`; fold: stop words in any case, not in lower case only."""
+    """Return the words of a batch by `str.split()`. fold: recognize stop words in any case."""
 
     def build() -> Tokens:
         tables, data = segments(docs), docs.buffers()[0]
@@ -418,7 +410,7 @@ def split_tokens(docs: Documents, fold: bool = True) -> Tokens:
 
 
 def symbol_tokens(docs: Documents) -> Tokens:
-    """Words and symbol words; stop words in lower case only."""
+    """Return the words and symbols of a batch (`symbols` above); stop words only in lower case."""
 
     def build() -> Tokens:
         data, offsets = docs.buffers()
@@ -431,7 +423,7 @@ def symbol_tokens(docs: Documents) -> Tokens:
 
 
 def joined_tokens(docs: Documents) -> Tokens:
-    """Words without punctuation, `don't` and `3.14` whole."""
+    """Return the words of a batch without punctuation; `don't` and `3.14` are one word each."""
 
     def build() -> Tokens:
         data, _ = docs.buffers()

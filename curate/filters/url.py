@@ -1,8 +1,8 @@
-"""Documents dropped by their URL: block lists of domains, hosts, pages and words; or kept by it.
+"""Filter documents by URL: lists of domains, hosts, pages and words to drop, or to keep.
 
-After RefinedWeb (Penedo et al. 2023, appendix G.1) and DataTrove's `url_filter.py`. No list is
-shipped; those of DataTrove, UT1's among them, are fetched by name. The step reads nothing but the
-URL, so it can run before `extract` and after it.
+The rules follow RefinedWeb (Penedo et al. 2023, appendix G.1) and DataTrove's `url_filter.py`. No
+lists are included; DataTrove's lists, which include UT1's, are downloaded by name. The step reads
+only the URL, so it can run before or after `extract`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from curate.documents.documents import Documents
-from curate.fetch.published import Published, all_at_hand, lists_of
+from curate.fetch.published import Published, all_available, lists_of
 from curate.steps.contracts import FromFiles, Identity, Step, step
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.errors import UsageError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v or ())
 ]
-
 
 FILES = (
     "domains", "hosts", "urls", "banned_words", "soft_words", "banned_subwords", "keep_domains",
@@ -62,67 +61,80 @@ class _Lists:
 
 @step("url_filter")
 class UrlFilter(Step, FromFiles):
-    """Drops documents whose URL is on a list or holds listed words."""
+    """Drops pages whose URL is on a list or has listed words, or is missing from the keep lists."""
 
     paper: ClassVar[str] = "Penedo et al. 2023, appendix G.1; DataTrove's url_filter.py"
     only_measures: ClassVar[bool] = True
 
     domains: Names = Field(
         (),
-        description="Files of domains: pages of a domain and of its subdomains are dropped; ut1:"
-        " those of UT1 (Université Toulouse Capitole) as DataTrove has them, which are fetched.",
+        description="Files of domains: pages of a domain and of its subdomains are dropped. ut1 is"
+        " the list of UT1 (Université Toulouse Capitole) as DataTrove has it, which is downloaded.",
     )
-    hosts: Names = Field((), description="Files of hosts: pages of exactly this host are dropped.")
+    hosts: Names = Field(
+        (), description="Files of hosts: pages of exactly these hosts are dropped."
+    )
     urls: Names = Field(
-        (), description="Files of addresses: these pages are dropped; ut1: UT1's, likewise."
+        (),
+        description="Files of page addresses: these pages are dropped. ut1 is the list of UT1 as"
+        " DataTrove has it, which is downloaded.",
     )
     banned_words: Names = Field(
         (),
-        description="Files of words: a page with one as a whole word of its URL is dropped;"
-        " datatrove, here and for soft words and subwords: DataTrove's, which are fetched.",
+        description="Files of words: a page with one of them as a whole word of its URL is"
+        " dropped. datatrove is DataTrove's list, which is downloaded.",
     )
     soft_words: Names = Field(
         (),
         description="Files of words: a page with several of them as whole words of its URL is"
-        " dropped (Penedo et al. 2023, appendix G.1).",
+        " dropped (Penedo et al. 2023, appendix G.1). datatrove is DataTrove's list, which is"
+        " downloaded.",
     )
     max_soft_words: int = Field(
         2,
         ge=1,
-        description="The number of different soft words from which on a page is dropped (Penedo et"
-        " al. 2023, appendix G.1).",
+        description="A page with at least this many different soft words is dropped (Penedo et al."
+        " 2023, appendix G.1).",
     )
     banned_subwords: Names = Field(
-        (), description="Files of words: a page with one anywhere in a part of its URL is dropped."
+        (),
+        description="Files of words: a page with one of them anywhere in a part of its URL is"
+        " dropped. datatrove is DataTrove's list, which is downloaded.",
     )
     exclude: Names = Field(
-        (), description="Domains, or @FILE for a file of them, whose pages are dropped as excluded."
+        (),
+        description="Domains, or @FILE for a file of them. Their pages are dropped for the reason"
+        ' "excluded".',
     )
     allow: Names = Field(
-        (), description="Domains, or @FILE for a file of them, whose pages this step never drops."
+        (), description="Domains, or @FILE for a file of them. This step never drops their pages."
     )
     keep_domains: Names = Field(
         (),
-        description="Files of domains: only pages of these domains and of their subdomains stay,"
-        " beside those of the other two keep lists; none: no such limit.",
+        description="Files of domains. If a keep list is given, pages that are on none of the keep"
+        " lists are dropped; this one lists domains with their subdomains.",
     )
     keep_hosts: Names = Field(
-        (), description="Files of hosts: only pages of exactly these hosts stay, likewise."
+        (),
+        description="Files of hosts to keep, without their subdomains. If a keep list is given,"
+        " pages that are on none of the keep lists are dropped.",
     )
-    keep_urls: Names = Field((), description="Files of addresses: only these pages stay, likewise.")
+    keep_urls: Names = Field(
+        (),
+        description="Files of page addresses to keep. If a keep list is given, pages that are on"
+        " none of the keep lists are dropped.",
+    )
     sha256: dict[str, str] = Field(
-        {}, description="The sha256 of each list that is given by URL, by that URL."
+        {}, description="The sha256 of each list that is given by URL, with that URL as the key."
     )
 
     _lists: _Lists | None = PrivateAttr(default=None)
 
     def _published(self) -> list[tuple[str, str, Published]]:
-        """(setting, name, list) of those that have a name."""
         named = ((key, n, of) for key, of in PUBLISHED.items() for n in getattr(self, key))
         return [(key, name, of[name]) for key, name, of in named if name in of]
 
     def _located(self, key: str) -> tuple[str, ...]:
-        """The files of a setting: of a published list that in the cache."""
         named = PUBLISHED.get(key, {})
         instead = f"{self.label}: give --set {self.label}.{key}=FILE"
         return tuple(
@@ -133,11 +145,11 @@ class UrlFilter(Step, FromFiles):
     def to_fetch(self) -> list[str]:
         return [*dict.fromkeys(url for *_, file in self._published() for url in file.to_fetch())]
 
-    def at_hand(self) -> Self:
+    def without_missing_files(self) -> Self:
         published = self._published()
         names = ", ".join(f"{key}={name}" for key, name, _ in published)
-        if all_at_hand((file for *_, file in published), f"{self.label}: runs without {names}"):
-            return super().at_hand()
+        if all_available((file for *_, file in published), f"{self.label}: runs without {names}"):
+            return super().without_missing_files()
         own = {k: tuple(x for x in getattr(self, k) if x not in PUBLISHED[k]) for k in PUBLISHED}
         return self.model_copy(update=own)
 
@@ -149,8 +161,7 @@ class UrlFilter(Step, FromFiles):
         return [*dict.fromkeys(files), *self._files((*self.exclude, *self.allow))]
 
     def identity(self) -> Identity:
-        """UsageError where a list is not there that says what stays: a recipe names it, and the
-        user has it."""
+        """Return the step's identity. Raises UsageError if the file of a keep list is missing."""
         for key in ("keep_domains", "keep_hosts", "keep_urls"):
             for path in getattr(self, key):
                 if "://" not in path and not Path(path).is_file():
@@ -161,10 +172,10 @@ class UrlFilter(Step, FromFiles):
         return super().identity()
 
     def notes(self) -> list[str]:
-        from curate.filters import url_lists
-
         if not self.resources() and not self.exclude:
             return [f"{self.label}: no list was given, so nothing is dropped"]
+        from curate.filters import url_lists  # loads numba
+
         said: list[str] = []
         hosts = (*self.domains, *self.hosts, *self.keep_domains, *self.keep_hosts)
         named = self._files((*self.exclude, *self.allow))
@@ -187,8 +198,8 @@ class UrlFilter(Step, FromFiles):
                 domains=url_lists.host_keys(self._located("domains"), pins, label),
                 hosts=url_lists.host_keys(self.hosts, pins, label),
                 urls=url_lists.address_keys(self._located("urls"), pins, label),
-                allow=self._named(self.allow, "allow"),
-                exclude=self._named(self.exclude, "exclude"),
+                allow=self._domain_keys(self.allow, "allow"),
+                exclude=self._domain_keys(self.exclude, "exclude"),
                 kept=(
                     url_lists.host_keys(self.keep_domains, pins, label),
                     url_lists.host_keys(self.keep_hosts, pins, label),
@@ -203,7 +214,7 @@ class UrlFilter(Step, FromFiles):
             )
         return self._lists
 
-    def _named(self, names: Sequence[str], key: str) -> np.ndarray:
+    def _domain_keys(self, names: Sequence[str], key: str) -> np.ndarray:
         from curate.filters import url_lists
 
         listed = url_lists.host_keys(self._files(names), self.sha256, self.label)
@@ -236,12 +247,12 @@ class UrlFilter(Step, FromFiles):
         for rule, keys in (("excluded", lists.exclude), ("domain", lists.domains)):
             at = url_lists.domain_hits(data, start, host_end, keys)
             listed = (at >= 0) & judged
-            docs = docs.drop(listed, rule, ones, 1, _named(folded, listed, at, host_end))
+            docs = docs.drop(listed, rule, ones, 1, _matched_texts(folded, listed, at, host_end))
         listed = url_lists.exact_hits(data, start, host_end, lists.hosts) & judged
-        docs = docs.drop(listed, "host", ones, 1, _named(folded, listed, start, host_end))
+        docs = docs.drop(listed, "host", ones, 1, _matched_texts(folded, listed, start, host_end))
         first, last = url_lists.key_places(folded)
         listed = url_lists.exact_hits(data, first, last, lists.urls) & judged
-        return docs.drop(listed, "url", ones, 1, _named(folded, listed, first, last))
+        return docs.drop(listed, "url", ones, 1, _matched_texts(folded, listed, first, last))
 
     def _drop_unlisted(
         self, docs: Documents, lists: _Lists, folded: Folded, judged: np.ndarray
@@ -254,9 +265,9 @@ class UrlFilter(Step, FromFiles):
         listed |= url_lists.exact_hits(data, start, host_end, hosts)
         first, last = url_lists.key_places(folded)
         listed |= url_lists.exact_hits(data, first, last, addresses)
-        gone = ~listed & judged
-        detail = _named(folded, gone, start, host_end)
-        return docs.drop(gone, "not_listed", listed.astype(np.int32), 1, detail)
+        dropped = ~listed & judged
+        detail = _matched_texts(folded, dropped, start, host_end)
+        return docs.drop(dropped, "not_listed", listed.astype(np.int32), 1, detail)
 
     def _drop_words(
         self, docs: Documents, lists: _Lists, folded: Folded, judged: np.ndarray
@@ -282,9 +293,10 @@ class UrlFilter(Step, FromFiles):
             )
             hits.append(matches)
         (rows, number), (sub_rows, sub_number) = hits
+        listed = lists.words
         rules: list[tuple[str, Any, np.ndarray, np.ndarray, int]] = [
-            ("banned_word", lists.words, *_of(rows, number, lists.words.banned), 1),
-            ("soft_words", lists.words, *_of(rows, number, lists.words.soft), self.max_soft_words),
+            ("banned_word", listed, *_marked(rows, number, listed.banned), 1),
+            ("soft_words", listed, *_marked(rows, number, listed.soft), self.max_soft_words),
             ("banned_subword", lists.subwords, sub_rows, sub_number, 1),
         ]
         for rule, words, at, which, least in rules:
@@ -300,16 +312,14 @@ class UrlFilter(Step, FromFiles):
         return docs
 
 
-def _of(rows: np.ndarray, number: np.ndarray, mark: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The hits whose pattern is marked."""
-    marked = mark[number] if len(number) else np.zeros(0, np.bool_)
-    return rows[marked], number[marked]
+def _marked(rows: np.ndarray, hits: np.ndarray, mark: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    marked = mark[hits] if len(hits) else np.zeros(0, np.bool_)
+    return rows[marked], hits[marked]
 
 
-def _named(
+def _matched_texts(
     folded: Folded, matched: np.ndarray, first: np.ndarray, last: np.ndarray
 ) -> list[str | None]:
-    """The part of each matched URL that is the match, for the reason."""
     names: list[str | None] = [None] * len(matched)
     for row in np.flatnonzero(matched):
         names[int(row)] = folded.text(first[row], last[row])

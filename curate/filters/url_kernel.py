@@ -1,24 +1,14 @@
-"""The folded form of URLs, which two spellings of one address share, and the words in it.
+"""Fold URLs, so that different spellings of an address become equal, and find words in them.
 
-A folded URL is host, then path with query, then fragment, without scheme, user and port:
+A folded URL is host, path with query, and fragment (docs/filters.md, url_filter, has the details).
+A kernel folds URLs of plain ASCII; the others go through `fold`, which gives the same result for
+any URL. Two automata (Aho and Corasick 1975) search the folded URL:
 
-- white space and control characters at the ends, and tabs and line ends anywhere, are gone, and
-  `\\` is `/`, as browsers read URLs (WHATWG URL standard, 4.4);
-- %XX is decoded once, and bytes that are no UTF-8 become U+FFFD;
-- the host is in lower case, Unicode instead of punycode (`xn--`), without periods at its ends;
-- the rest is NFKC and case-folded.
-
-A kernel folds URLs of plain ASCII; the others go through `fold`, which gives the same for any URL.
-
-Words are matched over letters and digits with separators between them. Two automata (Aho and
-Corasick 1975) run over the folded URL:
-
-- *words*, with every run of separators as one blank. A match must be whole: no letter of a script
-  with spaces directly before or behind it, and no digit where it begins or ends with one. So `sex`
-  is in `/sex-1`, `/sex1` and `/免费sex`, and not in `/sussex`; `2g1c` is not in `/12g1c`.
-- *subwords*, which may stand anywhere. Separators within a part of the URL are passed over
-  (`p-o-r-n`, `black.cat`), those between its parts (`/ ? & = # : ; @ ,`) are not, so that `porn` is
-  not in `/map/ornaments`.
+- *words*, where every run of separators is one blank. A match must not touch a letter of a script
+  with spaces, and digits at its ends must not touch digits: `sex` is in `/sex1` and `/免费sex`, but
+  not in `/sussex`.
+- *subwords*, which match anywhere. Separators within a part of the URL (`p-o-r-n`) are skipped,
+  separators between parts (`/ ? & = # : ; @ ,`) are not, so `porn` is not in `/map/ornaments`.
 """
 
 from __future__ import annotations
@@ -47,7 +37,7 @@ _PORT = re.compile(r":[0-9]*\Z")
 
 @dataclass(frozen=True)
 class Folded:
-    """data: uint8[]; start, host_end, path_end, end: int64[rows], byte positions in it."""
+    """Folded URLs. data: uint8[], their bytes. Other fields: int64[rows], positions in data."""
 
     data: np.ndarray
     start: np.ndarray
@@ -56,11 +46,9 @@ class Folded:
     end: np.ndarray
 
     def host(self, row: int) -> str:
-        """The host of one URL."""
         return self.text(self.start[row], self.host_end[row])
 
     def text(self, start: int, end: int) -> str:
-        """The text between two positions."""
         return self.data[start:end].tobytes().decode("utf-8", "replace")
 
 
@@ -97,8 +85,13 @@ def _rest(text: str) -> str:
 
 
 def fold(url: str) -> tuple[str, str, str]:
-    """(host, path with query, fragment) of any text that should be a URL; a fragment begins with
-    its `#`. What has no scheme begins with its host."""
+    r"""Fold any text that should be a URL, and return (host, path with query, fragment).
+
+    White space and control characters at the ends, and tabs and line ends anywhere, are removed,
+    and `\` becomes `/`, as in browsers (WHATWG URL standard, 4.4). %XX is decoded once, and invalid
+    UTF-8 becomes U+FFFD. The host is in lower case and Unicode, the rest NFKC and case-folded. The
+    fragment includes its `#`. Text without a scheme begins with the host.
+    """
     url = url.strip(_ENDS).translate(_INSIDE)
     scheme = _SCHEME.match(url)
     if scheme:
@@ -121,7 +114,6 @@ def _hex(b):
 
 @njit(nogil=True)
 def _copy(data, a, z, out, at):
-    """Decodes and lowers data[a:z] to out[at:]; returns (new at, whether all is plain ASCII)."""
     plain = True
     i = a
     while i < z:
@@ -143,7 +135,6 @@ def _copy(data, a, z, out, at):
 
 @njit(nogil=True)
 def _authority(data, a, z):
-    """(host start, host end, authority end) of the URL data[a:z]."""
     i = a
     if i < z and (97 <= (data[i] | 32) <= 122):
         while i < z and (
@@ -216,7 +207,7 @@ def _fold_ascii(data, offsets):
 
 
 def fold_all(data: np.ndarray, offsets: np.ndarray) -> Folded:
-    """The folded form of every URL of `(data: uint8[], offsets: int64[rows + 1])`."""
+    """Fold every URL of a column given as data: uint8[] and offsets: int64[rows + 1]."""
     out, cuts, plain = _fold_ascii(data, offsets)
     parts, at = [out], len(out)
     for row in np.flatnonzero(~plain):
@@ -240,9 +231,10 @@ _SEPARATOR[[c for c in range(128) if chr(c).isalnum()]] = 0
 
 @dataclass(frozen=True)
 class Automaton:
-    """Finds patterns in bytes. step: int32[states, classes]; kind: int32[256], a byte's class;
-    pattern: int32[states], the number of the pattern that ends there or -1; link: int32[states],
-    the next shorter suffix at which one ends, or 0; size: int64[patterns], bytes."""
+    """An automaton that finds patterns in bytes. step: int32[states, classes], the next state.
+    kind: int32[256], the class of a byte. pattern: int32[states], the number of the pattern that
+    ends at a state, or -1. link: int32[states], the state of the next shorter suffix with a
+    pattern, or 0. size: int64[patterns], bytes."""
 
     step: np.ndarray
     kind: np.ndarray
@@ -252,7 +244,7 @@ class Automaton:
 
 
 def automaton(patterns: Sequence[str]) -> Automaton:
-    """The automaton of distinct patterns, none of them empty."""
+    """Build the automaton that finds these patterns, which must be distinct and not empty."""
     encoded = [p.encode() for p in patterns]
     used = sorted({b for p in encoded for b in p})
     kind = np.zeros(256, np.int32)
@@ -287,7 +279,7 @@ def automaton(patterns: Sequence[str]) -> Automaton:
 
 
 def normal_word(entry: str, between: str = " ") -> str:
-    """An entry of a word list as the automata read it: folded, its words joined by `between`."""
+    """Return an entry of a word list, folded for the automata. `between` joins its words."""
     text = unicodedata.normalize("NFKC", entry).casefold()
     kinds, _ = character_tables()
     kept = "".join(c if kinds[ord(c)] not in (OTHER, CONNECTOR) else " " for c in text)
@@ -296,7 +288,6 @@ def normal_word(entry: str, between: str = " ") -> str:
 
 @njit(nogil=True)
 def _spell(data, start, end, kinds, out):
-    """Writes data[start:end] as letters, digits and single separators; returns its length."""
     out[0] = BLANK
     n = 1
     i = start
@@ -339,7 +330,6 @@ def _kind_at(text, i, n, kinds):
 
 @njit(nogil=True)
 def _whole(text, a, z, n, kinds):
-    """Whether text[a:z] is cut off from what stands around it."""
     before, first = _kind_at(text, a - 1, n, kinds), _kind_at(text, a, n, kinds)
     last, behind = _kind_at(text, z - 1, n, kinds), _kind_at(text, z, n, kinds)
     if before == LETTER or before == MARK or behind == LETTER or behind == MARK:
@@ -358,7 +348,6 @@ def _room(array, n):
 
 @njit(nogil=True)
 def _row_words(text, n, r, kinds, step, kind, ending, link, size, whole, seen, hits):
-    """How many patterns stand in text[:n]; they are written to hits: int32[patterns]."""
     count = 0
     state = np.int32(0)
     for i in range(n):
@@ -388,8 +377,8 @@ def _row_words(text, n, r, kinds, step, kind, ending, link, size, whole, seen, h
 
 @njit(cache=True, nogil=True)
 def find_words(data, start, end, kinds, step, kind, ending, link, size, whole):
-    """(row: int64[hits], pattern: int32[hits]): which patterns stand in data[start[r]:end[r]],
-    each once a row; whole: as words, else as subwords."""
+    """Return (row: int64[hits], pattern: int32[hits]): which patterns are in data[start[r]:end[r]]
+    for each row r, each once per row. whole: match words, otherwise subwords."""
     rows = np.empty(64, np.int64)
     patterns = np.empty(64, np.int32)
     total = np.int64(0)
@@ -401,7 +390,7 @@ def find_words(data, start, end, kinds, step, kind, ending, link, size, whole):
     hits = np.empty(len(size), np.int32)
     for r in range(len(start)):
         n = _spell(data, start[r], end[r], kinds, text)
-        # A function of its own: a loop that may replace an array counts its references each time.
+        # A separate function: a loop that may replace an array counts its references each time.
         count = _row_words(text, n, r, kinds, step, kind, ending, link, size, whole, seen, hits)
         for k in range(count):
             rows, patterns = _room(rows, total), _room(patterns, total)

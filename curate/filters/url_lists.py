@@ -1,8 +1,6 @@
-"""Block lists in memory: sorted 64-bit hashes, 8 bytes an entry, looked up in folded URLs.
-
-Two different entries share a hash once in about 10^13 look-ups for a list of a million; the
-reason of a dropped document names what was found in its own URL.
-"""
+"""Block lists in memory: sorted 64-bit hashes, 8 bytes per entry, looked up in folded URLs. For a
+list of a million entries, about one look-up in 10^13 hits an entry that only has the same hash. The
+reason for dropping a document names the matching part of the document's URL."""
 
 from __future__ import annotations
 
@@ -19,21 +17,21 @@ from curate.text.decoding import decode
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import copy, hash_bytes, place_of, stands_at
+from llmcurate.base.kernels.intrinsics import copy, hash_bytes, matches_at, sorted_index
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 MOST_HOST = 1024  # bytes; a name has 253 characters (RFC 1035)
-BLOCK = 16 << 20  # bytes of a list that are taken up at once
+BLOCK = 16 << 20  # bytes of a list that are processed at once
 _TRACKING = tuple(np.frombuffer(b, np.uint8) for b in (b"utm_", b"ref", b"feed"))
 _UTM, _REF, _FEED = _TRACKING
-# What stands before every host in lists made as /etc/hosts.
+# Prefixes of lines in hosts files and Adblock lists.
 _NOWHERE = (b"0.0.0.0", b"127.0.0.1", b"local", b"||", b"##")
 _ZERO, _LOOP, _LOCAL, _BARS, _ELEMENT = (np.frombuffer(b, np.uint8) for b in _NOWHERE)
 
 
 @dataclass(frozen=True)
 class Words:
-    """Words of one or more lists: text, and whether each is banned, soft or both."""
+    """Words of lists. banned, soft: bool[patterns], True for a word on a list of this kind."""
 
     patterns: tuple[str, ...]
     banned: np.ndarray
@@ -43,10 +41,10 @@ class Words:
 
 @njit(cache=True, nogil=True)
 def _list_lines(data, hosts, signs):
-    """(starts, ends, number: int64[], odd: bool[]): the entries of a list, their lines, counted
-    from 0, and those to be read as rules. hosts: entries are hosts, so that `*.`, the address of a
-    hosts file and the signs around an Adblock domain are no part of them. signs: bool[256], the
-    bytes that no name of a host has."""
+    """Return the entries of a list as (starts, ends, number: int64[], odd: bool[]): byte positions,
+    the number of the line from 0, and True if the line must be parsed as a rule. hosts: entries are
+    hosts, so `*.`, the address of a hosts file and the signs of an Adblock domain are removed.
+    signs: bool[256], bytes that host names never contain."""
     lines = 1
     for i in range(len(data)):
         lines += data[i] == 10
@@ -62,8 +60,8 @@ def _list_lines(data, hosts, signs):
         a = z + 1
         while begin < end and data[begin] <= 32:
             begin += 1
-        # `##.ad` hides an element of pages; `# ad` and `## ad` are comments.
-        element = hosts and stands_at(data, begin, end - 1, _ELEMENT) and data[begin + 2] > 32
+        # `##.ad` is an Adblock rule that hides an element; `# ad` and `## ad` are comments.
+        element = hosts and matches_at(data, begin, end - 1, _ELEMENT) and data[begin + 2] > 32
         for k in range(begin, end):
             if data[k] == 35 and (k == begin or data[k - 1] <= 32) and not element:
                 end = k
@@ -73,18 +71,18 @@ def _list_lines(data, hosts, signs):
         if hosts:
             first, last = begin, end
             for size in (7, 9):
-                nowhere = stands_at(data, begin, end, _ZERO if size == 7 else _LOOP)
+                nowhere = matches_at(data, begin, end, _ZERO if size == 7 else _LOOP)
                 if nowhere and begin + size < end and data[begin + size] <= 32:
                     begin += size
                     while begin < end and data[begin] <= 32:
                         begin += 1
-            if stands_at(data, begin, end, _BARS) and data[end - 1] == 94:
+            if matches_at(data, begin, end, _BARS) and data[end - 1] == 94:
                 begin, end = begin + 2, end - 1
             if begin + 1 < end and data[begin] == 42 and data[begin + 1] == 46:
                 begin += 2
             for k in range(begin, end):
                 odd[n] |= signs[data[k]]
-            if odd[n] or (begin > first and stands_at(data, begin, end, _LOCAL)):
+            if odd[n] or (begin > first and matches_at(data, begin, end, _LOCAL)):
                 begin, end, odd[n] = first, last, True
         if begin < end:
             out[0, n], out[1, n], out[2, n] = begin, end, number
@@ -92,7 +90,7 @@ def _list_lines(data, hosts, signs):
     return out[0, :n], out[1, :n], out[2, :n], odd[:n]
 
 
-# No name of a host has these bytes; where they stand a line is a rule, a comment or no entry.
+# Bytes that host names never contain: a line with one is a rule, a comment or invalid.
 _SIGNS = np.zeros(256, np.bool_)
 _SIGNS[list(b'\t |^*!$@=#,;<>"(){}')] = True
 _ODD = _SIGNS.copy()
@@ -100,18 +98,18 @@ _ODD[ord("[")] = True  # of `[Adblock Plus 2.0]`, and of an address
 _COMMENTS = ("!", ";", "[adblock", "[ublock", "[adguard")
 _IS_ADBLOCK = re.compile(rb"^\s*(\[(adblock|ublock|adguard)|\|\|)", re.I | re.M)
 _ADBLOCK = re.compile(r"\|\|(?:\*\.)?([^\s/^*|$]+)(?:\^?\|?(?:\$(.+))?)?")
-# Options that say how a domain is met, and not which parts of pages are: those that AdGuard's
-# HostlistCompiler takes away from lists for name servers (RemoveModifiers), and `important`.
+# Options that do not limit a rule to parts of pages: those that AdGuard's HostlistCompiler removes
+# from lists for name servers (RemoveModifiers), and `important`.
 _OPTIONS = frozenset("third-party 3p document doc all popup network important".split())
 _UNUSED = re.compile(r"@@|\||.*#[@?$%]*##?[\w.[*:+^]")  # exceptions, addresses, elements of pages
 _DNSMASQ = re.compile(r"(?:address|server|local)=/(.+)/[^/]*")
-# What hosts files have for the machine itself.
+# Names of the machine itself in hosts files.
 _OWN = re.compile(r"local(host)?(\.\w+)?|broadcasthost|ip6-\w+|0\.0\.0\.0", re.I)
 
 
 def rule_hosts(line: str) -> list[str] | None:
-    """The hosts of a line of an Adblock, hosts or dnsmasq list, none of a comment; None where the
-    rule is on something else than a domain. What is no rule is returned as it stands."""
+    """Return the hosts in a line of an Adblock, hosts or dnsmasq list: [] for a comment, None for a
+    rule that does not concern whole domains. A line that is no rule is returned as a host."""
     if line.lower().startswith(_COMMENTS):
         return []
     if match := _ADBLOCK.fullmatch(line):
@@ -129,7 +127,6 @@ def rule_hosts(line: str) -> list[str] | None:
 def _host_entries(
     block: np.ndarray, starts: np.ndarray, ends: np.ndarray, lines: np.ndarray, odd: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """(data: uint8[], offsets: int64[entries + 1], line of each entry, rules that are not used)."""
     rules = [block[a:z].tobytes() for a, z in zip(starts[odd], ends[odd], strict=True)]
     found = [rule_hosts(rule.decode("utf-8", "surrogateescape")) for rule in rules]
     names = [[name.encode("utf-8", "surrogateescape") for name in of or ()] for of in found]
@@ -144,7 +141,6 @@ def _host_entries(
 
 @njit(cache=True, nogil=True)
 def _gather(data, starts, ends):
-    """The pieces data[starts:ends] one behind the other, and their offsets."""
     offsets = np.zeros(len(starts) + 1, np.int64)
     for k in range(len(starts)):
         offsets[k + 1] = offsets[k] + ends[k] - starts[k]
@@ -156,8 +152,9 @@ def _gather(data, starts, ends):
 
 @njit(cache=True, nogil=True)
 def url_keys(data, start, host_end, path_end):
-    """(first, last: int64[rows]): the part of folded URLs by which they are compared: without a
-    leading `www.`, from `?utm_`, `?ref` or `?feed` on (as C4), and slashes at the end."""
+    """Return (first, last: int64[rows]), where the compared part of each folded URL begins and
+    ends. A leading `www.`, the query from `?utm_`, `?ref` or `?feed` on (as in C4), and slashes at
+    the end are not compared."""
     first, last = start.copy(), path_end.copy()
     for r in range(len(start)):
         a, host, z = start[r], host_end[r], path_end[r]
@@ -166,9 +163,9 @@ def url_keys(data, start, host_end, path_end):
             first[r] = a + 4
         for k in range(host, z):
             if data[k] == 63 and (
-                stands_at(data, k + 1, z, _UTM)
-                or stands_at(data, k + 1, z, _REF)
-                or stands_at(data, k + 1, z, _FEED)
+                matches_at(data, k + 1, z, _UTM)
+                or matches_at(data, k + 1, z, _REF)
+                or matches_at(data, k + 1, z, _FEED)
             ):
                 z = k
                 break
@@ -180,7 +177,6 @@ def url_keys(data, start, host_end, path_end):
 
 @njit(cache=True, nogil=True)
 def hashes(data, first, last):
-    """uint64[rows] of data[first[r]:last[r]]."""
     out = np.empty(len(first), np.uint64)
     for r in range(len(first)):
         out[r] = hash_bytes(data, first[r], last[r])
@@ -189,27 +185,27 @@ def hashes(data, first, last):
 
 @njit(cache=True, nogil=True)
 def exact_hits(data, first, last, keys):
-    """bool[rows]: whether data[first[r]:last[r]] is in the list (keys: uint64[], sorted)."""
+    """Return bool[rows]: True if data[first[r]:last[r]] is in the list. keys: its sorted hashes."""
     out = np.zeros(len(first), np.bool_)
     for r in range(len(first)):
         if last[r] > first[r]:
-            out[r] = place_of(keys, hash_bytes(data, first[r], last[r])) >= 0
+            out[r] = sorted_index(keys, hash_bytes(data, first[r], last[r])) >= 0
     return out
 
 
 @njit(cache=True, nogil=True)
 def domain_hits(data, first, last, keys):
-    """int64[rows]: where the longest suffix of each host starts that is in the list and begins
-    with a whole label; -1 where none is."""
+    """Return int64[rows]: for each host, the start in data of its longest suffix that is in the
+    list, or -1. A suffix begins at a label. keys: uint64[], the list's sorted hashes."""
     out = np.full(len(first), -1, np.int64)
     for r in range(len(first)):
         a, z = first[r], last[r]
-        if z - a > MOST_HOST:  # each suffix of each label would be hashed
+        if z - a > MOST_HOST:  # bounds the number of suffixes to hash
             a = z - MOST_HOST
             while a < z and data[a - 1] != 46:
                 a += 1
         while a < z:
-            if place_of(keys, hash_bytes(data, a, z)) >= 0:
+            if sorted_index(keys, hash_bytes(data, a, z)) >= 0:
                 out[r] = a
                 break
             while a < z and data[a] != 46:
@@ -219,7 +215,6 @@ def domain_hits(data, first, last, keys):
 
 
 def _blocks(data: bytes) -> list[tuple[int, int]]:
-    """(start, end) of blocks of whole lines."""
     blocks, at = [], 0
     while at < len(data):
         end = data.find(b"\n", at + BLOCK)
@@ -231,8 +226,6 @@ def _blocks(data: bytes) -> list[tuple[int, int]]:
 
 @njit(cache=True, nogil=True)
 def _no_host(data, start, host_end, end, signs, dotted):
-    """bool[rows]: folded entries that are more than a host (and a slash), or no host at all.
-    dotted: a host has a dot."""
     out = np.zeros(len(start), np.bool_)
     for r in range(len(start)):
         host, behind = host_end[r], end[r] - host_end[r]
@@ -248,20 +241,18 @@ def _no_host(data, start, host_end, end, signs, dotted):
 def _check_hosts(
     folded: Folded, wrong: np.ndarray, lines: np.ndarray, location: str, label: str
 ) -> None:
-    """UsageError where an entry of a host list is no host."""
     if wrong.any():
         row = int(np.flatnonzero(wrong)[np.argmin(lines[wrong])])
         entry = folded.text(folded.start[row], folded.end[row])
         raise UsageError(
-            f"{label}: {location}:{lines[row] + 1}: {entry[:80]!r} is no host;"
-            " addresses of pages go into `urls`"
+            f"{label}: {location}:{lines[row] + 1}: {entry[:80]!r} is not a host;"
+            " page addresses belong in `urls`"
         )
 
 
 def _keys(
-    data: bytes, location: str, label: str, hosts: bool, said: list[str] | None = None
+    data: bytes, location: str, label: str, hosts: bool, notices: list[str] | None = None
 ) -> list[np.ndarray]:
-    """The hashes of a list's entries. said: is given a line on what of the list is not used."""
     parts = []
     before = entries = unused = 0
     adblock = hosts and _IS_ADBLOCK.search(data[:BLOCK]) is not None
@@ -273,57 +264,56 @@ def _keys(
             folded = fold_all(joined, offsets)
             extents = folded.start, folded.host_end, folded.end
             wrong = _no_host(folded.data, *extents, _SIGNS, adblock)
-            if not adblock:  # there such lines are parts of addresses
+            if not adblock:  # in an Adblock list such a line matches parts of addresses
                 _check_hosts(folded, wrong, lines + before, location, label)
             unused += others + int(np.count_nonzero(wrong))
             parts.append(hashes(folded.data, folded.start[~wrong], folded.host_end[~wrong]))
         else:
             folded = fold_all(*_gather(block, starts, ends))
-            parts.append(hashes(folded.data, *url_keys(*_places(folded))))
+            parts.append(hashes(folded.data, *url_keys(*_address_parts(folded))))
         entries += len(parts[-1])
         before += int(np.count_nonzero(block == 10))
-    if said is not None and unused:
-        not_used = f"{counted(unused, 'rule')} on something else than domains not used"
-        said.append(f"{label}: {location}: {counted(entries, 'domain')} used, {not_used}")
-    elif said is not None and not entries:
-        said.append(f"{label}: {location} has no entry, so nothing is on that list")
+    if notices is not None and unused:
+        not_used = f"{counted(unused, 'rule')} ignored (not about whole domains)"
+        notices.append(f"{label}: {location}: {counted(entries, 'domain')} used, {not_used}")
+    elif notices is not None and not entries:
+        notices.append(f"{label}: {location} has no entries, so it has no effect")
     return parts
 
 
-def _places(folded: Folded) -> tuple[np.ndarray, ...]:
+def _address_parts(folded: Folded) -> tuple[np.ndarray, ...]:
     return folded.data, folded.start, folded.host_end, folded.path_end
 
 
 def key_places(folded: Folded) -> tuple[np.ndarray, np.ndarray]:
-    """Where the compared part of every URL begins and ends."""
-    first, last = url_keys(*_places(folded))
+    """Return where the compared part of every URL begins and ends, see `url_keys`."""
+    first, last = url_keys(*_address_parts(folded))
     return first, last
 
 
 def host_keys(
-    locations: Sequence[str], sha256: dict[str, str], label: str, said: list[str] | None = None
+    locations: Sequence[str], sha256: dict[str, str], label: str, notices: list[str] | None = None
 ) -> np.ndarray:
-    """uint64[entries], sorted: the domains or hosts of lists. UsageError names a bad line. said: is
-    given a line on each list without entries, or with rules that are not used."""
-    return _merged(locations, sha256, label, True, said)
+    """Return uint64[entries]: the sorted hashes of the domains or hosts on lists. Raises UsageError
+    for an invalid line. notices: gets a line for each list that is empty or has unused rules."""
+    return _merged(locations, sha256, label, True, notices)
 
 
 def address_keys(
-    locations: Sequence[str], sha256: dict[str, str], label: str, said: list[str] | None = None
+    locations: Sequence[str], sha256: dict[str, str], label: str, notices: list[str] | None = None
 ) -> np.ndarray:
-    """uint64[entries], sorted: the URLs of lists."""
-    return _merged(locations, sha256, label, False, said)
+    """Return uint64[entries]: the sorted hashes of the URLs on lists."""
+    return _merged(locations, sha256, label, False, notices)
 
 
 def named_keys(names: Sequence[str], label: str, key: str) -> np.ndarray:
-    """uint64[entries], sorted: domains that stand in the settings themselves."""
+    """Return uint64[entries]: the sorted hashes of domains that a setting itself names."""
     data = "\n".join(names).encode("utf-8", "replace")
     parts = _keys(data, key, label, hosts=True)
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 
 
 def _content(location: str, sha256: dict[str, str], label: str, member: str = "") -> bytes:
-    """The content of a list. member: which file of an archive is the list."""
     from curate.fetch.file_lists import read_list
 
     if member and location.endswith(".tar.gz") and "://" not in location:
@@ -338,12 +328,12 @@ def _merged(
     sha256: dict[str, str],
     label: str,
     hosts: bool,
-    said: list[str] | None,
+    notices: list[str] | None,
 ) -> np.ndarray:
     parts = [np.empty(0, np.uint64)]
     for location in locations:
         data = _content(location, sha256, label, "domains" if hosts else "urls")
-        parts += _keys(data, location, label, hosts, said)
+        parts += _keys(data, location, label, hosts, notices)
     return np.sort(np.concatenate(parts))
 
 
@@ -354,7 +344,7 @@ def words(
     label: str,
     between: str = " ",
 ) -> Words:
-    """The words of lists, ready to be looked for; `between` joins the words of one entry."""
+    """Read word lists and build their automaton. `between` joins the words of an entry."""
     sets: list[set[str]] = []
     for locations in (banned, soft):
         entries_of_lists: set[str] = set()
@@ -362,7 +352,7 @@ def words(
             data = _content(location, sha256, label)
             kept = {normal_word(e, between) for e in _entries(data)} - {""}
             if not kept:
-                raise UsageError(f"{label}: no word in {location}")
+                raise UsageError(f"{label}: {location} contains no words")
             entries_of_lists |= kept
         sets.append(entries_of_lists)
     patterns = tuple(sorted(sets[0] | sets[1]))
@@ -371,8 +361,6 @@ def words(
 
 
 def _entries(data: bytes) -> list[str]:
-    """The entries of a list of words, in the order of the lines. What stands behind `#`, at the
-    beginning or behind white space, is a comment."""
     text = decode(data, html=False).text
     lines = (_COMMENT.sub("", line).strip() for line in text.splitlines())
     return [line for line in lines if line]

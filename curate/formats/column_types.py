@@ -1,13 +1,11 @@
-"""Types of carried columns: the one that holds the values of all files, each as it is.
+"""Types of carried columns: one type per column that holds the values of all files unchanged.
 
-Files of one data set differ where each was written by itself: a struct has a field more, a list was
-always empty, whole numbers became floats. `joined` finds what holds both: structs have the fields
-of both, in lists and maps as outside; null is any type, dictionaries are their values, whole
-numbers of any width are 64 bits, times have the finer unit; as pyarrow's `unify_schemas` and
-DuckDB's `union_by_name` have it. What would change values (a time with a zone and one without, a
-number and a text) has no such type, and becomes JSON text. So the type does not depend on the order
-of files. A value that does not fit its column after all (a whole number that no float is, what a
-refresh brings) is a misfit, which the caller keeps elsewhere.
+Files of one data set often differ: a struct has one field more, a list is always empty, integers
+became floats. `common_kind` finds the type that holds the values of two files, as pyarrow's
+`unify_schemas` and DuckDB's `union_by_name` do: structs get the fields of both, integers 64 bits,
+times the finer unit. Values with no common type (a number and a string) become JSON text. So the
+type does not depend on the order of files. A value that still does not fit its column (an integer
+that no float equals, or a value added by a refresh) is a misfit, which the caller stores elsewhere.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _OF_UNITS = (*(pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration, pa
 
 
 def kind_of_type(kind: pa.DataType) -> str | None:
-    """The kind of column that values of an Arrow type ask for; None for null."""
+    """Return the kind (as in KINDS) of a column of an Arrow type; None for Arrow's null type."""
     if pa.types.is_null(kind):
         return None
     if pa.types.is_dictionary(kind):
@@ -49,7 +47,7 @@ def kind_of_type(kind: pa.DataType) -> str | None:
 
 
 def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type of a planned column."""
+    """Return the Arrow type of columns of a kind."""
     if kind.startswith("arrow:"):
         buffer = pa.py_buffer(bytes.fromhex(kind[6:]))
         return pa.ipc.read_schema(buffer).field(0).type
@@ -57,33 +55,33 @@ def arrow_type(kind: str) -> pa.DataType:
 
 
 def schema(columns: dict[str, str]) -> list[tuple[str, pa.DataType]]:
-    """All columns that readers give, in their order."""
+    """Return (name, type) of all columns that readers give: standard ones, then `columns`."""
     return [*CORE, *PAYLOAD, *((name, arrow_type(kind)) for name, kind in columns.items())]
 
 
-def joined(old: str | None, new: str | None) -> str | None:
-    """The kind of column that holds values of both kinds."""
+def common_kind(old: str | None, new: str | None) -> str | None:
+    """Return the kind of column that holds values of both kinds; None if both are None."""
     if old is None or new is None or old == new:
         return old or new
-    both = None if "json" in (old, new) else joined_type(arrow_type(old), arrow_type(new))
+    both = None if "json" in (old, new) else common_type(arrow_type(old), arrow_type(new))
     return "json" if both is None else kind_of_type(both)
 
 
-def joined_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """The type that holds values of both types, each as it is; None where there is none."""
+def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """Return the type that holds the values of both types unchanged, or None if no type does."""
     a, b = _plain(a), _plain(b)
     if a == b or pa.types.is_null(b):
         return a
     if pa.types.is_null(a):
         return b
     if pa.types.is_struct(a) and pa.types.is_struct(b):
-        return _joined_struct(a, b)
+        return _common_struct(a, b)
     if pa.types.is_list(a) and pa.types.is_list(b):
-        value = joined_type(a.value_type, b.value_type)
+        value = common_type(a.value_type, b.value_type)
         return None if value is None else pa.list_(value)
     if pa.types.is_map(a) and pa.types.is_map(b):
-        key = joined_type(a.key_type, b.key_type)
-        item = joined_type(a.item_type, b.item_type)
+        key = common_type(a.key_type, b.key_type)
+        item = common_type(a.item_type, b.item_type)
         return None if key is None or item is None else pa.map_(key, item)
     if all(pa.types.is_floating(t) or t == pa.int64() for t in (a, b)):
         return pa.float64()
@@ -94,18 +92,17 @@ def joined_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _joined_struct(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+def _common_struct(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     fields: dict[str, pa.DataType | None] = {field.name: field.type for field in a}
     if len(fields) < a.num_fields or len({field.name for field in b}) < b.num_fields:
         return None
     for field in b:
         have = fields.get(field.name, pa.null())
-        fields[field.name] = joined_type(have, field.type)
+        fields[field.name] = common_type(have, field.type)
     return None if None in fields.values() else pa.struct(sorted(fields.items()))
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type without its way of being stored: the least of those that hold its values."""
     is_ = pa.types
     if is_.is_dictionary(kind):
         return _plain(kind.value_type)
@@ -130,11 +127,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def fitted(column: pa.ChunkedArray, want: pa.DataType) -> tuple[pa.ChunkedArray, list[int]]:
-    """(the column in a type, the rows whose value would be another there: null, ascending)."""
+def cast_to(column: pa.ChunkedArray, want: pa.DataType) -> tuple[pa.ChunkedArray, list[int]]:
+    """Return the column cast to a type, and the rows (in ascending order) whose values do not fit
+    the type and are null in the result."""
     if column.type == want:
         return column, []
-    both = joined_type(column.type, want)
+    both = common_type(column.type, want)
     if both is None:
         rows = [row for row, valid in enumerate(column.is_valid().to_pylist()) if valid]
         return pa.chunked_array([pa.nulls(len(column), want)]), rows
@@ -160,7 +158,7 @@ def fitted(column: pa.ChunkedArray, want: pa.DataType) -> tuple[pa.ChunkedArray,
 
 
 def json_texts(column: pa.ChunkedArray) -> pa.Array:
-    """The values as JSON text."""
+    """Return the values of a column as JSON text; null and NaN become null."""
     if getattr(column.type, "extension_name", "") == "arrow.json":
         return column.cast(pa.string())
     values = map(json_value, column)
@@ -168,8 +166,8 @@ def json_texts(column: pa.ChunkedArray) -> pa.Array:
 
 
 def json_value(value: pa.Scalar) -> Any:
-    """The value as JSON has it: times as ISO 8601, bytes as hexadecimal digits, decimals and
-    durations as text, maps as lists of keys and values; NaN is null."""
+    """Return the value in JSON's types: times as ISO 8601, bytes as hexadecimal digits, decimals
+    and durations as text, maps as lists of keys and values, NaN as null."""
     kind = value.type
     if not value.is_valid:
         return None

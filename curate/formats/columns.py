@@ -1,8 +1,7 @@
-"""Unknown input columns: typed once at planning time and carried along.
+"""Unknown input columns: types are decided at planning time, values are carried to the output.
 
-The types are fixed before any partition is read, from parquet schemas and from the first lines
-of JSON files, so that every partition writes the same schema. What does not fit its column later
-(another type, a key never seen) is kept as JSON text in the column `extra`.
+Types come from parquet schemas and the first lines of JSON files, so that every partition writes
+the same schema. A value that does not fit its column is kept as JSON text in the column `extra`.
 """
 
 from __future__ import annotations
@@ -25,46 +24,49 @@ from llmcurate.base.errors import UsageError
 Value = TypeVar("Value")
 KNOWN = {name for name, _ in (*CORE, *PAYLOAD)}
 EXTRA = "extra"
-# Names that this tool's own columns need; an input column of that name gets a prefix.
-TAKEN = {*REASON_COLUMNS, NUMBER, EXTRA, EDITS, ATTRIBUTES}
-# Names that columns of texts have elsewhere, the likeliest first.
-TEXTS = "content contents raw_content body article document markdown passage story output".split()
+# Names of this tool's own columns; an input column with such a name gets a prefix.
+OWN_NAMES = {*REASON_COLUMNS, NUMBER, EXTRA, EDITS, ATTRIBUTES}
+# Common names of text columns in other data sets, the likeliest first.
+TEXT_NAMES = (
+    "content contents raw_content body article document markdown passage story output".split()
+)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Columns of the input that are named otherwise than here. theirs: their name by ours."""
+    """Names of input columns that differ from llmcurate's names. `input_names` maps llmcurate's
+    name of a column to the input's name."""
 
-    theirs: Mapping[str, str] = field(default_factory=dict)
+    input_names: Mapping[str, str] = field(default_factory=dict)
 
     def name(self, column: str) -> str:
-        """Our name of a column of the input. One that has a name which another is to have is
-        carried along as `input.NAME`."""
-        for ours, name in self.theirs.items():
+        """Return llmcurate's name of an input column; `input.NAME` if another column has it."""
+        for ours, name in self.input_names.items():
             if column == name:
                 return ours
-        return f"input.{column}" if column in self.theirs else column
+        return f"input.{column}" if column in self.input_names else column
 
     def record(self, record: dict[str, Value]) -> dict[str, Value]:
-        """A record by our names."""
-        if not self.theirs:
+        """Return a record with llmcurate's names as keys."""
+        if not self.input_names:
             return record
         return {self.name(key): value for key, value in record.items()}
 
     def of(self, names: Sequence[str]) -> Columns:
-        """The names for a table of these columns; its own where llmcurate wrote it as a corpus,
-        which has its text as `text`."""
-        lost = not set(self.theirs.values()).issubset(names)
+        """Return the names for a table with the columns `names`. If llmcurate wrote the table, its
+        columns have llmcurate's names already, so the result is empty `Columns`."""
+        lost = not set(self.input_names.values()).issubset(names)
         return Columns() if lost and {name for name, _ in CORE}.issubset(names) else self
 
     def missing(self, kinds: Mapping[str, str], sizes: Mapping[str, int] | None = None) -> str:
-        """The line on an input without a text. kinds: of its columns; sizes: of their values."""
-        name = self.theirs.get("text", "text")
-        stated = [(self.theirs.get(n, n) if n in KNOWN else n, k) for n, k in kinds.items()]
+        """Return the error message for an input without a column of text. `kinds` has the kind of
+        each column, `sizes` the number of characters in each."""
+        name = self.input_names.get("text", "text")
+        stated = [(self.input_names.get(n, n) if n in KNOWN else n, k) for n, k in kinds.items()]
         texts = [n for n, kind in stated if kind.endswith("string") and n not in {*KNOWN, name}]
-        ranks = {text: -rank for rank, text in enumerate(TEXTS, -len(TEXTS))}
+        ranks = {text: -rank for rank, text in enumerate(TEXT_NAMES, -len(TEXT_NAMES))}
         likely = max(texts, key=lambda n: (ranks.get(n, 0), (sizes or {}).get(n, 0)), default=None)
-        lacks = f"column {name} is no text" if name in dict(stated) else f"no column {name}"
+        lacks = f"column {name} does not hold text" if name in dict(stated) else f"no column {name}"
         have = ", ".join(f"{n} ({kind})" for n, kind in stated[:8])
         more = f" and {len(stated) - 8} more" if len(stated) > 8 else ""
         advice = f": give --text-column {shlex.quote(likely)}" if likely else ""
@@ -72,24 +74,25 @@ class Columns:
 
 
 class SameName(UsageError):
-    """Two columns of a file have one name, so that nobody can tell which is meant."""
+    """Raised if two columns of a file have the same name."""
 
 
 class TooManyColumns(UsageError):
-    """A file makes more columns to carry along than memory should hold."""
+    """Raised if a file has more unknown columns than memory should hold."""
 
 
 def column_name(name: str, kind: pa.DataType | None = None) -> str:
-    """The column that an unknown input field becomes. kind: its type in a parquet file, where
-    `edits` and `extra` of an earlier run keep their names."""
+    """Return the name under which an unknown input field is carried along. `kind` is the field's
+    type in a parquet file; llmcurate's own `edits` and `extra`, known by their types, keep their
+    names."""
     ours = {EDITS: (pa.list_(EDIT),), EXTRA: (pa.string(), pa.large_string())}
     if kind is not None and kind in ours.get(name, ()):
         return name
-    return f"input.{name}" if name in TAKEN or not name else name
+    return f"input.{name}" if name in OWN_NAMES or not name else name
 
 
 def kind_of(value: Any) -> str | None:
-    """The kind that a JSON value asks for; None for null."""
+    """Return the kind of column for a JSON value; None for null."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -102,19 +105,19 @@ def kind_of(value: Any) -> str | None:
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Return whether the value can stand in a column of that kind as it is."""
+    """Return True if a column of this kind holds the value unchanged."""
     have = kind_of(value)
     whole = have == "int64" and kind == "double"
     return have in (None, kind) or kind == "json" or (whole and float(value) == value)
 
 
 def json_text(value: Any) -> str:
-    """The value as JSON text, as columns of several types and `extra` have it."""
+    """Return the value as JSON text, as written to `extra` and to columns of mixed types."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def with_extra(text: str | None, values: dict[str, Any]) -> str:
-    """The text of `extra` with more values. text: what the input has there."""
+    """Return the JSON text of column `extra` with more values. `text` is the input's `extra`."""
     try:
         had = json.loads(text) if text else {}
     except ValueError:
@@ -123,8 +126,8 @@ def with_extra(text: str | None, values: dict[str, Any]) -> str:
 
 
 def id_text(value: Any) -> str | None:
-    """An id of any type as text: 1.0 as 1, bytes that are no printable UTF-8 as hexadecimal digits;
-    None where there is none (null, NaN, nothing)."""
+    """Return a document's id of any type as text: 1.0 becomes 1, bytes that are not printable UTF-8
+    become hexadecimal digits. Null, NaN and empty ids give None."""
     if isinstance(value, float):
         if not math.isfinite(value):
             return None
@@ -138,8 +141,8 @@ def id_text(value: Any) -> str | None:
 def split_extra(
     record: dict[str, Any], columns: dict[str, str]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """(the values of one JSON record by planned column, with all others as JSON text under `extra`;
-    the columns whose type their value does not fit)."""
+    """Split a JSON record by planned columns. Return the values of these columns, with all others
+    as JSON text under `extra`, and the names of the columns whose type does not fit their value."""
     out: dict[str, Any] = {}
     rest = {}
     misfits = []

@@ -1,15 +1,12 @@
 """Compressed files as a chain of members that survives damage.
 
-gzip members, zstd and lz4 frames, bzip2 and xz streams are all called members here; the kind is
-told by magic bytes, never by a file's name. A damaged member is reported with its offset, what
-decompressed before the damage is still delivered, and reading resumes at the next member that
-decodes. Input is a seekable binary file (local or fsspec).
+A member is a gzip member, a zstd or lz4 frame, or a bzip2 or xz stream, recognised by magic bytes.
+The data before the damage in a member is delivered, the damage reported with its offset, and
+reading resumes at the next member that decodes. Input is a seekable binary file (local or fsspec).
 
-The decoder of a member streams: it holds one slice of input and at most `OUT` bytes of output (for
-zstd eight blocks of 128 KiB, for zstd and xz the window that the member asks for, as far as it is
-filled, `MAX_WINDOW` at most), whatever the member inflates to. After it was iterated to the end,
-`end` is the offset just behind the member. Where the member is damaged, everything that decodes
-before the damage is yielded first and then `BadMember` is raised.
+A decoder holds one slice of input and at most `OUT` bytes of output, whatever the member inflates
+to (zstd: eight blocks of 128 KiB; zstd and xz: also the filled part of the member's window, at most
+`MAX_WINDOW`). After iteration, `end` is the offset just after the member.
 """
 
 from __future__ import annotations
@@ -26,13 +23,13 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple
 from curate.formats.heads import begins_record
 
 fast_zlib: Any = zlib
-with suppress(ImportError):  # twice as fast; zlib has the last word on whatever it refuses
+with suppress(ImportError):  # twice as fast; zlib retries whatever it refuses
     from isal import isal_zlib
 
     fast_zlib = isal_zlib
 
 STEP = 32 << 10
-"""Compressed bytes delivered to a decoder at a time; small, as zlib copies what it does not use."""
+"""Compressed bytes given to a decoder at a time; small, because zlib copies unused input."""
 OUT = 1 << 20
 """Most decompressed bytes yielded at a time."""
 BLOCK = 1 << 20
@@ -40,8 +37,7 @@ BLOCK = 1 << 20
 MAX_WINDOW = 1 << 31
 """Largest zstd window accepted (bytes): the largest that `zstd --long=31` writes and the library
 reads. It takes memory only as content fills it."""
-_DICTIONARY = 128 << 20
-"""Most bytes of a dictionary."""
+_DICTIONARY = 128 << 20  # most bytes of a dictionary
 
 GZIP = b"\x1f\x8b\x08"
 ZSTD = b"\x28\xb5\x2f\xfd"
@@ -54,23 +50,22 @@ _ESCAPE = re.compile(rb"\\x([89a-f][0-9a-f])")
 
 
 def escaped(path: str) -> str:
-    """A path as text that any file may hold: bytes that are no UTF-8 (halves of surrogates, PEP
-    383) are written `\\xNN`."""
+    """Return a path as valid UTF-8 text: bytes that are not UTF-8 (PEP 383) become `\\xNN`."""
     if path.isascii():
         return path
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def path_of(text: str) -> str:
-    """The path on this machine that an escaped one stands for. A file of that very name comes
-    first, so `listing.py` refuses one beside another that would be written like it."""
+    """Return the local path that `escaped` made the text from. A file whose name is exactly the
+    text takes precedence, so `listing.py` refuses two files that `escaped` would write alike."""
     if "\\x" not in text or os.path.lexists(text):
         return text
     return os.fsdecode(_ESCAPE.sub(lambda m: bytes.fromhex(m[1].decode()), os.fsencode(text)))
 
 
 def open_input(path: str) -> BinaryIO:
-    """A seekable binary file of a local path (`escaped`) or of any URL that fsspec knows."""
+    """Open a local path (`escaped`) or any URL that fsspec knows, as a seekable binary file."""
     if "://" not in path:
         return open(path_of(path), "rb")
     import fsspec
@@ -83,7 +78,7 @@ def open_input(path: str) -> BinaryIO:
 
 
 class BadMember(Exception):
-    """A member that does not decode; `truncated` when only because the file ends."""
+    """Raised for a member that does not decode; `truncated` is True if the file ends inside it."""
 
     def __init__(self, what: str, truncated: bool = False) -> None:
         super().__init__(what)
@@ -91,13 +86,13 @@ class BadMember(Exception):
 
 
 class Source:
-    """A seekable binary file, read at any offset through one block in memory."""
+    """A seekable binary file that is read at any offset, with one block of it in memory."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file, self.base, self.block = file, 0, b""
 
     def at(self, offset: int, size: int = STEP) -> bytes:
-        """Between 1 and `size` bytes from `offset` on; none at the end of the file."""
+        """Return 1 to `size` bytes of the file from `offset` on, or b"" at the file's end."""
         index = offset - self.base
         if not 0 <= index < len(self.block):
             self.file.seek(offset)
@@ -105,14 +100,14 @@ class Source:
         return self.block[index : index + size]
 
     def exact(self, offset: int, size: int) -> bytes:
-        """`size` bytes from `offset` on, fewer only at the end of the file."""
+        """Return `size` bytes of the file from `offset` on, or fewer if the file ends before."""
         data = self.at(offset, size)
         while len(data) < size and (more := self.at(offset + len(data), size - len(data))):
             data += more
         return data
 
     def find(self, pattern: bytes, offset: int, until: int | None = None) -> int | None:
-        """The first offset >= `offset` (and below about `until`) where `pattern` stands."""
+        """Return where `pattern` first occurs from `offset` on (up to about `until`), or None."""
         keep = len(pattern) - 1
         while until is None or offset < until:
             data = self.at(offset, BLOCK)
@@ -126,8 +121,8 @@ class Source:
             offset += len(data) - keep
         return None
 
-    def behind_nuls(self, offset: int) -> int:
-        """The first offset from `offset` on where no NUL stands, or the end of the file."""
+    def after_nuls(self, offset: int) -> int:
+        """Return the offset of the first byte that is not NUL from `offset` on, or of the end."""
         while data := self.at(offset, BLOCK):
             offset += len(data) - len(text := data.lstrip(b"\0"))
             if text:
@@ -136,7 +131,7 @@ class Source:
 
 
 class GzipMember:
-    """One gzip member (RFC 1952); zlib checks the header, the CRC and the length."""
+    """One gzip member (RFC 1952). The zlib library checks the member's header, CRC and length."""
 
     def __init__(self, source: Source, offset: int) -> None:
         self.source, self.start, self.end = source, offset, offset
@@ -169,20 +164,17 @@ class GzipMember:
                 return
 
     def _salvage(self, delivered: int) -> Iterator[bytes]:
-        """What the failing call would have delivered before its error, byte by byte at the end.
-
-        Raises BadMember where zlib fails too; otherwise the member is whole.
-        """
+        """Yield the bytes that the failed call did not return. Raises BadMember if zlib fails."""
         inflate, seen = zlib.decompressobj(31), 0
         failed_at, self.end = self.end, self.start
-        fine = False  # one byte in, one byte out: the bytes before the error come out first
+        fine = False  # one byte in, one byte out, so that the bytes before the error are delivered
         data, ended = b"", False
         while True:
             if not data:
                 data = self.source.at(self.end, 1 if fine else 4096)
                 self.end += len(data)
                 pending, ended = not ended and not data, not data
-                if ended and not pending:  # the first time zlib may still hold output
+                if ended and not pending:  # at first zlib may still hold output
                     raise BadMember("gzip: the file ends inside a member", truncated=True)
             before = None if fine else inflate.copy()
             try:
@@ -205,17 +197,17 @@ class GzipMember:
 
 
 class Streamed:
-    """A member whose library decodes piece by piece, within a bound of output."""
+    """A member whose decompression library decodes in steps, with bounded output."""
 
     name: ClassVar[str]
     errors: tuple[type[Exception], ...]
-    steps = (STEP, 256)  # what is decoded at a time; the second pass only where the first failed
+    steps = (STEP, 256)  # decoded at a time; the second pass runs only if the first failed
 
     def __init__(self, source: Source, offset: int) -> None:
         self.source, self.start, self.end = source, offset, offset
 
     def decoder(self) -> Any:
-        """A decoder with `decompress(data, max_length=N)`, as the standard library's have it."""
+        """Return a decoder with `decompress(data, max_length=N)`, as in the standard library."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[bytes]:
@@ -257,7 +249,7 @@ class Streamed:
 
 
 class ZstdFrame(Streamed):
-    """One zstd frame (RFC 8878), walked block by block so that no call inflates more than 1 MiB."""
+    """One zstd frame (RFC 8878), decoded by blocks so that no call inflates more than 1 MiB."""
 
     name = "zstd"
     steps = (8, 1)  # blocks at a time
@@ -285,7 +277,7 @@ class ZstdFrame(Streamed):
                 data = self.source.exact(fed, at - fed)
                 if len(data) < at - fed:
                     if batch > 1:
-                        raise self.error("truncated")  # once more, one block at a time
+                        raise self.error("truncated")  # retried one block at a time
                     raise BadMember("zstd: the file ends inside a frame", truncated=True)
                 out = decoder.decompress(data)
                 if out:
@@ -296,7 +288,7 @@ class ZstdFrame(Streamed):
             raise self.error("the frame does not end where its last block does")
 
     def _header(self) -> tuple[int, bool]:
-        """Offset of the first block; whether a checksum follows the last one."""
+        """Return the offset of the first block, and True if a checksum follows the last block."""
         head = self.source.exact(self.start, 18)
         if len(head) < 6:
             raise BadMember("zstd: the file ends inside a frame", truncated=True)
@@ -320,7 +312,7 @@ class Lz4Frame(Streamed):
 
 
 class Bzip2Stream(Streamed):
-    """One bzip2 stream; a multistream file, as Wikimedia's dumps are, has many."""
+    """One bzip2 stream; a multistream file, such as a Wikimedia dump, has many."""
 
     name = "bzip2"
     errors = (OSError, ValueError, EOFError)
@@ -332,7 +324,7 @@ class Bzip2Stream(Streamed):
 
 
 class XzStream(Streamed):
-    """One xz stream, whose dictionary is no larger than MAX_WINDOW."""
+    """One xz stream with a dictionary of at most MAX_WINDOW bytes."""
 
     name = "xz"
     errors = (lzma.LZMAError, ValueError, EOFError)
@@ -351,7 +343,6 @@ DECODERS = {
 
 
 def _reason(error: BaseException) -> str:
-    """zlib's `Error -3 while decompressing data: incorrect data check`, without the preface."""
     return str(error).rsplit(": ", 1)[-1] or type(error).__name__
 
 
@@ -360,18 +351,18 @@ def _reason(error: BaseException) -> str:
 START, DATA, END, BREAK = "start", "data", "end", "break"
 _SKIPPABLE = b"\x2a\x4d\x18"
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")
-"""What follows a bzip2 stream's header: a block, or the end of an empty stream."""
+"""The bytes after a bzip2 stream's header: a block, or the end of an empty stream."""
 _PROBE = 1 << 20
-"""A candidate for resuming counts once this much of it (compressed) has decoded without error."""
+"""Compressed bytes of a candidate that must decode before reading resumes there."""
 _EFFORT = 64 << 20
-"""Compressed bytes that resuming after damage may spend on false candidates, per file; beyond it
-what a false candidate consumed is not searched again, so hostile files cost linear time."""
+"""Compressed bytes per file that may be spent on false candidates after damage. Beyond it, the
+bytes that a false candidate consumed are not searched again, so hostile files cost linear time."""
 
 
 class Piece(NamedTuple):
-    """`start` of a member, decompressed `data`, `end` of a member (all checks passed), or a
-    `break`: what stands at `offset` cannot be read, for the reason `what`. A break `inside` a
-    member belongs to the data just delivered; otherwise it lies between members."""
+    """A piece of a file of members. Its kind is `start` of a member, decompressed `data`, `end` of
+    a member (all checks passed), or `break`: the bytes at `offset` cannot be read (reason: `what`).
+    A break `inside` a member comes right after the member's data; others lie between members."""
 
     kind: str
     offset: int
@@ -381,7 +372,7 @@ class Piece(NamedTuple):
 
 
 class CorruptData(ValueError):
-    """Compressed data that does not decode, where nobody asked to be told in another way."""
+    """Raised for compressed data that does not decode, if the caller does not handle damage."""
 
     def __init__(self, offset: int, what: str) -> None:
         super().__init__(f"corrupt data at byte {offset}: {what}")
@@ -389,10 +380,9 @@ class CorruptData(ValueError):
 
 
 def sniff(file: BinaryIO) -> str:
-    """`gzip`, `zstd`, `lz4`, `bzip2`, `xz` or `plain`, by the first bytes of the file that are not
-    NUL."""
+    """Return a file's compression by its first bytes after NULs: a key of MAGIC, or `plain`."""
     source = Source(file)
-    at = source.behind_nuls(0)
+    at = source.after_nuls(0)
     for _ in range(16):
         head = source.exact(at, 8)
         if head[:3] == GZIP:
@@ -417,11 +407,7 @@ def members(
     end: int | None = None,
     codec: str | None = None,
 ) -> Iterator[Piece]:
-    """The members that start in [start, end), in order, as a stream of pieces.
-
-    A plain file is one run of `data` pieces from `start` to the end of the file; `end` is then the
-    caller's to watch.
-    """
+    """Yield the pieces of members that start in [start, end). A plain file is read to its end."""
     codec = codec or sniff(file)
     source = Source(file)
     if codec == "plain":
@@ -434,22 +420,20 @@ def members(
 
 
 def first_member(file: BinaryIO, codec: str, within: int = 64 << 20) -> int | None:
-    """Where the first member that decodes stands behind the file's first byte; None if the magic
-    bytes do not occur in the first `within` bytes behind NULs, or nothing decodes."""
+    """Return the offset of the first member after the file's first byte that decodes. Return None
+    if the first `within` bytes after leading NULs have no magic bytes, or if no member decodes."""
     source = Source(file)
-    begin = source.behind_nuls(0)
+    begin = source.after_nuls(0)
     start = source.find(MAGIC[codec], begin, begin + within)
     return None if start is None else _Chain(source, codec).resume(0, 0)
 
 
 class _Chain:
-    """The members of one compressed file."""
-
     def __init__(self, source: Source, codec: str) -> None:
         self.source, self.codec, self.magic = source, codec, MAGIC[codec]
         self._decoder: Callable[[Source, int], Any] = DECODERS[codec]
         self.effort = _EFFORT
-        self.damage = ""  # what is wrong with a dictionary that all members need
+        self.damage = ""  # of the dictionary that all members need
         if codec == "zstd":
             import zstandard
 
@@ -472,7 +456,7 @@ class _Chain:
                 at += 8 + int.from_bytes(head[4:], "little")
                 continue
             if not head.startswith(self.magic):
-                nuls = self.source.behind_nuls(at) - at
+                nuls = self.source.after_nuls(at) - at
                 if not nuls or nuls % 4 or self.codec != "xz":  # its padding: .xz format, 2.2
                     what = f"{nuls} NUL bytes" if nuls else f"no {self.codec} data"
                     yield Piece(BREAK, at, what=what)
@@ -490,12 +474,11 @@ class _Chain:
                 at = self.resume(at, member.end)
 
     def resume(self, start: int, reached: int) -> int | None:
-        """The first member after `start` that decodes; None if there is none.
+        """Return the offset of the first member after `start` that decodes, or None.
 
-        The search begins right behind the damaged member's first byte, because damage can make a
-        decoder run on into the members that follow. A member stored inside the damaged one (an
-        archive in an archive) is told by its bytes standing verbatim in what the damaged one
-        decoded to, and passed over.
+        The search begins right after the damaged member's first byte, because damage can make a
+        decoder run into later members. Members inside the damaged one (an archive in an archive)
+        are skipped: their bytes occur unchanged in what it decodes to.
         """
         nested: set[bytes] | None = None
         at = start + 1
@@ -516,7 +499,6 @@ class _Chain:
         return None
 
     def _decodes(self, at: int) -> tuple[bool, int]:
-        """Return whether a member stands at `at`, and how many compressed bytes it took to know."""
         member, begins = self.member(at), b""
         try:
             for data in member:
@@ -526,11 +508,11 @@ class _Chain:
                     break
             return True, member.end - at
         except BadMember as bad:
-            # The file's end cuts the last member: believed only if it begins like a record.
+            # A member cut by the end of the file counts only if it begins like a record.
             return bad.truncated and begins[:5].upper() == b"WARC/", member.end - at
 
     def _verbatim(self, start: int) -> set[bytes]:
-        """Every 32 bytes that begin with the magic in what the member at `start` decodes to."""
+        """Return all runs of 32 decoded bytes of a member that begin with the magic bytes."""
         needles: set[bytes] = set()
         tail = b""
         try:
@@ -551,14 +533,12 @@ def _skippable(head: bytes) -> bool:
 
 
 def _dictionary(source: Source) -> tuple[Any, str]:
-    """(the dictionary of a .warc.zst or None, what is wrong with it).
-
-    https://iipc.github.io/warc-specifications/specifications/warc-zstd/: a leading skippable frame
-    0x184D2A5D holds it, as it is or itself compressed.
-    """
+    """Return the zstd dictionary at the beginning of a .warc.zst, or None, and a description of
+    damage in the dictionary. Format:
+    https://iipc.github.io/warc-specifications/specifications/warc-zstd/"""
     import zstandard
 
-    begin = source.behind_nuls(0)
+    begin = source.after_nuls(0)
     head = source.exact(begin, 8)
     size = int.from_bytes(head[4:], "little")
     if head[:4] != b"\x5d\x2a\x4d\x18" or size > _DICTIONARY:
@@ -571,7 +551,7 @@ def _dictionary(source: Source) -> tuple[Any, str]:
             ) as frame:
                 raw = frame.read(_DICTIONARY)
         dictionary = zstandard.ZstdCompressionDict(raw)
-        zstandard.ZstdDecompressor(dictionary)  # looks into it
+        zstandard.ZstdDecompressor(dictionary)  # validates it
     except (zstandard.ZstdError, ValueError) as error:
         reason = f"its zstd dictionary is damaged ({error}): no frame that needs it can be read"
         return None, reason
@@ -585,13 +565,12 @@ def decompressed_chunks(
     start: int = 0,
     end: int | None = None,
 ) -> Iterator[bytes]:
-    """The decompressed content of a file, in chunks of at most about 1 MiB; start, end: of the
-    members that start there alone, as of `members`.
+    """Yield the decompressed content of a file in chunks of at most about 1 MiB. `start` and `end`
+    limit the content to that of members that start in [start, end).
 
-    `on_corrupt(offset, what)` is called where bytes cannot be read, after the last chunk before
-    the damage and before the first one behind it, so a reader of lines can drop the line that the
-    damage cut. Without it, damage raises `CorruptData`. A chunk is delivered before its member's
-    checksum is known; a mismatch is reported when the member ends.
+    `on_corrupt(offset, what)` is called for unreadable bytes after the chunk before them and before
+    the chunk after them, so that a reader of lines can drop the line that was cut. Without
+    `on_corrupt`, damage raises `CorruptData`. A wrong checksum is reported after its member's data.
     """
     for piece in members(file, start, end, codec):
         if piece.kind == DATA:
@@ -608,20 +587,15 @@ def verified_boundaries(
     target_bytes: int,
     is_record: Callable[[bytes], bool] = begins_record,
 ) -> list[int]:
-    """Offsets, the first of them 0, where an archive of `size` bytes can be cut into slices of
-    about `target_bytes` compressed bytes.
+    """Return offsets (the first is 0) at which an archive of `size` bytes can be cut into slices of
+    about `target_bytes` compressed bytes; [0] for a plain file or a single member.
 
-    Magic bytes alone prove nothing: they occur by chance, and an archive may hold another archive.
-    A candidate counts only if the chain of whole members from it decodes, checksums included, over
-    more than 128 KiB of compressed bytes (zstd: 256 KiB) or up to the end of the file, and its
-    content begins with a record (`is_record`, by default a WARC version line or an ARC URL line).
-    Why that excludes nested archives: an archive that was compressed again is found verbatim only
-    in stored data, and a stored deflate block holds at most 65,535 bytes (a raw zstd block
-    128 KiB). After that the outer stream interrupts it with a block header of its own, which
-    breaks a member or a checksum of the nested chain. A chain longer than that cannot be nested.
-
-    A file without such places (plain, or one single member) gives [0]. Readers of a slice that
-    needs the zstd dictionary take it from the start of the file.
+    Magic bytes alone prove nothing: they occur by chance, and an archive may hold another. A
+    candidate counts only if its content begins with a record (`is_record`) and the chain of whole
+    members from it decodes, checksums included, over more than 128 KiB of compressed bytes (zstd:
+    256 KiB) or up to the end of the file. A nested archive cannot pass: it occurs unchanged only in
+    stored data, a stored deflate block holds at most 65,535 bytes (a raw zstd block 128 KiB), and
+    the header of the next block breaks the nested chain.
     """
     codec = sniff(file)
     cuts = [0]
@@ -637,7 +611,7 @@ def verified_boundaries(
         if candidate is None:
             break
         while candidate is not None and effort > 0:
-            good, consumed = _chain_holds(chain, candidate, proof, is_record)
+            good, consumed = _is_chain(chain, candidate, proof, is_record)
             if good:
                 cuts.append(candidate)
                 break
@@ -649,11 +623,10 @@ def verified_boundaries(
     return cuts
 
 
-def _chain_holds(
+def _is_chain(
     chain: _Chain, at: int, proof: int, is_record: Callable[[bytes], bool]
 ) -> tuple[bool, int]:
-    """Whether whole members follow one another from `at` for more than `proof` bytes, and the
-    compressed bytes read to know."""
+    """Return (True if whole members fill `proof` bytes from `at` on, number of bytes read)."""
     first, position = True, at
     while True:
         head = chain.source.exact(position, 8)

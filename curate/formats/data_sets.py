@@ -1,9 +1,9 @@
-"""Data sets as the Hugging Face hub keeps them: a card, and files by configuration and split.
+"""Data sets as stored on the Hugging Face hub: a card, and files by configuration and split.
 
-The rules are those of the library `datasets` (data_files.py of version 5.2): what a card states as
-`configs`, else names such as train-00000-of-00002.parquet, else words in names of folders, else in
-those of files. A folder without a card has splits only if files have names of the first kind, one
-of them with `train`; its other files stay.
+The rules are those of the library `datasets` (data_files.py of version 5.2). Splits come from the
+card, else from names such as train-00000-of-00002.parquet, else from words in the names of folders
+or files. A folder without a card has splits if files have names of the first kind, one with
+`train`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from llmcurate.base.disk.yaml_file import read_yaml
 from llmcurate.base.errors import UsageError
 
 CARD, INFOS = "README.md", "dataset_infos.json"
-MOST_CARD = 4 << 20  # bytes of a card's metadata: 300 configurations have 100 kB
+MOST_CARD = 4 << 20  # bytes read of a card: 300 configurations take 100 kB
 TRAIN, DEFAULT = "train", "default"
 _KEYS = {"configs", "dataset_info", "task_categories", "size_categories", "pretty_name"}
 _BESIDE = {CARD, INFOS, "config.json", "dataset_info.json", "dataset_dict.json"}
@@ -40,8 +40,8 @@ Splits = dict[str, list[str]]  # files by split
 
 @dataclass(frozen=True)
 class Choice:
-    """Names or patterns of splits and configurations, with commas between them. None: train, and
-    the default configuration."""
+    """The choice of `splits` and `configurations` of data sets: names or patterns, separated by
+    commas. None stands for the split `train` or the default configuration."""
 
     split: str | None = None
     config: str | None = None
@@ -54,11 +54,12 @@ def chosen_files(
     read: Callable[[str], bytes],
     choice: Choice,
 ) -> tuple[list[str], list[str]]:
-    """(the files of a folder that are read, a line for each data set that has others, too).
+    """Return the files of a folder to read, and a line of text for each data set whose files are
+    not all read.
 
-    place: for messages; files: paths below it; read: the beginning of one of them, of any name;
-    is_repository: it is one of the hub, with a card or without. UsageError where a data set does
-    not have what is chosen.
+    `files` are paths below `place`; `read` returns the first bytes of a file by its name;
+    `is_repository` is True for a folder of the Hugging Face hub. Raises UsageError if a data set
+    does not have the split or configuration of the `choice`.
     """
     rest, kept, lines = list(files), [], []
     marks = [name for name in files if name.rpartition("/")[2] in (CARD, INFOS)]
@@ -69,7 +70,7 @@ def chosen_files(
         if inner and (card is not None or (is_repository and not folder)):
             names, line = _of_data_set(f"{place}/{folder}".rstrip("/"), inner, card or [], choice)
             kept += [below + name for name in names]
-            # The card alone is no news of a repository.
+            # No line for a repository that has only its card left out.
             lines += line if not is_repository or {*inner} - {*names} != {CARD} else []
             rest = [name for name in rest if not name.startswith(below)]
     shards = {name: match[1] for name in rest if (match := _SHARD.fullmatch(name))}
@@ -85,7 +86,7 @@ def chosen_files(
 
 
 def _card(files: list[str], read: Callable[[str], bytes]) -> list[Any] | None:
-    """The configurations that the card of a folder states; None if it is no data set of the hub."""
+    """Return the configurations in a folder's card; None if it is no data set of the hub."""
     metadata: Any = None
     if CARD in files:
         text = read(CARD).decode("utf-8", "replace").removeprefix("\ufeff")
@@ -104,7 +105,6 @@ def _card(files: list[str], read: Callable[[str], bytes]) -> list[Any] | None:
 
 
 def _holds_rows(name: str) -> bool:
-    """True for a table, lines or an archive; False for a file that is one document."""
     kind = format_by_name(name)
     beside = name.rpartition("/")[2] in _BESIDE
     return kind is not None and FORMATS[kind].module != "curate.formats.whole" and not beside
@@ -113,7 +113,6 @@ def _holds_rows(name: str) -> bool:
 def _of_data_set(
     place: str, files: list[str], card: list[Any], choice: Choice
 ) -> tuple[list[str], list[str]]:
-    """The files of the chosen splits of a data set, and a line if there are others."""
     configs, default = _stated(files, card)
     if not any(configs.values()):
         configs = _by_folders(files)
@@ -136,15 +135,14 @@ def _of_data_set(
     if not left and len(names) < 2:
         return [*read], []
     more = f" and {len(left) - 8} more" if len(left) > 8 else ""
-    line = f"{place} is a data set: read is its split {', '.join(wanted)}{of}; left out:"
-    line += f" {', '.join(left[:8]) or 'nothing'}{more}; --split and --config choose"
+    line = f"{place} is a data set: reading its split {', '.join(wanted)}{of}; left out:"
+    line += f" {', '.join(left[:8]) or 'nothing'}{more}; choose with --split and --config"
     return [*read], [line]
 
 
 def _picked(
     place: str, what: str, given: str | None, names: list[str], default: list[str]
 ) -> list[str]:
-    """The names that are chosen. UsageError if there are none."""
     shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
     if given is None:
         if not default and names:
@@ -152,12 +150,11 @@ def _picked(
         return default
     for pattern in given.split(","):
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise UsageError(f"input {place}: no {what} {pattern}; there is {shown or 'none'}")
+            raise UsageError(f"input {place}: no {what} {pattern}; it has {shown or 'none'}")
     return [n for n in names if any(fnmatchcase(n, pattern) for pattern in given.split(","))]
 
 
 def _stated(files: list[str], card: list[Any]) -> tuple[dict[str, Splits], list[str]]:
-    """The configurations that a card states, and the one that is read without a choice."""
     from fsspec.utils import glob_translate
 
     configs: dict[str, Splits] = {}
@@ -178,7 +175,6 @@ def _stated(files: list[str], card: list[Any]) -> tuple[dict[str, Splits], list[
 
 
 def _patterns(data_files: Any) -> Iterator[tuple[str, str]]:
-    """(split, pattern) of what a card calls data_files."""
     if isinstance(data_files, dict):
         data_files = [{"split": split, "path": path} for split, path in data_files.items()]
     for item in data_files if isinstance(data_files, list) else [data_files]:
@@ -189,7 +185,6 @@ def _patterns(data_files: Any) -> Iterator[tuple[str, str]]:
 
 
 def _by_folders(files: list[str]) -> dict[str, Splits]:
-    """The splits by the folder that their shards lie in, or all as one."""
     configs: dict[str, Splits] = {}
     for split, names in _by_names(files).items():
         for name in names:
@@ -200,13 +195,11 @@ def _by_folders(files: list[str]) -> dict[str, Splits]:
 
 
 def _by_names(files: list[str]) -> Splits:
-    """The files by the split that their names state, or those of their folders."""
-
     def of_words(parts: list[str]) -> str | None:
         return next((s for s, w in _WORDS.items() if any(map(w.search, parts))), None)
 
     data = [file for file in files if file.rpartition("/")[2] not in _BESIDE]
-    data = [*filter(_holds_rows, data)] or data  # a licence beside tables is no document
+    data = [*filter(_holds_rows, data)] or data  # a licence next to tables is not a document
     ways: list[Callable[[str], str | None]] = [
         lambda file: match[1] if (match := _SHARD.fullmatch(file)) else None,
         lambda file: of_words(file.split("/")[:-1]),

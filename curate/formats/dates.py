@@ -1,7 +1,6 @@
-"""Dates as inputs state them: of archives, and of columns that people name.
+"""Dates as written in archives and table columns, converted to UTC.
 
-All are times in UTC; what names no zone is taken for UTC. Days before months or months before days
-(05/06/2024) are not told apart, so such dates are none.
+A date without a time zone is taken as UTC. Dates such as 05/06/2024 are ambiguous and are not read.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ _ISO = re.compile(  # extended or basic, with the zones of PostgreSQL (+00) and 
     re.I | re.ASCII,
 )
 _YEAR_FIRST = re.compile(r"(\d{4})[-/.](\d\d?)(?:[-/.](\d\d?))?", re.ASCII)
-# Seconds since 1970 would be of 1970 themselves below these, and of the year 5000 above.
+# Numbers of years and of days: as seconds since 1970 they would lie in 1970. From _SECONDS on (the
+# year 5138) a number is milliseconds or finer.
 _YEARS, _DAYS, _SECONDS = (1000, 2999), (1000_01_01, 2999_12_31), 10**11
 
 
 def parse_date(value: str | None) -> datetime | None:
-    """ISO 8601, extended or basic, with or without a time and fractions, as in WARC, as PostgreSQL
-    and BigQuery write it, or 8 to 14 digits, as in ARC."""
+    """Return the date in text that is ISO 8601 (extended or basic, with or without time and
+    fractions, as in WARC, PostgreSQL and BigQuery) or has 8 to 14 digits, as in ARC; else None."""
     if not value:
         return None
     value = value.strip()
@@ -43,7 +43,7 @@ def parse_date(value: str | None) -> datetime | None:
             int(day),
             int(hour or 0),
             int(minute or 0),
-            min(int(second or 0), 59),  # a leap second is its second before
+            min(int(second or 0), 59),  # a leap second becomes the second before it
             int((fraction or "0")[:6].ljust(6, "0")),
             tzinfo=timezone.utc,
         )
@@ -56,9 +56,9 @@ def parse_date(value: str | None) -> datetime | None:
 
 
 def column_date(value: Any) -> datetime | None:
-    """The date that a value of a column states: as `parse_date`, a year, a month (2024-05), a day
-    with the year first (2024/5/6), the form of mail and HTTP (Mon, 06 May 2024 07:08:09 GMT), or
-    seconds, milliseconds, microseconds or nanoseconds since 1970."""
+    """Return the date in a column's value, or None. The value may have a form of `parse_date` or be
+    a year, a month (2024-05), a day with the year first (2024/5/6), the form of mail and HTTP (Mon,
+    06 May 2024 07:08:09 GMT), or seconds, or milli-, micro- or nanoseconds since 1970."""
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, (int, float)):

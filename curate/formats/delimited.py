@@ -1,11 +1,9 @@
-"""CSV and TSV: a header that names the columns, then a document a row.
+"""CSV and TSV: a header that names the columns, then one document per row.
 
-What separates fields is told by the header. Rows of CSV are read as RFC 4180 has them: a quoted
-field may hold newlines, and a quote in it is doubled. TSV has no quotes (IANA,
-text/tab-separated-values), and its files are written both ways, so their beginning decides. A row
-that breaks the rules, or has another number of fields than the header, is reported with its offset
-and passed over, alone; a line longer than the limit is never held. A file is read by one worker,
-since only its beginning says which newlines are quoted.
+The header also shows the separator. CSV follows RFC 4180. TSV has no quotes according to IANA
+(text/tab-separated-values), but files with quotes exist, so the beginning of the file decides if
+quotes are read. A malformed row is reported with its offset and skipped. One worker reads the whole
+file, because a newline inside quotes can only be recognised by reading from the beginning.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from typing import BinaryIO
 
 from curate.formats.columns import Columns, SameName
 from curate.formats.compression import open_input, sniff
-from curate.formats.events import Corrupt, Event, Noted, Portion, Skipped, too_large
+from curate.formats.events import Corrupt, Event, NewDamage, Portion, Skipped, too_large
 from curate.formats.jsonl import to_row
 from curate.formats.kinds import reader
-from curate.formats.lines import HEAD, Line, beginning, lines, of_encoding, without_mark
+from curate.formats.lines import HEAD, Line, beginning, lines, name_encoding, without_bom
 from curate.text.decoding import replaced_in
 from llmcurate.base.errors import UsageError
 
@@ -32,11 +30,9 @@ _DOUBLED = re.compile(rb'[\t\n]"[^\t\n]*""[^\t\n]*"(?:[\t\r\n]|\Z)')
 
 
 class _Lines:
-    """Lines of text for csv's reader, which asks for as many as a row has. row: those of this row.
-
-    A quote that nothing closes would take all lines behind it into one row: `give_back` lets these
-    be read as rows of their own.
-    """
+    """An iterator over lines of text for the csv module, which takes as many lines as a row has;
+    `row` holds the lines of the current row. An unclosed quote takes all following lines:
+    `push_back` returns these lines to the iterator, to be read as rows."""
 
     def __init__(self, numbered: Iterator[Line], limit: int) -> None:
         self.numbered, self.limit = numbered, limit
@@ -46,12 +42,10 @@ class _Lines:
         self.cut_off = False  # the row has more bytes than the limit, or the file ends in it
 
     def begin(self) -> None:
-        """A new row begins."""
         self.row, self.cut_off = [], False
         self.size = self.replaced = 0
 
-    def give_back(self) -> None:
-        """All lines of the row but the first."""
+    def push_back(self) -> None:
         self.again.extendleft(reversed(self.row[1:]))
 
     def __iter__(self) -> Iterator[str]:
@@ -68,7 +62,7 @@ class _Lines:
         if line is None or self.size > self.limit:
             self.cut_off = True
             raise csv.Error("it is too long")
-        text = _text(line if self.row[1:] else without_mark(line))
+        text = _text(line if self.row[1:] else without_bom(line))
         self.replaced += replaced_in(text, line)
         return text + "\n"
 
@@ -78,34 +72,33 @@ def _text(line: bytes) -> str:
 
 
 def _header(line: bytes) -> tuple[list[str], str]:
-    """(names of the columns, what separates them). ValueError where the line is no header."""
-    text = _text(without_mark(line))
+    text = _text(without_bom(line))
     separator = max(SEPARATORS, key=text.count) if any(s in text for s in SEPARATORS) else ","
     try:
         names = next(csv.reader([text + "\n"], delimiter=separator, strict=True), [])
     except csv.Error as error:
         if separator != "\t":
-            raise ValueError(f"its first line is no header ({error})") from None
+            raise ValueError(f"its first line is not a header ({error})") from None
         names = text.rstrip("\r").split(separator)
     return names, separator
 
 
 def names_in(head: bytes) -> list[str]:
-    """The columns that the first line of a file would name; none where it is no header."""
+    """Return the column names in a file's first line; an empty list if the line is not a header."""
     try:
         names = _header(head.partition(b"\n")[0])[0]
     except ValueError:
         return []
-    return [] if _twice(names) else names
+    return [] if _repeated(names) else names
 
 
-def _twice(names: list[str]) -> str | None:
+def _repeated(names: list[str]) -> str | None:
     return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
 def read_header(path: str, codec: str, columns: Columns) -> list[str]:
-    """The columns of a file, as `columns` names them. UsageError without a column `text`, SameName
-    where two have one name."""
+    """Return the columns with llmcurate's names. Raises UsageError if no column holds the text,
+    SameName if two columns have the same name."""
     with open_input(path) as file:
         _, chunks, _ = beginning(file, codec)
         line = next(lines(chunks, 0, None, MOST_HEADER), (0, b"", 0))[1]
@@ -116,19 +109,19 @@ def read_header(path: str, codec: str, columns: Columns) -> list[str]:
     names = [columns.name(name) for name in header]
     if "text" not in names:
         raise UsageError(f"input {path}: {columns.missing(dict.fromkeys(names, 'string'))}")
-    if twice := _twice(header):
+    if twice := _repeated(header):
         raise SameName(f"input {path}: its header has the column {twice!r} twice")
     return names
 
 
 def why_no_documents(path: str, columns: Columns) -> str | None:
-    """Tables without a text are no documents."""
+    """Return why a table has no documents (no column of text), or None if it has documents."""
     try:
         with open_input(path) as file:
             codec = sniff(file)
         read_header(path, codec, columns)
     except SameName:
-        return None  # a plan says it
+        return None  # planning reports it
     except UsageError as error:
         return str(error).removeprefix(f"input {path}: ")
     return None
@@ -136,7 +129,7 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
 
 @reader("csv", endings=(".csv", ".tsv", ".tab"))
 def read(portion: Portion) -> Iterator[Event]:
-    """Events of all rows of a file."""
+    """Yield the events of all rows of a portion's file."""
     with open_input(portion.path) as file:
         yield from read_rows(
             file, portion.codec, portion.max_record, portion.kinds, portion.columns, portion.quote
@@ -151,8 +144,8 @@ def read_rows(
     columns: Columns,
     quote: str = "auto",
 ) -> Iterator[Event]:
-    """Events of all rows; limit: bytes of the longest row read; quote: as of `ReadSettings`."""
-    damage = Noted()
+    """Yield the events of all rows. Rows of more than `limit` bytes are not read."""
+    damage = NewDamage()
     head, chunks, encoding = beginning(file, codec, damage)
     numbered = lines(chunks, 0, None, limit, damage)
     _, first, _ = next(numbered, (0, None, 0))
@@ -167,10 +160,10 @@ def read_rows(
         quoted = _looks_quoted(head, len(names))
     source = _Lines(numbered, limit)
     for offset, row, event in _rows(source, separator, len(names), quoted):
-        yield from damage.given()
+        yield from damage.drain()
         if row is None:
-            yield of_encoding(event, encoding)
-        elif row == header:  # of a file that was joined with others
+            yield name_encoding(event, encoding)
+        elif row == header:  # repeated by joined files
             yield Skipped("header", offset)
         else:
             cells = zip(names, row, strict=True)
@@ -182,15 +175,11 @@ def read_rows(
 
 
 def _looks_quoted(head: bytes, fields: int) -> bool:
-    """Whether a TSV file that begins so has quoted fields: if more of its rows are whole then, or
-    as many and its header is quoted, or quotes are doubled in a quoted field.
-
-    Python's csv, pandas and spreadsheets quote the fields that need it and double quotes in them;
-    who quotes all fields quotes the header.
-    """
+    """Return True if a TSV file that begins with `head` quotes its fields: fewer rows are malformed
+    with quotes, or as many and the header is quoted or a quoted field has doubled quotes."""
     numbered = [*lines([head], 0, None, HEAD)]
     if len(head) == HEAD:
-        del numbered[-1]  # cut off
+        del numbered[-1]  # it may be cut
     quoted, plain = (
         sum(row is None for _, row, _ in _rows(_Lines(iter(numbered), HEAD), "\t", fields, quotes))
         for quotes in (True, False)
@@ -203,9 +192,8 @@ def _looks_quoted(head: bytes, fields: int) -> bool:
 def _rows(
     source: _Lines, separator: str, fields: int, quoted: bool
 ) -> Iterator[tuple[int, list[str] | None, Event]]:
-    """(offset, fields, nothing), or (offset, None, the event that stands for the row). Where a row
-    ends otherwise than it says, the lines behind its first are rows of their own; so are those of a
-    row with too few or too many fields, if each has enough."""
+    """Yield (offset, fields, nothing) for each row, or (offset, None, event) for a malformed row.
+    Its later lines are read as rows if its quoting is broken or if each line has all fields."""
     reader = csv.reader(
         source,
         delimiter=separator,
@@ -225,7 +213,7 @@ def _rows(
             event: Event = Corrupt(offset, f"not a row: {what}")
             if line is None:
                 event = too_large("line_too_long", size, source.limit, offset)
-            source.give_back()
+            source.push_back()
             yield offset, None, event
             continue
         offset, *_ = source.row[0]
@@ -233,6 +221,6 @@ def _rows(
             yield offset, row, none
         elif row:
             if all(_text(line or b"").count(separator) == fields - 1 for _, line, _ in source.row):
-                source.give_back()
+                source.push_back()
             what = f"{len(row)} fields in a row, {fields} in the header"
             yield offset, None, Corrupt(offset, what)

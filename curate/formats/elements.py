@@ -1,7 +1,7 @@
-"""Elements of an XML file, one after the other, wherever its lines end.
+"""Elements of an XML file, yielded one after the other, however the file is divided into lines.
 
-The file as a whole is never parsed: an element's bytes are given to who reads it, so that no entity
-can be declared, damage ends with its element, and a reader may begin anywhere but within a comment.
+The file as a whole is never parsed, so no entity can be declared, damage affects only the element
+that contains it, and a reader may begin anywhere except inside a comment.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-TAIL = 64  # bytes that a mark has at most
+TAIL = 64  # most bytes of a tag or mark that is searched for
 _SECTIONS = {b"<![CDATA[": re.compile(rb"\]\]>"), b"<!--": re.compile(rb"-->")}
 
 
 @dataclass(slots=True)
 class Element:
-    """offset: of its first byte; data: None where it has more bytes than are held; size: in bytes;
-    whole: whether its end was met."""
+    """An element of an XML file. `offset` is where it begins; `data` is None if the element has
+    more bytes than the limit; `size` is in bytes; `whole` is True if the end tag was found."""
 
     offset: int
     data: bytes | None
@@ -28,8 +28,9 @@ class Element:
 def elements(
     chunks: Iterable[bytes], at: int, end: int | None, tag: bytes, limit: int, empty: bool = False
 ) -> Iterator[Element]:
-    """The elements of a name that begin in [at, end); offsets count from `at` in what the chunks
-    hold. empty: they have attributes alone, and reach up to the next element's first byte."""
+    """Yield the elements named `tag` that begin in [at, end). `at` is the offset of the first byte
+    of `chunks`. At most `limit` bytes of an element are held. With `empty`, the elements have only
+    attributes, and each element ends before the next `<`."""
     opening = re.compile(rb"<%b(?=[\s/>])" % tag)
     closing = rb"</%b\s{0,16}>|(?=<%b[\s/>])|<!\[CDATA\[|<!--" % (tag, tag)
     inside = re.compile(rb"(?=<)" if empty else closing)

@@ -1,7 +1,6 @@
-"""Events of readers: documents, records that hold none, and bytes that cannot be read.
+"""Events of readers: documents, records without a document, and bytes that cannot be read.
 
-A reader never drops anything in silence. Whatever it meets becomes one of three events, so that
-`read + skipped + corrupt` accounts for the whole file.
+A reader reports everything that it drops, so `read + skipped + corrupt` covers the whole file.
 """
 
 from __future__ import annotations
@@ -19,11 +18,8 @@ Reject = tuple[str, float | None, float | None, str | None]
 
 @dataclass(slots=True)
 class Row:
-    """One document as a reader found it, before extraction.
-
-    Either `text` (already text) or `payload` (undecoded body, after HTTP transfer and content
-    decoding) is set; both are None only for a row that is rejected because of its size.
-    """
+    """A document before extraction. Either `text` (decoded) or `payload` (bytes of the body without
+    HTTP transfer and content encodings) is set; rejected rows may have neither."""
 
     id: str | None = None
     """The document's own id (WARC-Record-ID without angle brackets), or None."""
@@ -37,30 +33,28 @@ class Row:
     charset: str | None = None
     """The declared charset, lower case, or None."""
     opt_out_headers: str | None = None
-    """HTTP headers that speak to robots, `name: value` a line; None where there is none."""
+    """HTTP headers for robots, one `name: value` per line, or None."""
     lang: str | None = None
-    """The language that the input itself declares, or None."""
+    """The language that the input declares, or None."""
     extra: dict[str, Any] | None = None
-    """Input columns that no field above takes (jsonl); None for archives."""
+    """Values of other input columns by name; None for archives."""
     misfits: tuple[str, ...] = ()
-    """Columns whose type their value does not fit: it is in `extra`."""
+    """Columns whose type does not fit their value, which is in `extra`."""
     bad_date: bool = False
-    """Whether a date is stated that cannot be read."""
+    """True if the input has a date that cannot be read."""
     replaced: dict[str, int] | None = None
-    """How many U+FFFD decoding put in for bytes that are invalid, by encoding; None: none."""
+    """Number of U+FFFD for invalid bytes, by encoding."""
     digest: str | None = None
-    """What differs from the digests that the record states; "" where nothing does, None where
-    none was compared."""
+    """Differences from the digests that the record states; "" if none, None if not compared."""
     offset: int = 0
-    """Where the record starts in the file, in bytes; for compressed archives the start of the
-    member that the record begins in."""
+    """Offset in the file, in bytes; in a compressed archive, of the record's first member."""
     reject: Reject | None = None
-    """(rule, value, threshold, detail) when the row was read but must be rejected."""
+    """(rule, value, threshold, detail) if the row must be rejected."""
 
 
 @dataclass(slots=True)
 class Skipped:
-    """A record that holds no document: `request`, `revisit`, `response:image/png`, ..."""
+    """A record that holds no document, such as `request`, `revisit` or `response:image/png`."""
 
     kind: str
     offset: int
@@ -68,8 +62,7 @@ class Skipped:
 
 @dataclass(slots=True)
 class Corrupt:
-    """Bytes at `offset` (in the file as stored) that cannot be read as what they should be; the
-    first of `count` such places."""
+    """Bytes of the file that cannot be read. `offset` is that of the first of `count` places."""
 
     offset: int
     what: str
@@ -77,8 +70,8 @@ class Corrupt:
 
 
 @dataclass(slots=True)
-class LeftOut:
-    """Values of a carried column that are not read, since they would take too much memory."""
+class OmittedValues:
+    """Values of a carried column that are not read because they would take too much memory."""
 
     column: str
     values: int
@@ -90,7 +83,7 @@ MOST_NAMED = 100
 
 @dataclass
 class Place:
-    """Damage at an offset of a file, and `count` places in all from there on."""
+    """A damaged place in a file; `count` is the number of damaged places from `offset` on."""
 
     file: str
     offset: int
@@ -99,23 +92,23 @@ class Place:
 
 
 class Damage:
-    """What of an input cannot be read: the first MOST_NAMED places by name, the others counted by
-    file, with the place of the first of them, so that no input fills memory or records; and by file
-    and encoding how many bytes became U+FFFD."""
+    """The damaged places of an input. The first MOST_NAMED places are listed. Further places are
+    counted per file, with the first place in each file, so that no input fills memory or records.
+    U+FFFD for invalid bytes are counted per file and encoding."""
 
     def __init__(self) -> None:
-        self.count = 0  # of places that are not read
+        self.count = 0  # of damaged places
         self._named: list[Place] = []
         self._others: dict[str, Place] = {}
         self._replaced: dict[tuple[str, str], Place] = {}
 
     @property
     def total(self) -> int:
-        """How many places there are, each file with U+FFFD among them."""
+        """Number of damaged places, plus one for each pair of file and encoding with U+FFFD."""
         return self.count + len(self._replaced)
 
     def add(self, file: str, offset: int, what: str, count: int = 1) -> None:
-        """Takes up places of a file, `count` of them from an offset on."""
+        """Add `count` damaged places of a file; `offset` is the offset of the first place."""
         self.count += count
         if len(self._named) < MOST_NAMED:
             self._named.append(Place(file, offset, what, count))
@@ -125,20 +118,20 @@ class Damage:
             self._others[file] = Place(file, offset, what, count)
 
     def add_replaced(self, file: str, offset: int, encoding: str, characters: int) -> None:
-        """Takes up characters of a file that stand for bytes, from an offset on."""
+        """Count `characters` times U+FFFD in place of invalid bytes of a file from `offset` on."""
         place = self._replaced.setdefault((file, encoding), Place(file, offset, "", 0))
         place.count += characters
 
     def add_all(self, other: Damage) -> None:
-        """Takes up the damage of another part of the input."""
+        """Add the damage of another part of the input."""
         for place in (*other._named, *other._others.values()):
             self.add(place.file, place.offset, place.what, place.count)
         for (file, encoding), place in other._replaced.items():
             self.add_replaced(file, place.offset, encoding, place.count)
 
     def places(self) -> list[Place]:
-        """What was replaced, of each file; the places by name; then of each file those that have no
-        entry."""
+        """Return the places with U+FFFD (one per file and encoding), the listed places, then one
+        place per file for those that were only counted."""
         replaced = [
             Place(
                 file,
@@ -151,9 +144,9 @@ class Damage:
         return [*replaced, *self._named, *self._others.values()]
 
 
-class Noted(list[Corrupt]):
-    """Damage, noted by a call with offset and reason, and given between documents; the last entry
-    counts what would be too many."""
+class NewDamage(list[Corrupt]):
+    """Damage since the last call of `drain`. A reader calls `drain` between documents. After
+    MOST_NAMED places, damage is only counted."""
 
     def __call__(self, offset: int, what: str) -> None:
         if len(self) < MOST_NAMED:
@@ -161,46 +154,46 @@ class Noted(list[Corrupt]):
         else:
             self[-1].count += 1
 
-    def given(self) -> Iterator[Corrupt]:
-        """What was noted since the last call."""
+    def drain(self) -> Iterator[Corrupt]:
+        """Yield the damage that was added since the last call."""
         yield from self
         self.clear()
 
 
 def too_large(rule: str, size: int, limit: int, offset: int = 0) -> Row:
-    """The rejected document that stands for more bytes than are held."""
+    """Return a rejected row for a record or document whose `size` in bytes is above `limit`."""
     reject = (rule, float(size), float(limit), "passed over, not read whole")
     return Row(offset=offset, reject=reject)
 
 
 @dataclass(frozen=True)
 class Portion:
-    """What a reader is to read: a file, or a slice of it."""
+    """The part of the input that a reader has to read: a file, or a slice of a file."""
 
     path: str
-    """As `open_input` opens it."""
+    """Path or URL for `open_input`."""
     rel: str
     """The file's name below the input."""
     format: str = ""
     codec: str = "plain"
     start: int = 0
     end: int | None = None
-    """[start, end) is a slice that the reader's `slices` cut; None: up to the end of the file."""
+    """[start, end) is a slice cut by the reader's `slices`; None: to the end of the file."""
     kinds: dict[str, str] = field(default_factory=dict)
-    """The columns of the run beside those that every document has: name -> kind."""
+    """Columns of the run besides those of every document: name -> kind."""
     columns: Columns = field(default_factory=Columns)
-    """The names that columns of the input have."""
+    """Names of input columns."""
     max_record: int = 64 << 20
-    """A record of more bytes is rejected without being held."""
+    """Largest record in bytes; a larger one is rejected without being held."""
     max_payload: int = 64 << 20
-    """A document of more bytes after decompression is rejected."""
+    """Largest document in bytes after decompression; a larger one is rejected."""
     rows: int = 1000
-    """Rows of a table, where the reader gives tables."""
+    """Rows per table, if the reader gives tables."""
     bytes: int = 8 << 20
-    """Bytes of a table, above which it gets no further rows."""
+    """Bytes of a table above which it gets no further rows."""
     pages: int = 512 << 20
-    """Bytes that the pages of a columnar file may take at once when they are unpacked."""
+    """Most bytes of a columnar file's pages unpacked at the same time."""
     digests: bool = False
-    """Whether contents are compared with the digests that records state."""
+    """Compare contents with the digests that records state."""
     quote: str = "auto"
-    """Whether tables of text have quoted fields: as `ReadSettings.quote`."""
+    """Quoting in CSV and TSV, as in `ReadSettings.quote`."""

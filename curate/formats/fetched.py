@@ -1,8 +1,7 @@
-"""Inputs that are URLs, fetched into a folder and read there (in a recipe: `read: {fetch: DIR}`).
+"""Inputs that are URLs, fetched into a folder and read from it (in a recipe: `read: {fetch: DIR}`).
 
-A file lies under host and path of its URL, so what is there is of that URL; beside it stands
-`.NAME.json`, which says of which version. Like all that is fetched it is gone on with after a cut
-or a kill, and is not fetched again.
+The path of a fetched file in the folder is the host and path of its URL; the file `.NAME.json` in
+the same subfolder records its version. An interrupted fetch continues where it stopped.
 """
 
 from __future__ import annotations
@@ -19,25 +18,24 @@ from urllib.parse import urlsplit
 import xxhash
 
 from curate.fetch.download import download
-from curate.fetch.file_lists import COMMON_CRAWL, listed_files, place_of
-from curate.fetch.hub import pinned
+from curate.fetch.file_lists import COMMON_CRAWL, listed_files, path_below
+from curate.fetch.hub import with_commits
 from curate.fetch.sources import Failed, Http, Refused, Source, Store
-from curate.fetch.transfer import Wanted, is_there
+from curate.fetch.transfer import FileToFetch, is_complete
 from curate.formats.compression import open_input
 from curate.formats.data_sets import Choice
 from curate.formats.kinds import format_by_name
 from curate.formats.listing import in_data_sets
-from llmcurate.base.disk.files import inside
+from llmcurate.base.disk.files import path_inside
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.terminal import Progress, say
 
-LISTS = (".paths", ".paths.gz")  # files with a path or URL a line, as Common Crawl has them
+LISTS = (".paths", ".paths.gz")  # lists with one path or URL per line, as Common Crawl has them
 
 
 @contextmanager
 def _opened(path: str) -> Iterator[BinaryIO]:
-    """The list's file; one on the web is fetched as files are, with further tries."""
     if not is_web(path):
         with open_input(path) as file:
             yield file
@@ -55,21 +53,23 @@ def _lines(path: str) -> list[str]:
     try:
         with _opened(path) as f:
             data = b"".join(decompressed_chunks(f))
-        text = data.decode("utf-8").replace("\ufeff", "")  # of joined lists
+        text = data.decode("utf-8").replace("\ufeff", "")  # joined lists
     except (OSError, ImportError) as error:
         raise UsageError(f"input {path}: {getattr(error, 'strerror', None) or error}") from None
     except CorruptData as error:
         raise UsageError(f"input {path} is damaged ({error}); fetch it again") from None
     except UnicodeDecodeError:
-        raise UsageError(f"input {path}: a list of inputs is UTF-8 text, a path a line") from None
+        raise UsageError(
+            f"input {path}: a list of inputs must be UTF-8 text, one path per line"
+        ) from None
     if "\0" in text:
-        raise UsageError(f"input {path}: a list of inputs is text, a path a line")
+        raise UsageError(f"input {path}: a list of inputs must be text, one path per line")
     return [line.strip() for line in text.splitlines()]
 
 
 def listed(path: str, base: str = "") -> list[str]:
-    """The paths in a list, one a line; relative ones begin at `base`, by default Common Crawl's
-    server where they begin as its lists do, else the folder of the list."""
+    """Return the paths in a list. Relative paths begin at `base`. Without `base`, `crawl-data/...`
+    is a path on Common Crawl's server, and other relative paths begin at the list's folder."""
     from curate.fetch.file_lists import check_elsewhere
 
     paths = []
@@ -89,7 +89,7 @@ def listed(path: str, base: str = "") -> list[str]:
 
 
 def expanded(inputs: Iterable[str], lists: Iterable[str] = (), base: str = "") -> list[str]:
-    """The inputs with the content of lists in their place."""
+    """Return the inputs, with each list of paths replaced by the paths in it."""
     paths: list[str] = []
     for path_or_list in inputs:
         paths += listed(path_or_list, base) if path_or_list.endswith(LISTS) else [path_or_list]
@@ -99,56 +99,55 @@ def expanded(inputs: Iterable[str], lists: Iterable[str] = (), base: str = "") -
 
 
 SUMS = (".sha256", ".md5")  # lists with checksums
-AT_ONCE = 8  # servers are asked about so many files at a time
+AT_ONCE = 8  # requests sent to servers in parallel
 
 
 def is_url(path: str) -> bool:
-    """Return whether an input is elsewhere."""
+    """Return True if an input is a URL of another machine, not a local path."""
     return "://" in path and not path.lower().startswith("file://")
 
 
 def is_web(path: str) -> bool:
-    """Return whether it is a URL of HTTP(S)."""
     return path.lower().startswith(("http://", "https://"))
 
 
 def wanted_inputs(
     path: str, folder: Path, choice: Choice = Choice(), lines: list[str] | None = None
-) -> list[Wanted]:
-    """The files that a URL means: itself, those of a list, of a pattern or a folder in a store.
-    choice, lines: as of `in_data_sets`."""
+) -> list[FileToFetch]:
+    """Return the files to fetch for the URL of a file, a list, a pattern or a folder in a store."""
     if path.lower().endswith(SUMS):
         home = path.rpartition("/")[0] if is_url(path) else None
         pairs = listed_files(path, home, _get)
     elif is_web(path):
         pairs = [(path, None)]
     else:
-        pairs = [(url, None) for url in _stored(path, choice, [] if lines is None else lines)]
+        pairs = [
+            (url, None) for url in _files_in_store(path, choice, [] if lines is None else lines)
+        ]
     return [place(url, folder, checksum) for url, checksum in pairs]
 
 
-def place(url: str, folder: Path, checksum: str | None = None) -> Wanted:
-    """The file that a URL is in the folder; RunFailed where a link there leads out of it."""
-    target = folder / place_of(url)
+def place(url: str, folder: Path, checksum: str | None = None) -> FileToFetch:
+    """Return the file to fetch for a URL, with its path in the folder. Raises RunFailed if a
+    symbolic link in the folder leads out of the folder."""
+    target = folder / path_below(url)
     query = urlsplit(url).query
-    if query:  # which may mean another file
+    if query:  # may select another file
         target = target.parent / xxhash.xxh3_64_hexdigest(query.encode()) / target.name
-    inside(folder, target.relative_to(folder).as_posix(), url, follow=False)
-    return Wanted(url, target, checksum, note=target.with_name(f".{target.name}.json"))
+    path_inside(folder, target.relative_to(folder).as_posix(), url, follow=False)
+    return FileToFetch(url, target, checksum, note=target.with_name(f".{target.name}.json"))
 
 
 def _get(url: str, path: Path) -> None:
     from curate.fetch.download import fetch_one
 
     try:
-        fetch_one(Wanted(url, path))
+        fetch_one(FileToFetch(url, path))
     except RunFailed as error:
         raise RunFailed(f"{url}: {error}") from None
 
 
-def _stored(path: str, choice: Choice, lines: list[str]) -> list[str]:
-    """A file, or those of known formats that a pattern or folder of a store means, by name. choice,
-    lines: as of `in_data_sets`."""
+def _files_in_store(path: str, choice: Choice, lines: list[str]) -> list[str]:
     import fsspec
 
     try:
@@ -159,7 +158,7 @@ def _stored(path: str, choice: Choice, lines: list[str]) -> list[str]:
         names = sorted(fs.glob(root) if pattern else fs.find(root))
     except ImportError as error:
         raise UsageError(f"input {path}: {error}") from None
-    except Exception as error:  # each store has errors of its own
+    except Exception as error:  # stores raise errors of many types
         raise RunFailed(f"input {path}: {' '.join(str(error).split())[:200]}") from None
     urls = []
     for name in names if pattern else in_data_sets(fs, root, path, names, choice, lines):
@@ -174,9 +173,9 @@ def _stored(path: str, choice: Choice, lines: list[str]) -> list[str]:
     return urls
 
 
-def fetch_all(wanted: Sequence[Wanted], quiet: bool) -> None:
-    """Fetches what is not there; RunFailed names the first that did not come, all others did."""
-    missing = [w for w in wanted if not is_there(w)]
+def fetch_all(wanted: Sequence[FileToFetch], quiet: bool) -> None:
+    """Fetch the missing files. Raises RunFailed at the end if files failed; it names the first."""
+    missing = [w for w in wanted if not is_complete(w)]
     if not missing:
         return
     with Progress("fetch", len(missing), quiet) as progress:
@@ -189,7 +188,7 @@ def fetch_all(wanted: Sequence[Wanted], quiet: bool) -> None:
         url, reason = next(iter(outcome.failed.items()))
         more = f" (and {len(outcome.failed) - 1} others)" if len(outcome.failed) > 1 else ""
         raise RunFailed(
-            f"input {url}: {reason}{more}; what came is kept, the same command goes on from there"
+            f"input {url}: {reason}{more}; fetched files are kept: run the same command to continue"
         )
 
 
@@ -200,33 +199,34 @@ def local_inputs(
     dry: bool,
     choice: Choice = Choice(),
 ) -> list[str]:
-    """The inputs with URLs as the files that they are in the folder, fetched where they are not
-    there. dry: UsageError where one would have to be fetched. choice: of data sets."""
+    """Return the inputs, with each URL replaced by its file in the folder; missing files are
+    fetched. Raises UsageError if `dry` is True and a file is missing."""
     if folder is None:
         return list(paths)
-    names, _ = pinned(expanded(paths))
+    names, _ = with_commits(expanded(paths))
     lines: list[str] = []
-    files = [file for name in names for file in _either(name, folder, choice, lines)]
+    files = [file for name in names for file in _files_of(name, folder, choice, lines)]
     for line in lines:
         say(line, quiet)
-    wanted = [file for file in files if isinstance(file, Wanted)]
-    if dry and (missing := [w for w in wanted if not is_there(w)]):
+    wanted = [file for file in files if isinstance(file, FileToFetch)]
+    if dry and (missing := [w for w in wanted if not is_complete(w)]):
         raise UsageError(
-            f"--dry-run: {counted(len(missing), 'input')} not in {folder} yet ({missing[0].url} is"
-            " the first); a run fetches what is missing"
+            f"--dry-run: {counted(len(missing), 'input')} not in {folder} yet (first:"
+            f" {missing[0].url}); a run without --dry-run fetches what is missing"
         )
     fetch_all(wanted, quiet)
-    return [str(file.target) if isinstance(file, Wanted) else file for file in files]
+    return [str(file.target) if isinstance(file, FileToFetch) else file for file in files]
 
 
-def _either(path: str, folder: str, choice: Choice, lines: list[str]) -> Sequence[str | Wanted]:
+def _files_of(
+    path: str, folder: str, choice: Choice, lines: list[str]
+) -> Sequence[str | FileToFetch]:
     elsewhere = is_url(path) or path.lower().endswith(SUMS)
     return wanted_inputs(path, Path(folder), choice, lines) if elsewhere else [path]
 
 
-def version(wanted: Wanted) -> str | None:
-    """Of which version the file that is there is, as `SIZE@TAG` (what the server called it); None
-    where nothing is on record."""
+def version(wanted: FileToFetch) -> str | None:
+    """Return the recorded version of a fetched file as `SIZE@TAG` (the server's tag), or None."""
     assert wanted.note is not None
     try:
         note = json.loads(wanted.note.read_text(encoding="utf-8"))
@@ -236,8 +236,8 @@ def version(wanted: Wanted) -> str | None:
 
 
 def versions_now(earlier: Mapping[str, str]) -> dict[str, str | None]:
-    """The versions as the servers have them. earlier: URL -> an earlier version, which
-    fills in what a server does not say; None where it says nothing at all."""
+    """Return the current version of each URL on its server, None for servers that state none. Parts
+    of a version that a server does not state are taken from `earlier`."""
     sources: dict[bool, Source] = {}
     if any(is_web(url) for url in earlier):
         sources[True] = Http(AT_ONCE)

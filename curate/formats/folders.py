@@ -1,4 +1,4 @@
-"""Kinds of folders, told by the files in them, and the command for each where another is needed."""
+"""Kinds of folders, recognised by the files in them, and the commands that read each kind."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from llmcurate.base.errors import UsageError
 
 @dataclass(frozen=True)
 class Kind:
-    """what: its name, with an article; marks: patterns, one of which its files match; use: the
-    command that takes it, with {} for the folder; made: the commands that make one of documents."""
+    """A kind of folder. `what` is its name with an article; at least one file in such a folder
+    matches a pattern in `marks`; `use` is advice on the command that reads such a folder, `made` on
+    the commands that make such a folder from documents; in both texts {} stands for the folder."""
 
     what: str
     marks: tuple[str, ...]
@@ -58,32 +59,31 @@ KINDS = {
     "workspace": Kind("a workspace", ("llmcurate.yaml",), "work in it: `cd {}`"),
     "documents": Kind("a folder of documents", ()),
 }
-MOST_LOOKED_AT = 1000  # files and folders below one that is of another kind
-OF_DOCUMENTS = ("run", "home", "documents")  # what readers of documents take
+MOST_SEARCHED = 1000  # paths below a folder of another kind
+OF_DOCUMENTS = ("run", "home", "documents")  # kinds that readers of documents accept
 
 
 def kinds_of(folder: Path) -> list[str]:
-    """The kinds of a folder on this machine, the most telling one first; none for a file, or if
-    nothing in it is known."""
+    """Return the kinds of a local folder, the most specific kind first; empty if none fits."""
     kinds = [name for name, kind in KINDS.items() if any(any(folder.glob(m)) for m in kind.marks)]
     if "checkpoint" in kinds:
         return ["checkpoint"]
-    if kinds in ([], ["tokenizer"]):  # others hold such files that are no documents
+    if kinds in ([], ["tokenizer"]):  # other kinds hold such files too
         _, _, files = next(os.walk(folder), ("", [], []))
         own = (".json", ".txt", ".md") if kinds else ()
         kinds += ["documents"] * any(format_by_name(f) for f in files if not f.endswith(own))
     return kinds
 
 
-def needs(folder: Path | None, *wanted: str, shown: str = "") -> Path | None:
-    """The folder as it is, if it is of a wanted kind, or of none that is known. UsageError says of
-    another kind what it is, and names the folder or the command that would do. shown: its name."""
+def require_kind(folder: Path | None, *wanted: str, shown: str = "") -> Path | None:
+    """Return the folder if it is of a wanted kind or of no known kind. Otherwise raises UsageError
+    that names a fitting folder or the command to run. `shown` is the folder's name in messages."""
     kinds = kinds_of(folder) if folder is not None else []
     if folder is None or not kinds or not set(wanted).isdisjoint(kinds):
         return folder
     kind, first, shown = KINDS[kinds[0]], KINDS[wanted[0]], shown or str(folder)
     below = [*sorted(folder.glob("*"), reverse=True), *sorted(folder.glob("*/*"), reverse=True)]
-    below = [path for path in below[:MOST_LOOKED_AT] if path.is_dir() and path.name[0] != "."]
+    below = [path for path in below[:MOST_SEARCHED] if path.is_dir() and path.name[0] != "."]
     near = (*folder.absolute().parents[:2], *below)
     fitting = [path for path in near if ({*wanted} - {"documents"}) & {*kinds_of(path)}]
     advice = kind.use.replace("{}", quote(shown))

@@ -1,7 +1,4 @@
-"""Heads of WARC and ARC records: how a record begins, and what its head says.
-
-WARC: ISO 28500, versions 0.17 to 1.1. ARC: Internet Archive, ARC file format versions 1 and 2.
-"""
+"""Heads of WARC (ISO 28500, 0.17 to 1.1) and ARC records (Internet Archive, versions 1 and 2)."""
 
 from __future__ import annotations
 
@@ -26,24 +23,23 @@ NEXT_RECORD = {
     "warc": re.compile(rb"[\n\0\xbf](?=" + _WARC + rb"[A-Za-z][A-Za-z0-9-]*:)"),
     "arc": re.compile(rb"[\n\0\xbf](?=" + _ARC + rb")"),
 }
-"""The byte before a record: a line's end, a NUL of a hole, or the last one of a byte order mark."""
+"""The byte before a record: a line end, a NUL, or the last byte of a byte order mark."""
 BLANK_LINE = re.compile(rb"\n\r*\n")
 END_OF_RECORD = re.compile(rb"\r?\n(?:\r?\n)?\Z")
 LONGEST_START = 16384
-"""No line that begins a record is looked for beyond this many bytes."""
+"""Most bytes searched for a line that begins a record."""
 
 
 @dataclass(slots=True)
 class Record:
-    """One record: its head, and its content where that is within the limits."""
+    """One record: its head, and its content unless the content is above the limits."""
 
     format: str
     """`warc` or `arc`."""
     type: str
-    """Lower case; of ARC records `filedesc` or `response`."""
+    """Lower case; `filedesc` or `response` in ARC files."""
     fields: dict[bytes, bytes]
-    """Named fields, names in lower case; the first of several with one name. ARC fields are
-    stored under their WARC names."""
+    """Values by lower-case name, the first if repeated. ARC fields have WARC names."""
     offset: int
     content: bytes | None = None
     """None if over the limit; `beginning` then holds its first 64 KiB."""
@@ -53,28 +49,28 @@ class Record:
     declared: int | None = None
     """Bytes of content that the record says it has."""
     damage: str | None = None
-    """Why content is missing or not to be trusted."""
+    """Why content is missing or cannot be trusted."""
     missing: int = 0
     """Bytes of content that are missing because the file or its compressed part ends early."""
     problems: list[Corrupt] = field(default_factory=list)
 
     def get(self, name: bytes) -> str | None:
-        """A field as text, or None where it is missing or empty."""
+        """Return a field of the head as text; None if the field is missing or empty."""
         value = self.fields.get(name)
         return value.decode("utf-8", "replace") if value else None
 
 
 def begins_record(data: bytes) -> bool:
-    """Whether `data` (the beginning of a member) begins with a WARC or ARC record."""
+    """Return True if `data` (the beginning of a member) begins with a WARC or ARC record."""
     if data[:5].upper() == b"WARC/":
         return WARC_START.match(data) is not None
     return ARC_START.match(data[:LONGEST_START]) is not None
 
 
 def warc_head(block: bytes, offset: int) -> Record:
-    """A record from its head, from the version line to the blank line."""
+    """Return the record for a WARC head, which goes from the version line to the blank line."""
     block = _FOLD.sub(b" ", block)
-    # Reversed, so that the first of several fields with one name stays.
+    # Reversed, so that the first of several fields with the same name is kept.
     pairs = reversed(_FIELD.findall(block))
     fields = {name.strip().lower(): value.strip() for name, value in pairs}
     kind = fields.get(b"warc-type", b"").decode("utf-8", "replace").lower()
@@ -83,8 +79,8 @@ def warc_head(block: bytes, offset: int) -> Record:
 
 
 def arc_head(line: bytes, offset: int) -> Record:
-    """URL IP date type length (version 1), or URL IP date type code checksum location offset
-    file length (version 2). A URL may hold spaces."""
+    """Return the record for the head line of an ARC record: URL IP date type length (version 1), or
+    URL IP date type code checksum location offset file length (version 2). URLs may hold spaces."""
     words = line.strip().split(b" ")
     if line.startswith(b"filedesc:"):
         return Record("arc", "filedesc", {}, offset, declared=_length(words[-1]))

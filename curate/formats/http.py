@@ -1,8 +1,7 @@
-"""HTTP responses as crawlers stored them: heads that break the rules, bodies that do too.
+"""HTTP responses as crawlers stored them, including malformed heads and bodies.
 
-Bodies are decoded under a limit that holds while decoding, so a small body cannot inflate without
-bound. What servers declare wrongly (chunked, gzip, lengths) is recognised, and the body is used as
-it is. The HTTP Content-Length is not believed: the record says how long the body is.
+A limit on the size of a body holds while it is decoded. Wrong declarations by servers (chunked,
+gzip) are recognised. The HTTP Content-Length is not trusted: the record states the body's length.
 """
 
 from __future__ import annotations
@@ -23,23 +22,23 @@ _MIME = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
 _MAX_HEAD = 1 << 18
 OPT_OUT_HEADERS = ("x-robots-tag", "tdm-reservation")
 _STEP = 32 << 10  # bytes of a body given to zlib at a time
-_MOST_PACKED = 3  # times that a body is packed beyond what its head says
+_MOST_PACKED = 3  # most gzip layers removed that the head does not declare
 _NO_ENCODING = {"", "identity", "none", "binary", "8bit", "7bit", "utf-8", "chunked"}
 
 
 @dataclass(slots=True)
 class Head:
-    """Status line and header fields."""
+    """The status line and header fields of a response."""
 
     status: int | None
     reason: str
     fields: dict[str, list[str]]
     """Names in lower case, values in order."""
     length: int
-    """Bytes of the head, the blank line included."""
+    """Bytes of the head, including the blank line."""
 
     def get(self, name: str) -> str | None:
-        """All values of a field, joined with commas; None where there is none."""
+        """Return all values of a header field, joined with commas, or None if there are none."""
         values = self.fields.get(name)
         return ", ".join(values) if values else None
 
@@ -48,22 +47,22 @@ class Head:
         return values[0] if values else None
 
     def lines(self, names: tuple[str, ...]) -> str | None:
-        """The fields of these names, `name: value` a line; None where there is none of them."""
+        """Return the header fields with these names, one `name: value` per line, or None."""
         lines = [f"{name}: {value}" for name in names for value in self.fields.get(name, ())]
         return "\n".join(lines) if lines else None
 
 
 @dataclass(slots=True)
 class Body:
-    """A decoded body."""
+    """The body of a response after decoding."""
 
     status: str
     """`ok`, `too_large` (over the limit; no data) or `undecodable` (`data` is as stored)."""
     data: bytes = b""
     size: int = 0
-    """Bytes of data; for `too_large` how many had been decoded when the limit was passed."""
+    """Bytes of data; for `too_large` the bytes decoded when the limit was passed."""
     notes: list[str] = field(default_factory=list)
-    """What was not as declared, or why the body cannot be decoded."""
+    """Differences from what is declared, or why the body cannot be decoded."""
 
     @property
     def detail(self) -> str | None:
@@ -71,11 +70,8 @@ class Body:
 
 
 def parse_head(data: bytes) -> Head | None:
-    """The head of a response; None if `data` does not begin with a status line.
-
-    Accepts a missing status text, LF line ends, obsolete folding, lines that are no fields, and a
-    head that no blank line ends (it then ends before the first line that is no field).
-    """
+    """Return the head of a response; None if `data` does not begin with a status line. A missing
+    status text or blank line, LF line ends, obsolete folding and bad fields are accepted."""
     status = _STATUS.match(data)
     if status is None:
         return None
@@ -98,7 +94,6 @@ def parse_head(data: bytes) -> Head | None:
 
 
 def _clean(text: str) -> str:
-    """Bytes that are no UTF-8 become U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -116,7 +111,7 @@ def _end_without_blank_line(data: bytes, at: int) -> int:
 
 
 def content_type(value: str | None) -> tuple[str | None, str | None]:
-    """(MIME type, charset) of a Content-Type, lower case; None for what is missing or no type."""
+    """Return (MIME type, charset) of a Content-Type in lower case; None if missing or malformed."""
     if not value:
         return None, None
     mime = value.split(";", 1)[0].split(",", 1)[0].strip().strip("\"'").lower()
@@ -128,8 +123,7 @@ def content_type(value: str | None) -> tuple[str | None, str | None]:
 
 
 def decode_body(head: Head | None, body: bytes, limit: int) -> Body:
-    """Undoes transfer and content encodings, last applied first, and gzip that no head tells of;
-    at most `limit` bytes result."""
+    """Undo a body's transfer and content encodings, and undeclared gzip, up to `limit` bytes."""
     notes: list[str] = []
     encodings: list[str] = []
     if head is not None:
@@ -172,8 +166,8 @@ def decode_body(head: Head | None, body: bytes, limit: int) -> Body:
 
 
 def payloads(head: Head | None, body: memoryview) -> Iterator[bytes | memoryview]:
-    """What may be meant by the payload of a record: the body as it is stored, as most crawlers take
-    it, or without its chunks, as the standard does (RFC 2616, 4.3)."""
+    """Yield the two meanings of a record's payload: the body as stored, which most crawlers mean,
+    then the body without its chunk sizes, which the standard means (RFC 2616, 4.3)."""
     yield body
     if head is not None and "chunked" in _tokens(head.get("transfer-encoding")):
         yield _dechunk(bytes(body), [])
@@ -184,8 +178,6 @@ def _tokens(value: str | None) -> list[str]:
 
 
 def _dechunk(body: bytes, notes: list[str]) -> bytes:
-    """The data of a chunked body. Wrongly declared: the body as it is. Broken on the way: what
-    was read so far and the rest as it is."""
     out = bytearray()
     view, at, chunks = memoryview(body), 0, 0
     while at < len(body):
@@ -215,7 +207,7 @@ def _dechunk(body: bytes, notes: list[str]) -> bytes:
     return bytes(out)
 
 
-# Each decoder gives what it could decode, at most one step over the limit, and what went wrong.
+# Each decoder returns what it decoded, at most one step over the limit, and the error or None.
 
 
 def _gzip(data: bytes, limit: int) -> tuple[bytes, str | None]:
@@ -223,7 +215,7 @@ def _gzip(data: bytes, limit: int) -> tuple[bytes, str | None]:
 
 
 def _deflate(data: bytes, limit: int) -> tuple[bytes, str | None]:
-    """RFC 9110 means the zlib format; many servers send raw deflate."""
+    """Decode the zlib format, which RFC 9110 requires, or raw deflate, which many servers send."""
     out, problem = _zlib(data, limit, 15)
     if problem and not out:
         raw, raw_problem = _zlib(data, limit, -15)
@@ -233,7 +225,7 @@ def _deflate(data: bytes, limit: int) -> tuple[bytes, str | None]:
 
 
 def _zlib(data: bytes, limit: int, bits: int) -> tuple[bytes, str | None]:
-    """A gzip body may have many members. They are fed in steps: zlib copies what it leaves over."""
+    """Decode zlib data in steps, because zlib copies the input that it has not used yet."""
     out, at = bytearray(), 0
     while True:
         inflate, size = zlib.decompressobj(bits), 256
@@ -257,7 +249,6 @@ def _zlib(data: bytes, limit: int, bits: int) -> tuple[bytes, str | None]:
 
 
 def _until_error(inflate: Any, data: bytes, size: int) -> bytes:
-    """What a call that failed would have given before its error (halving the step)."""
     parts: list[bytes] = []
     remaining, step = size, 4096
     while remaining > 0:

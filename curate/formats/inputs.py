@@ -1,10 +1,8 @@
-"""The plan of an input: its files, and the partitions that they are cut into.
+"""The plan of an input: its files and the partitions that they are cut into.
 
-The plan depends on the input alone: same files, same plan, for any number of workers. A partition
-is one slice of a large file (gzip members or zstd frames of an archive, where verified; line
-ranges of plain JSON lines; row groups of parquet) or a run of small files. The types of unknown
-columns are fixed before any partition is read. The plan stands as columns in Arrow files that
-whoever needs one partition maps: no worker holds a plan.
+The same files give the same plan for any number of workers. A partition is a slice of a large file
+or a group of small files. The types of unknown columns are fixed before any partition is read. The
+plan is stored as columns in Arrow files, which workers map instead of holding it in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.documents.attributes import is_attribute
-from curate.formats.column_types import joined, kind_of_type
+from curate.formats.column_types import common_kind, kind_of_type
 from curate.formats.columns import (
     EXTRA,
     KNOWN,
@@ -42,20 +40,20 @@ from llmcurate.base.disk.process import AT_ONCE, in_order
 from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import Message
 
-# Where nothing is set: 16 MiB keep the processes of one machine balanced; from 64 GiB on there are
-# as many partitions as some 400 workers need, of sizes that grow with the input up to an archive's.
+# Defaults: 16 MiB keep the processes of one machine balanced. From 64 GiB on there are as many
+# partitions as some 400 workers need, and their size grows with the input up to an archive's.
 PARTITION_BYTES, MOST_BYTES = 16 << 20, 1 << 30
 MANY_PARTITIONS = 4096
 MANY_SLICES = 1000  # small files in 16 MiB at most
 
 
 def partition_size(total: int) -> int:
-    """The bytes of a partition of an input of so many, where no setting says it."""
+    """Return the bytes per partition for an input of `total` bytes, if the user sets no size."""
     return min(max(total // MANY_PARTITIONS, PARTITION_BYTES), MOST_BYTES)
 
 
 MOST = 500  # columns planned from JSON keys; later keys go to `extra`
-MOST_STORED = 10_000  # columns of tables: each takes 15 kB in a worker, however few its rows are
+MOST_STORED = 10_000  # columns of tables: each takes 15 kB in a worker, even with few rows
 FILES, PARTITIONS = "plan-files.arrow", "plan-partitions.arrow"  # in the first stage's folder
 ROWS = 1 << 16  # of a record batch of these files
 _FIELDS = tuple(f.name for f in fields(InputFile))
@@ -63,7 +61,7 @@ _FIELDS = tuple(f.name for f in fields(InputFile))
 
 @dataclass(frozen=True)
 class Slice:
-    """A part of a file: bytes [start, end) of an archive or of lines, row groups of parquet."""
+    """A part [start, end) of a file, counted in row groups of a parquet file, else in bytes."""
 
     file: int
     start: int
@@ -71,14 +69,15 @@ class Slice:
 
 
 class Partitions(Sequence[tuple[Slice, ...]]):
-    """Tuples of slices over `rows`, a column of lists of (file, start, end)."""
+    """A sequence of partitions, each a tuple of slices, read from the column `rows`, which holds a
+    list of (file, start, end) per partition."""
 
     def __init__(self, rows: pa.ChunkedArray) -> None:
         self.rows = rows
 
     @classmethod
     def of(cls, partitions: Iterable[Iterable[Slice]]) -> Partitions:
-        """The same partitions; each is held as numbers alone once it has been given."""
+        """Return the partitions as columns of numbers, filled one partition at a time."""
         if isinstance(partitions, Partitions):
             return partitions
         bounds, numbers = array("i", [0]), {k: array("q") for k in ("file", "start", "end")}
@@ -121,7 +120,7 @@ class Partitions(Sequence[tuple[Slice, ...]]):
             yield tuple(Slice(*numbers) for numbers in partition)
 
     def numbers(self) -> Iterator[list[list[Any]]]:
-        """[[file, start, end], ...] of each partition, ROWS of them in memory at a time."""
+        """Yield [[file, start, end], ...] per partition; at most ROWS partitions are in memory."""
         for first in range(0, len(self), ROWS):
             for chunk in self.rows.slice(first, ROWS).chunks:
                 flat = chunk.flatten()
@@ -138,7 +137,8 @@ class Partitions(Sequence[tuple[Slice, ...]]):
         return len(self)
 
     def table(self) -> pa.Table:
-        """A row a slice: part, slice (in the partition), file, start."""
+        """Return a table with a row per slice: number of the partition (`part`), number of the
+        slice in the partition, number of the file, start of the slice."""
         rows = pa.concat_arrays(self.rows.chunks)
         counts = rows.value_lengths().to_numpy(zero_copy_only=False)
         begins = np.repeat(np.cumsum(counts) - counts, counts)
@@ -154,7 +154,7 @@ class Partitions(Sequence[tuple[Slice, ...]]):
 
 
 class Files(Sequence[InputFile]):
-    """The files of a plan over a table with a column of bytes or numbers a field."""
+    """The files of a plan, read from a table with one column per field of `InputFile`."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -172,14 +172,14 @@ class Files(Sequence[InputFile]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         values = {name: self._table[name][index].as_py() for name in _FIELDS}
-        # Names of files may hold bytes that are no UTF-8.
+        # File names may hold bytes that are not UTF-8.
         texts = {k: v.decode("utf-8", "surrogateescape") for k, v in values.items() if k != "size"}
         return InputFile(**{**values, **texts})
 
 
 def _write(table: pa.Table, path: Path) -> None:
     with (
-        replacing(path, if_other=True) as aside,
+        replacing(path, only_if_changed=True) as aside,
         pa.OSFile(str(aside), "wb") as file,
         pa.ipc.new_file(file, table.schema) as writer,
     ):
@@ -194,7 +194,7 @@ def _map(path: Path) -> pa.Table:
 def write_plan(
     folder: Path, files: Sequence[InputFile], partitions: Iterable[Iterable[Slice]]
 ) -> None:
-    """Writes both into a folder."""
+    """Write the files and partitions of a plan into a folder."""
     columns = {}
     for name in _FIELDS:
         values = [getattr(f, name) for f in files]
@@ -208,13 +208,13 @@ def write_plan(
 
 
 def map_plan(folder: Path) -> tuple[Files, Partitions]:
-    """What was written, mapped."""
+    """Map the files and partitions that `write_plan` wrote into a folder into memory."""
     return Files(_map(folder / FILES)), Partitions(_map(folder / PARTITIONS)["slices"])
 
 
 @dataclass(frozen=True)
 class PlanRest(Message):
-    """The part of an `InputPlan` that stands in no column."""
+    """The fields of an `InputPlan` that `write` does not store in columns."""
 
     columns: dict[str, str]
     notices: tuple[str, ...]
@@ -224,10 +224,10 @@ class PlanRest(Message):
 
 @dataclass(frozen=True)
 class InputPlan:
-    """Files, partitions, the columns carried along (name -> kind), and what was passed over, of
-    which `unreadable` files and folders because they could not be read. documents_of_last: how many
-    documents of the last partition are read, the first ones; None: all. own: columns with a point
-    in their names that are no scores of an earlier run."""
+    """The plan of an input. `columns` are the columns that are carried along (name -> kind);
+    `notices` has a line for each thing that was skipped; `unreadable` counts files and folders that
+    could not be read; `documents_of_last` is how many documents to read from the last partition
+    (None: all); `own` are columns with a dot in the name that are not scores of an earlier run."""
 
     files: Sequence[InputFile]
     partitions: Sequence[tuple[Slice, ...]]
@@ -238,7 +238,7 @@ class InputPlan:
     own: tuple[str, ...] = ()
 
     def dump(self) -> dict[str, Any]:
-        """The plan as JSON values."""
+        """Return the plan as JSON values."""
         return {
             "files": [asdict(f) for f in self.files],
             "partitions": [[asdict(s) for s in p] for p in self.partitions],
@@ -250,25 +250,26 @@ class InputPlan:
         }
 
     def write(self, folder: Path) -> PlanRest:
-        """Writes files and partitions into a folder as columns; returns the rest."""
+        """Write files and partitions into a folder as columns; return the plan's other fields."""
         write_plan(folder, self.files, self.partitions)
         return PlanRest(self.columns, self.notices, self.unreadable, self.documents_of_last)
 
     @classmethod
     def map(cls, folder: Path, rest: PlanRest) -> InputPlan:
-        """Return the plan that was written into a folder, whose files are mapped."""
+        """Return the plan that `write` stored in a folder, with its files and partitions mapped
+        into memory. `rest` is what `write` returned."""
         return cls(*map_plan(folder), *vars(rest).values())
 
     @classmethod
     def load(cls, data: dict[str, Any]) -> InputPlan:
-        """Return the plan that was dumped."""
+        """Return the plan from the values that `dump` returned."""
         files = tuple(InputFile(**f) for f in data["files"])
         cut = Partitions.of((Slice(**s) for s in p) for p in data["partitions"])
         texts = {name: tuple(data.get(name, ())) for name in ("notices", "own")}
         return cls(**{**data, **texts, "files": files, "partitions": cut})
 
     def fingerprint(self) -> str:
-        """Changes when a file is added, removed, or touched, or the partitioning changes."""
+        """Return a digest of the files (names, sizes, stamps), the partitions and the columns."""
         return self._fingerprint
 
     @cached_property
@@ -277,18 +278,18 @@ class InputPlan:
         cuts = Partitions.of(self.partitions).numbers()
         last = [] if self.documents_of_last is None else [self.documents_of_last]
         rest = json.dumps([sorted(self.columns.items()), *last])
-        # As JSON of all of it, an item at a time.
+        # The digest of all as one JSON text, written item by item.
         return text_digest(
             chain("[[", _items(files), "], [", _items(cuts), "], ", rest.removeprefix("["))
         )
 
     def most_documents(self, partition: int) -> int | None:
-        """How many documents of a partition are read; None: all."""
+        """Return how many documents to read from a partition; None stands for all."""
         return self.documents_of_last if partition == len(self.partitions) - 1 else None
 
     def without_documents(self, documents: Iterable[list[int]]) -> dict[str, int | str]:
-        """`files`, the number of those that gave no document, and the name of the `first`.
-        documents: of each slice of each partition, but for slices that were not read."""
+        """Return {"files": number of files without a document, "first": name of the first one}.
+        `documents` has the number of documents by partition and slice, up to the last one read."""
         counts = [0] * len(self.files)
         for slices, numbers in zip(self.partitions, documents, strict=True):
             for place, piece in enumerate(slices):
@@ -298,8 +299,7 @@ class InputPlan:
 
 
 def empty_files(without: dict[str, int | str] | None) -> list[str]:
-    """A line on the files that gave no document, as of `without_documents`; nothing if each gave
-    one."""
+    """Return a line on the files that `without_documents` counted; no line if it counted none."""
     if not without or not without["files"]:
         return []
     files, first = int(without["files"]), without["first"]
@@ -307,7 +307,6 @@ def empty_files(without: dict[str, int | str] | None) -> list[str]:
 
 
 def _items(values: Iterable[Any]) -> Iterator[str]:
-    """The values as JSON has them within a list."""
     separator = ""
     for value in values:
         yield separator + json.dumps(value)
@@ -330,9 +329,9 @@ def plan_inputs(
     columns: Columns = Columns(),
     choice: Choice = Choice(),
 ) -> InputPlan:
-    """Files cut into partitions of about partition_bytes (stored size; None: by the input's);
-    at_once: files that are looked at together, which changes nothing else; skip_unreadable,
-    columns, choice: as of `find_files`."""
+    """Cut the input files into partitions of about `partition_bytes` (size as stored; None: a size
+    that fits the input). `at_once` files are inspected in parallel. The other parameters are those
+    of `find_files`."""
     listed = find_files(
         inputs, at_once=at_once, skip_unreadable=skip_unreadable, columns=columns, choice=choice
     )
@@ -347,7 +346,7 @@ def plan_files(
     at_once: int = AT_ONCE,
     columns: Columns = Columns(),
 ) -> InputPlan:
-    """The same of files that are found already."""
+    """Return the plan of an input whose files were found already."""
     with readable():
         target = partition_bytes or partition_size(sum(file.size for file in files))
         most = MANY_SLICES if partition_bytes else MANY_SLICES * target // PARTITION_BYTES
@@ -361,8 +360,6 @@ def plan_files(
 def _grouped(
     files: list[InputFile], cut: Iterable[list[Slice]], partition_bytes: int, most: int
 ) -> Iterator[tuple[Slice, ...]]:
-    """Partitions: a slice of a large file, or small files together, `most` at most. cut: the slices
-    of each."""
     group: list[Slice] = []
     weight = 0
     for file, slices in zip(files, cut, strict=True):
@@ -382,7 +379,7 @@ def _grouped(
         yield tuple(group)
 
 
-# Columns that are carried along.
+# Carried columns.
 
 
 def carried_columns(
@@ -392,31 +389,30 @@ def carried_columns(
     columns: Columns = Columns(),
     own: set[str] | None = None,
 ) -> dict[str, str]:
-    """name -> kind of every unknown column, over all files; `extra` where there are JSON lines or
-    CSV, or a column of more than one type, which may not hold each value of both. own: gets those
-    with a point in their names that are no scores of an earlier run."""
+    """Return name -> kind of all unknown columns, including `extra` if a file is JSONL or CSV or if
+    a column has several types. `own` collects columns with a dot in the name that are no scores."""
     kinds: dict[str, str | None] = {}
     wider: set[str] = set()  # columns of more than one type
     extra = any(file.format == "csv" for file in files)
 
-    def take(name: str, kind: str | None, score: bool = False) -> None:
+    def add_kind(name: str, kind: str | None, score: bool = False) -> None:
         if own is not None and "." in name and not score:
             own.add(name)
         old = kinds.get(name)
         if None not in (old, kind) and old != kind:
             wider.add(name)
-        kinds[name] = joined(old, kind)
+        kinds[name] = common_kind(old, kind)
 
     schemas = in_order(partial(_schema, columns=columns), files, at_once)
     for file, schema in zip(files, schemas, strict=True):
         if schema is not None:
             for f in schema:
                 if f.name not in KNOWN:
-                    take(column_name(f.name, f.type), kind_of_type(f.type), is_attribute(f))
+                    add_kind(column_name(f.name, f.type), kind_of_type(f.type), is_attribute(f))
             if len(kinds) > MOST_STORED:
                 raise TooManyColumns(
-                    f"input {file.path}: it makes {len(kinds):,} columns to carry along, and"
-                    f" {MOST_STORED:,} are the most: write it without those that are not needed"
+                    f"input {file.path}: it has {len(kinds):,} columns to carry along, more than"
+                    f" {MOST_STORED:,}: write it without those that are not needed"
                 )
         elif file.format == "jsonl":
             extra = True
@@ -424,17 +420,16 @@ def carried_columns(
                 for key, value in columns.record(record).items():
                     name = column_name(key)
                     if key not in KNOWN and (name in kinds or len(kinds) < MOST):
-                        take(name, kind_of(value))
+                        add_kind(name, kind_of(value))
         else:
             for name, kind in getattr(FORMATS[file.format].reader, "COLUMNS", {}).items():
-                take(name, kind)
+                add_kind(name, kind)
     if extra or any(kinds[name] != "json" for name in wider):
         kinds[EXTRA] = "json"
     return {name: kind or "string" for name, kind in sorted(kinds.items())}
 
 
 def _schema(file: Any, columns: Columns) -> pa.Schema | None:
-    """That of a parquet file, and of CSV, whose columns are text."""
     if file.format == "csv":
         names = read_header(file.path, file.codec, columns)
         return pa.schema([(name, pa.string()) for name in names])

@@ -1,9 +1,9 @@
-"""JSON objects: on a line, in an array, or one behind another over many lines.
+"""JSON objects: one per line, in an array, or one after the other over many lines.
 
-`json.dump` of a list and `jq .` write such as are no lines. These are found by their brackets
-outside strings, in one pass over chunks; no more than one object is held. Where the file is
-damaged, an object ends at what cannot stand in it (a line's end or a NUL in a string, an object
-where no value may begin), and the next one begins where a line is indented like its first.
+Objects over many lines (from `json.dump` or `jq .`) are found by their brackets outside strings, in
+one pass over chunks; at most one object is held. A damaged object ends at the first character that
+it cannot contain (a line end in a string, say), and the next object begins on a line with the same
+indentation as the first line of the damaged one.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from curate.formats.lines import BOM, Held, Line, unheard
+from curate.formats.lines import BOM, Held, Line, ignore_damage
 from curate.text.decoding import replaced_in
 
 _TOKEN = re.compile(rb'"[^"\\\n\0]*(?:\\[^\n\0][^"\\\n\0]*)*"|["{}\[\]]')
 _STRING = re.compile(rb'"[^"\\\n\0]*(?:\\[^\n\0][^"\\\n\0]*)*')
 _LEADS = {ord("{"): b":", ord("["): b"[,"}
-"""What stands before an object within an object and within a list."""
-_INDENT = 64  # bytes at most that stand between a line's beginning and an object
+"""The bytes before an object within an object and within a list."""
+_INDENT = 64  # most bytes between the beginning of a line and an object
 QUOTE, BRACE = b'"{'
-_DEEPEST = 1024  # brackets in brackets, as many as orjson reads
+_DEEPEST = 1024  # nested brackets, as many as orjson reads
 _ESCAPED = re.compile(rb"(?i)\\ufffd")
 _SPACE = b" \t\r\n"
 _BETWEEN = _SPACE + b",[]"
@@ -31,8 +31,8 @@ _BETWEEN = _SPACE + b",[]"
 def parse(
     line: bytes, on_replaced: Callable[[int], object] = lambda characters: None
 ) -> dict[str, Any] | str:
-    """The object on a line, or what is wrong with it. on_replaced: told how many U+FFFD stand in it
-    for bytes that are no UTF-8, NULs and lone surrogates."""
+    """Return the object on a line, or a text that says what is wrong with the line. `on_replaced`
+    is called with the number of U+FFFD that replace invalid UTF-8, NULs and lone surrogates."""
     import orjson
 
     try:
@@ -44,7 +44,7 @@ def parse(
     except orjson.JSONDecodeError:
         try:
             value = json.loads(line.decode("utf-8", "replace").replace("\x00", "\ufffd"))
-            # Pairs of escapes join to one character, lone halves become U+FFFD.
+            # Surrogate pairs become one character, lone surrogates U+FFFD.
             halves = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
             text = halves.decode("utf-16", "replace")
             value = json.loads(text)
@@ -56,15 +56,14 @@ def parse(
 
 
 def objects(
-    chunks: Iterable[bytes], limit: int, on_corrupt: Callable[[int, str], object] = unheard
+    chunks: Iterable[bytes], limit: int, on_corrupt: Callable[[int, str], object] = ignore_damage
 ) -> Iterator[Line]:
-    """The objects at the top level and in lists there, and pieces between them that are none.
-    limit, on_corrupt: as of `Held`."""
-    piece, inside = Held(limit, on_corrupt), bytearray()  # brackets that are open
-    indent = b""  # of the line that an object begins
-    lost = False  # whether the object behind a damaged one is looked for
-    opened = rest = b""  # a string that goes on (its bytes are taken); bytes to be looked at again
-    before = b""  # what ends the chunks before
+    """Yield the objects at the top level and in top-level lists, and all bytes between them."""
+    piece, inside = Held(limit, on_corrupt), bytearray()  # open brackets
+    indent = b""  # of the line where the object begins
+    lost = False  # looking for the object after a damaged one
+    opened = rest = b""  # an unfinished string (already added); bytes to scan again
+    before = b""  # the end of the previous chunks
     for chunk in chunks:
         data, taken, at = opened + rest + chunk, len(opened), 0
         opened = rest = b""
@@ -77,7 +76,7 @@ def objects(
                     break
                 at, lost = found.end(), False
                 piece.add(data[taken:at])
-                yield from piece.given()
+                yield from piece.flush()
                 taken = at
                 inside.clear()
             match = _TOKEN.search(data, at)
@@ -86,9 +85,9 @@ def objects(
             start, at = match.span()
             token = data[start]
             if token == QUOTE:
-                if not inside:  # where objects are looked for, no string hides them
+                if not inside:  # no strings outside objects
                     at = start + 1
-                elif at == start + 1:  # no end in sight
+                elif at == start + 1:  # unfinished
                     until = _STRING.match(data, start).end()  # type: ignore[union-attr]
                     if data[until : until + 2] in (b"", b"\\"):
                         opened = b'"' + data[until:]
@@ -98,7 +97,7 @@ def objects(
             back = (before + data[max(0, start - _INDENT) : start])[-_INDENT:]
             if token == BRACE and not (inside and back.strip()[-1:] in _LEADS[inside[-1]]):
                 piece.add(data[taken:start])
-                yield from piece.given() if inside else _between(piece.given())
+                yield from piece.flush() if inside else _between(piece.flush())
                 taken, inside = start, bytearray(b"{")
                 indent = back[back.rfind(b"\n") + 1 :]
             elif token in _LEADS:
@@ -106,19 +105,18 @@ def objects(
                     inside.append(token)
                     lost = len(inside) > _DEEPEST
             elif inside:
-                lost = inside.pop() != token - 2  # as ASCII has brackets
+                lost = inside.pop() != token - 2  # opening bracket + 2 in ASCII
                 if not inside and not lost:
                     piece.add(data[taken:at])
-                    yield from piece.given()
+                    yield from piece.flush()
                     taken = at
         piece.add(data[taken:])
         before = (before + data[-_INDENT:])[-_INDENT:]
     piece.add(rest)
-    yield from piece.given() if inside else _between(piece.given())
+    yield from piece.flush() if inside else _between(piece.flush())
 
 
 def _between(pieces: Iterator[Line]) -> Iterator[Line]:
-    """What stands between objects, where it is more than what separates them."""
     for offset, data, size in pieces:
         if data is None or data.strip(_BETWEEN + BOM):
             yield offset, data, size
@@ -130,8 +128,8 @@ def _begins(indent: bytes) -> re.Pattern[bytes]:
 
 
 def in_lines(head: bytes) -> bool:
-    """Whether a file that begins so holds its objects in lines: its first line is one, or what
-    begins there is none at all. A list of objects is no line."""
+    """Return True if a file that begins with `head` is read line by line: its first line is an
+    object, or no object begins in `head`. Return False if it begins with a list of objects."""
     text = head.lstrip(_SPACE + BOM + b"\0")
     if re.match(rb"\[\s*(?:[{\]]|\Z)", text):
         return False

@@ -1,7 +1,6 @@
-"""JSON lines, read and written: plain (any byte range), gzip, zstd or lz4.
+"""JSONL, read and written: plain (any byte range) or compressed.
 
-A line belongs to the range in which its first byte lies. A line longer than the limit is passed
-over in pieces and reported; it is never held in memory.
+A line belongs to the range that holds its first byte. A line longer than the limit is never held.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from curate.documents.attributes import ATTRIBUTES
 from curate.formats.columns import KNOWN, Columns, id_text, kind_of, split_extra
 from curate.formats.compression import decompressed_chunks, open_input, sniff
 from curate.formats.dates import column_date
-from curate.formats.events import Corrupt, Event, Noted, Portion, Row, too_large
+from curate.formats.events import Corrupt, Event, NewDamage, Portion, Row, too_large
 from curate.formats.json_objects import in_lines, objects, parse
 from curate.formats.kinds import reader
 from curate.formats.lines import (
@@ -26,17 +25,17 @@ from curate.formats.lines import (
     Line,
     beginning,
     first_line,
+    ignore_damage,
     lines,
-    of_encoding,
+    name_encoding,
     ranges,
-    unheard,
-    without_mark,
+    without_bom,
 )
 from curate.text.decoding import encoding_of_file
 
 
 def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
-    """One document from one JSON object."""
+    """Return the document in a JSON object at `offset` of a file with the plan's `columns`."""
     rest = {k: v for k, v in record.items() if k not in KNOWN}
     row = Row(offset=offset)
     own_id = record.get("id")
@@ -68,7 +67,7 @@ def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
-    """A plain file of lines in ranges of bytes."""
+    """Cut a plain file of lines into byte ranges of about `target` bytes."""
     cut = ranges(file, target)
     if len(cut) > 1:
         with open_input(file.path) as opened:
@@ -79,30 +78,29 @@ def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
 
 
 def why_no_documents(path: str, columns: Columns) -> str | None:
-    """Files of settings and the like are no documents."""
+    """Return why a file (of settings, say) holds no documents, or None if it holds documents."""
     with open_input(path) as file:
         codec = sniff(file)
     records = [columns.record(record) for record in sample(path, codec, 100)]
     if not {key for record in records for key in record}.isdisjoint(("text", "payload")):
         return None
     line = one_object(path, codec) or missing_text(records, columns)
-    return line or "no JSON line among its first hundred"
+    return line or "no JSON object in its first 100 lines"
 
 
 def one_object(path: str, codec: str, limit: int = Portion.max_record) -> str | None:
-    """The line on a file of one object that holds a list of records; None for other files."""
+    """Return the message for a file that is one object with a list of records; else None."""
     found = [*sample(path, codec, 2, limit)]
     values = found[0].items() if len(found) == 1 else ()
     for key, value in values:
         if isinstance(value, list) and value and isinstance(value[0], dict):
             jq = shlex.quote(f".{key}[]" if key.isidentifier() else f'."{key}"[]')
-            return f"one object, whose {key} holds the records: jq -c {jq} makes lines of them"
+            return f"one object, whose {key} holds the records: jq -c {jq} writes one per line"
     return None
 
 
 def missing_text(records: Iterable[dict[str, Any]], columns: Columns) -> str | None:
-    """The line on records, by our names, of which none has a text; None where one has it, or where
-    there are none."""
+    """Return the message for records that all lack a text; None if one has it or there are none."""
     kinds: dict[str, str] = {}
     sizes: dict[str, int] = {}
     for record in records:
@@ -120,7 +118,7 @@ def missing_text(records: Iterable[dict[str, Any]], columns: Columns) -> str | N
 
 @reader("jsonl", endings=(".jsonl", ".ndjson", ".json"), begins=r"\s*(?:\[\s*)?\{")
 def read(portion: Portion) -> Iterator[Event]:
-    """Events of the lines that start in the portion, or of all objects of a file without lines."""
+    """Yield the events of the portion's lines, or of all objects of a file that is not JSONL."""
     with open_input(portion.path) as file:
         yield from read_lines(
             file,
@@ -142,20 +140,20 @@ def read_lines(
     kinds: dict[str, str],
     columns: Columns = Columns(),
 ) -> Iterator[Event]:
-    """Events of the lines that start in [start, end); limit: bytes of the longest one read."""
-    damage = Noted()
+    """Yield the events of the lines that start in [start, end), of at most `limit` bytes each."""
+    damage = NewDamage()
     numbered, encoding = _numbered(file, codec, start, end, limit, damage)
     for offset, line, size in numbered:
-        yield from damage.given()
+        yield from damage.drain()
         if line is None:
             yield too_large("line_too_long", size, limit, offset)
             continue
-        events = _events(without_mark(line), offset, kinds, columns)
+        events = _events(without_bom(line), offset, kinds, columns)
         line = b""
         while events:
-            event = of_encoding(events.pop(0), encoding)
+            event = name_encoding(events.pop(0), encoding)
             yield event
-            del event  # of a long document nothing is held here
+            del event  # frees a long document
     yield from damage
 
 
@@ -168,8 +166,8 @@ def _numbered(
     on_corrupt: Callable[[int, str], object],
     text: bool = False,
 ) -> tuple[Iterator[Line], str]:
-    """(the lines that start in [start, end), or the objects of a file without lines; the encoding
-    of the file)."""
+    """Return the lines that start in [start, end), or all objects if the file is not JSONL; also
+    return the name of the file's encoding."""
     if start or end is not None:
         first = first_line(file, start, end)
         if first is None:
@@ -183,7 +181,6 @@ def _numbered(
 
 
 def _events(line: bytes, offset: int, kinds: dict[str, str], columns: Columns) -> list[Event]:
-    """The event of a line; of several objects where joined files have left them on it."""
     if not line.strip():
         return []
     replaced: list[int] = []
@@ -195,7 +192,7 @@ def _events(line: bytes, offset: int, kinds: dict[str, str], columns: Columns) -
             return [row]
         except RecursionError:
             return [Corrupt(offset, "not JSON that can be kept: nested too deeply")]
-    parts = [(at, without_mark(part or b"")) for at, part, _ in objects([line], len(line))]
+    parts = [(at, without_bom(part or b"")) for at, part, _ in objects([line], len(line))]
     if len(parts) > 1 and any(isinstance(parse(part), dict) for _, part in parts):
         return [e for at, part in parts for e in _events(part, offset + at, kinds, columns)]
     return [Corrupt(offset, value)]
@@ -205,29 +202,29 @@ def records(
     path: str,
     codec: str,
     limit: int,
-    on_corrupt: Callable[[int, str], object] = unheard,
+    on_corrupt: Callable[[int, str], object] = ignore_damage,
     text: bool = False,
 ) -> Iterator[dict[str, Any] | str]:
-    """Every record of a file: an object, or what is wrong with it; of plain text each line is one.
-    limit: bytes of the longest."""
+    """Yield every record of a file: an object, or a text that says what is wrong with the record.
+    Records longer than `limit` bytes are not held. With `text` each line is a record."""
     with open_input(path) as file:
         for offset, line, size in _numbered(file, codec, 0, None, limit, on_corrupt, text)[0]:
             if line is None:
-                yield f"{size:,} bytes at byte {offset}, which are too many"
-            elif (line := without_mark(line)).strip():
+                yield f"{size:,} bytes at byte {offset}, more than the limit"
+            elif (line := without_bom(line)).strip():
                 yield {"text": line.decode("utf-8", "replace")} if text else parse(line)
 
 
 def sample(path: str, codec: str, count: int, limit: int = 1 << 20) -> Iterator[dict[str, Any]]:
-    """The first objects of a file, for typing its columns."""
+    """Yield the objects among the first `count` records of a file, to decide its columns' types."""
     for value in islice(records(path, codec, limit), count):
         if isinstance(value, dict):
             yield value
 
 
 def json_lines(batches: Iterable[pa.RecordBatch], attributes: bool = False) -> Iterator[bytes]:
-    """Each row as a line of JSON, without what is null. Read again, they are the same documents:
-    times are ISO text in UTC, bytes hexadecimal. attributes: whether with that column."""
+    """Yield each row as a line of JSON, without nulls. Reading the lines gives the same documents,
+    with times as ISO text in UTC and bytes as hexadecimal digits."""
     import orjson
 
     options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_PASSTHROUGH_DATETIME

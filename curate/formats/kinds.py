@@ -1,17 +1,15 @@
-"""The formats that are read, each by a module that says so.
+"""The input formats; each is declared in the module that reads it.
 
 A reader is a module of this package with
 
-    @reader("pdf", endings=(".pdf",))   the format, with fields of `Format` as plain values
-    read(portion) -> events             documents (or tables of them), other records, damage
-    slices(file, target) -> [(start, end), ...]    how a large file is cut; without it, not at all
-    COLUMNS = {name: kind}                         what it states beside what every document has
-    why_no_documents(path, columns) -> str | None  why a file in a folder is passed over
+    @reader("pdf", endings=(".pdf",))              the format; keywords are fields of `Format`
+    read(portion) -> events                        documents (or tables), other records, damage
+    slices(file, target) -> [(start, end), ...]    optional: how a large file is cut
+    COLUMNS = {name: kind}                         optional: columns besides the standard ones
+    why_no_documents(path, columns) -> str | None  optional: why a file in a folder is skipped
 
-of which only `read` must be. The index (llmcurate/base/index.py) holds what decorators say; a file
-of no format that it knows makes us look through the sources. A module is imported when a file of
-its format is met, and imports the library that it stands on when it reads one. A file's format is
-told by its name, else by how its content begins.
+The package index (llmcurate/base/index.py) holds these declarations. If it lacks a format, the
+sources are searched for `@reader`. A reader is imported when a file of its format is found.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from llmcurate.base.index import Declared, declared, index_of
 
-if TYPE_CHECKING:  # arrow takes a fifth of a second, and who asks for a format may need no reader
+if TYPE_CHECKING:  # arrow takes a fifth of a second to import
     from curate.formats.columns import Columns
 
 WORD = "reader"  # the decorator
@@ -33,17 +31,17 @@ Read = TypeVar("Read", bound=Callable[..., Any])
 
 
 def reader(name: str, **facts: Any) -> Callable[[Read], Read]:
-    """Says that a function reads a format, whose fields are these. Sources are asked for it, so the
-    function stays as it is."""
+    """Declare that the decorated function reads the format `name`, whose `Format` has the fields
+    `facts`. A search of the sources finds the declaration; the function is returned unchanged."""
     return lambda read: read
 
 
 @dataclass(frozen=True)
 class Format:
-    """name: as run.json has it; module: reads it; endings: of file names; begins: a pattern of how
-    the unpacked content begins, of which no two fit one file; pages: its documents are web pages,
-    of which `extract` makes text; package: what it imports, where that is not installed with
-    llmcurate; extra: which brings it."""
+    """An input format. `module` is the module that reads it; `endings` are endings of file names;
+    `begins` is a pattern for the beginning of the unpacked content. `pages` is True if the
+    documents are web pages, from which the step `extract` makes text. `package` is an import that
+    the reader needs and that the optional dependency `extra` installs."""
 
     name: str
     module: str
@@ -55,44 +53,39 @@ class Format:
 
     @property
     def reader(self) -> Any:
-        """The module."""
         return import_module(self.module)
 
     @property
     def missing(self) -> str | None:
-        """What to do where the package is not there."""
+        """Advice to install the package that the reader needs, or None if it is installed."""
         if not self.package or find_spec(self.package) is not None:
             return None
         return f"pip install 'llmcurate[{self.extra}]' reads it"
 
 
 class _Formats(dict[str, Format]):
-    """Formats by name: those of the index, and those that the sources have beside them."""
-
-    def take(self, found: Iterable[Declared]) -> bool:
-        """Takes up those that are new; returns whether any is."""
+    def add(self, found: Iterable[Declared]) -> bool:
         new = [each for each in found if each.name not in self]
         self.update({each.name: Format(each.name, each.module, **each.facts) for each in new})
         return bool(new)
 
-    def take_new(self) -> bool:
-        """Takes up what the index lacks."""
-        return self.take(declared("curate", WORD).values())
+    def add_from_sources(self) -> bool:
+        return self.add(declared("curate", WORD).values())
 
     def __missing__(self, name: str) -> Format:
-        if self.take_new():
+        if self.add_from_sources():
             return self[name]
         raise KeyError(name)
 
 
 FORMATS = _Formats()
-FORMATS.take(index_of("curate")[WORD].values())
+FORMATS.add(index_of("curate")[WORD].values())
 PACKING = (".gz", ".zst", ".zstd", ".lz4", ".bz2", ".xz")
-HEAD = 4096  # bytes by which a content is told
+HEAD = 4096  # bytes by which content is recognised
 
 
 def format_by_name(name: str) -> str | None:
-    """A file's format as its name tells it."""
+    """Return the format of a file by the ending of its name, or None if no format has it."""
     lower = name.lower()
     for ending in PACKING:
         lower = lower.removesuffix(ending)
@@ -100,28 +93,26 @@ def format_by_name(name: str) -> str | None:
 
 
 def _first(fits: Callable[[Format], bool]) -> str | None:
-    """The format that fits a file: of those that the index knows, else of all in the sources."""
     for kind in FORMATS.values():
         if fits(kind):
             return kind.name
-    return _first(fits) if FORMATS.take_new() else None
+    return _first(fits) if FORMATS.add_from_sources() else None
 
 
 def format_by_content(path: str, columns: Columns) -> str | None:
-    """A file's format as its first bytes tell it."""
+    """Return the format of a file by its first bytes, or None if no format fits."""
     from curate.formats.compression import open_input
-    from curate.formats.lines import beginning, without_mark
+    from curate.formats.lines import beginning, without_bom
 
     with open_input(path) as file:
         head = beginning(file, None)[0]
-    head = without_mark(head.lstrip(b"\0"))[:HEAD]
+    head = without_bom(head.lstrip(b"\0"))[:HEAD]
     found = _first(lambda k: k.begins is not None and bool(re.match(k.begins.encode(), head)))
     names_in = FORMATS["csv"].reader.names_in
     return found or ("csv" if "text" in map(columns.name, names_in(head)) else None)
 
 
 def why_no_documents(path: str, kind: str, columns: Columns) -> str | None:
-    """Why a file of a known format in a folder holds no documents: its records have no text, or we
-    wrote it."""
+    """Return why a file in a folder holds no documents and is skipped, or None if it is read."""
     reason = getattr(FORMATS[kind].reader, "why_no_documents", None)
     return reason(path, columns) if reason else None

@@ -1,8 +1,7 @@
-"""Lines of text files, and what joined or badly resumed files have between them.
+"""Lines of text files, and the stray bytes in joined or badly resumed files.
 
-`cat` leaves the byte order mark of a file within the joined one, and downloads that were
-preallocated or badly resumed hold runs of NUL bytes. Marks are passed over where a line begins.
-NULs are reported with their place and number, and long runs of them are never held.
+Byte order marks, which `cat` leaves inside a joined file, are skipped at the beginning of a line.
+NULs, which bad downloads leave, are reported with their place and number; long runs are never held.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from curate.formats.events import Corrupt, Event, Row
 from curate.text.decoding import encoding_of_file, utf_8_of
 
 BOM = b"\xef\xbb\xbf"
-HEAD = 1 << 20  # bytes by which is told how a file is laid out
+HEAD = 1 << 20  # bytes by which a file's layout is recognised
 Line = tuple[int, bytes | None, int]
-"""Offset, bytes (None where they are more than the limit) and size in the file."""
+"""Offset, bytes (None if more than the limit), and size in the file."""
 
 _MARKS = re.compile(rb"(?:\xef\xbb\xbf)+")
 _RUN = re.compile(rb"\0{64,}")
 _HOLE = re.compile(rb"\A\0+|\0{4,}|\0+\r*\Z")
 
 
-def unheard(offset: int, what: str) -> None:
-    """Damage that nobody wants to hear of."""
+def ignore_damage(offset: int, what: str) -> None:
+    """Do nothing: for readers whose caller does not report damage."""
 
 
 class Held:
-    """Bytes of a line or an object, no more than the limit and 64 NULs in a row; `given` begins the
-    next one. on_corrupt: told of NULs, by offset."""
+    """The bytes of the line or object that is being read: at most `limit` bytes, with at most 64
+    NULs in a row. `flush` ends it and begins the next. `on_corrupt` gets the offset of NULs."""
 
     def __init__(self, limit: int, on_corrupt: Callable[[int, str], object], begin: int = 0):
         self.limit, self.on_corrupt, self.begin = limit, on_corrupt, begin
@@ -39,7 +38,6 @@ class Held:
         self.held = self.size = 0
 
     def add(self, part: bytes) -> None:
-        """More bytes of it."""
         self.size += len(part)
         if b"\0" in part:
             part = _RUN.sub(bytes(64), part)
@@ -49,9 +47,9 @@ class Held:
         else:
             self.parts.clear()
 
-    def given(self) -> Iterator[Line]:
-        """What was added: parted at NULs around it, and at four in a row and more, since what
-        stands on both sides of a hole is of two lines. Fewer may be a writer's."""
+    def flush(self) -> Iterator[Line]:
+        """Yield the bytes added since the last call, split at NULs at both ends and at four or more
+        in a row, because the bytes before and after such a hole belong to different lines."""
         offset, size = self.begin, self.size
         parts = [b"".join(self.parts) if self.held <= self.limit else None]
         self.begin, self.held, self.size, self.parts = offset + size, 0, 0, []
@@ -70,10 +68,8 @@ class Held:
 
 
 def first_line(file: BinaryIO, start: int, end: int | None) -> int | None:
-    """Where the first line that begins in [start, end) does; None if one long line covers it all.
-
-    Reads no further than `end`: a line of many ranges is not read again for each of them.
-    """
+    """Return the offset of the first line that begins in [start, end), or None. Nothing after `end`
+    is read, so a line over many ranges is not read again for each range."""
     if start == 0:
         return 0
     at = start - 1  # a line that begins exactly at `start` has its newline there
@@ -92,10 +88,10 @@ def lines(
     at: int,
     end: int | None,
     limit: int,
-    on_corrupt: Callable[[int, str], object] = unheard,
+    on_corrupt: Callable[[int, str], object] = ignore_damage,
 ) -> Iterator[Line]:
-    """The lines, without their ends, that start in [at, end); offsets count from `at` in what the
-    chunks hold. limit, on_corrupt: as of `Held`. A line is not held while it is worked on."""
+    """Yield the lines that start in [at, end), without their line ends. `at` is the offset of the
+    first byte of `chunks`. A line is not kept after it is yielded."""
     held = Held(limit, on_corrupt, at)
     for chunk in chunks:
         position, nuls = 0, b"\0" in chunk
@@ -103,7 +99,7 @@ def lines(
             size = stop - position
             if held.size or nuls or size > limit:
                 held.add(chunk[position:stop])
-                yield from held.given()
+                yield from held.flush()
             else:  # nearly all lines
                 yield held.begin, chunk[position:stop], size
                 held.begin += size
@@ -114,17 +110,17 @@ def lines(
         if position < len(chunk):
             held.add(chunk[position:])
     if held.size:
-        yield from held.given()
+        yield from held.flush()
 
 
-def without_mark(line: bytes) -> bytes:
-    """A line without the byte order marks that it begins with."""
+def without_bom(line: bytes) -> bytes:
+    """Return a line without the byte order marks at its beginning."""
     marks = _MARKS.match(line)
     return line[marks.end() :] if marks else line
 
 
 def ranges(file: Any, target: int) -> list[tuple[int, int | None]]:
-    """A plain file in ranges of bytes; a line belongs to the one in which it begins."""
+    """Cut a plain file into byte ranges; a line belongs to the range in which it begins."""
     starts = [0]
     if file.codec == "plain" and file.size > target + target // 2:
         starts = list(range(0, file.size, target))
@@ -134,12 +130,12 @@ def ranges(file: Any, target: int) -> list[tuple[int, int | None]]:
 
 
 def beginning(
-    file: BinaryIO, codec: str | None, on_corrupt: Callable[[int, str], object] = unheard
+    file: BinaryIO, codec: str | None, on_corrupt: Callable[[int, str], object] = ignore_damage
 ) -> tuple[bytes, Iterator[bytes], str]:
-    """(the first HEAD bytes, all chunks, the encoding) of a file's unpacked text; of another than
-    UTF-8 this is made, in which offsets count then. on_corrupt: as of `decompressed_chunks`."""
+    """Return the first HEAD bytes of a file's unpacked text, all its chunks, and its encoding's
+    name. Text in another encoding is converted to UTF-8; offsets then count bytes of the UTF-8."""
     read: list[bytes] = []
-    for chunk in decompressed_chunks(file, codec, unheard):
+    for chunk in decompressed_chunks(file, codec, ignore_damage):
         read.append(bytes(chunk))
         if sum(map(len, read)) >= HEAD:
             break
@@ -150,10 +146,10 @@ def beginning(
     return b"".join(utf_8_of([head], encoding)), utf_8_of(chunks, encoding), encoding
 
 
-def of_encoding(event: Event, encoding: str) -> Event:
-    """An event of a file that is made UTF-8 of an encoding, which is named in it."""
+def name_encoding(event: Event, encoding: str) -> Event:
+    """Add the name of the encoding to an event of a file that was converted to UTF-8."""
     if isinstance(event, Corrupt) and encoding != "utf-8":
-        event.what += f" ({encoding}: the offset is that in UTF-8)"
+        event.what += f" (offset after conversion from {encoding} to UTF-8)"
     elif isinstance(event, Row) and event.replaced:
         event.replaced = {encoding: sum(event.replaced.values())}
     return event

@@ -1,7 +1,7 @@
-"""Input files: what the inputs of a command mean, and what of it is passed over.
+"""Input files: the files that a command's inputs stand for, and the files that are skipped.
 
-A folder means the files below it, a run's folder its corpus. Runs below a folder are passed over,
-so that an OUT may lie within IN. A file has marks by which a store shows that it has changed.
+An input that is a folder stands for the files below it, the folder of a run for the run's corpus.
+Runs below an input folder are skipped, so that an OUT may lie within IN.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from curate.fetch.hub import INSTALL, is_hub, is_repository, pinned
+from curate.fetch.hub import INSTALL, is_hub, is_repository, with_commits
 from curate.formats.columns import Columns
 from curate.formats.compression import escaped, open_input, path_of, sniff
 from curate.formats.data_sets import MOST_CARD, Choice, chosen_files
-from curate.formats.folders import needs
+from curate.formats.folders import require_kind
 from curate.formats.kinds import (
     FORMATS,
     format_by_content,
@@ -38,9 +38,9 @@ from llmcurate.base.errors import RunFailed, UsageError
 
 @dataclass(frozen=True)
 class InputFile:
-    """path: as fsspec opens it; rel: below the input as given; stamp: what reuse depends on;
-    state: size and time or tag, which a listing shows without opening the file; url: where it was
-    fetched from."""
+    """An input file. `path` is a path or URL that fsspec opens; `rel` is the path below the input;
+    `stamp` identifies the content; `state` is the size with the time of change or the store's tag,
+    known without opening the file; `url` is the source of a fetched file."""
 
     path: str
     rel: str
@@ -53,17 +53,16 @@ class InputFile:
 
     @property
     def holds_pages(self) -> bool:
-        """Return whether its documents are web pages, of which `extract` makes text."""
+        """True if its documents are web pages, from which the step `extract` makes text."""
         is_text = self.format == "archive" and ".wet" in self.rel
         return FORMATS[self.format].pages and not is_text
 
     def now(self) -> tuple[str, str]:
-        """(state, stamp) as they are now. What takes more than a request is left as it was: the
-        stamp of a URL, and all but the size at a web server, whose machines may give tags of their
-        own. OSError where the file is gone."""
+        """Return the current (state, stamp) of the file. A URL keeps its recorded stamp, and on a
+        web server only the size is checked. Raises OSError if the file no longer exists."""
         fs, path = file_system(self.path)
         stored = Stored.of(fs, path)
-        if self.url:  # fetched: on record is what the server called it, and its content
+        if self.url:  # fetched: `state` has the server's tag, `stamp` the digest of the content
             state = self.state if stored.size == self.size else f"{stored.size}@"
             return state, stored.stamp(fs).rpartition("@")[0]
         if "://" not in self.path:
@@ -74,8 +73,7 @@ class InputFile:
 
 
 def file_system(path: str) -> tuple[Any, str]:
-    """(fsspec's file system of a path or URL, the path within it). Without :// it is a path of this
-    machine, whatever other colons it has. ValueError, ImportError: as of fsspec."""
+    """Return fsspec's file system for a path or URL, and the path within this file system."""
     import fsspec
 
     if "://" in path:
@@ -85,15 +83,15 @@ def file_system(path: str) -> tuple[Any, str]:
     return fs, fs._strip_protocol(path_of(path))
 
 
-# blob_id: of the Hugging Face hub; it names a file's content, whatever the commit.
+# blob_id of the Hugging Face hub identifies a file's content in any commit.
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "sha256", "blob_id")
 _TIMES = ("mtime", "LastModified", "Last-Modified", "created")
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A file as its store lists it. name: the store's own; kind: `file`, or what else it is; tag:
-    of its content, where the store gives one; time: of its change."""
+    """A file as listed by its store. `name` is the file's name in the store; `kind` is `file` or
+    another type; `tag` is the store's tag of the content or empty; `time` is the last change."""
 
     name: str = ""
     kind: str = "file"
@@ -103,7 +101,7 @@ class Stored:
 
     @classmethod
     def of(cls, fs: Any, path: str) -> Stored:
-        """What fsspec's file system says of a path. OSError: as of the store."""
+        """Return what fsspec's file system lists for a path. Raises the store's OSError."""
         info = fs.info(path)
         tag, time = (
             next((str(info[key]) for key in keys if info.get(key)), "") for keys in (_TAGS, _TIMES)
@@ -112,11 +110,11 @@ class Stored:
 
     @property
     def state(self) -> str:
-        """Size and tag or time of change, which take no reading."""
+        """Size of the file with its tag or time of change, known without reading it."""
         return f"{self.size}@{self.tag or self.time}"
 
     def stamp(self, fs: Any) -> str:
-        """Time of change and the first and last 64 KiB; the tag where there is one."""
+        """Return the tag, or else a digest of the first and last 64 KiB and the time of change."""
         if self.tag:
             return self.tag
         import xxhash
@@ -130,15 +128,14 @@ class Stored:
         return f"{digest.hexdigest()}@{self.time}"
 
 
-STANDARD_INPUT = "-"  # what stands for it among inputs
+STANDARD_INPUT = "-"  # the input that means it
 COPIED = 1 << 20  # bytes at a time
 
 
 def standard_input() -> str:
-    """The path of a copy of what is piped in, so that workers read it in parts. It lies in a folder
-    of its own under TMPDIR and goes when the process ends. Its time is fixed: the same bytes piped
-    again are the same input, and a run over them resumes. UsageError for a terminal, or where
-    nothing comes."""
+    """Copy standard input into a temporary folder and return the path of the copy, which workers
+    can read in parts. The time of the copy is fixed: if the same bytes are piped again, they are
+    the same input, and a run over them resumes. Raises UsageError for a terminal or empty input."""
     return _copied(sys.stdin)
 
 
@@ -153,20 +150,18 @@ def _copied(stream: Any) -> str:
         shutil.copyfileobj(stream.buffer, copy, COPIED)
     if path.stat().st_size == 0:
         raise UsageError("input -: standard input is empty")
-    os.utime(path, (1, 1))  # 0 stands for no time
+    os.utime(path, (1, 1))  # 0 would mean no time
     return str(path)
 
 
 def _expanded(inputs: Iterable[str], columns: Columns, problems: list[OSError]) -> Iterable[str]:
-    """The inputs, patterns (crawl/*.warc.gz) replaced by what they match, in order of name.
-    problems: gets folders that a pattern leads into and that cannot be read."""
     for path in inputs:
         if path == STANDARD_INPUT:
             copy = standard_input()
             if format_by_content(copy, columns) is None:
                 raise UsageError(
-                    "input -: not a format that shows by its content (WARC, ARC, JSON lines,"
-                    " parquet, HTML, CSV with a column `text`): name a file"
+                    "input -: unknown format (recognised by content are WARC, ARC, JSONL, parquet,"
+                    " HTML, and CSV with a column `text`): give the name of a file instead"
                 )
             yield copy
             continue
@@ -179,17 +174,15 @@ def _expanded(inputs: Iterable[str], columns: Columns, problems: list[OSError]) 
                 yield path
                 continue
             matches = sorted(fs.glob(root))
-            problems += _closed(root) if _is_local(fs) else []
+            problems += _unreadable_folders(root) if _is_local(fs) else []
         except (ValueError, ImportError) as error:
-            raise _no_way(path, error) from None
+            raise _cannot_open(path, error) from None
         if not matches and not problems:
             raise UsageError(f"input {path} matches no file")
         yield from (fs.unstrip_protocol(m) if "://" in path else m for m in matches)
 
 
-def _closed(pattern: str) -> list[OSError]:
-    """The folders of this machine that a pattern leads into and that cannot be read: a glob says
-    nothing of them."""
+def _unreadable_folders(pattern: str) -> list[OSError]:
     levels = pattern.split("/")
     first = next(n for n, level in enumerate(levels) if any(c in level for c in "*?["))
     any_depth = next((n for n, level in enumerate(levels) if "**" in level), None)
@@ -205,12 +198,11 @@ def _closed(pattern: str) -> list[OSError]:
     return [e for e in errors if not isinstance(e, (FileNotFoundError, NotADirectoryError))]
 
 
-def _no_way(path: str, error: Exception) -> UsageError:
-    """What to do where no package is there that opens such a URL."""
+def _cannot_open(path: str, error: Exception) -> UsageError:
     if isinstance(error, ImportError) and path.lower().startswith(("http://", "https://")):
         return UsageError(
             f"input {path}: fetch it first (llmcurate fetch URL -o DIR), or in a run with --set"
-            " read.fetch=DIR; with aiohttp and requests installed it is read where it is"
+            " read.fetch=DIR; with aiohttp and requests installed it is read directly"
         )
     if isinstance(error, ImportError) and path.lower().startswith("s3://"):
         return UsageError(f"input {path}: pip install 'llmcurate[s3]'")
@@ -219,8 +211,8 @@ def _no_way(path: str, error: Exception) -> UsageError:
     return UsageError(f"input {path}: {error}")
 
 
-_RUN = "/.run"  # of an OUT that holds products alone, the folder with its ledger
-_HIDDEN = (".", "_")  # how names begin that are passed over
+_RUN = "/.run"  # folder with the ledger, in an OUT that holds only products
+_HIDDEN = (".", "_")  # first characters of names that are skipped
 # Names of files that mark a folder as an OUT (in a store it has no ledger) or as a HOME.
 _MARKS = ({"ledger.db"}, {"run.json", "recipe.yaml"}, {"refresh.db"})
 
@@ -231,8 +223,9 @@ def _is_ours(names: Set[str]) -> bool:
 
 @dataclass(frozen=True)
 class InputFiles:
-    """files: in the order given, and by name within a folder; notices: what was passed over, one
-    line each; unreadable: why files and folders could not be read, by path."""
+    """The input files found. `files` are in the order of the inputs, and sorted by name within a
+    folder; `notices` has a line for each thing skipped; `unreadable` maps the path of each file or
+    folder that could not be read to the reason."""
 
     files: list[InputFile]
     notices: list[str]
@@ -247,20 +240,18 @@ def find_files(
     columns: Columns = Columns(),
     choice: Choice = Choice(),
 ) -> InputFiles:
-    """The files that the inputs mean.
+    """Return the files that the inputs stand for.
 
-    A folder that llmcurate wrote means its corpus; one below a folder is passed over. UsageError
-    for a missing input or a named file of no known format; unknown files in folders are noticed.
-    is_known(path, state): whether a file in that state (`InputFile.state`) is passed over,
-    unopened. skip_unreadable: whether files and folders that the system does not let us read are
-    passed over; RunFailed names the first one otherwise (None: the command has no such option).
-    columns: names of columns, which say whether a file holds documents. choice: of data sets of
-    the hub.
+    Raises UsageError for a missing input or if an input is a file of unknown format; unknown files
+    in folders get a notice. Files for which `is_known(path, state)` is true are skipped unopened.
+    With `skip_unreadable`, files and folders without read permission are skipped; otherwise the
+    first one raises RunFailed (None: the command has no such option). `columns` are needed to see
+    if a file holds documents; `choice` selects splits and configurations of data sets.
     """
     with readable(skip_unreadable is not None):
         paths, commits = [*map(str, inputs)], list[str]()
         if any(path.lower().startswith("hf://") for path in paths):
-            paths, commits = pinned(paths)
+            paths, commits = with_commits(paths)
         problems: list[OSError] = []
         lines: list[str] = []  # on data sets
         listed = [
@@ -274,7 +265,7 @@ def find_files(
         notices = [_Notice.of(problem) for problem in problems]
         holds = {file.location: False for file in listed}
         reasons: dict[str, str] = {}  # location -> the first notice of it
-        look = partial(_looked_at, skip_unreadable=bool(skip_unreadable), columns=columns)
+        look = partial(_inspect, skip_unreadable=bool(skip_unreadable), columns=columns)
         for file, result in zip(listed, in_order(look, listed, at_once), strict=True):
             if isinstance(result, _Notice):
                 notices.append(result)
@@ -289,15 +280,15 @@ def find_files(
             if not has_files:
                 raise NoFile(path, reasons.get(path), unreadable)
         if odd := sum(path_of(file.path) != file.path for file in files if "://" not in file.path):
-            text = f"{counted(odd, 'file')} with bytes in the name that are no UTF-8, written \\xNN"
+            text = f"{counted(odd, 'file')} with non-UTF-8 bytes in the name, written as \\xNN"
             notices.append(_Notice(text))
         return InputFiles(files, [*commits, *lines, *(n.text for n in notices)], unreadable)
 
 
 @contextmanager
 def readable(may_skip: bool = False) -> Iterator[None]:
-    """Names the file or folder that the system does not let us read. may_skip: whether the command
-    has an option to pass it over."""
+    """Turn an OSError into an error that names the unreadable file; with `may_skip` the message
+    also names the option that skips such files."""
     try:
         yield
     except OSError as error:
@@ -313,10 +304,8 @@ def readable(may_skip: bool = False) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Notice:
-    """Why a file or folder is passed over."""
-
     text: str
-    error: OSError | None = None  # where it cannot be read
+    error: OSError | None = None  # if it cannot be read
 
     @staticmethod
     def of(error: OSError) -> _Notice:
@@ -325,8 +314,8 @@ class _Notice:
 
 @dataclass(frozen=True)
 class _Listed:
-    """A file as its folder lists it. location: the input that means it; folder: whether that is
-    one; notice: why it is passed over, unopened; skip: whether it need not be looked at."""
+    """A file as listed in its folder. `location` is the input; `folder` is True if the input is a
+    folder; `notice` says why the file is skipped unopened; `skip` is True for a known file."""
 
     location: str
     folder: bool
@@ -339,7 +328,7 @@ class _Listed:
 
 
 class NoFile(UsageError):
-    """An input holds nothing to read. unreadable: as of `InputFiles`."""
+    """Raised if an input holds nothing to read. `unreadable` is the same as in `InputFiles`."""
 
     def __init__(
         self, path: str, reason: str | None = None, unreadable: dict[str, str] | None = None
@@ -356,21 +345,20 @@ def _listed(
     choice: Choice,
     lines: list[str],
 ) -> Iterator[_Listed]:
-    """The files that one input means. lines: gets those on data sets."""
     try:
         fs, root = file_system(location)
         exists = fs.exists(root)
     except (ValueError, ImportError) as error:
-        raise _no_way(location, error) from None
+        raise _cannot_open(location, error) from None
     if not exists:
         if _is_local(fs):
             with suppress(FileNotFoundError, NotADirectoryError):
-                Path(root).stat()  # PermissionError where a folder above it may not be entered
+                Path(root).stat()  # PermissionError if a folder above it may not be entered
         raise UsageError(f"input {location} does not exist")
     folder = fs.isdir(root)
     if folder:
         if _is_local(fs):
-            needs(Path(root), "documents", "run", "home", "workspace", shown=location)
+            require_kind(Path(root), "documents", "run", "home", "workspace", shown=location)
         root = _documents_of(fs, root)
         names, runs, problems = _below(fs, root)
         if problems and not skip_unreadable:
@@ -379,7 +367,7 @@ def _listed(
             notice = _Notice.of(problem)
             yield _Listed(location, folder, fs, str(problem.filename), "", notice=notice)
         for run in runs:
-            notice = _Notice(f"skipped {escaped(run)}: a run wrote it; name it to read its corpus")
+            notice = _Notice(f"skipped {escaped(run)}: a run; pass it as input to read its corpus")
             yield _Listed(location, folder, fs, run, "", notice=notice)
         some = bool(problems or runs)
         names = in_data_sets(fs, root, location, names, choice, lines)
@@ -393,8 +381,8 @@ def _listed(
         path = fs.unstrip_protocol(name) if "://" in location else escaped(name)
         if path != name and "://" not in location and path_of(path) != name:
             raise UsageError(
-                f"input {path}: another file has a byte in its name that is no UTF-8 and would be"
-                " written as this one: rename one of them"
+                f"input {path}: another file's name has a byte that is not UTF-8 and would be"
+                " written as this name: rename one of them"
             )
         rel = escaped(rel)
         try:
@@ -415,7 +403,7 @@ def _listed(
                 " a file, or give - and pipe it in"
             )
         if stored.kind != "file":
-            notice = _Notice(f"skipped {path}: no regular file")
+            notice = _Notice(f"skipped {path}: not a regular file")
             yield _Listed(location, folder, fs, path, rel, stored, notice)
         else:
             seen = is_known(path, stored.state)
@@ -427,8 +415,8 @@ def _listed(
 def in_data_sets(
     fs: Any, root: str, location: str, names: list[str], choice: Choice, lines: list[str]
 ) -> list[str]:
-    """The files below a folder without those that its data sets leave out. lines: gets those on
-    data sets."""
+    """Return the files to read below a folder, without those that the choice of splits and
+    configurations excludes. A line per data set with excluded files is added to `lines`."""
 
     def beginning(name: str) -> bytes:
         with suppress(OSError), fs.open(f"{root}/{name}", "rb") as file:
@@ -446,8 +434,6 @@ def _is_local(fs: Any) -> bool:
 
 
 def _documents_of(fs: Any, root: str) -> str:
-    """The folder of documents that a folder means: of a run its corpus, of a HOME its current
-    snapshot, else itself."""
     if fs.exists(f"{root}/refresh.db") and fs.exists(f"{root}/current"):
         return f"{root}/current"
     marks = {name for mark in _MARKS for name in mark if fs.exists(f"{root}/{name}")}
@@ -456,11 +442,10 @@ def _documents_of(fs: Any, root: str) -> str:
 
 
 def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
-    """(files below a folder in order, runs below it, folders below it that cannot be read); hidden
-    ones and what runs hold are left out."""
+    """Return files and runs below a folder, and errors; without hidden files and files of runs."""
     errors: list[OSError] = []
     if _is_local(fs):
-        names = sorted(_walked(root, errors))
+        names = sorted(_walk(root, errors))
     else:
         names = sorted(fs.find(root))
     files_of: dict[str, set[str]] = {}
@@ -489,10 +474,9 @@ def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
     return [n for n in names if within(n)], sorted(filter(within, runs)), problems
 
 
-def _walked(root: str, errors: list[OSError]) -> Iterator[str]:
-    """The files below a folder and below folders that are linked there, by the link's name. What is
-    below by itself, or by a link before in order of names, is not walked again, nor is a folder
-    that its own link lies in. errors: gets those of folders that cannot be read."""
+def _walk(root: str, errors: list[OSError]) -> Iterator[str]:
+    """Yield the files below a folder, including those in linked folders, with the link's name in
+    the path. A folder is walked once, and never through a link that lies inside it."""
     walked: set[str] = set()
     tops = [root]
     while tops:
@@ -506,17 +490,14 @@ def _walked(root: str, errors: list[OSError]) -> Iterator[str]:
                 below.clear()
                 continue
             yield from (f"{folder.rstrip('/')}/{name}" for name in files)
-            if not f"/{folder[len(root) :]}".replace("/_", "/.").count("/."):  # none is hidden
+            if not f"/{folder[len(root) :]}".replace("/_", "/.").count("/."):  # not hidden
                 walked.add(place)
                 inner = (f"{folder.rstrip('/')}/{name}" for name in below if name[0] not in _HIDDEN)
                 links += filter(os.path.islink, inner)
         tops += sorted(links)
 
 
-def _looked_at(
-    file: _Listed, skip_unreadable: bool, columns: Columns
-) -> InputFile | _Notice | None:
-    """What it is; why it is passed over; None where it need not be looked at."""
+def _inspect(file: _Listed, skip_unreadable: bool, columns: Columns) -> InputFile | _Notice | None:
     if file.notice or file.skip:
         return file.notice
     try:

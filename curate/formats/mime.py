@@ -1,8 +1,7 @@
-"""What a body is by its first bytes, and which types are documents.
+"""The type of a body according to its first bytes, and the types of content that are documents.
 
-Patterns are those of the MIME Sniffing Standard (https://mimesniff.spec.whatwg.org/, sections 6
-and 7.1). Unlike there, a control character in a hundred does not make a text binary, since pages
-have them; audio and video that take more than a pattern to tell are `application/octet-stream`.
+Patterns are those of the MIME Sniffing Standard (https://mimesniff.spec.whatwg.org/, sections 6 and
+7.1), but a text may have one control character in a hundred, because real pages have them.
 """
 
 from __future__ import annotations
@@ -54,20 +53,20 @@ UNKNOWN = "unknown/unknown application/unknown application/x-unknown x-unknown/u
 
 
 def is_xml(mime: str) -> bool:
-    """Whether a type is one of XML (section 4.6), or is meant as XHTML's."""
+    """Return True for XML types (section 4.6) and `application/xhtml`."""
     named = mime in ("text/xml", "application/xml", "application/xhtml")
     return named or (mime.startswith("application/") and mime.endswith("+xml"))
 
 
 def is_document(mime: str) -> bool:
-    """Whether content of this type is a document: HTML, XML or text that people read."""
+    """Return True if content of this type is a document: HTML, XML or text that people read."""
     if mime.startswith("text/"):
         return f"{mime} " not in _NO_TEXT
     return is_xml(mime)
 
 
 def looks_like_text(data: bytes) -> bool:
-    """Whether the first 4 KiB could be text or HTML in any common encoding."""
+    """Return True if the first 4 KiB could be text or HTML in any common encoding."""
     sample = data[:4096]
     if utf_16_in(sample):
         return True
@@ -80,8 +79,8 @@ def _beginning(data: bytes) -> bytes:
 
 
 def sniff_mime(data: bytes) -> str | None:
-    """The type by the first bytes: `text/html`, `application/xml` or `text/plain`, that of a
-    pattern, or BINARY; None for no bytes."""
+    """Return the MIME type of a body according to its first bytes: the type of a text, the type of
+    the pattern that matches, or BINARY; None for an empty body."""
     if not data:
         return None
     text = looks_like_text(data)
@@ -98,12 +97,13 @@ def sniff_mime(data: bytes) -> str | None:
 
 
 def type_of(stated: str | None, identified: str | None, data: bytes) -> str | None:
-    """The type of a body, of what its server states and what the crawler identified; None where
-    nothing tells it.
+    """Return the MIME type of a body, or None. `stated` is the type that the server sent,
+    `identified` the type that the crawler found.
 
-    Bytes that are binary are believed before both. What the crawler took for no document (Common
-    Crawl asks Apache Tika, which looks at the URL's ending too) is believed unless the body begins
-    as HTML does, or it says a message, which people read; else what the server states is.
+    If the first bytes show that the body is not a document, their type is returned, or in place of
+    BINARY a more exact type by the crawler. Otherwise the crawler's type is returned if it is not
+    that of a document (Common Crawl asks Apache Tika, which also looks at the URL's ending), unless
+    the body begins as HTML or the type is a message, which people read. Else the server's type.
     """
     sniffed = sniff_mime(data)
     if identified in UNKNOWN or identified == BINARY or (identified or "").startswith("message/"):

@@ -1,8 +1,8 @@
-"""Parquet in: row groups as slices, batches of bounded size.
+"""Parquet input: row groups as slices, batches of bounded size.
 
-A page of a few bytes may unpack to gigabytes, and a value that stands once in a dictionary may
-fill every row. Arrow unpacks a page of each column at once and knows no bound. A header is a struct
-of Thrift's compact protocol (apache/parquet-format, src/main/thrift/parquet.thrift, PageHeader).
+A page of a few bytes may unpack to gigabytes, and Arrow unpacks a page of each column at once,
+without a bound, so page headers are read first: structs of Thrift's compact protocol
+(apache/parquet-format, src/main/thrift/parquet.thrift, PageHeader).
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ import pyarrow as pa
 
 from curate.documents.attributes import ATTRIBUTES, DocumentsFile
 from curate.documents.documents import CORE, DATE, PAYLOAD
-from curate.formats.column_types import arrow_type, fitted, json_texts, json_value, kind_of_type
+from curate.formats.column_types import (
+    arrow_type,
+    cast_to,
+    json_texts,
+    json_value,
+    kind_of_type,
+)
 from curate.formats.columns import (
     EXTRA,
     KNOWN,
@@ -29,7 +35,7 @@ from curate.formats.columns import (
 )
 from curate.formats.compression import open_input
 from curate.formats.dates import column_date
-from curate.formats.events import Corrupt, LeftOut, Portion
+from curate.formats.events import Corrupt, OmittedValues, Portion
 from curate.formats.kinds import reader
 from curate.text.decoding import replaced_in
 from llmcurate.base.disk.units import counted, format_bytes
@@ -42,14 +48,14 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96
 
 
 class BadPages(ValueError):
-    """Headers that cannot be believed."""
+    """Raised for page headers that are not valid."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """A column of a row group. name: up to a dot, as a choice of columns has it; memory: bytes that
-    reading it takes beside the rows; row: bytes that a row has in the page where rows have most;
-    repeated: bytes that any row may have, of a dictionary."""
+    """The memory that a column of a row group takes, in bytes: `row` per row, from the page with
+    the largest average; `repeated` per row if every row repeats a value of the dictionary; `memory`
+    in addition to the rows. `name` is the column's name up to the first dot."""
 
     name: str
     memory: int
@@ -58,9 +64,9 @@ class Chunk:
 
 
 def chunks(file: BinaryIO, group: Any, most: int | None = None, within: str = "") -> list[Chunk]:
-    """What the columns of a row group (pyarrow's metadata) take; most: pages that are looked at
-    of each; within: a struct whose fields are columns, and a dot. BadPages where a header cannot be
-    read."""
+    """Return the memory that each column of a row group (pyarrow's metadata) takes, judged from at
+    most `most` pages per column. `within` is the prefix of a struct whose fields are columns.
+    Raises BadPages if a page header cannot be read."""
     columns = map(group.column, range(group.num_columns))
     try:
         return [_chunk(file, column, group.num_rows, most, within) for column in columns]
@@ -77,7 +83,7 @@ def _chunk(file: BinaryIO, column: Any, rows: int, most: int | None, within: str
     value = repeated = 0.0
     while at < end and seen < column.num_values and looked != most:
         kind, unpacked, packed, values, size = _header(file, at, column.path_in_schema)
-        if packed != unpacked:  # compressed; Arrow aborts when asked for a codec that is none
+        if packed != unpacked:  # compressed; asking Arrow for an invalid codec aborts the process
             stored = max(stored, packed)
         largest = max(largest, unpacked)
         if kind == _DICTIONARY:
@@ -90,13 +96,13 @@ def _chunk(file: BinaryIO, column: Any, rows: int, most: int | None, within: str
         looked += 1
     per_row = max(1.0, column.num_values / max(1, rows))
     name = column.path_in_schema.removeprefix(within).split(".")[0]
-    # A page as it is stored, unpacked into a buffer for all of them, and a dictionary's values.
+    # A stored page, the buffer into which all pages are unpacked, and a dictionary's values.
     memory = stored + largest + dictionary
     return Chunk(name, memory, value * per_row, repeated * per_row)
 
 
 def _header(file: BinaryIO, at: int, column: str) -> tuple[int, int, int, int, int]:
-    """(kind, bytes unpacked, bytes as stored, values, bytes of the header) of the page there."""
+    """Return (kind, bytes unpacked, bytes stored, values, bytes of the header) of a page."""
     problem = BadPages(f"column `{column}`: no page at byte {at}")
     if at < 0:
         raise problem
@@ -136,8 +142,6 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """(the integers and structs in it by field, where it ends). IndexError: the data end first;
-    ValueError: it is no header."""
     if depth > _MOST_DEPTH:
         raise ValueError("structs too deep")
     fields: dict[int, Any] = {}
@@ -155,7 +159,6 @@ def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
 
 
 def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    """(an integer or a struct, None for what is of no use here; where it ends)."""
     if kind in (1, 2):  # the kind is the boolean
         return None, at
     if kind == 3:
@@ -170,14 +173,13 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
         return None, at + size
     if kind == 12:
         return _struct(data, at, depth + 1)
-    raise ValueError("a list or map")  # none stands in a header
+    raise ValueError("a list or map")  # page headers have none
 
 
 _BUFFER = 1 << 20  # bytes read at once; without a buffer Arrow reads whole columns of a group
 
 
 def _opened(source: Any, **how: Any) -> DocumentsFile:
-    """The file, opened; ArrowInvalid also for names that are no UTF-8."""
     try:
         return DocumentsFile(source, **how)
     except UnicodeDecodeError:
@@ -185,8 +187,8 @@ def _opened(source: Any, **how: Any) -> DocumentsFile:
 
 
 def read_schema(path: str, columns: Columns = Columns()) -> pa.Schema:
-    """The file's Arrow schema, by our names; empty where the file cannot be read, which reading
-    reports. UsageError without a text, SameName where nobody can tell which column is meant."""
+    """Return the file's Arrow schema with llmcurate's names of columns, empty for an unreadable
+    file. Raises UsageError if no column holds the text, SameName if two have the same name."""
     try:
         with open_input(path) as f:
             schema: pa.Schema = _opened(f).schema_arrow
@@ -214,7 +216,7 @@ def _holds_text(kind: pa.DataType) -> bool:
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
-    """[first, last) ranges of row groups of about target bytes; one whole range if unreadable."""
+    """Return row group ranges [first, last) of about `target` bytes; one range if unreadable."""
     try:
         with open_input(file.path) as f:
             meta = _opened(f).metadata
@@ -233,19 +235,19 @@ def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
 
 
 def why_no_documents(path: str, columns: Columns) -> str | None:
-    """Tables without a text are no documents."""
+    """Return why a table has no documents (no column of text), or None if it has documents."""
     try:
         read_schema(path, columns)
     except SameName:
-        return None  # a plan says it
+        return None  # planning reports it
     except UsageError as error:
         return str(error).removeprefix(f"input {path}: ")
     return None
 
 
 @reader("parquet", endings=(".parquet", ".pq"), begins=r"PAR1")
-def read(portion: Portion) -> Iterator[pa.Table | Corrupt | LeftOut]:
-    """Tables of the portion's row groups, of bounded bytes and rows."""
+def read(portion: Portion) -> Iterator[pa.Table | Corrupt | OmittedValues]:
+    """Yield tables of the portion's row groups; the bytes and rows of each table are bounded."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
 
@@ -258,8 +260,10 @@ def read(portion: Portion) -> Iterator[pa.Table | Corrupt | LeftOut]:
         for batch in _batches(portion):
             full = rows >= portion.rows or size >= portion.bytes
             event = not isinstance(batch, pa.RecordBatch)
-            # What is left out changes the columns.
-            full |= not event and batch.nbytes >= portion.bytes  # alone it is not copied
+            # Columns that are left out change the schema.
+            full |= (
+                not event and batch.nbytes >= portion.bytes
+            )  # a single large batch is not copied
             if held and (full or event or batch.num_columns != held[0].num_columns):
                 joined = [table()]
                 held, rows, size = [], 0, 0
@@ -279,12 +283,12 @@ def read(portion: Portion) -> Iterator[pa.Table | Corrupt | LeftOut]:
 
 
 def _batches(portion: Portion) -> Iterator[Any]:
-    """RecordBatches, Corrupt and LeftOut of row groups, of each as many rows at once as memory
-    allows. Where its pages would take too much, carried columns are left out, the largest first;
-    where that is not enough the group is damage."""
+    """Yield batches of the portion's row groups, damage, and carried columns that are not read. If
+    the pages of a row group take too much memory, carried columns are omitted, the largest first;
+    if that is not enough, the row group is reported as damage."""
     path, end = portion.path, portion.end
     with open_input(path) as f:
-        # Arrow's own files keep their memory; through Python each column is a new piece of it.
+        # Arrow's own files reuse memory; through Python each column allocates anew.
         source = pa.OSFile(path) if "://" not in path else f
         file = _opened(source, pre_buffer=False, buffer_size=_BUFFER)
         names = portion.columns.of(file.schema_arrow.names)
@@ -292,7 +296,7 @@ def _batches(portion: Portion) -> Iterator[Any]:
         for group in range(portion.start, file.num_row_groups if end is None else end):
             about = file.metadata.row_group(group)
             try:
-                # Elsewhere each look is a request: there a column's first pages stand for all.
+                # In a store each page is a request, so a column's first pages stand for all.
                 sizes = chunks(f, about, None if source is not f else 2, within)
             except BadPages as error:
                 yield Corrupt(group, f"row group {group}: {error}")
@@ -308,12 +312,12 @@ def _batches(portion: Portion) -> Iterator[Any]:
             for field in file.schema_arrow if gone else ():
                 if field.name.split(".")[0] in gone:
                     ours = column_name(names.name(field.name), field.type)
-                    yield LeftOut(ours, about.num_rows)
+                    yield OmittedValues(ours, about.num_rows)
             columns = [name for name in memory if name not in gone] if gone else None
             if total > portion.pages:
                 damage = (
                     f"row group {group}: its pages take {format_bytes(total)} when they"
-                    f" are unpacked, more than {format_bytes(portion.pages)}: write smaller ones,"
+                    f" are unpacked, more than {format_bytes(portion.pages)}: write smaller pages,"
                     f" or set read.max_record_bytes={-(-total // 3)}"
                 )
                 yield Corrupt(group, damage)
@@ -329,7 +333,7 @@ def _batches(portion: Portion) -> Iterator[Any]:
                     if pa.types.is_nested(field.type) and not _is_valid(batch.column(at)):
                         batch = batch.set_column(at, field, pa.nulls(len(batch), field.type))
                         rows_left = counted(len(batch), "row")
-                        damage = f"column `{field.name}`: no UTF-8, left out of {rows_left}"
+                        damage = f"column `{field.name}`: not UTF-8, left out of {rows_left}"
                         yield Corrupt(group, f"row group {group}: {damage}")
                 yield batch
 
@@ -345,9 +349,9 @@ def _is_valid(column: pa.Array) -> bool:
 def conform(
     table: pa.Table, columns: dict[str, str], source: str
 ) -> tuple[pa.Table, list[tuple[int, str]], int]:
-    """(the table with the run's columns, known ones cast, unknown ones as planned; row and column
-    of each value of these that does not fit, and is in `extra`; how many U+FFFD stand in it for
-    bytes that are no UTF-8)."""
+    """Return (table, misfits, number of U+FFFD that replace invalid UTF-8). The table has the run's
+    columns: known columns are cast to their types, unknown ones to the types in the plan. A misfit
+    is the (row, column) of a value that the column cannot hold and that is in `extra` instead."""
     rows, replaced = table.num_rows, list[int]()
     text = partial(_text, replaced=replaced)
     out: dict[str, pa.Array | pa.ChunkedArray] = {}
@@ -380,7 +384,7 @@ def conform(
         if planned == "json" and name != EXTRA:
             out[name] = json_texts(column)
             continue
-        out[name], bad = fitted(column, want)
+        out[name], bad = cast_to(column, want)
         for row in bad:
             if (value := json_value(column[row])) is not None:
                 rest.setdefault(row, {})[own_names[name]] = value
@@ -394,7 +398,6 @@ def conform(
 
 
 def _id_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Ids of any type as what is cast to strings."""
     is_text = kind_of_type(column.type) == "string"
     if pa.types.is_floating(column.type) or not (is_text or pa.types.is_primitive(column.type)):
         return pa.chunked_array([pa.array(map(id_text, column.to_pylist()), pa.string())])
@@ -402,8 +405,6 @@ def _id_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _text(column: pa.ChunkedArray, kind: pa.DataType, replaced: list[int]) -> pa.ChunkedArray:
-    """The column as strings that are UTF-8 (parquet files do not promise it). replaced: gets how
-    many U+FFFD are put in."""
     try:
         column = column.cast(kind)
         column.validate(full=True)

@@ -1,7 +1,6 @@
-"""PDF files: the text that they carry, page by page. Nothing is recognised in images.
+"""PDF files: the text in them, page by page, in the order in which the file draws the text.
 
-Text comes by pdfium (`pypdfium2`) in the order in which the file draws it. A file without text is
-rejected as one, so that scans are counted.
+Text in images is not recognised. A file without text is rejected, so that scans are counted.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from curate.formats.kinds import reader
 from curate.formats.whole import content
 
 COLUMNS = {"pdf.title": "string", "pdf.pages": "int64"}
-MOST_BAD = 20  # pages that cannot be read, after which the rest is left
+MOST_BAD = 20  # unreadable pages after which the others are skipped
 _DATE = re.compile(
     r"D:(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:([+-])(\d\d)'?(\d\d)?'?|Z.*)?", re.ASCII
 )
-# pdfium puts U+FFFE or U+0002 where a hyphen parts a word at a line's end.
+# pdfium puts U+FFFE or U+0002 where a hyphen splits a word at a line's end.
 _PARTED = re.compile(r"[\ufffe\x02]\n?")
 
 
 @reader("pdf", endings=(".pdf",), begins=r"%PDF-", package="pypdfium2", extra="pdf")
 def read(portion: Portion) -> Iterator[Event]:
-    """The file as one row."""
+    """Yield the PDF file as one row."""
     body, events = content(portion)
     yield from events
     if body is None:
@@ -63,7 +62,7 @@ def _fill(row: Row, document: Any, portion: Portion) -> Iterator[Event]:
             bad += 1
             yield Corrupt(0, f"PDF: page {number + 1}: {error}")
             if bad == MOST_BAD:
-                yield Corrupt(0, f"PDF: the pages behind {number + 1} are not looked at")
+                yield Corrupt(0, f"PDF: the pages after page {number + 1} are not read")
                 break
             continue
         size += len(text)
@@ -86,7 +85,7 @@ def _fill(row: Row, document: Any, portion: Portion) -> Iterator[Event]:
 
 
 def pdf_date(value: str) -> datetime | None:
-    """A date as PDF writes it (ISO 32000, 7.9.4), in UTC."""
+    """Return a date in the format of PDF (ISO 32000, 7.9.4), converted to UTC; else None."""
     match = _DATE.match(value)
     if match is None:
         return None

@@ -17,7 +17,7 @@ BATCH_SECONDS = 600.0
 
 
 class ReadSettings(BaseModel):
-    """How the input is read (the recipe's section `read`)."""
+    """Settings of reading the input (the recipe's section `read`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     _numbers = field_validator("*")(within_64_bits)
@@ -26,103 +26,101 @@ class ReadSettings(BaseModel):
     partition_bytes: int | None = Field(
         None,
         ge=1 << 10,
-        description="A partition holds about this many bytes of the input as it is stored. Without"
-        " a value 16 MiB, and of an input of more than 64 GiB a 4096th, up to 1 GiB.",
+        description="Cut the input into partitions of about this many bytes, as stored. Without a"
+        " value 16 MiB; for an input above 64 GiB a 4096th of it, at most 1 GiB.",
     )
     batch_bytes: int = Field(
         8 << 20,
         ge=1 << 10,
-        description="A batch of documents ends when its columns have this many bytes.",
+        description="End a batch of documents when its columns have this many bytes.",
     )
     batch_rows: int = Field(
-        1000, ge=1, description="A batch of documents ends when it has this many rows."
+        1000, ge=1, description="End a batch of documents when it has this many rows."
     )
     batch_seconds: float = Field(
         BATCH_SECONDS,
         ge=0,
         allow_inf_nan=False,
-        description="A batch that takes longer than this is worked on document by document; a"
-        " document that takes longer alone, twice, is quarantined. 0: no limit.",
+        description="Most seconds for a batch. A batch that takes longer is processed document by"
+        " document; a document that alone takes longer, twice, is quarantined. 0: no limit.",
     )
     max_record_bytes: int = Field(
         64 << 20,
         ge=1,
-        description="A record or line of more bytes than this is rejected, without being held where"
-        " the format allows that.",
+        description="Reject records and lines of more bytes than this. They are not held in memory"
+        " if the format allows that.",
     )
     max_payload_bytes: int = Field(
         64 << 20,
         ge=1,
-        description="A document of more bytes than this after decompression is rejected.",
+        description="Reject documents of more bytes than this after decompression.",
     )
     # More than any column of published corpora has, Common Crawl's longest pages (5 MiB) included.
     max_carried_bytes: int = Field(
         16 << 20,
         ge=1,
-        description="Columns that are carried along have at most this many bytes in a document:"
-        " above it the largest are left out (null), whole, since a part of one would be another"
-        " value; they are counted.",
+        description="Most bytes of carried columns in a document. Above it the largest values"
+        " become null and are counted; a value is never shortened, because that would change it.",
     )
     # On: it takes a twelfth of the time of reading, 2 % of a run of fineweb.
     digests: Literal["count", "drop", "none"] = Field(
         "count",
-        description="Contents of WARC records are compared with WARC-Block-Digest and"
-        " WARC-Payload-Digest, where a document's record states them. With count those that differ"
-        " are counted and reported and stay, with drop they are rejected, with none nothing is"
-        " compared.",
+        description="Compare the contents of WARC records with their WARC-Block-Digest and"
+        " WARC-Payload-Digest, if stated. count: keep documents that differ, count and report"
+        " them. drop: reject them. none: do not compare.",
     )
     quote: Literal["auto", "double", "none"] = Field(
         "auto",
-        description="Whether a field of CSV or TSV that begins with a quotation mark is quoted"
-        " (double), or the mark is a character like others (none). With auto CSV is quoted, and"
-        " TSV where the beginning of the file fits that better.",
+        description="Quoting in CSV and TSV. double: a field that begins with a quotation mark is"
+        " quoted. none: the mark is a character like others. auto: CSV is quoted, and TSV if the"
+        " beginning of the file fits that better.",
     )
     columns: dict[Literal["id", "text", "url", "date", "lang", "source"], str] = Field(
         {},
-        description="Columns of the input that have another name, by the name here:"
-        " {text: content, id: uuid}.",
+        description="Input columns that have another name, by our name: {text: content, id: uuid}"
+        " reads the text from the column `content`.",
     )
     limit: int | None = Field(
         None,
         ge=1,
-        description="Only so many documents are read, the first of the input. Without a value all"
-        " are.",
+        description="Read at most this many documents, the first of the input. Without a value,"
+        " read all.",
     )
     share: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="Only this share of the documents is read, drawn by a hash of the id; the"
-        " others are passed over and counted. Without a value all are.",
+        description="Read only this share of the documents, drawn by a hash of the id; skip and"
+        " count the others. Without a value, read all.",
     )
     seed: int = Field(
-        0, ge=0, description="Seed of the draw of `share`: another seed draws other documents."
+        0, ge=0, description="Seed of the draw of `share`; another seed draws other documents."
     )
     split: str | None = Field(
         None,
-        description="Splits to read of a data set of the Hugging Face hub: names or patterns with"
-        " commas between them; * reads all. Without a value train is read.",
+        description="Splits to read from data sets of the Hugging Face hub: names or patterns,"
+        " separated by commas; * reads all. Without a value, read train.",
     )
     config: str | None = Field(
         None,
-        description="Configurations to read of a data set of the Hugging Face hub: names or"
-        " patterns with commas between them; * reads all. Without a value the default one is read.",
+        description="Configurations to read from data sets of the Hugging Face hub: names or"
+        " patterns, separated by commas; * reads all. Without a value, read the default one.",
     )
-    # The folder decides no output, so it is no part of a run's identity.
+    # The folder does not change the output, so it is not part of a run's identity.
     fetch: str | None = Field(
         None,
         exclude=True,
-        description="Inputs that are URLs are fetched into this folder and read there.",
+        description="Fetch inputs that are URLs into this folder and read them there.",
     )
-    # The files that are read are part of the identity, not why others are not.
+    # A run's identity includes the files that are read, not why others are skipped.
     skip_unreadable: bool = Field(
         False,
         exclude=True,
-        description="Files and folders that may not be read are passed over and counted.",
+        description="Skip and count files and folders that cannot be read for lack of permission.",
     )
 
     def identity(self) -> dict[str, Any]:
-        """The settings that decide which documents are read."""
+        """Return the settings that decide which documents are read."""
         from curate.formats.inputs import PARTITION_BYTES
 
         values = self.model_dump(mode="json")
@@ -134,22 +132,22 @@ class ReadSettings(BaseModel):
 
     @property
     def named(self) -> Columns:
-        """The names of the input's columns."""
+        """The input's names of columns that llmcurate names differently."""
         from curate.formats.columns import Columns
 
         return Columns({str(ours): theirs for ours, theirs in self.columns.items()})
 
     @property
     def choice(self) -> Choice:
-        """The splits and configurations of data sets."""
+        """The splits and configurations of data sets that are read."""
         from curate.formats.data_sets import Choice
 
         return Choice(self.split, self.config)
 
     def draws(self, key: str) -> bool:
-        """Return whether the share holds the document of this id."""
+        """Return True if the document with the id `key` is in the share that is read."""
         if self.share is None:
             return True
-        # Named, so that other draws by id (held-out text, samples) are of other documents.
+        # The prefix makes other draws by id (held-out text, samples) independent.
         drawn = xxhash.xxh3_64_intdigest(f"read.share\0{key}".encode("utf-8", "replace"), self.seed)
         return drawn < self.share * 2.0**64

@@ -1,9 +1,7 @@
-"""A partition as batches of documents: events of its slices collected into Arrow tables.
+"""Read a partition as batches of documents: the events of its slices, collected in Arrow tables.
 
-A command may read a part of its input: the first documents (`read.limit`), or a share drawn by id
-(`read.share`), which is decided document by document. Both depend on the input and the settings
-alone. For the first documents the plan is cut behind the partition that holds the last of them; to
-know where this is, they are read once when the run is planned.
+`read.share` is decided document by document. For `read.limit`, planning reads the first documents
+once to find the partition that holds the last of them, and cuts the plan after this partition.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ import pyarrow.compute as pc
 
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
 from curate.formats.column_types import schema
-from curate.formats.events import Corrupt, Damage, Event, LeftOut, Portion, Row, Skipped
+from curate.formats.events import Corrupt, Damage, Event, OmittedValues, Portion, Row, Skipped
 from curate.formats.inputs import InputPlan, Slice, plan_inputs
 from curate.formats.jsonl import missing_text, one_object, sample
 from curate.formats.kinds import FORMATS
@@ -34,7 +32,7 @@ from llmcurate.base.errors import RunFailed
 
 @dataclass
 class Batch:
-    """Documents for the steps, documents refused by the reader, and the numbers of both."""
+    """Documents for the steps and documents that the reader rejected, with the numbers of both."""
 
     docs: Documents
     refused: Documents | None
@@ -43,11 +41,11 @@ class Batch:
 
 @dataclass
 class Account:
-    """What a partition's input held besides the documents that are read. passed_over: documents
-    that the share does not hold; bad_dates: documents whose date cannot be read; documents: of each
-    slice, those among them; left_out, misfits: values by carried column that are null, or in
-    `extra`; compared: documents whose digest was; differing: those of them that differ from it, by
-    file; bytes_in: of texts and payloads."""
+    """Counts from reading a partition. `passed_over` is the number of documents outside the share
+    that is read; `documents` has the number of all documents in each slice. By carried column,
+    `left_out` counts values that became null, `misfits` values moved to `extra`. `compared` is the
+    number of documents whose digest was compared; `differing` counts digests that differ, by file.
+    `bytes_in` is the bytes of texts and payloads."""
 
     passed_over: int = 0
     bad_dates: int = 0
@@ -60,8 +58,8 @@ class Account:
     differing: Counter[str] = field(default_factory=Counter)
     bytes_in: int = 0
 
-    def take(self, other: Account) -> None:
-        """Adds what another partition held, but for `documents`."""
+    def add(self, other: Account) -> None:
+        """Add the counts of another partition, except `documents`."""
         for name in ("passed_over", "bad_dates", "compared", "bytes_in"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("skipped", "left_out", "misfits", "differing"):
@@ -69,7 +67,7 @@ class Account:
         self.corrupt.add_all(other.corrupt)
 
     def figures(self, examples: int) -> dict[str, Any]:
-        """The account as JSON values, with so many examples of damage."""
+        """Return the counts as JSON values; at most `examples` damaged places are listed."""
         return {
             "bytes_in": self.bytes_in,
             "passed_over": self.passed_over,
@@ -92,12 +90,12 @@ ID_SCHEMA = pa.schema(
         ("ordinal", pa.int64()),
     ]
 )
-NO_DOCUMENT = -1  # the number in a row that has a slice's count of documents as its ordinal
+NO_DOCUMENT = -1  # number of a row whose ordinal is the document count of a slice
 
 
 def _events(
     file: InputFile, part: Slice, settings: ReadSettings, columns: dict[str, str]
-) -> Iterator[Event | LeftOut | pa.Table]:
+) -> Iterator[Event | OmittedValues | pa.Table]:
     portion = Portion(
         path=file.path,
         rel=file.rel,
@@ -109,14 +107,14 @@ def _events(
         columns=settings.named,
         max_record=settings.max_record_bytes,
         max_payload=settings.max_payload_bytes,
-        # The page of the longest record: as it is stored, unpacked, and as a dictionary.
+        # Room for a page with the longest record: stored, unpacked, and as a dictionary.
         pages=max(Portion.pages, 3 * settings.max_record_bytes),
         rows=settings.batch_rows,
         bytes=settings.batch_bytes,
         digests=settings.digests != "none",
         quote=settings.quote,
     )
-    events: Iterator[Event | LeftOut | pa.Table] = FORMATS[file.format].reader.read(portion)
+    events: Iterator[Event | OmittedValues | pa.Table] = FORMATS[file.format].reader.read(portion)
     return events
 
 
@@ -124,8 +122,7 @@ ROW_COLUMNS = ("id", "text", "url", "date", "lang", *(name for name, _ in PAYLOA
 
 
 class PartitionReader:
-    """Iterates over the batches of one partition; `account` is complete at the end. on_event:
-    called after each record, or block of them."""
+    """An iterator over the batches of a partition. `account` is complete after the last batch."""
 
     def __init__(
         self,
@@ -181,19 +178,17 @@ class PartitionReader:
         yield from self._flush()
 
     def _draws(self, own_id: str | None, file: InputFile, number: int, ordinal: int) -> bool:
-        """Whether a document is read. One without an id of its own is drawn by its place in what
-        is read of the file, since what lies before that is counted later."""
-        if own_id is None:
+        if own_id is None:  # earlier slices are counted later, so its place in the slice counts
             start = self.plan.partitions[self.partition][number].start
             own_id = f"{file.rel}#{ordinal}" if start == 0 else f"{file.rel}@{start}#{ordinal}"
         return self.settings.draws(own_id)
 
-    def _note(self, event: Event | LeftOut, file: InputFile) -> None:
+    def _note(self, event: Event | OmittedValues, file: InputFile) -> None:
         if isinstance(event, Skipped):
             self.account.skipped[event.kind] += 1
         elif isinstance(event, Corrupt):
             self.account.corrupt.add(file.path, event.offset, event.what, event.count)
-        elif isinstance(event, LeftOut):
+        elif isinstance(event, OmittedValues):
             self.account.left_out[event.column] += event.values
 
     def _add(self, row: Row, file: InputFile, number: int) -> None:
@@ -240,11 +235,10 @@ class PartitionReader:
         table = self._without_largest(pa.table(columns))
         numbers = pa.table([list(c) for c in zip(*ids, strict=True)], schema=ID_SCHEMA)
         rejects = [r.reject for r in rows]
-        del rows, values, columns  # the batch is worked on without them
+        del rows, values, columns  # not held while the batch is processed
         yield self._batch(table, numbers, rejects)
 
     def _table(self, table: pa.Table, file: InputFile, number: int) -> Iterator[Batch]:
-        """A block of a columnar file, cut where its columns grow beyond a batch."""
         at = self.account.documents[number]
         self.account.documents[number] += table.num_rows
         from curate.formats.parquet import conform
@@ -312,8 +306,6 @@ class PartitionReader:
             yield self._batch(part.append_column(NUMBER, pa.array(n)), numbers, rejects)
 
     def _without_largest(self, table: pa.Table) -> pa.Table:
-        """The table without the largest values of carried columns where a row has too many bytes
-        of them; of two equal ones the first by name goes."""
         limit, names = self.settings.max_carried_bytes, sorted(self.plan.columns)
         sizes = [row_bytes(table[name]) for name in names]
         if not names or sum(sizes, np.zeros(table.num_rows, np.int64)).max(initial=0) <= limit:
@@ -328,7 +320,7 @@ class PartitionReader:
             gone, column = before != after, table[name]
             valid = column.is_valid().to_numpy()
             self.account.left_out[name] += int((gone & valid).sum())
-            # Taken anew: a mask would leave a buffer of all bytes behind it.
+            # Copied: a mask would keep the buffer with the bytes of all values.
             kept = column.take(pa.array(np.arange(len(gone)), mask=gone))
             table = table.set_column(table.column_names.index(name), name, kept)
         return table
@@ -347,9 +339,8 @@ class PartitionReader:
         return Batch(Documents(table.filter(pa.array(~bad))), refused, ids)
 
 
-def no_text(inputs: InputPlan, read: ReadSettings) -> str | None:
-    """The line on JSON lines that have no text, with the columns of the first file; None where that
-    is not it."""
+def missing_text_message(inputs: InputPlan, read: ReadSettings) -> str | None:
+    """Return the message for JSONL files without text, with the first file's columns, or None."""
     for file in inputs.files[:1]:
         if file.format == "jsonl":
             with suppress(OSError):
@@ -360,20 +351,19 @@ def no_text(inputs: InputPlan, read: ReadSettings) -> str | None:
 
 
 def check_unchanged(file: InputFile) -> None:
-    """RunFailed where a file is another than when the run was planned: what is recorded of the
-    input would not be what was read."""
+    """Raise RunFailed if a file has changed since the run was planned."""
     try:
         state, stamp = file.now()
     except FileNotFoundError:
         state = stamp = "no"
-    except Exception:  # each store has errors of its own, and what was to be read has been read
+    except Exception:  # stores raise errors of many types, and the file has been read
         return
     if file.state and (state, stamp) != (file.state, file.stamp):
         then, now = (text.partition("@")[0] for text in (file.state, state))
         change = "replaced or written to" if then == now else f"{then} bytes then, {now} now"
         raise RunFailed(
-            f"input {file.path} has changed since the run was planned ({change}): when nothing"
-            " writes to it any more, run the same command again, which reads it anew"
+            f"input {file.path} has changed since the run was planned ({change}): run the"
+            " same command again when nothing writes to the file, to read it anew"
         )
 
 
@@ -397,7 +387,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def plan_reading(inputs: Iterable[str], read: ReadSettings) -> InputPlan:
-    """The plan of what a command reads of its inputs. Errors as of `plan_inputs`."""
+    """Return the plan of what a command reads of its inputs. Raises the errors of `plan_inputs`."""
     plan = plan_inputs(
         inputs,
         read.partition_bytes,
@@ -409,8 +399,7 @@ def plan_reading(inputs: Iterable[str], read: ReadSettings) -> InputPlan:
 
 
 def first_documents(plan: InputPlan, read: ReadSettings, limit: int) -> InputPlan:
-    """The plan without what lies behind the first `limit` documents; the plan itself where it has
-    no more of them."""
+    """Return the plan cut after the first `limit` documents, or the whole plan if it has fewer."""
     left = limit
     for part in range(len(plan.partitions)):
         documents = 0
@@ -423,7 +412,6 @@ def first_documents(plan: InputPlan, read: ReadSettings, limit: int) -> InputPla
 
 
 def _cut(plan: InputPlan, part: int, documents: int, limit: int) -> InputPlan:
-    """The plan up to some documents of a partition."""
     partitions = plan.partitions[: part + 1]
     files = plan.files[: 1 + max(piece.file for slices in partitions for piece in slices)]
     behind = len(plan.partitions) - len(partitions)

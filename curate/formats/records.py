@@ -1,14 +1,12 @@
-"""The records of a WARC or ARC file, every type of them, whole or damaged.
+"""The records of a WARC or ARC file, of every type, whole or damaged.
 
-Framing follows ISO 28500 (WARC/0.18, 1.0, 1.1) and the ARC format of the Internet Archive, and
-does not trust them: lengths may be missing or wrong, lines may end in LF alone, a record may span
-several compressed members or share one with others, bytes may be missing. Three rules find the way
-back, each of them reported as `Corrupt`:
+Framing follows ISO 28500 (WARC/0.18, 1.0, 1.1) and the ARC format of the Internet Archive. Lengths
+may be wrong, and bytes may be missing. Three rules find the next record, and each use of a rule is
+reported as `Corrupt`:
 
-- a compressed member that begins like a record always begins a record, whatever length the record
-  before it declared;
-- where no record follows a record's content, the content is searched for a record that a length
-  too large has swallowed; otherwise the bytes up to the next record are garbage;
+- a compressed member that begins like a record always begins a record;
+- if no record follows a record's content, the content is searched for a record that is inside it
+  because the stated length is too large; otherwise the bytes up to the next record are garbage;
 - a record without a usable length ends where the next one begins.
 """
 
@@ -45,12 +43,12 @@ from curate.formats.heads import (
 
 NULS = "NUL bytes"
 _REREAD = 256 << 20
-"""Bytes that may be read again per file because of wrong lengths; keeps hostile files linear."""
+"""Bytes per file that may be read again because of wrong lengths; keeps hostile files linear."""
 
 
 class Runs:
-    """Decompressed bytes in runs: a run ends at a member that begins a record, at damage, at the
-    end of the file. `buf[pos:]` is what is at hand of the present run."""
+    """Decompressed bytes, divided into runs. A run ends at a member that begins a record, at
+    damage, or at the end of the file. `buf[pos:]` holds the available bytes of the current run."""
 
     def __init__(self, file: BinaryIO, start: int, end: int | None, codec: str) -> None:
         self.file, self.codec, self.end = file, codec, end
@@ -62,15 +60,15 @@ class Runs:
         self.pieces = members(self.file, start, self.end, self.codec)
         self.buf, self.pos = b"", 0
         self.at = start
-        """Offset of buf[0] (plain), of the member that the newest data came from (compressed)."""
-        self.older: list[tuple[int, int]] = []  # (bytes of buf that came from it, its offset)
+        """Offset of buf[0] (plain), or of the newest data's member (compressed)."""
+        self.older: list[tuple[int, int]] = []  # (where its data ends in buf, its offset)
         self.ahead: list[Piece] = []
-        self.entering: int | None = None  # the member that the next data comes from, if a new one
+        self.entering: int | None = None  # offset of the next data's member, if it is a new one
         self.stop: str = ""  # why the run ended: "", record, inside, between, eof
         self.broken: Corrupt | None = None
 
     def offset(self) -> int:
-        """Where in the file the byte at `pos` is: exact (plain), its member's start (else)."""
+        """Return the file offset of the byte at `pos`, or of its member if compressed."""
         if self.plain:
             return self.at + self.pos
         for until, offset in self.older:
@@ -79,13 +77,13 @@ class Runs:
         return self.at
 
     def more(self) -> bool:
-        """Appends to the run; False (and `stop` says why) where the run ends."""
+        """Append data and return True, or return False if the run ends; `stop` says why it ends."""
         while not self.stop:
             piece = self.ahead.pop(0) if self.ahead else next(self.pieces, None)
             if piece is None:
                 self.stop = "eof"
             elif piece.kind == DATA:
-                if self.entering is not None:  # a member that gave nothing holds none of the run
+                if self.entering is not None:  # a member without data is ignored
                     self._enter(self.entering)
                 self._append(piece.data)
                 return True
@@ -133,7 +131,7 @@ class Runs:
                 return head
 
     def next_run(self) -> bool:
-        """Goes on behind the end of a run; False at the end of the file."""
+        """Start the next run and return True; return False at the end of the file."""
         if self.stop == "eof":
             return False
         if self.stop == "record":
@@ -143,14 +141,14 @@ class Runs:
         return True
 
     def fill(self, size: int) -> bool:
-        """Makes `size` bytes available from `pos` on; False if the run has fewer."""
+        """Make `size` bytes available from `pos` on; return False if the run has fewer."""
         while len(self.buf) - self.pos < size:
             if not self.more():
                 return False
         return True
 
     def push_back(self, data: bytes) -> None:
-        """Puts bytes that were taken back in front (their offsets become approximate)."""
+        """Insert bytes before `pos`, to be read again; their offsets become approximate."""
         self.reread -= len(data)
         if self.plain:
             self.at += self.pos - len(data)
@@ -163,23 +161,20 @@ __all__ = ["ReadLimits", "Record", "begins_record", "records"]
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """Bounds of memory, in bytes. A document over them is rejected by name, never cut."""
+    """Bounds of memory in bytes. A document above a bound is rejected with a reason, never cut."""
 
     record_bytes: int = 64 << 20
     payload_bytes: int = 64 << 20
     header_bytes: int = 1 << 18
     digests: bool = False
-    """Whether contents of documents are compared with the digests that their records state."""
+    """Compare the contents of documents with the digests that their records state."""
 
 
 def records(
     file: BinaryIO, start: int = 0, end: int | None = None, limits: ReadLimits = ReadLimits()
 ) -> Iterator[Record | Corrupt]:
-    """Every record that starts in [start, end), and every stretch of bytes that is none.
-
-    `start` and `end` are offsets in the file as stored, at places that
-    `compression.verified_boundaries` gave. A record with `damage` is delivered like the others.
-    """
+    """Yield every record that starts in [start, end), including damaged records, and a `Corrupt`
+    for every other stretch of bytes. `start` and `end` are from `verified_boundaries`."""
     codec = sniff(file)
     file.seek(start)
     head = file.read(8)
@@ -192,7 +187,6 @@ def records(
 
 
 def _damaged_start(file: BinaryIO) -> str | None:
-    """The kind of compression of an archive whose first bytes are damaged, or None."""
     for codec in MAGIC:
         start_of_member = first_member(file, codec)
         if start_of_member is not None and begins_record(
@@ -239,15 +233,15 @@ class _Reader:
             self.format = record.format
             self._content(record)
             problems, record.problems = record.problems, []
-            problems += self._after(record)
+            problems += self._garbage_after(record)
             yield record
             yield from problems
 
-    def _after(self, record: Record) -> list[Corrupt]:
-        """Garbage behind a record, passed over before the record is given out: where the member
-        breaks inside it (a false checksum, say), the record's content is not to be trusted."""
+    def _garbage_after(self, record: Record) -> list[Corrupt]:
+        """Skip garbage after a record before the record is yielded: if the member breaks inside the
+        garbage (a wrong checksum, say), the record's content cannot be trusted."""
         stream = self.stream
-        if record.damage or self._in_step():
+        if record.damage or self._at_record():
             return []
         member = stream.at
         garbage = list(self._garbage(stream.offset()))
@@ -259,7 +253,6 @@ class _Reader:
         return garbage
 
     def _skip_newlines(self) -> bytes:
-        """Passes over CR and LF; gives the last few that it passed."""
         stream, passed = self.stream, b""
         while True:
             buf, pos = stream.buf, stream.pos
@@ -273,7 +266,6 @@ class _Reader:
     # Heads
 
     def _head(self, offset: int) -> Record | None:
-        """Reads the head of a record at `pos`; None (and nothing consumed) if none stands there."""
         stream = self.stream
         if stream.buf[stream.pos : stream.pos + 5].upper() == b"WARC/":
             if WARC_START.match(stream.buf, stream.pos) is None:
@@ -312,10 +304,9 @@ class _Reader:
         return arc_head(line.group(), offset)
 
     def _garbage(self, offset: int) -> Iterator[Corrupt]:
-        """Passes over bytes that are no record, up to the next one."""
         stream = self.stream
         flaw, size = "bytes that are no record", 0
-        while stream.buf.startswith(b"\0", stream.pos):  # holes may be long
+        while stream.buf.startswith(b"\0", stream.pos):  # runs of NULs may be long
             nuls = len(stream.buf) - stream.pos - len(stream.buf[stream.pos :].lstrip(b"\0"))
             stream.pos, size = stream.pos + nuls, size + nuls
             if stream.pos < len(stream.buf) or not stream.more():
@@ -344,7 +335,6 @@ class _Reader:
         yield Corrupt(offset, f"{flaw}: {size} bytes")
 
     def _search(self, data: bytes, pos: int) -> int | None:
-        """Return where the next record's head begins behind `pos`, or None."""
         kinds = [self.format] if self.format else ["warc", "arc"]
         starts = [m.end() for m in (NEXT_RECORD[kind].search(data, pos) for kind in kinds) if m]
         return min(starts) if starts else None
@@ -352,7 +342,6 @@ class _Reader:
     # Content
 
     def _content(self, record: Record) -> None:
-        """Reads a record's content and finds out where it really ends."""
         stream, limit = self.stream, self.limits.record_bytes
         if record.damage:  # no content follows a head that was cut
             record.content = b""
@@ -379,8 +368,8 @@ class _Reader:
         record.size = record.declared - missing
         last_member = stream.at
         newlines = b"" if missing else self._skip_newlines()
-        if (missing or not self._in_step()) and stream.reread > 0 and stream.stop != "inside":
-            # The swallowed head may stand only in part within the declared content.
+        if (missing or not self._at_record()) and stream.reread > 0 and stream.stop != "inside":
+            # Only a part of the swallowed head may lie within the declared content.
             around = data + newlines + stream.buf[stream.pos : stream.pos + LONGEST_START]
             match = NEXT_RECORD[record.format].search(around) if whole else None
             if match and match.end() < len(data):
@@ -397,7 +386,7 @@ class _Reader:
                 stream.reread -= record.declared - missing
                 stream.open(begins + swallowed)
             content = data[:swallowed].rstrip(b"\0")
-            if whole and len(content) < swallowed:  # a hole has cut it
+            if whole and len(content) < swallowed:  # cut by a run of NULs
                 record.damage = flaw
             data = END_OF_RECORD.sub(b"", content)
             if whole or len(data) < swallowed <= len(data) + 4:
@@ -420,8 +409,7 @@ class _Reader:
         if stream.stop != "record" and (stream.plain or stream.stop != "eof"):
             record.damage, record.missing = flaw, missing
 
-    def _in_step(self) -> bool:
-        """Return whether a record, or the end of the run, follows here."""
+    def _at_record(self) -> bool:
         stream = self.stream
         if not stream.fill(5) and stream.pos == len(stream.buf):
             return True
@@ -434,7 +422,6 @@ class _Reader:
         return ARC_START.match(stream.buf, stream.pos) is not None
 
     def _until_next(self, record: Record) -> None:
-        """Reads the content of a record without a usable length."""
         stream, limit = self.stream, self.limits.record_bytes
         parts: list[bytes] = []
         stream.pos = max(stream.pos - 1, 0)  # the newline before an empty content's successor

@@ -1,9 +1,7 @@
-"""WACZ: a zip file with archives in it.
+"""WACZ: a zip file with web archives under `archive/` (https://specs.webrecorder.net/wacz/1.1.1/).
 
-Archives under `archive/` are read one behind the other, as if they lay beside each other. One that
-is stored is read in place, one that is compressed is unpacked to a temporary file first, up to
-`MOST_RATIO` times the size of the whole. Names in the zip are never used as paths.
-https://specs.webrecorder.net/wacz/1.1.1/
+A compressed archive is unpacked to a temporary file of at most `MOST_RATIO` times the size of the
+WACZ. Names in the zip are never used as paths.
 """
 
 from __future__ import annotations
@@ -24,8 +22,8 @@ from curate.formats.kinds import reader
 from curate.formats.warc import limits_of, read_archive
 from llmcurate.base.errors import disk_error
 
-MOST_RATIO = 200  # archives are compressed within the zip or by it; text shrinks to a tenth
-MOST_BELOW = 64 << 20  # bytes that any file may unpack to
+MOST_RATIO = 200  # compression shrinks text to about a tenth
+MOST_BELOW = 64 << 20  # bytes that even a small file may unpack to
 ERRORS = (
     zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, NotImplementedError,
     struct.error,
@@ -33,7 +31,7 @@ ERRORS = (
 
 
 class Window(io.RawIOBase):
-    """The bytes [start, start + size) of a seekable file, as a file."""
+    """The bytes [start, start + size) of a seekable file, readable like a file."""
 
     def __init__(self, file: BinaryIO, start: int, size: int) -> None:
         self.file, self.start, self.size, self.at = file, start, size, 0
@@ -61,7 +59,7 @@ class Window(io.RawIOBase):
 
 @reader("wacz", endings=(".wacz",), pages=True)
 def read(portion: Portion) -> Iterator[Event]:
-    """The events of all archives in the file, in the order of the zip's directory."""
+    """Yield the events of all archives in the WACZ file, in the order of the zip's directory."""
     limits = limits_of(portion)
     with open_input(portion.path) as file:
         try:
@@ -96,8 +94,7 @@ def read(portion: Portion) -> Iterator[Event]:
 def _opened(
     directory: zipfile.ZipFile, file: BinaryIO, member: zipfile.ZipInfo
 ) -> Iterator[BinaryIO]:
-    """A seekable file of what a member holds."""
-    with directory.open(member) as packed:  # which checks the member's own header
+    with directory.open(member) as packed:  # checks the member's own header
         if member.compress_type == zipfile.ZIP_STORED:
             file.seek(member.header_offset)
             name, more = struct.unpack("<26x2H", file.read(30))

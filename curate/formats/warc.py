@@ -1,13 +1,9 @@
 """Documents of web archives: WARC, WET and ARC files, compressed or not.
 
-`records.records` does the framing; here each record becomes a document (`Row`), a record that
-holds none (`Skipped`), or damage (`Corrupt`). Documents are responses with status 200 and pages of
-ARC files whose type is HTML, XML or text (or missing, and the content looks like it), and resource
-and conversion records of such a type. What is none by its bytes is another record, whatever its
-server says (mime.py).
-
-A digest is `algorithm:value`; the standard leaves both open. Known are sha1, sha256 and md5, in
-hexadecimal digits or base32 (RFC 4648); what else stands there is not compared.
+Documents are responses with status 200 and pages of ARC files whose type is HTML, XML or text (or
+missing, if the content looks like these), and resource and conversion records of such a type. A
+body whose bytes are of another type is skipped, whatever type the server states (mime.py). Digests
+(`algorithm:value`, in hexadecimal or RFC 4648 base32) are checked if sha1, sha256 or md5.
 """
 
 from __future__ import annotations
@@ -38,7 +34,8 @@ _ALGORITHMS = {"sha1": 20, "sha-1": 20, "sha256": 32, "sha-256": 32, "md5": 16} 
 
 
 def parse(stated: str) -> tuple[str, bytes] | None:
-    """(algorithm as hashlib has it, digest); None where it is none that is known."""
+    """Return (algorithm as named in hashlib, bytes of the digest) of a digest in text; None if it
+    is of an unknown algorithm or malformed."""
     name, _, value = stated.strip().partition(":")
     name, value = name.strip().lower(), value.strip().rstrip("=").upper()
     size = _ALGORITHMS.get(name, 0)
@@ -53,7 +50,7 @@ def parse(stated: str) -> tuple[str, bytes] | None:
 
 
 def differs(stated: str | None, contents: Iterable[bytes | memoryview]) -> bool | None:
-    """Whether a digest is that of none of the contents; None where there is nothing to compare."""
+    """Return True if no content has the stated digest; None if no known digest is stated."""
     digest_of = parse(stated) if stated else None
     if digest_of is None:
         return None
@@ -67,7 +64,7 @@ _DOCUMENTS = ("response", "resource", "conversion")
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
-    """A compressed archive cut at members, where that is proven; a plain one is not cut."""
+    """Cut a compressed archive into slices at verified members; a plain archive is not cut."""
     starts = [0]
     if file.codec != "plain" and file.size > target + target // 2:
         with open_input(file.path) as archive:
@@ -76,7 +73,6 @@ def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
 
 
 def limits_of(portion: Portion) -> ReadLimits:
-    """The limits of a portion."""
     return ReadLimits(portion.max_record, portion.max_payload, digests=portion.digests)
 
 
@@ -87,7 +83,7 @@ def limits_of(portion: Portion) -> ReadLimits:
     pages=True,
 )
 def read(portion: Portion) -> Iterator[Event]:
-    """The events of a portion of an archive."""
+    """Yield the events of a portion of an archive."""
     with open_input(portion.path) as file:
         limits = limits_of(portion)
         yield from read_archive(file, portion.start, portion.end, limits)
@@ -96,10 +92,7 @@ def read(portion: Portion) -> Iterator[Event]:
 def read_archive(
     file: BinaryIO, start: int = 0, end: int | None = None, limits: ReadLimits = ReadLimits()
 ) -> Iterator[Event]:
-    """The events of one archive, or of its slice [start, end) (`verified_boundaries` cuts them).
-
-    `file` is seekable and binary. Nothing in the file raises; I/O errors of `file` do.
-    """
+    """Yield the events of an archive, or of a slice [start, end) from `verified_boundaries`."""
     for record in records(file, start, end, limits):
         yield record if isinstance(record, Corrupt) else _event(record, limits)
 
@@ -147,15 +140,14 @@ def _event(record: Record, limits: ReadLimits) -> Event:
         row.reject = ("record_too_large", float(record.size), float(limits.record_bytes), None)
         return row
     if limits.digests:
-        row.digest = _compared(record, head)
+        row.digest = _digest_differences(record, head)
     return _fill(row, record, kind, head, identified, limits)
 
 
-def _compared(record: Record, head: Head | None) -> str | None:
-    """What differs from the digests that the record states of its content: `Row.digest`."""
+def _digest_differences(record: Record, head: Head | None) -> str | None:
     content = record.content
     if content is None or record.damage or record.size != record.declared:
-        return None  # that not all of it is there is told otherwise
+        return None  # missing content is reported elsewhere
     block = differs(record.get(b"warc-block-digest"), (content,))
     payload = None
     http = (record.get(b"content-type") or "").lower().startswith("application/http")
@@ -165,14 +157,13 @@ def _compared(record: Record, head: Head | None) -> str | None:
     if block is None and payload is None:
         return None
     names = {"WARC-Block-Digest": block, "WARC-Payload-Digest": payload}
-    return ", ".join(f"{name} is of another content" for name, other in names.items() if other)
+    return ", ".join(f"{name} does not match the content" for name, other in names.items() if other)
 
 
 def _fill(
     row: Row, record: Record, kind: str, head: Head | None, identified: str | None,
     limits: ReadLimits,
 ) -> Event:  # fmt: skip
-    """Sets payload or text, and the type (identified: what the crawler took it for)."""
     body = record.content or b""
     reject: Reject | None = None
     limit = limits.payload_bytes
@@ -207,7 +198,6 @@ def _fill(
 
 
 def _is_complete(head: Head | None, record: Record) -> bool:
-    """Whether HTTP says that the body has all its bytes, where the record says it has not."""
     length = head.first("content-length") if head else None
     if head is None or length is None or not length.isdigit() or record.content is None:
         return False

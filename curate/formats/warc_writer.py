@@ -1,7 +1,6 @@
-"""Documents as a WARC file: conversion records of plain text, as in Common Crawl's WET files.
+"""Write documents to a WARC file: conversion records of plain text, like Common Crawl's WET files.
 
-warcio writes them, a gzip member a record. A record has an id of its own, made of the document's,
-which WARC-Refers-To names where it is a URI.
+A record's id is derived from the document's id, which is in WARC-Refers-To if it is a URI.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from datetime import datetime, timezone
 from io import BytesIO
 from typing import IO
 
-UNDATED = datetime(1970, 1, 1, tzinfo=timezone.utc)  # the standard asks each record for a date
+UNDATED = datetime(1970, 1, 1, tzinfo=timezone.utc)  # the standard requires a date in each record
 
 
 class WarcWriter:
-    """Writes records into a binary stream."""
+    """A writer of documents as WARC records to a binary stream."""
 
     def __init__(self, stream: IO[bytes], name: str, software: str) -> None:
         from warcio.warcwriter import WARCWriter
@@ -33,7 +32,7 @@ class WarcWriter:
         date: datetime | None = None,
         lang: str | None = None,
     ) -> int:
-        """Writes a document; returns the bytes of its text."""
+        """Write a document as a record; return the number of bytes of its text."""
         body = (text or "").encode()
         headers = {"Content-Type": "text/plain"}
         if id.startswith("urn:") or "://" in id:
@@ -64,5 +63,5 @@ class WarcWriter:
 
 
 def _one_line(value: str) -> str:
-    """A header's value: an id or URL with a line end in it would write headers of its own."""
+    """Escape characters that are not printable: a line end in an id or URL would add headers."""
     return "".join(c if c.isprintable() else "%" + format(ord(c), "02X") for c in value)

@@ -1,4 +1,4 @@
-"""Files that are one document: HTML pages, and plain text."""
+"""Files that are one document each: HTML pages and plain text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
-from curate.formats.events import Corrupt, Event, Noted, Portion, Row, Skipped, too_large
+from curate.formats.events import Corrupt, Event, NewDamage, Portion, Row, Skipped, too_large
 from curate.formats.kinds import reader
 from curate.formats.mime import is_document, sniff_mime
 from curate.text.decoding import decode, utf_16_in
@@ -15,9 +15,9 @@ OUR_PAGE = b'<meta name=generator content="llmcurate">'  # in base/pages/templat
 
 
 def content(portion: Portion) -> tuple[bytes | None, list[Event]]:
-    """(the unpacked file, its damage); without the first where it has more than `max_payload`
-    bytes: then the second ends with a row that is rejected."""
-    damage = Noted()
+    """Return the unpacked content of a file and events for its damage. For a file of more than
+    `max_payload` bytes, return None and events that include a rejected row."""
+    damage = NewDamage()
     parts: list[bytes] = []
     size = 0
     with open_input(portion.path) as file:
@@ -37,7 +37,7 @@ def content(portion: Portion) -> tuple[bytes | None, list[Event]]:
 )
 @reader("text", endings=(".txt", ".text", ".md", ".rst"))
 def read(portion: Portion) -> Iterator[Event]:
-    """The file as one row."""
+    """Yield the HTML or text file as one row."""
     body, events = content(portion)
     yield from events
     if body is None:
@@ -60,6 +60,6 @@ def read(portion: Portion) -> Iterator[Event]:
 
 
 def why_no_documents(path: str, columns: Columns) -> str | None:
-    """Reports are no documents."""
+    """Return the reason to skip an HTML page of llmcurate's reports; None for other files."""
     with open_input(path) as file:
         return "a page of a report" if OUR_PAGE in file.read(200) else None

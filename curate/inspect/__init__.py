@@ -1,1 +1,1 @@
-"""Looking at runs: reports, statistics, explanations, other thresholds, comparisons, forecasts."""
+"""Inspection of runs: reports, statistics, explanations, thresholds, comparisons, forecasts."""

@@ -1,4 +1,4 @@
-"""A finished OUT or a HOME compared with the seals of its files: `llmcurate check`."""
+"""Compare the files of a run or a refresh HOME with their checksums: `llmcurate check`."""
 
 from __future__ import annotations
 
@@ -32,21 +32,18 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.terminal import Progress
 
-Row = tuple[str, int | None]  # a row of the ledger: stage, and partition where it is of one
+Row = tuple[str, int | None]  # a row of the ledger: stage and partition (None: whole stage)
 
 
 class Fault(NamedTuple):
-    """A file, and what is wrong with it."""
-
     path: str
     what: str
 
 
 @dataclass
 class Check:
-    """What was compared, and what is wrong: (path, what) in order. rows: of the ledger, by the
-    path of a file that it seals and that is not what it says; repaired: whether a run made all of
-    that anew."""
+    """The result of a check. `faults` maps a path to what is wrong, `rows` maps a faulty file to
+    its row of the ledger, and `repaired` is True if a run has recomputed all faulty files."""
 
     JSON = ("out", "files", "faulty", "faults=first", "repaired")
     out: Path
@@ -57,43 +54,43 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Return whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not self.faults
 
     @property
     def faulty(self) -> int:
-        """Files that are not as they were written."""
+        """The number of files that are missing, changed or unexpected."""
         return len(self.faults)
 
     @property
     def first(self) -> list[Fault]:
-        """The first faults, by path."""
+        """The faults to show: the first ones when sorted by path."""
         return [Fault(*fault) for fault in sorted(self.faults.items())[:MOST_NAMED]]
 
     def text(self) -> str:
-        """For the terminal: a line a file, of the first ones, and the counts."""
+        """Return the lines for the terminal: the first faults and the counts."""
         lines = [f"{path} {what}" for path, what in self.first]
         if self.faulty > MOST_NAMED:
             lines.append(f"and {counted(self.faulty - MOST_NAMED, 'file')} more")
         count = counted(self.faulty, "file")
-        end = f"{count} missing, changed or too many" if self.faults else "as they were written"
+        end = f"{count} missing, changed or unexpected" if self.faults else "all intact"
         lines.append(f"{counted(self.files, 'file')} compared: {end}")
         return "\n".join(lines)
 
 
 def check(out: Path, options: Options) -> Check:
-    """Compares all files of an OUT, or the snapshots and indexes of a HOME, with their seals.
-    UsageError where neither is there."""
+    """Compare all files of an OUT, or the snapshots and indexes of a refresh HOME, with their
+    checksums. Raises UsageError if the folder is neither."""
     result = Check(out)
     home = (out / FILE).is_file()
     if not home and not ledger_path(out).is_file() and not manifest_path(out / "corpus").is_file():
-        raise UsageError(f"{out} holds no finished run: name the OUT of one, or the HOME")
+        raise UsageError(f"{out} holds no finished run: give the OUT of a run, or a HOME")
     _compare(_of_home(out, result) if home else _of_out(out, result), result, options)
     return result
 
 
 def repair(out: Path, options: Options) -> Check:
-    """As `check`, once a run has made anew what differs. RunFailed where it cannot be made."""
+    """Check the files and recompute those that differ. Raises RunFailed if that is not possible."""
     before = check(out, options)
     if before.passed:
         return before
@@ -104,7 +101,7 @@ def repair(out: Path, options: Options) -> Check:
         file, what = next(iter(before.faults.items()))
         home = shlex.quote(str(out))
         raise RunFailed(
-            f"{file} {what}: put back a copy of it, or take all inputs again and remove older"
+            f"{file} {what}: restore it from a backup, or ingest all inputs again without older"
             f" snapshots: `llmcurate refresh -o {home} --abandon --rebuild --keep 1 RECIPE IN...`"
         )
     path = ledger_path(out)
@@ -115,14 +112,14 @@ def repair(out: Path, options: Options) -> Check:
         plan = _plan(path.parent, last[0] if last else "")
         if plan is None:
             raise RunFailed(
-                f"{out} is not repaired: recipe.yaml and stages/ do not say how it was made; give"
-                " the command of that run again"
+                f"{out} cannot be repaired: recipe.yaml and stages/ do not record how it was made;"
+                " repeat the command of that run"
             )
     finally:
         ledger.close()
     run_planned(plan, out, options)
     after = check(out, options)
-    if after.rows:  # of stages that other settings left: their cache goes
+    if after.rows:  # of stages of other settings: delete them from the cache
         ledger = Ledger(path.parent)
         for file, (stage, part) in after.rows.items():
             if part is None:
@@ -136,8 +133,6 @@ def repair(out: Path, options: Options) -> Check:
 
 
 def _plan(home: Path, digest: str) -> RunPlan | None:
-    """The plan of that digest, from the recipe beside the ledger and the files that a first stage
-    says it read; RunFailed where one of these is another now, or gone."""
     plans = [InputPlan((), ())]
     for folder in home.glob("stages/00-*"):
         with suppress(OSError, ValueError):
@@ -180,7 +175,7 @@ def _compare(files: Iterator[tuple[Path, Seal]], result: Check, options: Options
 def _of_index(folder: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
     record = indexes.record_of(folder)
     if record is None:
-        result.faults[str(folder / indexes.RECORD)] = "is not what was written"
+        result.faults[str(folder / indexes.RECORD)] = "is damaged"
     else:
         yield from ((folder / n, s) for n, s in record.files.items() if is_below(n))
 
@@ -191,7 +186,7 @@ def _of_home(home: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
             try:
                 files = manifest(folder)["files"]
             except RunFailed:
-                result.faults[str(folder)] = "has no manifest that can be read"
+                result.faults[str(folder)] = "has no readable manifest"
                 continue
             yield from ((folder / name, [None, entry["sha256"]]) for name, entry in files.items())
             extra = [p for p in folder.glob("[!.]*") if p.name not in files]
@@ -205,7 +200,7 @@ def _of_home(home: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
             elif table == "facts" and row[0].startswith("files "):
                 refresh = row[0].removeprefix("files ")
                 for name, sealed in json.loads(row[1]).items():
-                    # What was pruned is no fault.
+                    # Pruned files are not faults.
                     if is_below(name) and (home / name.partition("/")[0] / refresh).is_dir():
                         yield home / name, sealed
     except sqlite3.DatabaseError as error:
@@ -235,7 +230,6 @@ def _of_out(out: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
 
 
 def _of_rows(ledger: Ledger, home: Path, result: Check) -> Iterator[tuple[Row, Path, Seal]]:
-    """The files of stages, whose folders are a cache: one that was taken away is no fault."""
     folders: dict[str, Path | None] = {}
     for stage, part, content in ledger.rows():
         if content is None:

@@ -1,4 +1,4 @@
-"""The account of one document: why it was dropped, its cuts, and the copy of it that stays."""
+"""Explain one document: why it was dropped, what was cut from it, which duplicate of it is kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from curate.documents.rejected import FOLDER, Reason, reasons_of
 from curate.inspect.browse.originals import Originals
 from curate.run.homes import kept_folder
 from curate.run.records import stages_of
-from curate.steps.contracts import Explains, SaysOfDecisions, Settings
+from curate.steps.contracts import DescribesDecisions, Explains, Settings
 from llmcurate.base.disk.files import part_files
 from llmcurate.base.disk.units import format_measure
 from llmcurate.base.errors import UsageError
@@ -39,7 +39,7 @@ def _find(folder: Path, name: str) -> tuple[Path, dict[str, Any]] | None:
 
 @dataclass
 class Cut:
-    """An edit, with the text that it cut where that is known."""
+    """An edit of a text. `text` is the text that was cut, None if it is not available."""
 
     step: str
     rule: str
@@ -51,9 +51,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class Account:
-    """All that OUT knows of a document; it prints as text. settings: that rules compare with, by
-    `step.rule`; decisions: rows of decisions.parquet, with the text of passages where that is
-    known; explained: what steps say of its text."""
+    """Everything that OUT records of one document. `str()` gives the lines for the terminal.
+
+    `settings` maps `step.rule` to the setting that holds its limit, `decisions` are the rows of
+    decisions.parquet (with the text of passages if known), and `explained` holds the sentences of
+    the steps that can explain what they measured.
+    """
 
     id: str
     out: str
@@ -75,7 +78,7 @@ class Account:
 
 
 def find(out: Path, name: str) -> Account | None:
-    """What OUT knows of the document with that id."""
+    """Return what OUT records of the document with the id `name`, or None if OUT lacks the id."""
     if not (out / "corpus").is_dir() and not (out / FOLDER).is_dir():
         return None
     for status, folder in (("rejected", out / FOLDER), ("kept", kept_folder(out))):
@@ -102,15 +105,15 @@ def find(out: Path, name: str) -> Account | None:
                 text=row.get("text") or "",
             )
             if EDITS not in row:
-                lacks = "written without `attributes` (--plain, --columns): no scores, no cuts"
+                lacks = "written with --plain or --columns, so scores and cuts are not recorded"
                 account.explained["corpus/"] = [lacks]
             _explain(steps, account)
             if not isinstance(steps, str):
-                said = (s for s in steps if isinstance(s, SaysOfDecisions))
-                speakers = {getattr(s, "method", ""): s for s in said}
+                explains = (s for s in steps if isinstance(s, DescribesDecisions))
+                by_method = {getattr(s, "method", ""): s for s in explains}
                 for decision in decisions:
-                    if decision.method in speakers:
-                        decision.said = speakers[decision.method].said(decision)
+                    if decision.method in by_method:
+                        decision.description = by_method[decision.method].describe(decision)
                 inputs = _inputs(out, part, name, row.get("text"), edits_of(row))
                 _quote(steps, inputs, account)
             return account
@@ -138,7 +141,6 @@ def _settings(steps: tuple[Settings, ...] | str) -> dict[str, str]:
 def _inputs(
     out: Path, part: Path, name: str, final: str | None, edits: list[Edit]
 ) -> dict[str, bytes]:
-    """The text as each step received it that edited it; empty where the original is gone."""
     record = out / "run.json"
     if not edits or not record.is_file():
         return {}
@@ -174,8 +176,6 @@ def _slice(text: bytes, start: int, end: int | None) -> str:
 
 
 def _explain(steps: tuple[Settings, ...] | str, account: Account) -> None:
-    """Fills in what steps that measured the document say of its text, beyond the value. The text is
-    the one in OUT: later steps may have edited it since."""
     if not account.text:
         return
     if isinstance(steps, str):
@@ -191,7 +191,7 @@ def _explain(steps: tuple[Settings, ...] | str, account: Account) -> None:
 
 
 def near_ids(out: Path, name: str, most: int = 3) -> list[str]:
-    """Ids that hold the given text, for a helpful error."""
+    """Return up to `most` ids that contain the text `name`, for an error message."""
     matches: list[str] = []
     for folder in (FOLDER, "corpus"):
         for path in part_files(out / folder):
@@ -204,7 +204,8 @@ def near_ids(out: Path, name: str, most: int = 3) -> list[str]:
 
 
 def explain(outs: list[Path], name: str) -> Account:
-    """The first of the folders that knows the id; UsageError where none does."""
+    """Return the account of a document from the first of the folders that has its id. Raises
+    UsageError if no folder has the id."""
     for out in outs:
         account = find(out, name)
         if account is not None:
@@ -231,31 +232,35 @@ def _number(value: float | None) -> str:
 
 def _passage(decision: Decision, name: str) -> str:
     partner = decision.partner
-    which = f"  {decision.method}: bytes {decision.span_start} to {decision.span_end} of its input"
+    span = f"  {decision.method}: bytes {decision.span_start} to {decision.span_end} of its input"
     if decision.cluster is None:
-        return f"{which} had been seen before ({decision.similarity:.0%}), where is not known"
+        return f"{span} were seen before ({decision.similarity:.0%}); where is not recorded"
     if partner is None:
-        return f"{which} are the copy that stays of cluster {decision.cluster}"
+        return f"{span} are the duplicate that is kept (cluster {decision.cluster})"
     if decision.kept_id is None:
-        keeper = f"stand in {'it' if partner == name else partner} too; no copy stays"
+        keeper = f"also occur in {'it' if partner == name else partner}; no duplicate is kept"
     else:
-        keeper = "stand in it before" if partner == name else f"are a copy; {partner} keeps them"
-    return f"{which} {decision.said or keeper} (cluster {decision.cluster})"
+        keeper = (
+            "occur earlier in it"
+            if partner == name
+            else f"are a duplicate; the one in {partner} is kept"
+        )
+    return f"{span} {decision.description or keeper} (cluster {decision.cluster})"
 
 
 def _whole(decision: Decision) -> str:
     similar = f" with similarity {decision.similarity:.3f}" if decision.similarity else ""
     if decision.cluster is None:
-        return f"  {decision.method}: seen before{similar}, where is not known"
-    if decision.said:
-        return f"  {decision.method}: {decision.said}"
+        return f"  {decision.method}: seen before{similar}; the earlier document is not recorded"
+    if decision.description:
+        return f"  {decision.method}: {decision.description}"
     if decision.partner_id:
-        stays = f"{decision.kept_id or 'no copy'} stays"
+        kept = f"{decision.kept_id or 'no duplicate'} is kept"
         return (
-            f"  {decision.method}: copy of {decision.partner}{similar};"
-            f" {stays} (cluster {decision.cluster})"
+            f"  {decision.method}: duplicate of {decision.partner}{similar};"
+            f" {kept} (cluster {decision.cluster})"
         )
-    return f"  {decision.method}: the copy that stays of cluster {decision.cluster}"
+    return f"  {decision.method}: the duplicate that is kept (cluster {decision.cluster})"
 
 
 def _lines(account: Account, most: int = 40) -> list[str]:
@@ -283,7 +288,9 @@ def _lines(account: Account, most: int = 40) -> list[str]:
             f" input{swap}{_quoted(edit.text)}"
         )
     if len(cuts) > most:
-        lines.append(f"  and {len(cuts) - most} more cuts (--json shows all, white space too)")
+        lines.append(
+            f"  and {len(cuts) - most} more cuts (--json shows all, including white space)"
+        )
     measured: dict[str, list[str]] = {}
     for name, value in account.measured.items():
         step, _, column = name.rpartition(".")

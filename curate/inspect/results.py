@@ -1,4 +1,4 @@
-"""The findings of an inspection: NAME.json and NAME.html in OUT, and what the command prints."""
+"""The results of an inspection: NAME.json and NAME.html in OUT, and the text for the terminal."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ COMMAND = 600  # characters of the command on a page
 
 
 def check_folder(out: Path | None) -> None:
-    """Makes OUT before the work is done; UsageError where it cannot be made."""
+    """Create OUT, before the work begins. Raises UsageError if the folder cannot be created."""
     if out is not None:
         make_folder(out)
 
 
 def made() -> list[tuple[str, str]]:
-    """When and by which command a page is made, for its head."""
+    """Return the date and the command as pairs (title, value), for the head of a page."""
     now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
     return [("made", now), ("command", plain(command_line(), COMMAND))]
 
 
 class Findings(ABC):
-    """The figures of an inspection, for programs, for a terminal and as a page."""
+    """The figures of an inspection as JSON, as lines for the terminal and as a page."""
 
-    NAME: ClassVar[str] = "evaluation"  # of the files in OUT
-    JSON: ClassVar[str | Sequence[str] | None] = None  # as of `json_values`
+    NAME: ClassVar[str] = "evaluation"  # name of the files in OUT
+    JSON: ClassVar[str | Sequence[str] | None] = None  # fields, as for `json_values`
     TEMPLATE: ClassVar[str]  # of the page
-    SHOWN: ClassVar[dict[str, Any]] = {}  # functions and constants for it, by their names there
+    SHOWN: ClassVar[dict[str, Any]] = {}  # functions and constants for the template
 
     @abstractmethod
     def text(self) -> str:
-        """Lines for a terminal."""
+        """Return the lines for the terminal."""
 
     def page(self) -> str:
-        """NAME.html."""
+        """Return the HTML of NAME.html."""
         return html.render(self.TEMPLATE, findings=self, made=made(), **self.SHOWN)
 
     def write(self, out: Path) -> list[Path]:
-        """Writes OUT/NAME.json and OUT/NAME.html."""
+        """Write OUT/NAME.json and OUT/NAME.html, and return their paths."""
         check_folder(out)
         text = json.dumps(json_values(self), indent=1, ensure_ascii=False) + "\n"
         paths = [out / f"{self.NAME}.json", out / f"{self.NAME}.html"]
@@ -58,7 +58,7 @@ class Findings(ABC):
         return paths
 
     def show(self, out: Path | None, as_json: bool, colours: bool = False) -> None:
-        """Prints text or one line of JSON, and with OUT writes the files. colours: as of `echo`."""
+        """Print the text, in `colours` or not, or a line of JSON; write files if OUT is given."""
         if not as_json:
             echo(self.text(), colours)
         if out is not None:
@@ -70,7 +70,7 @@ class Findings(ABC):
 
 @dataclass(frozen=True)
 class Computed(Findings):
-    """The figures of a package below curate, as it computed them, under the names of their JSON."""
+    """Figures that another package computed, under the names that they have in JSON."""
 
     JSON = "figures"
     figures: dict[str, Any]

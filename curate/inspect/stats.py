@@ -1,8 +1,7 @@
-"""Statistics of any corpus: lengths, numeric columns, languages, domains, dates, sources.
+"""Compute statistics of any corpus: lengths, numeric columns, languages, domains, dates, sources.
 
-The input is read once, like for a product without steps. What is measured of each document goes
-to a temporary parquet file, from which DuckDB and the report's histograms count; so memory is
-bounded by a batch, whatever the corpus.
+The input is read once. The measures of each document are written to a temporary parquet file, from
+which DuckDB and the histograms count, so memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -39,8 +38,10 @@ from llmcurate.base.terminal import table
 LENGTHS = ("characters", "words", "bytes")  # words: runs without white space
 TOP = 20
 SHARES = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99]
-EXACT_ROWS = 10_000_000  # beyond, quantiles are approximate (t-digest): exact ones do not spill
-# The view for a terminal.
+EXACT_ROWS = (
+    10_000_000  # above this, quantiles are approximate (t-digest): exact ones cannot spill to disk
+)
+# Widths and characters of the terminal output.
 BAR = 24
 LABEL = 30
 SPARKS = 16
@@ -55,7 +56,7 @@ QUANTILES = {
 
 @dataclass(frozen=True)
 class Number:
-    """A numeric column: documents that have a finite value, quantiles, mean and histogram."""
+    """A numeric column: number of documents with a finite value, quantiles, mean and histogram."""
 
     count: int
     least: float
@@ -73,7 +74,8 @@ class Number:
 
 @dataclass(frozen=True)
 class Labels:
-    """distinct: labels; documents: that have one; top: (label, documents, bytes), the first."""
+    """A column of labels: number of distinct labels, number of documents with a label, and (label,
+    documents, bytes) of the most frequent labels."""
 
     distinct: int
     documents: int
@@ -82,8 +84,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class Statistics(Findings):
-    """The statistics of some inputs. skipped: records by type. encoding, of text: the terminal's,
-    for bars in characters that it has."""
+    """The statistics of some inputs. `skipped` counts records without a document by type."""
 
     NAME = "stats"
     TEMPLATE = "stats.html"
@@ -149,12 +150,11 @@ class Statistics(Findings):
 
 
 def _length(name: str) -> str:
-    """The column of a length in the temporary file, beside columns of any name."""
     return f"text: {name}"
 
 
 def measure(batch: pa.RecordBatch, numeric: Iterable[str]) -> pa.Table:
-    """The measures of each document: lengths, host, URL, date, source, lang, numeric columns."""
+    """Return a row per document: lengths, host, URL, date, source, lang and `numeric` columns."""
     docs = Documents(pa.Table.from_batches([batch]))
     tables = segments(docs)
     words = np.diff(tables.words.lines[tables.lines.rows])
@@ -173,13 +173,13 @@ def measure(batch: pa.RecordBatch, numeric: Iterable[str]) -> pa.Table:
 
 
 def hosts(urls: pa.Array) -> pa.Array:
-    """The host of each URL in lower case, without port and user; null where there is none."""
+    """Return the host of each URL in lower case, without port and user; null if it has none."""
     matches = pc.extract_regex(as_large_string(urls), HOST)
     return pc.utf8_lower(pc.struct_field(matches, "host")).cast(pa.large_string())
 
 
 def gather(inputs: list[str], read: ReadSettings | None = None) -> Statistics:
-    """The statistics of the inputs; UsageError for web pages, RunFailed without any text."""
+    """Compute statistics of the inputs. Raises UsageError for web pages, RunFailed without text."""
     read = read or ReadSettings()
     plan = plan_reading(inputs, read)
     reader = DirectInput(plan, read)
@@ -190,7 +190,7 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> Statistics:
         if not tally["kept"]:
             if any(file.holds_pages for file in plan.files):
                 raise UsageError(
-                    "the input holds web pages, not text: `llmcurate extract` makes text of them"
+                    "the input holds web pages, not text: run `llmcurate extract` on it first"
                 )
             empty = empty_files(tally["without_documents"])
             raise RunFailed("; ".join(["no document of the input has text", *empty]))

@@ -1,4 +1,4 @@
-"""The evaluation of tokenizers on the documents of some inputs: figures, lines, and the page."""
+"""Evaluate tokenizers on the documents of some inputs: figures, text for the terminal, page."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from tokenize_kit.judge.words import Segmentation
 
 GROUPS = ("lang", "source")
-ROWS = 500  # texts at a time: their tokens and positions are in memory
-WORD_END = "\ufdd0"  # a noncharacter, which Unicode keeps for what never leaves a program
+ROWS = 500  # texts per batch: their tokens and positions are in memory
+WORD_END = "\ufdd0"  # a Unicode noncharacter, for internal use only
 Buffers = tuple[Any, Any, dict[str, list[str | None]]]
 
 
 class Documents:
-    """The documents with text of some inputs, read as often as `batches` is called. words: the
-    column of their words, behind each of which WORD_END is put into the text."""
+    """The documents of some inputs that have text, read again on every call of `batches`. `words`
+    names a column with the words of each text; WORD_END is then inserted after each word."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Documents:
         self._words = words
 
     def batches(self) -> Iterator[Buffers]:
-        """(data: uint8[], offsets: int64[rows + 1], labels by group), in input order."""
+        """Yield (data: uint8[], offsets: int64[rows + 1], labels by group), in input order."""
         for batch in self._direct.batches(None):
             for first in range(0, batch.num_rows, ROWS):
                 part = batch.slice(first, ROWS)
@@ -63,16 +63,16 @@ class Documents:
 
     @property
     def tally(self) -> dict[str, int]:
-        """Counts of the last reading: documents, and records that could not be read."""
+        """Counts of documents and of records that could not be read, from the last reading."""
         tally = self._direct.tally
         return {name: tally[name] for name in ("read", "kept", "rejected", "corrupt")}
 
 
 def marked(batch: pa.RecordBatch, column: str) -> list[str]:
-    """The texts with WORD_END behind each of the words that the column has for them. UsageError
-    naming a document whose words are not its text but for white space."""
+    """Return the texts with WORD_END after each word in the column. Raises UsageError that names a
+    document if its words do not make up its text, apart from white space."""
     if column not in batch.schema.names:
-        raise UsageError(f"--words {column}: the texts have no column of that name")
+        raise UsageError(f"--words {column}: the input has no such column")
     texts = []
     for row in batch.select(["id", "text", column]).to_pylist():
         end, parts, text = 0, [], row["text"]
@@ -83,15 +83,12 @@ def marked(batch: pa.RecordBatch, column: str) -> list[str]:
         parts.append(text[end:])
         between = "".join(parts[::3])
         if between.strip() or "".join(parts).replace(WORD_END, "") != text:
-            raise UsageError(
-                f"--words {column}: the words of {row['id']} are not those of its text"
-            )
+            raise UsageError(f"--words {column}: the words of {row['id']} do not match its text")
         texts.append("".join(parts))
     return texts
 
 
 def _words(value: Any) -> list[str]:
-    """A list, which may be written as JSON, or words with white space between."""
     if isinstance(value, str):
         try:
             words = json.loads(value)
@@ -118,18 +115,18 @@ def evaluate(
     morphemes: Path | None = None,
     read: ReadSettings | None = None,
 ) -> TokenizerEvaluation:
-    """The figures of `tokenize_kit.judge.compare`, with the inputs and the counts of reading.
+    """Return the figures of `tokenize_kit.judge.compare`, the inputs, and counts of documents read.
 
-    baseline: one of the tokenizers, or one more, which then comes last. dictionary, separator,
-    words: as of `segmentation`. morphemes: a lexicon. UsageError where a tokenizer cannot be read,
-    no document has text, or none is of the pivot.
+    `baseline` is one of the tokenizers or a further one, which then comes last. `dictionary`,
+    `separator` and `words` are those of `segmentation`; `morphemes` is a lexicon. Raises UsageError
+    if a tokenizer cannot be read, no document has text, or no document is in the pivot language.
     """
     from tokenize_kit.judge.compare import compare, read_lexicon
 
     documents = Documents(inputs, quiet, read, words)
     named = [*tokenizers, *filter(None, [baseline])]
     if pattern is not None and not any(path.suffix == ".tiktoken" for path in named):
-        raise UsageError("--pattern is for .tiktoken files, and none is given; leave it out")
+        raise UsageError("--pattern is for .tiktoken files, and none is given: remove it")
     if baseline is not None and baseline not in tokenizers:
         tokenizers = [*tokenizers, baseline]
     against = None if baseline is None else tokenizers.index(baseline)
@@ -149,12 +146,14 @@ def evaluate(
     first = figures["tokenizers"][0]
     if not first["bytes"]:
         refused = documents.tally["rejected"] + documents.tally["corrupt"]
-        reason = f": {counted(refused, 'record')} could not be taken" if refused else ""
+        reason = f": {counted(refused, 'record')} could not be read" if refused else ""
         raise UsageError(f"no document with text in the input{reason}")
     languages = [row["label"] for row in first["lang"]]
     if pivot is not None and pivot not in languages:
-        listed = ", ".join(languages[:10]) or "none: no document has `lang`"
-        raise UsageError(f"--pivot {pivot}: no text is of that language; they are {listed}")
+        listed = ", ".join(languages[:10]) or "none, as no document has `lang`"
+        raise UsageError(
+            f"--pivot {pivot}: no text is in this language; the languages are {listed}"
+        )
     for row, name, path in zip(figures["tokenizers"], names(tokenizers), tokenizers, strict=True):
         row["name"] = name
         row["trained_on"] = trained_on(path, documents.files)
@@ -175,23 +174,21 @@ def evaluate(
 def segmentation(
     dictionary: Path | None, separator: str | None = None, words: str | None = None
 ) -> Segmentation:
-    """How words of scripts without spaces are known; UsageError for several ways at once, and
-    LlmcurateError naming a dictionary that cannot be read."""
+    """Return the way to find words in scripts without spaces. Raises UsageError if several ways are
+    given, and LlmcurateError that names the dictionary if it cannot be read."""
     from tokenize_kit.judge.words import Segmentation
     from tokenize_kit.segment import read_dictionary
 
     if sum(map(bool, (dictionary, separator, words))) > 1:
         raise UsageError(
-            "--dictionary, --separator and --words all say where words end; give one of them"
+            "--dictionary, --separator and --words exclude each other: give one of them"
         )
     known = None if dictionary is None else read_dictionary(dictionary, None)
     return Segmentation(known, (WORD_END if words else separator or "").encode())
 
 
 def trained_on(tokenizer: Path, files: list[Path]) -> bool:
-    """Whether one of these files was read to train the tokenizer, as far as that is known: from the
-    run.json of the run that made it, which stands beside it, there in .run/ or, of several sizes,
-    above it."""
+    """Return True if the run that made the tokenizer is known to have read one of these files."""
     beside = tokenizer.resolve() if tokenizer.is_dir() else tokenizer.resolve().parent
     for folder, home in product((beside, beside.parent), (".run", "")):
         try:
@@ -206,8 +203,7 @@ def trained_on(tokenizer: Path, files: list[Path]) -> bool:
 
 
 def names(paths: list[Path]) -> list[str]:
-    """Short names that differ: the folder of a tokenizer.json, the stem of another file, else the
-    paths as they were given."""
+    """Return a short name for each path, all different: folder name, file stem, or the path."""
     short = []
     for path in paths:
         folder = path.name in ("tokenizer.json", "tokenizer.model")
@@ -221,100 +217,93 @@ def names(paths: list[Path]) -> list[str]:
 NONE = "-"
 SERIES, LANGUAGES, SCRIPTS_DRAWN = 4, 8, 10  # tokenizers, languages, scripts in a chart
 TRAINED_ON = (
-    "was trained on some of these texts: it is better on them than on others; judge it on texts"
-    " that it never saw"
+    "was trained on some of these texts, where it does better than on others; compare on texts"
+    " that it was not trained on"
 )
 
 
 PREMIUM = (
-    "languages need unlike numbers of characters to say a thing: real parity needs texts that say"
-    " the same in each language; on such texts compare tokens a text"
+    "languages need different numbers of characters for the same content: use parallel texts and"
+    " compare tokens per text to measure parity"
 )
 
 
 def script_name(label: str) -> str:
-    """A script, or what stands for none, for a reader."""
     return {"Common": "digits, signs, spaces"}.get(label, label)
 
 
 def whole(value: float | None) -> str:
-    """A count."""
     return NONE if value is None else f"{value:,}"
 
 
 def ratio(value: float | None) -> str:
-    """Three decimals; one from a hundred on."""
     if value is None:
         return NONE
     return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}"
 
 
 def share(value: float | None) -> str:
-    """A share of one as per cent."""
     return format_percent(value, 2)
 
 
 def cut_digits(rule: str) -> str:
-    """How a tokenizer cuts the digits of a number, in words."""
     words = {"single": "one by one", "right": "from the right", "left": "from the left"}
     return words.get(rule, rule)
 
 
 def pages(value: float | None) -> str:
-    """A number of pages."""
     return NONE if value is None else f"{value:,.1f}"
 
 
 def speed(value: float | None) -> str:
-    """MB/s."""
     return NONE if value is None else f"{value:.3g}"
 
 
-# key, title, formatter, and which is better
+# key, title, formatter, direction in words
 CHARTS: tuple[tuple[str, str, Callable[[Any], str], str], ...] = (
-    ("bytes_a_token", "Bytes a token", ratio, "More is better: the same text in fewer tokens."),
+    ("bytes_a_token", "Bytes per token", ratio, "More is better: the same text in fewer tokens."),
     (
         "boundary_f1",
-        "Boundaries of words kept (F1)",
+        "Word boundaries kept (F1)",
         ratio,
-        "More is better: 1 where tokens end where words do and nowhere else.",
+        "More is better: 1 if tokens end exactly where words end.",
     ),
-    ("price_a_million_characters", "Price of a million characters", ratio, "Less is better."),
+    ("price_a_million_characters", "Price per million characters", ratio, "Less is better."),
     ("context_pages", "Pages of 1,800 characters in the context", pages, "More is better."),
 )
 # key, title, formatter, which is better (+1 more, -1 less, 0 neither); a page folds all but six
 FIGURES: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("vocab", "vocabulary", whole, 0),
-    ("bytes_a_token", "bytes a token", ratio, 1),
-    ("fertility", "tokens a word (fertility)", ratio, -1),
+    ("bytes_a_token", "bytes per token", ratio, 1),
+    ("fertility", "tokens per word (fertility)", ratio, -1),
     ("whole_share", "words kept whole", share, 1),
-    ("lost", "texts that do not come back", whole, -1),
-    ("cluster_cut_share", "tokens that cut a grapheme", share, -1),
-    ("characters_a_token", "characters a token", ratio, 1),
+    ("lost", "texts not restored by decoding", whole, -1),
+    ("cluster_cut_share", "tokens that split a grapheme", share, -1),
+    ("characters_a_token", "characters per token", ratio, 1),
     ("nsl", "tokens over the baseline's (NSL)", ratio, -1),
-    ("tokens_a_letter", "tokens a letter, scripts without spaces", ratio, -1),
-    ("gini_a_byte", "Gini of languages, tokens a byte", ratio, -1),
-    ("gini_a_character", "Gini of languages, a character", ratio, -1),
-    ("gini_a_text", "Gini of languages, a text", ratio, -1),
-    ("boundary_f1", "boundaries of words kept (F1)", ratio, 1),
+    ("tokens_a_letter", "tokens per letter, scripts without spaces", ratio, -1),
+    ("gini_a_byte", "Gini of languages, tokens per byte", ratio, -1),
+    ("gini_a_character", "Gini of languages, tokens per character", ratio, -1),
+    ("gini_a_text", "Gini of languages, tokens per text", ratio, -1),
+    ("boundary_f1", "word boundaries kept (F1)", ratio, 1),
     ("boundary_precision", "  precision", ratio, 1),
     ("boundary_recall", "  recall", ratio, 1),
-    ("morpheme_recall", "boundaries of morphemes kept", share, 1),
+    ("morpheme_recall", "morpheme boundaries kept", share, 1),
     ("morpheme_precision", "  precision", share, 1),
-    ("only_marks_share", "tokens of marks or vowels alone", share, -1),
+    ("only_marks_share", "tokens of only marks or vowels", share, -1),
     ("unknown_share", "unknown tokens", share, -1),
-    ("parts_share", "tokens that are parts of characters", share, -1),
+    ("parts_share", "tokens that are partial characters", share, -1),
     ("renyi_efficiency", "Rényi efficiency", ratio, 1),
-    ("renyi_efficiency_of_used", "  of the tokens that occur", ratio, 1),
+    ("renyi_efficiency_of_used", "  of used tokens", ratio, 1),
     ("used_share", "vocabulary used", share, 0),
     ("never_used", "tokens never used", whole, 0),
-    ("unreachable", "tokens that no text gives", whole, -1),
-    ("parts_of_characters", "tokens of parts of characters", whole, 0),
-    ("white_space", "tokens of white space only", whole, 0),
-    ("digits", "tokens of digits only", whole, 0),
-    ("digit_groups", "digits of a number are cut", cut_digits, 0),
-    ("price_a_million_characters", "price of a million characters", ratio, -1),
-    ("price_a_million_words", "price of a million words", ratio, -1),
+    ("unreachable", "unreachable tokens", whole, -1),
+    ("parts_of_characters", "tokens of partial characters", whole, 0),
+    ("white_space", "tokens of only white space", whole, 0),
+    ("digits", "tokens of only digits", whole, 0),
+    ("digit_groups", "digits of a number are split", cut_digits, 0),
+    ("price_a_million_characters", "price per million characters", ratio, -1),
+    ("price_a_million_words", "price per million words", ratio, -1),
     ("context_characters", "characters in the context", whole, 1),
     ("context_words", "words in the context", whole, 1),
     ("context_pages", "pages of 1,800 characters in it", pages, 1),
@@ -328,7 +317,7 @@ GROUPS_SHOWN = 20  # languages or sources printed; evaluation.json has all
 SCRIPTS_SHOWN, PAIRS_SHOWN = 8, 6
 NAME = 24  # columns of a name
 COSTS = {
-    "price_a_million_characters": "price of a million characters",
+    "price_a_million_characters": "price per million characters",
     "context_pages": "pages in the context",
 }
 COLOURS = tuple(f"\x1b[30;48;5;{n}m" for n in (152, 223, 151, 218))
@@ -338,7 +327,7 @@ Body = list[tuple[list[str], list[int]]]  # cells, and the positions of the best
 
 @dataclass(frozen=True)
 class TokenizerEvaluation(Computed):
-    """figures: of `evaluate`. colours: whether the terminal shows them."""
+    """The figures of `evaluate`; `colours` is True if the terminal shows colours."""
 
     TEMPLATE = "evaluate/tokenizers.html"
     SHOWN: ClassVar[dict[str, Any]] = {
@@ -350,17 +339,14 @@ class TokenizerEvaluation(Computed):
 
     @property
     def tokenizers(self) -> list[dict[str, Any]]:
-        """The figures of each."""
         return list(self.figures["tokenizers"])
 
     @property
     def pivot(self) -> str:
-        """The language that the others are set against, for a sentence."""
         return self.figures["pivot"] or "English"
 
     def bars(self, key: str = "bytes_a_token") -> list[tuple[str, list[float | None]]]:
-        """(label, a figure of each tokenizer drawn): of all texts, and of the languages with most;
-        empty where there is none."""
+        """Return (label, figure `key` by drawn tokenizer) for all texts and each large language."""
         drawn = self.tokenizers[:SERIES]
         rows = [("all texts", [t.get(key) for t in drawn])]
         languages = drawn[0]["lang"][:LANGUAGES]
@@ -374,8 +360,8 @@ class TokenizerEvaluation(Computed):
     def scripts(
         self, most: int = SCRIPTS_DRAWN, series: int | None = SERIES
     ) -> list[tuple[str, list[int]]]:
-        """(script, tokens of it in each vocabulary), those of the most tokens first; of more than
-        `most` the others are one row. series: of the first tokenizers alone."""
+        """Return (script, number of its tokens in each vocabulary) of the `most` largest scripts,
+        then one row for all others."""
         tokenizers = self.tokenizers[:series]
         vocabularies = [{row["label"]: row["vocab"] for row in t["scripts"]} for t in tokenizers]
         names = {n: max(v.get(n, 0) for v in vocabularies) for v in vocabularies for n in v}
@@ -387,9 +373,8 @@ class TokenizerEvaluation(Computed):
         return [(script_name(name), counts) for name, counts in rows]
 
     def rows(self) -> list[tuple[str, list[str], list[int]]]:
-        """(title, a cell a tokenizer, the positions of the best) of every figure that is not
-        missing everywhere. No best of one, of what reads the same in all, or of speeds, which no
-        two runs share."""
+        """Return (title, a cell per tokenizer, positions of the best cells) of every known figure.
+        Speeds have no best cell, since they differ between runs."""
         lines = []
         for key, title, format_figure, better in FIGURES:
             values = [t.get(key) for t in self.tokenizers]
@@ -416,7 +401,7 @@ class TokenizerEvaluation(Computed):
             *_grid(["", *names], body, colours),
         ]
         if any(best for _, best in body):
-            lines.append(f"{'bold' if colours else '*'}: the best of a line")
+            lines.append(f"{'bold' if colours else '*'}: the best in its line")
         if "baseline" in self.figures:
             lines.append(f"baseline: {short(self.figures['baseline'])}")
         lines += self._vocabularies(names)
@@ -446,11 +431,12 @@ class TokenizerEvaluation(Computed):
                 unreachable = tokenizer["unreachable_examples"][:8]
                 examples = ", ".join(quoted(t["text"]) for t in unreachable)
                 count = whole(tokenizer["unreachable"])
-                lines.append(f"  no text gives {count} of its tokens: {examples}")
+                lines.append(f"  {count} of its tokens are never produced by any text: {examples}")
             if lost := tokenizer["first_lost"]:
                 lines.append(
-                    f"  {tokenizer['lost']:,} of {counted(tokenizer['texts'], 'text')} do not come"
-                    f" back; text {lost['text'] + 1:,} first, at character {lost['character']:,}"
+                    f"  {tokenizer['lost']:,} of {counted(tokenizer['texts'], 'text')} are not"
+                    f" restored by decoding; first text {lost['text'] + 1:,}, at character"
+                    f" {lost['character']:,}"
                     f" ({' became '.join(lost['code_points'])}):"
                 )
                 was, back = lost["was"][:80], lost["is"][:80]
@@ -465,7 +451,7 @@ class TokenizerEvaluation(Computed):
             first, second = names[pair["first"]], names[pair["second"]]
             lines.append(
                 f"{first} and {second} share {counted(pair['shared'], 'token')},"
-                f" {share(pair['jaccard'])} of those in either"
+                f" {share(pair['jaccard'])} of the tokens in either"
             )
         return lines
 
@@ -473,17 +459,17 @@ class TokenizerEvaluation(Computed):
         languages, sources = self.tokenizers[0]["lang"], self.tokenizers[0]["source"]
         chosen = []
         if languages:
-            chosen.append(("lang", "bytes_a_token", "bytes a token by language"))
+            chosen.append(("lang", "bytes_a_token", "bytes per token by language"))
         if len(languages) > 1:
-            premium = f"tokens a character over those of {self.pivot}"
+            premium = f"tokens per character over those of {self.pivot}"
             chosen.append(("lang", "premium_a_character", premium))
             if any(row["boundary_f1"] is not None for row in languages):
-                chosen.append(("lang", "boundary_f1", "boundaries of words kept (F1) by language"))
+                chosen.append(("lang", "boundary_f1", "word boundaries kept (F1) by language"))
             chosen += [("lang", key, f"{title} by language") for key, title in COSTS.items()]
         if languages:
             chosen.append(("lang", "nsl", "tokens over the baseline's by language"))
         if len(sources) > 1:
-            chosen.append(("source", "bytes_a_token", "bytes a token by source"))
+            chosen.append(("source", "bytes_a_token", "bytes per token by source"))
         lines = []
         for group, key, title in chosen:
             if key in self.tokenizers[0][group][0]:
@@ -523,16 +509,15 @@ def _grid(head: list[str], body: Body, colours: bool) -> list[str]:
 
 
 def quoted(word: str, most: int = 24) -> str:
-    """One line, in quotes, control characters visible."""
     return f"“{plain(word, most).replace(chr(10), '↵').replace(chr(9), '→')}”"
 
 
 def _cut(pieces: list[tuple[str, int]], colours: bool) -> str:
-    """Pieces in turning colours, or with bars between them; ×n: a piece of n tokens."""
+    """Return the pieces in alternating colours or with bars; ×n marks a piece of n tokens."""
     shown = []
     for piece, tokens in pieces:
         word = plain(piece).replace("\n", "↵\n").replace("\t", "→")
-        space = tokens == 0 and piece.isspace()  # left out by most tokenizers of whole words
+        space = tokens == 0 and piece.isspace()  # most whole-word tokenizers omit it
         shown.append(word if tokens == 1 or space else f"{word}×{tokens}")
     if not colours:
         return "|".join(shown)
@@ -544,7 +529,7 @@ def _cut(pieces: list[tuple[str, int]], colours: bool) -> str:
             continue
         start = COLOURS[colour % len(COLOURS)]
         colour += 1
-        # The background must not run on to the end of a line.
+        # The background colour must stop at the end of a line.
         inner = word.replace("\n", f"{OFF}\n{start}")
         out.append(f"{start}{inner}{OFF}")
     return "".join(out)

@@ -1,2 +1,2 @@
-"""The lab: what few need. It imports the other rooms, and none of them imports it: its steps,
-readers and commands join through the index."""
+"""Specialised steps, readers and commands. curate/index.json registers the lab's steps and
+commands: the lab imports the other packages, and no other package imports the lab."""

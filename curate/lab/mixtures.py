@@ -1,9 +1,9 @@
-"""The search of a mixture from its sources to its figures: `llmcurate mix search`.
+"""The search for a mixture of sources: `llmcurate mix search`.
 
-OUT/  tokenizer/  shards/NAME/   of sources that are documents, as of `llmcurate ablate`
-      eval/NAME/  overlap.json   evaluation texts, without what a source holds
-      runs/MIXTURE/seed-0/       a small model by a digest of its mixture, and its nats.npz
-      runs/MIXTURE/mixture.json  what the digest is of
+OUT/  tokenizer/  shards/NAME/   sources that are documents, encoded as by `llmcurate ablate`
+      eval/NAME/  overlap.json   evaluation texts, without text that is in a source
+      runs/MIXTURE/seed-0/       a small model, and its nats.npz; MIXTURE: a digest of the mixture
+      runs/MIXTURE/mixture.json  the content from which the digest is computed
       mixture.yaml               a recipe that trains on the optimum
       mixtures.json  mixtures.html
 """
@@ -30,9 +30,9 @@ from curate.experiment.corpora import (
     make_tokenizers,
     read_sets,
 )
-from curate.experiment.evaluation import Fact, draw_text, encode_apart, find_overlap
+from curate.experiment.evaluation import TextFigures, draw_text, encode_uncontaminated, find_overlap
 from curate.experiment.figures import Cost, Gap, Rows
-from curate.experiment.runs import Machine, Place, RunTask, Training, machines_of, make_runs
+from curate.experiment.runs import EngineChoice, Machine, RunTask, Training, machines_of, make_runs
 from curate.inspect.results import Findings
 from curate.products.eval_texts import are_shards, check_names
 from curate.run.records import Options
@@ -63,8 +63,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """tokens: that there are to train on; fingerprint: of the shards' content; input: the documents
-    that they were made of, or the shards."""
+    """A source of training tokens. fingerprint: identifies the content of its shards."""
 
     name: str
     input: str
@@ -76,7 +75,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The tokenizer of all sources; origin: the sentence that says where it is from."""
+    """The tokenizer of all sources. origin: a text for the report on how it was chosen."""
 
     origin: str
     file: str
@@ -85,8 +84,8 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class Error:
-    """A regression on mixtures that it was not fitted to. predicts: whether its ranks are beyond
-    chance."""
+    """The error of a regression on held-out mixtures. predicts: whether it orders mixtures better
+    than chance would."""
 
     rmse: float
     rank_correlation: float
@@ -95,14 +94,13 @@ class Error:
 
     @classmethod
     def of(cls, error: HeldOut) -> Error:
-        """As JSON has it."""
         return cls(error.rmse, error.correlation, list(error.interval), error.predicts)
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Shares and epochs by source in the real run, and the target's bits a byte, predicted with
-    their interval, and measured where it was trained; intervals: of the optimum's shares."""
+    """The share and the epochs of each source, and the target's bits per byte, predicted with an
+    interval, and measured if the mixture was trained. intervals: those of the optimum's shares."""
 
     shares: dict[str, float]
     epochs: dict[str, float]
@@ -114,7 +112,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """The optimum beside the natural mixture, in bits a byte, both trained from these seeds."""
+    """The optimum and the natural mixture in bits per byte, both trained with these seeds."""
 
     seeds: list[int]
     natural: float
@@ -124,8 +122,7 @@ class Confirmed:
 
 @dataclass(frozen=True)
 class Point:
-    """A mixture that was trained, and what each regression predicts of it without its run.
-    earlier: in another search."""
+    """A trained mixture, and its bits per byte as predicted by regressions that did not see it."""
 
     shares: dict[str, float]
     bits_per_byte: float
@@ -142,8 +139,9 @@ REGRESSION_HEAD = ("held-out error", "RMSE", "rank correlation", "interval")
 
 @dataclass(frozen=True)
 class MixtureSearch(Findings):
-    """All figures of a search. encoded: whether the sources were encoded for it; regression: the
-    one that chose the optimum; texts: errors of the regressions on each text alone."""
+    """All figures of a search. encoded: whether this search encoded the sources; regression: the
+    name of the regression that chose the optimum; texts: the regressions' errors on each text
+    alone."""
 
     NAME = "mixtures"
     TEMPLATE = "evaluate/mixtures.html"
@@ -162,7 +160,7 @@ class MixtureSearch(Findings):
     model: str
     changes: dict[str, Any]
     train: dict[str, Any]
-    eval: dict[str, Fact]
+    eval: dict[str, TextFigures]
     eval_weights: dict[str, float] | None
     regressions: dict[str, Error]
     regression: str
@@ -174,7 +172,6 @@ class MixtureSearch(Findings):
     machines: list[Machine]
 
     def source_rows(self) -> list[list[str]]:
-        """A row a source."""
         optimum, intervals = self.mixtures["optimum"], self.mixtures["optimum"].intervals or {}
         return [
             [
@@ -190,7 +187,6 @@ class MixtureSearch(Findings):
         ]
 
     def mixture_rows(self) -> list[list[str]]:
-        """A row a mixture."""
         return [
             [
                 name,
@@ -202,7 +198,6 @@ class MixtureSearch(Findings):
         ]
 
     def regression_rows(self) -> list[list[str]]:
-        """A row a measure of error of each regression."""
         return [
             [
                 name,
@@ -214,33 +209,30 @@ class MixtureSearch(Findings):
         ]
 
     def verdicts(self) -> list[str]:
-        """Return whether the regression may be believed, and what the confirmation says."""
         chosen = self.regression
         lines = []
         if not any(error.predicts for error in self.regressions.values()):
             lines.append(
-                "neither regression ranks mixtures beyond chance: the interval of its rank"
-                " correlation reaches 0; train more runs, or longer ones, before you believe an"
-                " optimum"
+                "neither regression ranks mixtures better than chance: the interval of its rank"
+                " correlation includes 0; train more or longer runs before you trust the optimum"
             )
         elif not self.regressions[chosen].predicts:
             lines.append(
-                f"{chosen} does not rank mixtures beyond chance; the other regression does"
+                f"{chosen} does not rank mixtures better than chance; the other regression does"
             )
         else:
             lines.append(f"the optimum is predicted by the regression {chosen}")
         if self.confirmed is not None:
-            said = {None: "; one seed says nothing of chance", 0: ", which is not beyond chance"}
+            caveats = {None: "; one seed cannot show chance", 0: ", which may be chance"}
             difference = self.confirmed.difference
             lines.append(
                 f"trained from {counted(len(self.confirmed.seeds), 'seed')}: optimum"
-                f" {self.confirmed.optimum:.4f}, natural {self.confirmed.natural:.4f} bits a byte,"
-                f" difference {difference.text()}{said.get(difference.sign, '')}"
+                f" {self.confirmed.optimum:.4f}, natural {self.confirmed.natural:.4f} bits per"
+                f" byte, difference {difference.text()}{caveats.get(difference.sign, '')}"
             )
         return lines
 
     def about(self) -> list[str]:
-        """What all runs have in common, and what they cost, in lines."""
         train, earlier = self.train, sum(point.earlier for point in self.points)
         count = counted(len(self.points), "mixture")
         return [
@@ -256,7 +248,6 @@ class MixtureSearch(Findings):
         ]
 
     def commands(self) -> list[str]:
-        """Command lines that take the optimum up."""
         shares = self.mixtures["optimum"].shares
         weights = ",".join(f"{name}={100 * share:.2f}" for name, share in shares.items())
         run = f"llmcurate run {self.out}/mixture.yaml -o model --set pretrain.steps=N"
@@ -277,7 +268,7 @@ class MixtureSearch(Findings):
             "",
             *table(SOURCE_HEAD, self.source_rows()),
             "",
-            *table(("bits a byte", *HEAD[1:]), self.mixture_rows()),
+            *table(("bits per byte", *HEAD[1:]), self.mixture_rows()),
             "",
             *self.verdicts(),
             *self.commands(),
@@ -287,13 +278,13 @@ class MixtureSearch(Findings):
 
 @dataclass(frozen=True)
 class Prepared:
-    """sets: of --set; facts: of evaluation texts."""
+    """The encoded sources and evaluation texts. encoded: whether the sources were documents."""
 
     sources: list[Source]
     sets: Sets
     tokenizer: Tokenizer
-    facts: dict[str, Fact]
-    encoded: bool  # from documents, here
+    facts: dict[str, TextFigures]
+    encoded: bool
 
 
 def prepare(
@@ -302,24 +293,25 @@ def prepare(
     out: Path,
     chosen: MixSearch,
     sets: Sequence[str],
-    place: Place,
+    place: EngineChoice,
 ) -> Prepared:
-    """Sources in the order of their names. Raises UsageError for what cannot be mixed."""
+    """Encode the sources, in the order of their names, and the evaluation texts. Raises
+    UsageError for sources that cannot be mixed."""
     check_names(inputs)
     changes = read_sets(sets, [])
-    drawn = [
+    eval_texts = [
         draw_text(*text, chosen.eval_bytes, chosen.eval_excerpt, changes.read)
         for text in texts.items()
     ]
-    ready = [name for name, path in inputs.items() if are_shards(path)]
-    if ready and len(ready) < len(inputs):
-        other = next(name for name in inputs if name not in ready)
+    with_shards = [name for name, path in inputs.items() if are_shards(path)]
+    if with_shards and len(with_shards) < len(inputs):
+        other = next(name for name in inputs if name not in with_shards)
         raise UsageError(
-            f"mix search: {ready[0]} is token shards, {other} is not: give shards of one tokenizer,"
-            " or documents, for all"
+            f"mix search: {with_shards[0]} is token shards, {other} is not: give either shards of"
+            " one tokenizer or documents for all sources"
         )
     local = Options(place.workers, place.quiet)
-    if ready:
+    if with_shards:
         folders = {name: Path(path) for name, path in inputs.items()}
         tokenizer, origin = _tokenizer_of(folders), "of the shards"
         corpora: list[Corpus] = []
@@ -327,7 +319,7 @@ def prepare(
         corpora = [Corpus(name, (path,)) for name, path in inputs.items()]
         kept = out / "tokenizer" / "tokenizer.json"
         if chosen.tokenizer is None and kept.is_file():
-            # Another one would make every run that is there worthless when a source is added.
+            # Another tokenizer would invalidate all existing runs when a source is added.
             asked = read_json(out / "tokenizer" / "tokenizer_card.json")["vocab_asked"]
             if asked != int(changes.values("tokenizer").get("vocab", chosen.vocab)):
                 raise UsageError(
@@ -349,17 +341,17 @@ def prepare(
     if corpora:
         say("comparing evaluation texts with the sources by 13-grams", place.quiet)
         digests = {name: file_digest(path / "manifest.json") for name, path in folders.items()}
-        shares = find_overlap(drawn, corpora, digests, out, changes.read)
+        shares = find_overlap(eval_texts, corpora, digests, out, changes.read)
     else:
-        say("evaluation texts are not compared with sources, which are token shards", place.quiet)
-        shares = {"": {text.name: [0.0] * len(text.documents) for text in drawn}}
+        say("sources are token shards: no comparison with evaluation texts", place.quiet)
+        shares = {"": {text.name: [0.0] * len(text.documents) for text in eval_texts}}
     facts = {}
-    for text in drawn:
+    for text in eval_texts:
         encoded = {out / "eval" / text.name: tokenizer}
-        fact = encode_apart(text, shares, chosen.max_overlap, encoded)
+        fact = encode_uncontaminated(text, shares, chosen.max_overlap, encoded)
         facts[text.name] = fact if corpora else replace(fact, overlap=None)
     described = Tokenizer(origin, str(tokenizer), file_digest(tokenizer))
-    return Prepared(sources, changes, described, facts, not ready)
+    return Prepared(sources, changes, described, facts, not with_shards)
 
 
 def _source(name: str, path: str, folder: Path) -> Source:
@@ -401,20 +393,20 @@ def search_mixture(
     out: Path,
     chosen: MixSearch,
     sets: Sequence[str],
-    place: Place,
+    place: EngineChoice,
 ) -> MixtureSearch:
-    """The figures of the search; runs that are there are not made again. weights: of the texts, by
-    their bytes where there are none. Raises UsageError before anything is trained, LlmcurateError
-    and RunFailed."""
-    import sklearn  # noqa: F401 (missed here, not when all is trained)
+    """Run the search without repeating finished runs, and return its figures. weights: the weights
+    of the texts; if empty, texts count by their bytes. Errors before anything is trained are
+    UsageErrors, later ones LlmcurateError or RunFailed."""
+    import sklearn  # noqa: F401 (fail now if it is missing, not after the training)
 
     if len(inputs) < 2:
-        raise UsageError("mix search: a mixture has two sources or more: give the others too")
+        raise UsageError("mix search: give two sources or more")
     if not texts:
-        raise UsageError("mix search: give --on NAME=PATH: texts that all mixtures are scored on")
+        raise UsageError("mix search: give texts to score mixtures on: --on NAME=PATH")
     if weights and set(weights) != set(texts):
-        odd = sorted(set(weights) ^ set(texts))[0]
-        raise UsageError(f"mix search: --on-weights and --on: {odd} is in one of them alone")
+        unmatched = sorted(set(weights) ^ set(texts))[0]
+        raise UsageError(f"mix search: {unmatched} must be in both --on-weights and --on")
     make_folder(out)
     prepared = prepare(inputs, texts, out, chosen, sets, place)
     training = Training(
@@ -433,8 +425,8 @@ def search_mixture(
 
 @dataclass(frozen=True)
 class _Point:
-    """A mixture that was tried. shares: in 10,000ths by source, those above 0; earlier: from
-    another search in OUT, of fewer sources or of more runs."""
+    """A mixture to train. shares: the shares in 10,000ths, without sources of share 0; earlier:
+    whether an earlier search in OUT drew the mixture."""
 
     shares: dict[str, int]
     task: RunTask
@@ -448,45 +440,40 @@ class _Search:
     weights: dict[str, float]
     out: Path
     chosen: MixSearch
-    place: Place
+    place: EngineChoice
 
     def __post_init__(self) -> None:
-        self._room("--total", self.chosen.total)
-        self._room("--tokens", self.chosen.tokens)
+        self._check_supply("--total", self.chosen.total)
+        self._check_supply("--tokens", self.chosen.tokens)
 
-    def _room(self, option: str, tokens: float) -> None:
-        there = sum(source.tokens for source in self.sources)
-        if tokens > self.chosen.max_epochs * there:
+    def _check_supply(self, option: str, tokens: float) -> None:
+        available = sum(source.tokens for source in self.sources)
+        if tokens > self.chosen.max_epochs * available:
             raise UsageError(
-                f"mix search: {option} {tokens:,.0f}: the sources have"
-                f" {counted(there, 'token')}, which {self.chosen.max_epochs:g} epochs do not"
-                " make so many: ask for less, or give more --max-epochs"
+                f"mix search: {option} {tokens:,.0f} is more than {self.chosen.max_epochs:g} epochs"
+                f" of the sources' {counted(available, 'token')}: lower it, or raise --max-epochs"
             )
 
     @property
     def sources(self) -> list[Source]:
-        """In the order of their names, which decides nothing but the columns."""
         return self.prepared.sources
 
     @property
     def natural(self) -> np.ndarray:
-        """The shares of the sources' tokens."""
         tokens = np.array([source.tokens for source in self.sources], np.float64)
         return tokens / tokens.sum()
 
     def bounds(self, tokens: float) -> np.ndarray:
-        """The largest share of each source in so many tokens."""
-        there = np.array([source.tokens for source in self.sources], np.float64)
-        return np.minimum(1.0, self.chosen.max_epochs * there / tokens)
+        available = np.array([source.tokens for source in self.sources], np.float64)
+        return np.minimum(1.0, self.chosen.max_epochs * available / tokens)
 
     def point(self, counts: Iterable[int], seed: int, part: int) -> _Point:
-        """A mixture and its run."""
         named = zip(self.sources, map(int, counts), strict=True)
-        taken = [(source, count) for source, count in named if count]
-        shares = {source.name: count for source, count in taken}
+        used = [(source, count) for source, count in named if count]
+        shares = {source.name: count for source, count in used}
         sources = [
             {"name": source.name, "shards": source.shards, "weight": float(count)}
-            for source, count in taken
+            for source, count in used
         ]
         steps = max(1, round(self.chosen.tokens / self.training.step))
         ends = {"eval_every": steps, "checkpoint_every": steps}
@@ -496,7 +483,7 @@ class _Search:
         return _Point(shares, task)
 
     def identity(self, shares: Mapping[str, int]) -> dict[str, Any]:
-        """What the digest of a mixture is of; the texts that it is scored on are not in it."""
+        """Return the content that a mixture's digest is computed from, without evaluation texts."""
         fingerprints = {source.name: source.fingerprint for source in self.sources}
         return {
             "shares": dict(shares),
@@ -508,12 +495,9 @@ class _Search:
         }
 
     def digest(self, shares: Mapping[str, int]) -> str:
-        """The name of a mixture's folder."""
         return text_digest(json.dumps(self.identity(shares), sort_keys=True), "xxh3-128")[:16]
 
     def earlier(self, names: set[str]) -> list[dict[str, int]]:
-        """The mixtures of finished runs in OUT that are of these sources, or of some of them, and
-        were trained alike; without those of these names."""
         mixtures = []
         for path in sorted((self.out / "runs").glob(f"*/{_FILE}")):
             name = path.parent.name
@@ -521,13 +505,12 @@ class _Search:
                 shares = json.loads(path.read_text(encoding="utf-8"))["shares"]
                 same = name not in names and self.digest(shares) == name
             except (OSError, ValueError, KeyError, TypeError):
-                continue  # of a source that is none of these, or damaged
+                continue  # damaged, or with a source of another search
             if same and (path.parent / f"seed-{self.chosen.seed}" / "train.json").is_file():
                 mixtures.append(shares)
         return mixtures
 
     def points(self) -> list[_Point]:
-        """The mixtures that are drawn, and those of earlier runs."""
         chosen = self.chosen
         drawn = draw_mixtures(self.natural, chosen.runs, chosen.seed, self.bounds(chosen.tokens))
         points = [self.point(counts, chosen.seed, part) for part, counts in enumerate(drawn)]
@@ -538,7 +521,6 @@ class _Search:
         return points
 
     def make(self, points: Sequence[_Point], title: str) -> Rows:
-        """Trains and scores what is not there yet."""
         for point in points:
             folder = self.out / "runs" / point.task.name
             folder.mkdir(parents=True, exist_ok=True)
@@ -548,11 +530,10 @@ class _Search:
         return Rows(tasks, self.chosen.seed)
 
     def figures(self) -> MixtureSearch:
-        """All that is reported."""
         points, chosen = self.points(), self.chosen
         earlier = sum(point.earlier for point in points)
         if earlier:
-            say(f"{counted(earlier, 'earlier run')} in {self.out} count too", self.place.quiet)
+            say(f"{counted(earlier, 'earlier run')} in {self.out} used too", self.place.quiet)
         rows = self.make(points, "mixtures")
         target = Target.of(rows, self.weights)
         shares = np.array(
@@ -594,12 +575,12 @@ class _Search:
             }
             for name, weights in target.by_text.items()
         }
-        taken = [
+        used = [
             {"name": source.name, "shards": source.shards, "weight": int(count)}
             for source, count in zip(self.sources, whole_shares(fitted.shares), strict=True)
             if count
         ]
-        pretrain = {"max_epochs": chosen.max_epochs, "sources": taken}
+        pretrain = {"max_epochs": chosen.max_epochs, "sources": used}
         recipe = {"name": "mixture", "steps": [{"pretrain": pretrain}]}
         write_text(self.out / "mixture.yaml", yaml.safe_dump(recipe, sort_keys=False))
         tasks = [*(point.task for point in points), *confirming]
@@ -691,9 +672,10 @@ class _Search:
 
 @dataclass(frozen=True)
 class Target:
-    """What is made small. weights: of the documents, whose bits a byte times these add up to the
-    target's; by_text: to those of a text; scale: of nats and bytes of each document, where texts
-    have weights."""
+    """The target of the search, a weighted sum of bits per byte. weights: the weight of each
+    document; by_text: for each text, the weights that documents have if this text alone is the
+    target; scale: for each document, the factor of its nats and bytes that gives the texts their
+    weights."""
 
     weights: np.ndarray
     by_text: dict[str, np.ndarray]
@@ -701,7 +683,8 @@ class Target:
 
     @classmethod
     def of(cls, rows: Rows, weights: Mapping[str, float]) -> Target:
-        """The target of these documents. weights: of the texts; without any, by their bytes."""
+        """Return the target for the documents of `rows`. weights: the weights of the texts; if
+        empty, texts count by their bytes."""
         sizes = np.maximum(rows.scored.sizes.astype(np.float64), 1e-300)
         by_text = {}
         whole = sum(weights.values())
@@ -718,7 +701,7 @@ class Target:
         return cls(sizes * scale / (sizes * scale).sum(), by_text, scale)
 
     def bits(self, rows: Rows, points: Sequence[_Point]) -> np.ndarray:
-        """Bits a byte of each document, [points, documents]."""
+        """Return float64[points, documents]: bits per byte of each document for each mixture."""
         nats = np.vstack([rows.nats[point.task.name] for point in points])
         bits: np.ndarray = nats / np.log(2) / np.maximum(rows.scored.sizes, 1)
         return bits

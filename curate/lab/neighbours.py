@@ -1,12 +1,13 @@
-"""Documents beside similar ones: the order of in-context pretraining (Shi et al. 2024).
+"""Order of documents that puts similar ones next to each other, for in-context pretraining (Shi et
+al. 2024).
 
 Vectors are those of `dedup_semantic` without a model (TF-IDF of hashed words, an SVD, a residual),
-of whole numbers. The paper walks through the graph of nearest neighbours; here a tree of halves
-comes first: a part of more than LEAF documents is cut in the middle between two that lie far apart,
-and within a part the walk goes to the nearest document that it has not been at. So each document is
-looked at log2(documents / LEAF) times, and compared with those of its part alone.
+as integers. The paper walks through the graph of nearest neighbours. Here the corpus is first split
+into halves, between two documents that are far apart, and each half again, until a group has at
+most LEAF documents. Within a group the walk goes to the nearest document not yet visited. So each
+document is read log2(documents / LEAF) times and compared only with those of its group.
 
-On disk lie 384 bytes a document meanwhile, in memory 24.
+It takes 384 bytes per document on disk and 24 in memory.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 
 from curate.products.tokenizers import packing
-from llmcurate.base.disk.files import remove, reserve
+from llmcurate.base.disk.files import allocate, remove
 from llmcurate.base.disk.units import counted
-from tokenize_kit.shards.shuffle import Draws, keys
+from tokenize_kit.shards.shuffle import DocumentKeys, keys
 
-FEATURES, DIMENSIONS, RESIDUAL, SEED = 2**18, 128, 64, 1  # as dedup_semantic has them
+FEATURES, DIMENSIONS, RESIDUAL, SEED = 2**18, 128, 64, 1  # the defaults of dedup_semantic
 LEAF = 1024
 SCRATCH = ".scratch-neighbours"
 
@@ -32,26 +33,27 @@ Corpus = Callable[..., Iterator[pa.RecordBatch]]
 
 
 @packing("neighbours")
-def by_neighbours(corpus: Corpus, folder: Path) -> tuple[Draws, str]:
-    """The keys that order documents, each beside similar ones, and a line that says how similar."""
+def by_neighbours(corpus: Corpus, folder: Path) -> tuple[DocumentKeys, str]:
+    """Return keys that order documents by similarity, and a line of text on the similarity of
+    adjacent documents."""
     found = find_neighbours(corpus, folder)
-    return found.draws, found.says
+    return found.draws, found.summary
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """draws: keys that order documents; cosine, before: the mean cosine of two documents that lie
-    side by side, in that order and in an order by hash; says: that in a line."""
+    """An order of documents. draws: the keys that order them; cosine, before: the mean cosine of
+    adjacent documents in that order and in an order by hash; summary: these figures as a line."""
 
-    draws: Draws
+    draws: DocumentKeys
     cosine: float
     before: float
-    says: str
+    summary: str
 
 
 def find_neighbours(corpus: Corpus, folder: Path, leaf: int = LEAF) -> Neighbours:
-    """The order of a corpus with columns id and text. folder: for files meanwhile. It depends on
-    the documents alone, in whatever order they come."""
+    """Return the order of a corpus with columns id and text. folder: a folder for temporary files.
+    The order depends on the documents, not on the order of input."""
     from curate.lab.semantic.matrix import UNIT
 
     scratch = folder / SCRATCH
@@ -69,15 +71,14 @@ def find_neighbours(corpus: Corpus, folder: Path, leaf: int = LEAF) -> Neighbour
     position = np.empty(len(path), np.uint64)
     step = np.uint64((2**64 - 1) // max(1, len(path)))
     position[path] = np.arange(len(path), dtype=np.uint64) * step
-    says = (
-        f"packing: {counted(len(path), 'document')} beside similar ones; two that lie side by side"
-        f" have a cosine of {mean[0]:.3f} in the mean, {mean[1]:.3f} in an order by hash"
+    summary = (
+        f"packing: {counted(len(path), 'document')} ordered by similarity; adjacent documents have"
+        f" a mean cosine of {mean[0]:.3f}, and {mean[1]:.3f} in an order by hash"
     )
-    return Neighbours(Draws.of_ids(hashes[by_hash], position), mean[0], mean[1], says)
+    return Neighbours(DocumentKeys.of_ids(hashes[by_hash], position), mean[0], mean[1], summary)
 
 
 def _counts(corpus: Corpus) -> Iterator[tuple[pa.Array, tuple[np.ndarray, ...]]]:
-    """(ids, hashed counts) batch by batch."""
     from curate.lab.semantic.matrix import hashed_counts
     from curate.text.buffers import as_large_string, text_buffers
     from curate.text.words import word_table
@@ -88,7 +89,6 @@ def _counts(corpus: Corpus) -> Iterator[tuple[pa.Array, tuple[np.ndarray, ...]]]
 
 
 def _fit(corpus: Corpus) -> tuple[np.ndarray, Any]:
-    """(hashes of the ids: uint64[documents], the basis, of a sample by those hashes)."""
     from curate.lab.semantic import matrix as embeddings
 
     df = np.zeros(FEATURES, np.int64)
@@ -114,14 +114,13 @@ def _fit(corpus: Corpus) -> tuple[np.ndarray, Any]:
 
 
 def _write_matrix(corpus: Corpus, basis: Any, by_hash: np.ndarray, path: Path) -> np.ndarray:
-    """int16[documents, dimensions], mapped: the vectors, in order of the hashes of ids."""
     from curate.lab.semantic.matrix import whole_numbers
 
     row_of = np.empty(len(by_hash), np.int64)
     row_of[by_hash] = np.arange(len(by_hash))
     shape = (len(by_hash), basis.size)
     matrix: np.ndarray = np.lib.format.open_memmap(path, "w+", np.int16, shape)
-    reserve(path)
+    allocate(path)
     done = 0
     for ids, counts in _counts(corpus):
         matrix[row_of[done : done + len(ids)]] = whole_numbers(basis.vectors(*counts))
@@ -130,23 +129,23 @@ def _write_matrix(corpus: Corpus, basis: Any, by_hash: np.ndarray, path: Path) -
 
 
 def _products(matrix: np.ndarray, rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """int64[rows]: exact inner products with a vector (dedup/semantic/matrix.py says why)."""
     from curate.lab.semantic.matrix import blocks
 
     out = np.empty(len(rows), np.int64)
     wide = vector.astype(np.float32)
-    for which, block in blocks(matrix, rows):
-        out[which] = block @ wide
+    for span, block in blocks(matrix, rows):
+        out[span] = block @ wide
     return out
 
 
 def walk(matrix: np.ndarray, leaf: int = LEAF) -> np.ndarray:
-    """int64[rows]: an order of all rows in which near ones lie side by side. matrix: int16[rows,
-    dimensions], vectors of one length; equal products are decided by the row."""
+    """Return int64[rows]: an order of all rows in which similar rows are adjacent. matrix:
+    int16[rows, dimensions], vectors of equal length. Among equally similar rows the one with the
+    lowest number comes next."""
     path = np.empty(len(matrix), np.int64)
-    waiting, done = [np.arange(len(matrix))] if len(matrix) else [], 0
-    while waiting:
-        rows = waiting.pop()
+    pending, done = [np.arange(len(matrix))] if len(matrix) else [], 0
+    while pending:
+        rows = pending.pop()
         tail = matrix[path[done - 1]].astype(np.int64) if done else None
         if len(rows) <= leaf:
             path[done : done + len(rows)] = _greedy(matrix, rows, tail)
@@ -162,7 +161,7 @@ def walk(matrix: np.ndarray, leaf: int = LEAF) -> np.ndarray:
         if tail is not None:
             nearer = int(tail @ (pole.astype(np.int64) - opposite))
             parts = parts if nearer >= 0 else parts[::-1]
-        waiting += parts[::-1]  # the first one is next
+        pending += parts[::-1]  # the first part is next
     return path
 
 

@@ -1,4 +1,4 @@
-"""Scaling laws: sweeps, fits to them and their page, plans for a budget."""
+"""Scaling laws: sweeps of training runs, laws fitted to their losses, and plans for a budget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from llmcurate.base.disk.units import (
 )
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import json_values
-from llmcurate.base.terminal import echo, echo_json, say, table
+from llmcurate.base.terminal import Progress, echo, echo_json, say, table
 
 if TYPE_CHECKING:
     from curate.api.model_settings import ScalingFit, ScalingPlan, ScalingRun
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from train.lab.scaling.plan import BudgetPlan
 
 SWEEP = "sweep.json"
-AHEAD = (1, 10, 100)  # times the largest budget of the points, that a fit is shown at
-FITTED = ("approach", "exponent of N", "drawn", *(f"N at {times} x" for times in AHEAD))
-# Scored once, at the end; checkpoints are for a sweep that is stopped.
+MULTIPLES = (1, 10, 100)  # multiples of the points' largest budget at which a fit is shown
+FITTED = ("approach", "exponent of N", "drawn", *(f"N at {times} x" for times in MULTIPLES))
+# Runs are scored once, at the end. Checkpoints let an interrupted sweep resume.
 SETTINGS = {
     "log_every": 1,
     "keep_checkpoints": 1,
@@ -44,20 +44,30 @@ SETTINGS = {
 
 
 def run_sweep(
-    shards: Path, out: Path, chosen: ScalingRun, sets: list[str], as_json: bool, quiet: bool
+    shards: Path,
+    out: Path,
+    chosen: ScalingRun,
+    sets: list[str],
+    as_json: bool,
+    quiet: bool,
+    dry_run: bool = False,
 ) -> None:
-    """Trains the sweep into OUT, prints its table and writes OUT/sweep.json. Raises
-    LlmcurateError."""
-    check_folder(out)
+    """Train the sweep into OUT, print its table and write OUT/sweep.json. Raises LlmcurateError."""
+    if not dry_run:
+        check_folder(out)
     from train.lab.scaling.sweep import ladder, parts_of, sweep
 
     settings = chosen.model_dump(include={"seed", "rows", "context", "lr", "device"})
     train, common = training_of(sets, **SETTINGS, **settings)
     budgets = _budgets(chosen)
     distinct = chosen.unique_tokens
-    unique = [int(each) for each in _amounts("unique-tokens", distinct)] if distinct else []
+    unique = [int(item) for item in _amounts("unique-tokens", distinct)] if distinct else []
     variants = ladder(chosen.sizes, changes=common)
     total = chosen.seeds * len(variants) * len(parts_of(budgets, unique))
+    if dry_run:
+        amounts = f"flops {chosen.flops}" if chosen.flops else f"tokens {chosen.tokens}"
+        echo(f"would train {counted(total, 'run')} on {shards}: sizes {chosen.sizes}; {amounts}")
+        return
     with runs_progress("training a sweep", total, quiet) as hooks:
         figures = sweep(
             shards,
@@ -75,7 +85,7 @@ def run_sweep(
         echo_json(figures)
         return
     echo("\n".join(sweep_lines(figures)))
-    say(f"wrote {out / SWEEP}; `llmcurate scaling fit {out}` fits laws to it", quiet)
+    say(f"wrote {out / SWEEP}", quiet)
 
 
 def _budgets(chosen: ScalingRun) -> list[Budget]:
@@ -83,7 +93,7 @@ def _budgets(chosen: ScalingRun) -> list[Budget]:
 
     kind, text = ("flops", chosen.flops) if chosen.flops else ("tokens", chosen.tokens)
     if not text or (chosen.flops and chosen.tokens):
-        raise UsageError("give --flops or --tokens, one of the two")
+        raise UsageError("give either --flops or --tokens")
     amounts = _amounts(kind, text)
     if kind == "flops":
         return [Budget(flops=amount) for amount in amounts]
@@ -96,12 +106,12 @@ def _amounts(option: str, text: str) -> list[float]:
     except ValueError:
         amounts = [0.0]
     if not 1 <= amounts[0] <= amounts[-1] < math.inf:
-        raise UsageError(f"--{option} {text}: give numbers with commas between them, as 1e11,1e12")
+        raise UsageError(f"--{option} {text}: give numbers separated by commas, such as 1e11,1e12")
     return amounts
 
 
 def sweep_lines(figures: Sweep) -> list[str]:
-    """The runs of a sweep as a table, and what they took."""
+    """Return the table of a sweep's runs, and a line on their cost."""
     points = figures.points
     head = (
         *("size", "parameters", "without embeddings", "tokens", "epochs", "FLOPs"),
@@ -129,14 +139,18 @@ def sweep_lines(figures: Sweep) -> list[str]:
     return [*table(head, rows), "", f"{counted(len(points), 'run')}, {cost} on {machine}"]
 
 
-def fit_points(path: Path, out: Path | None, chosen: ScalingFit, as_json: bool) -> None:
-    """Prints the fits, and writes scaling.json and scaling.html. Raises LlmcurateError."""
+def fit_points(
+    path: Path, out: Path | None, chosen: ScalingFit, as_json: bool, quiet: bool = False
+) -> None:
+    """Fit the laws, print them, and write scaling.json and scaling.html. Raises LlmcurateError."""
     from train.lab.scaling.fit import fit, read
 
     measured = read(path)
     out = out or (path if path.is_dir() else None)
     check_folder(out)
-    fits = fit(measured, seed=chosen.seed, resamples=chosen.resamples)
+    with Progress("resampling points", 4 * chosen.resamples, quiet) as progress:
+        options = {"seed": chosen.seed, "resamples": chosen.resamples}
+        fits = fit(measured, on_resample=progress.update, **options)
     LawFits(fits, measured).show(out, as_json)
 
 
@@ -145,7 +159,6 @@ def _amount(number: float) -> str:
 
 
 def _with_limits(value: float, ends: Sequence[float] | None, show: Callable[[float], str]) -> str:
-    """`0.51 (0.44 to 0.60)`."""
     return show(value) + (f" ({show(ends[0])} to {show(ends[1])})" if ends else "")
 
 
@@ -154,7 +167,7 @@ Series = tuple[str, list[Any], list[Any]]  # name, dots, line
 
 @dataclass(frozen=True)
 class LawFits(Findings):
-    """figures: of `train.lab.scaling.fit`; measured: what they are fitted to."""
+    """The report on laws. figures: the result of `train.lab.scaling.fit`; measured: the points."""
 
     NAME = "scaling"
     TEMPLATE = "evaluate/scaling.html"
@@ -164,7 +177,8 @@ class LawFits(Findings):
     measured: Measured
 
     def rows(self) -> list[list[str]]:
-        """A row an approach: the exponent, and the best N at the largest budget and beyond."""
+        """Return a row per approach: exponent, and best sizes at MULTIPLES of the largest
+        budget."""
         rows = []
         fits = {**self.figures.approaches, "Kaplan's law": self.figures.kaplan}
         for name, own in fits.items():
@@ -173,14 +187,13 @@ class LawFits(Findings):
                 continue
             row = [name, _with_limits(own.exponent, own.interval, "{:.3f}".format)]
             row.append(f"{len(own.resamples)} of {self.figures.resamples}")
-            for flops in (times * self.figures.flops[1] for times in AHEAD):
+            for flops in (times * self.figures.flops[1] for times in MULTIPLES):
                 best = own.best.optimum(flops)[0]
                 row.append(_with_limits(best, own.interval_at(flops), _amount))
             rows.append(row)
         return rows
 
     def laws(self) -> list[list[str]]:
-        """The constants of the laws, one a row, with their intervals."""
         laws = {
             "Chinchilla's": self.figures.approaches["3: parametric"],
             "Kaplan's": self.figures.kaplan,
@@ -199,39 +212,39 @@ class LawFits(Findings):
         return rows
 
     def warnings(self) -> list[str]:
-        """What the points do not determine."""
         laws = {
             "Chinchilla's law: an exponent": self.figures.approaches["3: parametric"],
             "Kaplan's law: an exponent": self.figures.kaplan,
             "repetition: an R*": self.figures.repeats,
         }
         return [
-            f"{what} is at the limit of the fit: the points do not determine it"
-            for what, own in laws.items()
+            f"{parameter} is at the limit of the fit: the points do not determine it"
+            for parameter, own in laws.items()
             if own is not None and own.at_limit
         ]
 
     def sweep(self) -> str:
-        """What the runs took, where they are of a sweep of ours."""
+        """Return a line on the cost of the runs, or "" if the points are not from a sweep."""
         return sweep_lines(self.measured.sweep)[-1] if self.measured.sweep else ""
 
     def about(self) -> str:
-        """What the fits are made from."""
         low, high = map(format_power, self.figures.flops)
         resamples = counted(self.figures.resamples, "resample")
         return (
             f"{counted(self.figures.points, 'point')} of {low} to {high} FLOPs; in"
-            f" brackets the 95 % of {resamples}, seed {self.figures.seed}"
+            f" brackets 95 % intervals from {resamples}, seed {self.figures.seed}"
         )
 
     def text(self) -> str:
         lines = [self.about(), *self.warnings(), "", *table(FITTED, self.rows())]
-        lines.append(f"x: times {format_power(self.figures.flops[1])} FLOPs, the most of a point")
+        lines.append(
+            f"x: times {format_power(self.figures.flops[1])} FLOPs, the largest budget of a point"
+        )
         constants = table(("law", "constant", ""), self.laws(), left=(0, 1, 2))
         return "\n".join([*lines, "", *constants])
 
     def parabolas(self) -> list[Series]:
-        """The points of each budget, and the parabola through them."""
+        """Return the points of each budget, and the parabola fitted to them."""
         drawn: list[Series] = []
         for parabola in self.figures.approaches["2: IsoFLOP"].parabolas or ():
             low, high = min(parabola.sizes), max(parabola.sizes)
@@ -243,8 +256,8 @@ class LawFits(Findings):
         return drawn
 
     def curves(self) -> list[Series]:
-        """A line a size: of its runs the one that costs most, from its second tenth on, so that
-        where losses fall from does not hide where they end."""
+        """Return the loss curve of the most expensive run of each size. The first tenth of a curve
+        is left out, because its steep fall would hide the end."""
         by_cost = sorted(self.measured.curves, key=lambda curve: curve.flops[-1])
         longest = {curve.parameters: curve for curve in by_cost}
         series: list[Series] = []
@@ -255,24 +268,25 @@ class LawFits(Findings):
         return series
 
     def best(self) -> list[Series]:
-        """The best size by budget, a line an approach, and the minima of parabolas as dots."""
+        """Return the best model size at each budget: a line per approach, the minima of parabolas
+        as dots, and the line of 20 tokens per parameter."""
         from train.lab.scaling.laws import rule_of_twenty
 
-        low, high = self.figures.flops[0], self.figures.flops[1] * AHEAD[-1]
+        low, high = self.figures.flops[0], self.figures.flops[1] * MULTIPLES[-1]
         budgets = [low * (high / low) ** (nth / 40) for nth in range(41)]
         series = []
         for name, own in self.figures.approaches.items():
-            inside = [each for each in own.parabolas or () if each.parameters is not None]
-            dots = [(each.flops, each.parameters) for each in inside]
+            inside = [item for item in own.parabolas or () if item.parameters is not None]
+            dots = [(item.flops, item.parameters) for item in inside]
             if own.reason is None:
                 line = [(flops, own.best.optimum(flops)[0]) for flops in budgets]
                 series.append((f"approach {name}", dots, line))
         rule = [(flops, rule_of_twenty(flops)[0]) for flops in budgets]
-        return [*series, ("20 tokens a parameter", [], rule)]
+        return [*series, ("20 tokens per parameter", [], rule)]
 
 
 def plan_budget(chosen: ScalingPlan, as_json: bool) -> None:
-    """Prints the plan. Raises LlmcurateError."""
+    """Print the plan for a budget. Raises LlmcurateError."""
     from train.lab.scaling.plan import plan, read_fits
 
     fitted = None if chosen.fit is None else read_fits(chosen.fit)
@@ -287,19 +301,16 @@ def plan_budget(chosen: ScalingPlan, as_json: bool) -> None:
 
 
 def plan_lines(figures: BudgetPlan) -> list[str]:
-    """The plan for a terminal."""
     unique, hours = figures.unique_tokens, figures.hours
     time = f"{hours:,.1f} h" if hours >= 1 else format_duration(3600 * hours)
     lines = [
         f"{format_power(figures.flops)} FLOPs: {time} of one {figures.gpu} at"
         f" {100 * figures.mfu:.0f} % of its {_amount(figures.peak)}FLOP/s in bfloat16;"
-        " by C = 6ND, attention left out"
+        " C = 6ND, without attention"
     ]
     if unique:
-        lines.append(
-            f"{_amount(unique)} distinct tokens; *: solved with the worth of repeated text"
-        )
-    head = ["by", "parameters", "tokens", "tokens a parameter", "loss"]
+        lines.append(f"{_amount(unique)} distinct tokens; *: repeated text counts less")
+    head = ["by", "parameters", "tokens", "tokens per parameter", "loss"]
     rows = [
         [
             row.by + (" *" if row.bound else ""),
@@ -314,5 +325,5 @@ def plan_lines(figures: BudgetPlan) -> list[str]:
     lines += ["", *table([*head, *(["epochs"] if unique else ())], rows)]
     if figures.measured_to:
         times = figures.flops / figures.measured_to
-        lines.append(f"the fit is to points of at most {1 / times:.2g} of these FLOPs")
+        lines.append(f"the fit used points with at most {1 / times:.2g} of these FLOPs")
     return lines + figures.warnings

@@ -1,1 +1,1 @@
-"""Mixtures: how much of which source, how often each document, in which order."""
+"""Mixtures of sources: proportions, repetitions and order of the documents."""

@@ -1,8 +1,8 @@
-"""Design of a mix: the amount of each group and of each of its strata, from sizes and settings.
+"""Design a mix: compute the amount of each group and each stratum from sizes and settings.
 
-A group is what weights are given to: a source, or a value of the column `by`. A stratum is a part
-of a group with its own number of epochs: a bucket of scores. Sizes are whole numbers of one unit.
-`Strata` says of each document which one it is of, if any.
+Weights apply to groups: a group is a source, or a value of the column `by`. A stratum is the part
+of a group whose scores lie in one bucket; each stratum has a separate number of epochs. All sizes
+are integers in one unit (tokens, bytes or documents). `Strata` assigns documents to strata.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from llmcurate.base.errors import UsageError
 
 @dataclass(frozen=True)
 class Row:
-    """One source of a published table. percent: of the tokens that were sampled; epochs: how often
-    the source was read; disk_gb: its size in the paper."""
+    """A source of a published mixture. percent: the source's share of the sampled tokens. epochs:
+    how often the source was read. disk_gb: its size on disk as printed in the paper."""
 
     percent: str
     epochs: str
     disk_gb: int
 
     def unique(self, total: int) -> Fraction:
-        """Its tokens, as share and epochs imply them: the paper does not print them."""
+        """Return the number of unique tokens of the source in a mixture of `total` tokens."""
         return Fraction(self.percent) / 100 * total / Fraction(self.epochs)
 
 
@@ -51,34 +51,33 @@ PRESETS = {"llama1": LLAMA1}
 
 
 def preset_weights(preset: str) -> dict[str, Fraction]:
-    """The shares of a preset by source."""
     return {name: Fraction(row.percent) for name, row in PRESETS[preset].items()}
 
 
-# All shares are fractions, and ties go by name: no order of arrival and no rounding of sums
-# decides. train/data/rows.py halves a list to know, without state, what the first n rows of a run
-# hold; here the whole is known, so the largest remainders get what rounding down leaves (Hamilton's
-# way, every quota within 1 of its share, for any number of sources).
+# Shares are exact fractions and ties are broken by name, so the result does not depend on the order
+# of the sources or on rounded sums. The remainder after rounding down goes to the largest fractions
+# (Hamilton's method): every quota is within 1 of its share.
 
 Exact = Mapping[str, Fraction]
 Whole = Mapping[str, int]
 
 
 def quotas(shares: Mapping[str, Fraction | int], total: int) -> dict[str, int]:
-    """`total` in whole numbers by shares (not all 0): the sum is `total`, each is its share of it
-    rounded down or up."""
+    """Divide `total` into integers in proportion to `shares`, which must not all be 0. The quotas
+    add up to `total`; each quota is the exact share rounded down or up."""
     whole = Fraction(sum(shares.values()))
     exact = {name: share * total / whole for name, share in shares.items()}
     quota = {name: int(value) for name, value in exact.items()}
-    rest = total - sum(quota.values())
-    for name in sorted(exact, key=lambda name: (quota[name] - exact[name], name))[:rest]:
+    remainder = total - sum(quota.values())
+    for name in sorted(exact, key=lambda name: (quota[name] - exact[name], name))[:remainder]:
         quota[name] += 1
     return quota
 
 
 def tempered(sizes: Whole, alpha: float) -> dict[str, Fraction]:
-    """Weights of size ** alpha: 1 is proportional, 0 uniform; mT5 (Xue et al. 2021) and XLM-R
-    (Conneau et al. 2020) take 0.3. A source of size 0 gets 0."""
+    """Return weights in proportion to size ** alpha, 1 for the largest source and 0 for empty ones.
+    With alpha 1 they are proportional to size, with 0 equal; mT5 (Xue et al. 2021) and XLM-R
+    (Conneau et al. 2020) use 0.3."""
     largest = max(sizes.values(), default=0)
     return {
         name: Fraction((size / largest) ** alpha) if size else Fraction(0)
@@ -89,13 +88,11 @@ def tempered(sizes: Whole, alpha: float) -> dict[str, Fraction]:
 def clamped(
     weights: Mapping[str, Fraction], total: Fraction, low: Exact, high: Exact
 ) -> dict[str, Fraction]:
-    """Amounts in proportion to the weights wherever bounds allow, adding up to `total`.
-
-    Each is scale * weight, raised to its low and cut to its high (absent: none), with the one
-    scale at which they add up. Where no scale does, the amounts at the nearest end: all lows, or
-    all highs; the caller compares the sum. With equal weights and high = cap * size this is UniMax
-    (Chung et al. 2023, algorithm 1).
-    """
+    """Return amounts proportional to the weights within bounds, with the sum `total` if possible.
+    Each amount is scale * weight, raised to its bound in `low` and cut to its bound in `high`. A
+    name without a bound is not limited. One scale is used for all. If no scale reaches `total`, all
+    amounts are at their lower or all at their upper bounds, so callers must check the sum. With
+    equal weights and high = cap * size this is UniMax (Chung et al. 2023, algorithm 1)."""
 
     def at(scale: Fraction | None) -> dict[str, Fraction]:
         amounts = {}
@@ -136,10 +133,11 @@ Key = tuple[str, int]  # group, bucket of scores
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of a mix. weights: a policy, a preset or numbers by group; total: of the unit,
-    None: as much as there is; amounts, epochs: of a group, in place of weights; floors, caps:
-    shares of the mix; buckets: epochs of each bucket of scores before all are scaled, None: no
-    buckets; curve: the same by a power from 0 on that follows from the amount of the group."""
+    """The settings of a mix. weights: a policy, a preset, or one number per group. total: size of
+    the mix, None for the size of the sources. amounts, epochs: the amount or number of epochs per
+    group, instead of weights. floors, caps: the smallest and the largest share of a group in the
+    mix. buckets: relative epochs per score bucket, or None. curve: a function from a power >= 0 to
+    the epochs per bucket; the power is chosen so that the group's amount is reached."""
 
     weights: str | Mapping[str, float] = "proportional"
     alpha: float = 0.3
@@ -155,8 +153,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Design:
-    """amounts: of each group; strata: the quota of each stratum; refused: why it cannot be had as
-    asked, None where it can: then it is the nearest mix that can."""
+    """A designed mix. amounts: units per group. strata: units per stratum. refused: None, or the
+    reason why the request is impossible; amounts and strata are then the nearest possible mix."""
 
     amounts: dict[str, int]
     strata: dict[Key, int]
@@ -164,17 +162,18 @@ class Design:
 
 
 def exact(number: float | int | str) -> Fraction:
-    """The number as people write it: 0.1 is a tenth."""
+    """Return a number as the exact fraction of its decimal text: 0.1 becomes 1/10."""
     return Fraction(str(number))
 
 
 def design(sizes: Mapping[Key, int], request: Request) -> Design:
-    """The mix of strata of these sizes. UsageError where the request names what is not there."""
+    """Return the mix that a request gives for strata of these sizes. Raises UsageError if the
+    request names a group that does not exist or has contradicting bounds."""
     by_bucket = request.buckets if request.curve is None else None
     times = {key: exact(by_bucket[key[1]]) if by_bucket else Fraction(1) for key in sizes}
     groups = sorted({group for group, _ in sizes})
     check(groups, request)
-    # Of one reading of a group, buckets as often as asked.
+    # The size of one epoch of each group, with buckets repeated by their relative epochs.
     effective = {g: Fraction(0) for g in groups}
     most = {g: Fraction(0) for g in groups}
     for key, size in sizes.items():
@@ -204,7 +203,7 @@ def design(sizes: Mapping[Key, int], request: Request) -> Design:
     return Design(plan.amounts, strata, plan.refused)
 
 
-MOST_POWER = 64.0  # of a curve: all but the very best is left out
+MOST_POWER = 64.0  # steepest curve: almost only the best bucket is left
 
 
 def _reached(sizes: Mapping[Key, int], group: str, epochs: list[float]) -> float:
@@ -225,7 +224,7 @@ def _on_curve(
 
 
 def check(groups: list[str], request: Request) -> None:
-    """UsageError where the request names a group that is not there."""
+    """Raise UsageError if the request names a group that does not exist."""
     named = {"amounts": request.amounts, "epochs": request.epochs}
     named |= {"floors": request.floors, "caps": request.caps}
     if not isinstance(request.weights, str):
@@ -233,8 +232,8 @@ def check(groups: list[str], request: Request) -> None:
     for setting, values in named.items():
         for name in values:
             if name not in groups:
-                there = ", ".join(groups)[:300]
-                raise UsageError(f"mix: {setting} names {name!r}; there is {there}")
+                known = ", ".join(groups)[:300]
+                raise UsageError(f"mix: {setting} names {name!r}; the names are {known}")
 
 
 def _by_group(
@@ -244,7 +243,7 @@ def _by_group(
     request: Request,
 ) -> Design:
     if both := sorted(set(request.amounts) & set(request.epochs)):
-        raise UsageError(f"mix: {both[0]}: give an amount or epochs")
+        raise UsageError(f"mix: {both[0]}: give an amount or epochs, not both")
     amounts = {
         g: int(request.amounts[g])
         if g in request.amounts
@@ -264,7 +263,7 @@ def _shared(
 ) -> Design:
     weights, even = _weights(groups, effective, request)
     if not any(weights.values()):
-        raise UsageError("mix: there is nothing to mix: no source with a weight has any text")
+        raise UsageError("mix: no source with a weight has any text")
     total = request.total
     if total is None:
         total = int(sum(effective[g] for g in groups if weights[g]))
@@ -273,7 +272,7 @@ def _shared(
     _possible(request, weights)
     bounded = {g: min(high.get(g, capacity[g]), capacity[g]) for g in groups}
     reachable = {g: min(v, capacity[g]) for g, v in low.items()}
-    # UniMax looks at what there is before it shares: its cap is a part of the policy.
+    # UniMax applies the capacity of the sources first: the cap is part of the policy.
     first = bounded if even else high
     ideal = clamped(weights, Fraction(total), low, first)
     nearest = clamped(weights, Fraction(total), reachable, bounded)
@@ -282,7 +281,6 @@ def _shared(
 
 
 def _whole(amounts: Mapping[str, Fraction], total: int) -> dict[str, int]:
-    """Whole numbers that add up to the total, or to what the amounts come to below it."""
     reached = min(total, int(sum(amounts.values())))
     if not reached:
         return dict.fromkeys(amounts, 0)
@@ -300,8 +298,9 @@ def _weights(
         by_lower = {g.lower(): g for g in groups}
         if missing := [name for name in table if name not in by_lower]:
             raise UsageError(
-                f"mix: {request.weights} has a source {missing[0]!r}; name yours so, as"
-                f" {missing[0]}=FOLDER, or give weights by hand (it has {', '.join(table)})"
+                f"mix: {request.weights} needs a source named {missing[0]!r}; write"
+                f" {missing[0]}=FOLDER, or give weights as numbers (its sources:"
+                f" {', '.join(table)})"
             )
         return {g: table.get(g.lower(), Fraction(0)) for g in groups}, False
     if request.weights == "unimax":
@@ -334,23 +333,25 @@ def _within(
         g = max(over, key=lambda g: (amounts[g] - capacity[g], g))
         most = int(capacity[g])
         why = (
-            f"it asks for {amounts[g]:,} of {g}, of which {request.max_epochs:g} epochs give"
+            f"it asks for {amounts[g]:,} of {g}, but {request.max_epochs:g} epochs give only"
             f" {most:,}"
         )
     else:
-        why = f"all there is gives {sum(amounts.values()):,} of {total:,} within its bounds"
+        why = f"the sources give only {sum(amounts.values()):,} of {total:,} within the bounds"
     return Design(nearest, {}, why)
 
 
-NONE = "none"  # of documents without a value in the column that groups are made by
+NONE = "none"  # group of documents without a value in the column `by`
 MOST_GROUPS = 10_000
 
 
 @dataclass
 class Strata:
-    """Numbers strata in the order in which they are met. by: column of groups, None: sources;
-    column, edges: of scores: bucket i holds edges[i - 1] <= score < edges[i], the last bucket
-    documents without a score; since, until: dates, the first is in, the second is not."""
+    """Assigns documents to strata, numbered in the order of their first document. by: the column of
+    the groups, None if sources are groups. column, edges: the score column and its bucket edges.
+    Bucket i holds edges[i - 1] <= score < edges[i]; one more bucket, the last, holds the documents
+    without a score. since, until: documents dated before `since`, or not before `until`, are left
+    out."""
 
     by: str | None = None
     column: str | None = None
@@ -362,7 +363,7 @@ class Strata:
     outside: dict[str, Counter[str]] = field(default_factory=dict)  # source -> reason -> documents
 
     def of(self, source: str, batch: pa.RecordBatch) -> np.ndarray:
-        """int32[rows]: the number of each row's stratum; -1: it stays out of the mix."""
+        """Return int32[rows]: the stratum number of each row, -1 for rows left out of the mix."""
         buckets = self._buckets(batch)
         groups, names = self._groups(source, batch)
         pair = groups.astype(np.int64) * (len(self.edges) + 2) + buckets
@@ -372,12 +373,11 @@ class Strata:
             group, bucket = divmod(value, len(self.edges) + 2)
             numbers.append(self.keys.setdefault((names[group], bucket), len(self.keys)))
         if len(self.keys) > MOST_GROUPS * (len(self.edges) + 2):
-            raise UsageError(f"mix: {self.by} has more than {MOST_GROUPS:,} values: take another")
+            raise UsageError(f"mix: {self.by} has more than {MOST_GROUPS:,} values: choose another")
         strata = np.array(numbers, np.int32)[inverse.reshape(-1)]
         return self._dated(source, batch, strata)
 
     def begin(self) -> None:
-        """Counts what stays out anew."""
         self.outside = {}
 
     def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -393,7 +393,7 @@ class Strata:
             return np.zeros(batch.num_rows, np.int32), [source]
         column = self._column(batch, self.by)
         if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
-            raise UsageError(f"mix: the column {self.by!r} holds {column.type}, no names")
+            raise UsageError(f"mix: the column {self.by!r} holds {column.type}, not names")
         encoded = pc.fill_null(column.cast(pa.string()), NONE).dictionary_encode()
         return encoded.indices.to_numpy(), [v or NONE for v in encoded.dictionary.to_pylist()]
 
@@ -405,7 +405,7 @@ class Strata:
             scores = pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise UsageError(
-                f"mix: the column {self.column!r} holds {column.type}, no scores"
+                f"mix: the column {self.column!r} holds {column.type}, not scores"
             ) from None
         buckets = np.searchsorted(np.array(self.edges), scores, side="right")
         buckets[np.isnan(scores)] = len(self.edges) + 1
@@ -415,31 +415,31 @@ class Strata:
         if self.since is None and self.until is None:
             return strata
         dates = batch["date"]
-        stays = self.outside.setdefault(source, Counter())
+        left_out = self.outside.setdefault(source, Counter())
         null = dates.is_null().to_numpy(zero_copy_only=False)
-        marks: list[tuple[str, Any]] = []
+        masks: list[tuple[str, Any]] = []
         if self.since is not None:
             early = pc.less(dates, pa.scalar(self.since, dates.type))
-            marks.append(("before the window", early))
+            masks.append(("before the window", early))
         if self.until is not None:
             late = pc.greater_equal(dates, pa.scalar(self.until, dates.type))
-            marks.append(("after the window", late))
+            masks.append(("after the window", late))
         if not self.undated:
-            marks.append(("without a date", pa.array(null)))
-        for reason, mask in marks:
+            masks.append(("without a date", pa.array(null)))
+        for reason, mask in masks:
             out = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
             if out.any():
-                stays[reason] += int(out.sum())
+                left_out[reason] += int(out.sum())
                 strata = np.where(out, np.int32(-1), strata)
         return strata
 
 
 def moment(text: str | None, setting: str) -> datetime | None:
-    """A date of the settings in UTC; UsageError for what is none."""
+    """Parse the date in a setting as UTC. Raises UsageError if the text is not a date."""
     if text is None:
         return None
     try:
         value = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise UsageError(f"mix: {setting} {text!r} is no date; write 2024-01-31") from None
+        raise UsageError(f"mix: {setting} {text!r} is not a date; write it as 2024-01-31") from None
     return value if value.tzinfo else value.replace(tzinfo=timezone.utc)

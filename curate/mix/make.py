@@ -1,8 +1,8 @@
-"""Prepare a mix (measure, design, choose), show it, write it.
+"""Prepare a mix (measure the sources, design the mix, choose documents), print it, and write it.
 
-The documents lie on disk since they were measured, decoded. From there every copy of a document
-goes to disk with its position, and each part of the mix is then ordered and written by itself. In
-memory is a run of rows, and a part for each worker.
+Measuring leaves the decoded documents on disk. Each copy of a document is then written to a
+temporary file with its position in the mix, and each part of the mix (an output file) is sorted and
+written separately. Memory holds one block of rows, and one part per worker.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from curate.mix import table
 from curate.mix.design import Key, Strata, check, design, moment
 from curate.mix.measure import (
     ROWS,
-    Chosen,
+    EpochPlan,
     Measured,
+    PartialEpoch,
     Rows,
     Sizes,
-    Taking,
     choose,
     keys,
     last_keys,
@@ -52,14 +52,15 @@ if TYPE_CHECKING:
 
 
 POSITION = "_position"
-SLICE = 16 << 20  # bytes of text that are put in order at once: a row group
-MOST_THREADS = 8  # each holds a part
+SLICE = 16 << 20  # bytes of text per row group
+MOST_THREADS = 8  # each holds a part in memory
 
 
 @dataclass
 class Layout:
-    """part_bytes: text of a part, about; total: bytes of text of the whole mix, about; workers:
-    threads that write; own: columns that are no attributes although they have a point."""
+    """The output files. part_bytes, total: approximate bytes of text per file and in all files.
+    workers: the number of writing threads. own: columns with a dot in their name that are not
+    attributes."""
 
     part_bytes: int
     total: int
@@ -72,10 +73,9 @@ class Layout:
 
 
 def write_mix(
-    copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, folder: Path
+    copy: Copy, measured: Measured, chosen: EpochPlan, layout: Layout, folder: Path
 ) -> list[dict[str, int | str]]:
-    """Writes FOLDER/part-*.parquet; returns the files as a manifest has them. The copy of the
-    documents that were measured is used up."""
+    """Write FOLDER/part-*.parquet; return their manifest entries. Removes `copy` after its use."""
     scratch = folder.with_name(f".spill-{folder.name}")
     remove(scratch, inside=folder.parent)
     scratch.mkdir(parents=True)
@@ -93,8 +93,10 @@ def write_mix(
         remove(scratch, inside=folder.parent)
 
 
-def _spread(copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, spill: Spill) -> None:
-    taking, epochs = Taking(chosen), chosen.epochs
+def _spread(
+    copy: Copy, measured: Measured, chosen: EpochPlan, layout: Layout, spill: Spill
+) -> None:
+    taking, epochs = PartialEpoch(chosen), chosen.epochs
     measured_rows = Rows(measured.rows("stratum", "key"))
     for run in copy.runs(layout.part_bytes):
         number, key = measured_rows.take(len(run.position))
@@ -110,7 +112,11 @@ def _spread(copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, spil
 
 
 def _copies(
-    number: np.ndarray, base: np.ndarray, chosen: Chosen, taking: Taking, epochs: np.ndarray
+    number: np.ndarray,
+    base: np.ndarray,
+    chosen: EpochPlan,
+    taking: PartialEpoch,
+    epochs: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     full, copies = chosen.full[number], []
     for epoch in range(int(full.max(initial=0))):
@@ -134,18 +140,17 @@ def _copies(
 
 
 def _write_part(spill: Spill, part: int, folder: Path, own: frozenset[str]) -> dict[str, int | str]:
-    """A part of the mix in order; equal positions stay in the order of reading."""
     target = folder / f"part-{part:05d}.parquet"
     rows_of_part, size, ids = spill.rows(part), 0, []
     with writing(target, Hashed) as writer:
         writer.write(pack(spill.empty().drop_columns([POSITION]), own))
         if rows_of_part is not None:
-            order = np.argsort(rows_of_part.rest[POSITION].to_numpy(), kind="stable")
-            length = rows_of_part.rest["text"].to_numpy()[order]
+            order = np.argsort(rows_of_part.columns[POSITION].to_numpy(), kind="stable")
+            length = rows_of_part.columns["text"].to_numpy()[order]
             cuts = np.flatnonzero(np.diff(np.cumsum(length) // SLICE)) + 1
             for rows in np.split(order, cuts):
                 writer.write(pack(rows_of_part.take(rows).drop_columns([POSITION]), own))
-            size, ids = int(length.sum()), [rows_of_part.rest["id"]]
+            size, ids = int(length.sum()), [rows_of_part.columns["id"]]
     return {
         "name": target.name,
         "text_bytes": size,
@@ -157,9 +162,10 @@ def _write_part(spill: Spill, part: int, folder: Path, own: frozenset[str]) -> d
 
 @dataclass(frozen=True)
 class Totals:
-    """Of each stratum, int64[strata]. drawn, drawn_size: documents of the epoch that is not whole,
-    and their size; copies, amount: of all epochs; taken, unique: documents that are in the mix at
-    least once, and their size; bytes: of the text of all copies."""
+    """Figures of each stratum, each int64[strata]. drawn, drawn_size: number and size of the
+    documents from the partial epoch. copies, amount: number and size of the documents of all
+    epochs, repetitions included. taken, unique: number and size of the documents that are in the
+    mix at least once. bytes: text of all copies."""
 
     drawn: np.ndarray
     drawn_size: np.ndarray
@@ -171,13 +177,13 @@ class Totals:
 
 
 def count_taken(
-    measured: Measured, chosen: Chosen, groups: np.ndarray, marked: Path | None
+    measured: Measured, chosen: EpochPlan, groups: np.ndarray, marked: Path | None
 ) -> Totals:
-    """Counts what is taken. groups: int32[strata], the number of each stratum's group; marked:
-    file for a row a document (grp, hash, size, taken)."""
+    """Count the documents that the mix takes. groups: int32[strata], the number of each stratum's
+    group. marked: a file to write with one row per document (grp, hash, size, taken), or None."""
     strata_count = len(chosen.full)
     drawn, drawn_size, drawn_bytes = (np.zeros(strata_count, np.int64) for _ in range(3))
-    taking = Taking(chosen)
+    taking = PartialEpoch(chosen)
 
     def last(number: np.ndarray, base: np.ndarray, size: np.ndarray, length: np.ndarray):
         taken = taking.last(number, last_keys(base, chosen.full[number]))
@@ -218,11 +224,11 @@ Say = Callable[[str], None]
 
 @dataclass
 class Prepared:
-    """All that is known before a document is written."""
+    """The results of `prepare`: everything known before the first document is written."""
 
     sources: list[Source]
     measured: Measured
-    chosen: Chosen
+    chosen: EpochPlan
     totals: Totals
     record: MixRecord
 
@@ -230,8 +236,9 @@ class Prepared:
 def prepare(
     mix: MixSettings, sources: list[Source], scratch: Path, say: Say, copy: Copy | None = None
 ) -> Prepared:
-    """Measures the sources and chooses documents. copy: where the documents go, to be written.
-    UsageError, after the nearest possible mix was said, where it cannot be had as asked."""
+    """Measure the sources and choose documents. copy: if given, all documents are stored in it. If
+    the mix is impossible, print the nearest mix and raise UsageError, unless `mix.nearest` is
+    set."""
     quality = mix.quality
     strata = Strata(
         by=mix.by,
@@ -241,17 +248,17 @@ def prepare(
         until=moment(mix.until, "until"),
         undated=mix.undated,
     )
-    if mix.by is None:  # before anything is read
+    if mix.by is None:  # fail before anything is read
         check(sorted(source.name for source in sources), mix.request())
     if unknown := sorted(set(mix.shards) - {source.name for source in sources}):
-        raise UsageError(f"mix: shards names {unknown[0]!r}, which is no source")
+        raise UsageError(f"mix: shards names {unknown[0]!r}, which is not a source")
     size = Sizes(mix.unit, Path(mix.tokenizer) if mix.tokenizer else None, mix.shards)
     path = scratch / "measured.parquet"
     near = None
     if mix.overlap == "minhash":
-        from curate.mix.overlap import Near
+        from curate.mix.overlap import BandKeys
 
-        near = Near(sources, scratch)
+        near = BandKeys(sources, scratch)
     try:
         hashed = mix.overlap == "exact"
         measured = measure(sources, strata, size, mix.seed, path, hashed, near, copy)
@@ -275,8 +282,8 @@ def prepare(
     group_numbers = np.array([number_of[group] for group, _ in strata.keys], np.int32)
     marked = scratch / "marked.parquet" if mix.overlap != "none" else None
     totals = count_taken(measured, chosen, group_numbers, marked)
-    if not totals.copies.any():  # no document is as small as what is asked for
-        raise UsageError("mix: nothing would be taken: ask for more")
+    if not totals.copies.any():
+        raise UsageError("mix: the mix is smaller than one document; ask for more")
     shared = None
     if marked is not None:
         from curate.mix.overlap import overlap
@@ -297,7 +304,7 @@ def prepare(
         plan.refused,
     )
     if plan.refused and not mix.nearest:
-        say(f"the mix cannot be had as asked ({plan.refused}); the nearest possible mix is")
+        say(f"the requested mix is impossible ({plan.refused}); the nearest possible mix is")
         for line in table.text(record):
             say(line)
         raise UsageError(
@@ -310,7 +317,7 @@ def prepare(
 def make(
     mix: MixSettings, prepared: Prepared, copy: Copy, folder: Path, context: ProductContext
 ) -> dict[str, Any]:
-    """Writes the mix of the documents in `copy` into the folder; returns what the report says."""
+    """Write the mix of the documents in `copy` into the folder; return figures for the report."""
     totals = prepared.totals
     own = frozenset({SOURCE, EPOCH}.union(*(source.own for source in prepared.sources)))
     layout = Layout(mix.part_bytes, int(totals.bytes.sum()), context.workers, own)
@@ -319,7 +326,7 @@ def make(
     documents = sum(int(f["documents"]) for f in files)
     size = sum(int(f["text_bytes"]) for f in files)
     if documents != totals.copies.sum() or size != totals.bytes.sum():
-        raise RunFailed("mix: documents were lost on the disk; run the command again")
+        raise RunFailed("mix: written documents are missing on disk; run the command again")
     record = prepared.record
     values = json_values(record)
     facts = {name: values[name] for name in ("unit", "estimated", "seed", "rows", "outside")}
@@ -337,7 +344,6 @@ def make(
 
 
 def preview(mix: Any, as_json: bool) -> None:
-    """Prints the table and writes nothing."""
     with tempfile.TemporaryDirectory(prefix="llmcurate-mix-") as folder:
         say = print if not as_json else lambda line: None
         record = prepare(mix, mix.opened(), Path(folder), say).record
@@ -357,9 +363,9 @@ def _brief(record: MixRecord, most: int = 8) -> str:
 def _warnings(record: MixRecord) -> list[str]:
     warnings = []
     if record.estimated:
-        warnings.append("tokens are bytes / 4, not counted; --tokenizer counts them")
+        warnings.append("tokens are estimated as bytes / 4; --tokenizer counts them")
     if record.refused:
-        warnings.append(f"not the mix asked for: {record.refused}")
+        warnings.append(f"not the requested mix: {record.refused}")
     return warnings
 
 

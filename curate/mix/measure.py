@@ -1,21 +1,18 @@
-"""Measuring the sources of a mix: one reading gives sizes by stratum and a small row a document.
+"""Measure the sources of a mix: read them once, and choose the documents of each epoch.
 
-The rows (stratum, key, size, bytes, hash of the text) lie in a parquet file, so that choosing
-documents and counting copies need no memory of the corpus. The documents themselves go to disk as
-they were decoded: writing the mix does not read the sources again.
+Reading writes one small row per document (stratum, key, size, bytes, hash of the text) to a parquet
+file, so choosing documents needs no memory of the corpus. The decoded documents also go to disk, so
+writing the mix does not read the sources again. Sizes are tokens, bytes or documents. Tokens are
+counted by a tokenizer, or read from token shards made with that tokenizer; without a tokenizer they
+are estimated as bytes / 4.
 
-Sizes are tokens, bytes, or one a document. Tokens are counted by a tokenizer, or taken from token
-shards that it made of the source before; without one they are a quarter of the bytes, and tables
-say so.
-
-The copies that a mix takes of each document, and their positions, are pure functions of seed,
-source and id. An epoch of a source is all of its documents once. Its key in an epoch orders it
-there: the first four bits are the same in every epoch, the others are drawn anew. So an epoch is
-complete before the next one begins, none of its windows holds a document twice, two copies stand
-15/16 of an epoch apart or more, and neighbours change from epoch to epoch. Of an epoch that is not
-taken whole the documents with the least keys are taken. A source whose E epochs fill the mix has
-the copy of epoch e with key k at (e + k) / E of the mix, k in [0, 1). All sources are laid over
-each other so: each keeps its share in any stretch of the mix, up to the noise of a random order.
+The repetitions and positions of a document depend only on seed, source and id. An epoch is all
+documents of a source once, ordered by 64-bit keys. The first four bits of a key are the same in
+every epoch, the others are drawn anew. So an epoch is complete before the next one begins, two
+repetitions are at least 15/16 of an epoch apart, and neighbours change from epoch to epoch. A
+partial epoch takes the documents with the smallest keys. A source with E epochs places the copy of
+epoch e with key k, as a fraction in [0, 1), at (e + k) / E of the mix. All sources are interleaved
+in this way, so each keeps its share in every stretch of the mix, up to the noise of a random order.
 """
 
 from __future__ import annotations
@@ -40,20 +37,19 @@ from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.mix.overlap import Near
+    from curate.mix.overlap import BandKeys
     from curate.mix.spill import Copy
 
 
-BYTES_A_TOKEN = 4  # where nobody counts: the report's rule of thumb (inspect/report/page.py)
+BYTES_A_TOKEN = 4  # estimate without a tokenizer, as in the report (inspect/report/page.py)
 Size = Callable[[np.ndarray, np.ndarray], np.ndarray]  # data, offsets -> int64[rows]
 COLUMNS = ["id", "tokens", "bytes"]
 
 
 class Sizes:
-    """`of` each batch of one reading of all sources, in their order, then `end`.
-
-    shards: folders by name of source. UsageError where the tokenizer or shards cannot be used.
-    """
+    """Measures the sizes of documents: call `of` for each batch of all sources in reading order,
+    then `end`. shards: the folder of token shards of each source by its name. Raises UsageError if
+    the tokenizer or shards cannot be used."""
 
     def __init__(
         self, unit: str, tokenizer: Path | None = None, shards: Mapping[str, str] | None = None
@@ -67,19 +63,19 @@ class Sizes:
     def of(
         self, source: str, batch: pa.RecordBatch, data: np.ndarray, offsets: np.ndarray
     ) -> np.ndarray:
-        """int64[rows]: of a source's next documents, whose texts are data: uint8[] at offsets."""
+        """Return int64[rows]: the sizes of the next documents of a source. data: uint8[bytes] and
+        offsets: int64[rows + 1] hold their texts."""
         if source in self._shards:
             return self._shards[source].next(batch["id"], np.diff(offsets))
         return self._count(data, offsets)
 
     def end(self) -> None:
-        """UsageError where shards hold documents that their source does not."""
+        """Raise UsageError if token shards have more documents than their source."""
         for counts in self._shards.values():
             counts.end()
 
 
 def tokenizer_file(tokenizer: Path) -> Path:
-    """The file of a tokenizer that is named by its folder or itself."""
     return tokenizer / "tokenizer.json" if tokenizer.is_dir() else tokenizer
 
 
@@ -88,7 +84,7 @@ def _counter(unit: str, tokenizer: Path | None) -> Size:
         return lambda data, offsets: np.ones(len(offsets) - 1, np.int64)
     if unit == "bytes":
         return lambda data, offsets: np.diff(offsets)
-    if tokenizer is None:  # half a token up, so that the sum is a quarter of the bytes
+    if tokenizer is None:  # rounded, so that the sum is about bytes / 4
         return lambda data, offsets: (np.diff(offsets) + BYTES_A_TOKEN // 2) // BYTES_A_TOKEN
     from llmcurate.base.errors import LlmcurateError
     from tokenize_kit.encode.vocabulary import open_vocabulary
@@ -101,7 +97,7 @@ def _counter(unit: str, tokenizer: Path | None) -> Size:
 
 
 class ShardCounts:
-    """Tokens of a source's documents, as shards of it list them in the order of the source."""
+    """The token counts of a source's documents, from its token shards, in the source's order."""
 
     def __init__(self, name: str, folder: Path, tokenizer: Path | None) -> None:
         self.name, self.folder = name, folder
@@ -111,11 +107,11 @@ class ShardCounts:
         except OSError as error:
             raise self._wrong(error.strerror or str(error)) from None
         except (ValueError, KeyError, TypeError):
-            raise self._wrong("its manifest is not one of token shards") from None
+            raise self._wrong("manifest.json does not describe token shards") from None
         if tokenizer is None or made_by != sha256(tokenizer_file(tokenizer)):
-            raise self._wrong("they are of another tokenizer than --tokenizer")
+            raise self._wrong("they were made with a tokenizer other than --tokenizer")
         if manifest.get("shuffle") is not None or manifest.get("val_fraction"):
-            raise self._wrong("they are shuffled, or partly held out: their order is another")
+            raise self._wrong("they are shuffled or have a validation part, so their order differs")
         self._framing = int(manifest.get("bos", False)) + int(manifest.get("eos", True))
         self._tables = self._read()
         self._left = next(self._tables, None)
@@ -133,15 +129,16 @@ class ShardCounts:
                 raise self._wrong(f"{path.name}: {str(error).splitlines()[0][:120]}") from None
 
     def next(self, ids: pa.Array, sizes: np.ndarray) -> np.ndarray:
-        """int64[rows]: tokens of the next documents, whose ids and bytes must be those."""
+        """Return int64[rows]: token counts of the next documents. Raises UsageError if the ids or
+        bytes in the shards are not those of the documents."""
         parts: list[Any] = []
         missing = len(ids)
         while missing:
             if self._left is None:
                 raise self._wrong(f"they end before document {ids[len(ids) - missing]}")
             part = self._left.slice(0, missing)
-            rest = self._left.slice(part.num_rows)
-            self._left = rest if rest.num_rows else next(self._tables, None)
+            remaining = self._left.slice(part.num_rows)
+            self._left = remaining if remaining.num_rows else next(self._tables, None)
             missing -= part.num_rows
             if part.num_rows:
                 parts.append(part)
@@ -158,9 +155,10 @@ class ShardCounts:
         return counted
 
     def end(self) -> None:
-        """UsageError where documents are left."""
         if self._left is not None:
-            raise self._wrong(f"they go on with document {self._left['id'][0]} behind the source")
+            raise self._wrong(
+                f"they go on with document {self._left['id'][0]} after the source ends"
+            )
 
 
 ROWS = 200_000
@@ -168,7 +166,8 @@ ROWS = 200_000
 
 @dataclass
 class Measured:
-    """path: the rows; documents, sizes, bytes: of each stratum, by its number."""
+    """The measured documents. path: a file with one row per document. documents, sizes, bytes:
+    int64[strata], the sums of each stratum."""
 
     path: Path
     strata: Strata
@@ -177,24 +176,23 @@ class Measured:
     bytes: np.ndarray
 
     def keyed(self, values: np.ndarray) -> dict[Key, int]:
-        """Values of strata by (group, bucket)."""
         return {key: int(values[number]) for key, number in self.strata.keys.items()}
 
     def rows(self, *columns: str) -> Iterator[list[np.ndarray]]:
-        """The columns of all documents, in the order of reading, some at a time."""
+        """Yield the named columns of all documents in reading order, up to ROWS documents at a
+        time."""
         with pq.ParquetFile(self.path, pre_buffer=False) as file:
             for batch in file.iter_batches(ROWS, columns=list(columns), use_threads=False):
                 yield [batch[name].to_numpy(zero_copy_only=False) for name in columns]
 
 
 class Rows:
-    """Columns that come some at a time, taken in pieces of any length."""
+    """Columns that arrive in batches and are taken in pieces of any length."""
 
     def __init__(self, parts: Iterator[list[np.ndarray]]) -> None:
         self._parts, self._left = parts, next(parts, [])
 
     def take(self, count: int) -> list[np.ndarray]:
-        """The columns of the next rows, of which there are so many."""
         pieces = []
         while count:
             if not len(self._left[0]):
@@ -206,15 +204,15 @@ class Rows:
 
 
 def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
-    """uint64[rows]: the key of each document in the first epoch of its source."""
+    """Return uint64[rows]: the key of each document in the first epoch of its source."""
     from tokenize_kit.shards.shuffle import keys
 
     return keys(batch["id"], seed_of(source.name, seed))
 
 
 def text_hashes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """uint8[rows, 16]: xxh3-128 of texts, as exact dedup has it by default. Apart from its module,
-    since loading numba takes longer than hashing a gigabyte."""
+    """Return uint8[rows, 16]: the xxh3-128 of each text, the hash of exact deduplication. Its
+    module is not imported: loading numba takes longer than hashing a gigabyte."""
     from xxhash import xxh3_128_digest
 
     view = data.data
@@ -229,11 +227,12 @@ def measure(
     seed: int,
     path: Path,
     hashed: bool,
-    near: Near | None = None,
+    near: BandKeys | None = None,
     copy: Copy | None = None,
 ) -> Measured:
-    """Reads all sources once. hashed: whether rows hold hashes of texts; near, copy: what is given
-    the documents that are not left out, copy in one schema and with their source."""
+    """Read all sources once and write the file of measured rows. hashed: store the hash of each
+    text. near, copy: if given, both receive the documents that are not left out; `copy` also
+    receives the name of the source."""
     sums: list[np.ndarray] = []
     strata.begin()
     row = 0
@@ -276,7 +275,6 @@ def measure(
 
 
 def _sums(number: np.ndarray, strata_count: int, *values: np.ndarray) -> np.ndarray:
-    """int64[3, strata]: documents, sizes and bytes of each stratum in a batch."""
     totals = np.zeros((3, strata_count), np.int64)
     np.add.at(totals[0], number, 1)
     for row, value in enumerate(values, 1):
@@ -308,20 +306,20 @@ def _rows(
     )
 
 
-BLOCK = np.uint64(60)  # bits drawn anew in every epoch; the other four keep copies apart
+BLOCK = np.uint64(60)  # bits drawn anew in every epoch; the other four keep repetitions apart
 _GAMMA = 0x9E3779B97F4A7C15  # of SplitMix64 (Steele et al. 2014)
 _ONE = 2.0**-64
 
 
 def seed_of(source: str, seed: int) -> int:
-    """The seed of a source's ids: equal ids of two sources have nothing to do with each other."""
+    """Return the seed for a source's ids, so that equal ids of two sources get independent keys."""
     import xxhash
 
     return xxhash.xxh3_64_intdigest(source.encode("utf-8", "surrogatepass"), seed)
 
 
 def keys(base: np.ndarray, epoch: int) -> np.ndarray:
-    """uint64[rows]: the keys in an epoch, from those that id and seed give (uint64[rows])."""
+    """Return uint64[rows]: keys of documents in an epoch. base: uint64[rows], keys in epoch 0."""
     if epoch == 0:
         return base
     z = base + np.uint64(_GAMMA * epoch % 2**64)
@@ -332,17 +330,19 @@ def keys(base: np.ndarray, epoch: int) -> np.ndarray:
 
 
 def positions(key: np.ndarray, epoch: int, epochs: float) -> np.ndarray:
-    """float64[rows] in [0, 1): where the copies of an epoch stand in a mix that holds so many."""
+    """Return float64[rows] in [0, 1): positions in the mix of one epoch's documents. key:
+    uint64[rows], keys in this epoch. epochs: the source's number of epochs in the mix."""
     return np.minimum((epoch + key * _ONE) / epochs, np.nextafter(1.0, 0.0))
 
 
-_BITS = 12  # of a key: sizes are first summed by its beginning, so that memory is bounded
+_BITS = 12  # sizes are first summed by this many leading bits of the key, to bound memory
 
 
 @dataclass
-class Chosen:
-    """Of each stratum, by number. full: whole epochs; cut: of one more epoch documents with a key
-    below it are taken, and the first `ties` of those with that key; 0 and 0: no further epoch."""
+class EpochPlan:
+    """The documents that the mix takes, per stratum. full: the number of complete epochs. The next
+    epoch is partial: it takes the documents with a key below `cut`, and the first `ties` documents
+    with the key `cut`. If `cut` and `ties` are 0, it takes no documents."""
 
     full: np.ndarray  # int64
     cut: np.ndarray  # uint64
@@ -350,19 +350,20 @@ class Chosen:
 
     @property
     def epochs(self) -> np.ndarray:
-        """float64[strata]: how many epochs a stratum lays over the mix."""
+        """The number of epochs of each stratum in the mix: float64[strata]."""
         part = np.array([int(cut) * _ONE for cut in self.cut], np.float64)
         return np.maximum(self.full + part, np.finfo(np.float64).tiny)
 
 
-class Taking:
-    """The rows that are in an epoch. Keep one for a reading of all documents, in their order."""
+class PartialEpoch:
+    """Selects the rows of the partial epoch. Each pass over all documents needs a new object."""
 
-    def __init__(self, chosen: Chosen) -> None:
+    def __init__(self, chosen: EpochPlan) -> None:
         self.chosen, self._ties = chosen, chosen.ties.copy()
 
     def last(self, number: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """bool[rows]: taken in the epoch that is not whole; key: of that epoch of each stratum."""
+        """Return bool[rows]: True for a row in the partial epoch of its stratum. number:
+        int64[rows], the stratum of each row. key: uint64[rows], the row's key in that epoch."""
         taken = key < self.chosen.cut[number]
         if self._ties.any():
             for row in np.flatnonzero((key == self.chosen.cut[number]) & (self._ties[number] > 0)):
@@ -374,7 +375,8 @@ class Taking:
 
 
 def last_keys(base: np.ndarray, full: np.ndarray) -> np.ndarray:
-    """uint64[rows]: keys in the epoch after the whole ones. full: of each row's stratum."""
+    """Return uint64[rows]: the keys of documents in the partial epoch. base: uint64[rows], their
+    keys in epoch 0. full: int64[rows], the number of complete epochs of each row's stratum."""
     result = base.copy()
     for epoch in np.unique(full).tolist():
         of_epoch = full == epoch
@@ -382,13 +384,14 @@ def last_keys(base: np.ndarray, full: np.ndarray) -> np.ndarray:
     return result
 
 
-def choose(measured: Measured, quota: np.ndarray) -> Chosen:
-    """For quotas of strata (int64[strata], of the unit): the number of documents whose size comes
-    nearest, half a document away at most; exact where the unit is documents."""
+def choose(measured: Measured, quota: np.ndarray) -> EpochPlan:
+    """Choose documents of each stratum whose total size is nearest to its quota. quota:
+    int64[strata], in the unit of the mix. A stratum is off by at most half a document; it is exact
+    if the unit is documents."""
     size = np.maximum(measured.sizes, 1)
     full = np.where(measured.sizes > 0, quota // size, 0)
     remainder = np.where(measured.sizes > 0, quota - full * size, 0)
-    chosen = Chosen(full, np.zeros(len(full), np.uint64), np.zeros(len(full), np.int64))
+    chosen = EpochPlan(full, np.zeros(len(full), np.uint64), np.zeros(len(full), np.int64))
     open_ = np.flatnonzero(remainder)
     if not len(open_):
         return chosen
@@ -428,14 +431,13 @@ def choose(measured: Measured, quota: np.ndarray) -> Chosen:
 
 
 def _cut(
-    chosen: Chosen,
+    chosen: EpochPlan,
     stratum: int,
     key: np.ndarray,
     weight: np.ndarray,
     missing: int,
     beginning: int,
 ) -> None:
-    """Ends the last epoch of a stratum within the keys of one beginning."""
     order = np.argsort(key, kind="stable")
     key = key[order]
     reached = np.concatenate([[0], np.cumsum(weight[order])])
@@ -445,5 +447,5 @@ def _cut(
         chosen.ties[stratum] = count - np.searchsorted(key, key[count])
     elif beginning + 1 < 1 << _BITS:
         chosen.cut[stratum] = (beginning + 1) << (64 - _BITS)
-    else:  # what is left out is less than half a document
+    else:  # the documents of the whole epoch come nearest
         chosen.full[stratum] += 1

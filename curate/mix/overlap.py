@@ -1,11 +1,11 @@
-"""Overlap of sources: the texts that they share, by hash or by the bands of MinHash.
+"""Overlap of sources: count the texts that several of them have.
 
-Texts are the same by their hash (xxh3-128, as exact dedup compares by default), or near copies by
-band keys of MinHash, out of the index that a run kept, or made. A run with a MinHash dedup has the
-keys of its documents in OUT/index; they are read there by id. The first such index decides the
-settings (bands, rows, shingles, seed); sources without one of the same settings are sketched.
-Documents that share a band are taken for copies, directly or through others, as
-`dedup --method minhash` without `verify` does.
+Texts are equal by hash (xxh3-128, the default of exact deduplication), or near-duplicates by
+MinHash band keys. A run with a MinHash dedup keeps the band keys of its documents in OUT/index,
+from which they are read by id. The first such index sets bands, rows, shingles and seed. For a
+source without an index of these settings, band keys are computed. Documents with a common band key,
+directly or through other documents, count as duplicates, as in `dedup --method minhash` without
+`verify`.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ BANDS = pa.schema([("row", pa.int64()), ("key", pa.uint64())])
 IDS = pa.schema([("row", pa.int64()), ("id", pa.string())])
 
 
-class Near:
-    """`add` the documents of all sources, then `close`; `path` has a row for each band (row, key).
-
-    kept: sources whose keys come from an index; absent: documents that their index does not know.
-    """
+class BandKeys:
+    """Collects the MinHash band keys of all sources: `add` their documents, then `close`. The
+    parquet file `path` then holds every band key, with columns `row` (the number of the document)
+    and `key`. kept: sources whose keys come from an index. absent: the number of documents that are
+    missing in a source's index, by source."""
 
     def __init__(
         self, sources: list[Source], scratch: Path, step: DedupMinhash | None = None
     ) -> None:
-        """step: settings of documents without an index."""
         self.scratch, self.path = scratch, scratch / "bands.parquet"
         self.kept: dict[str, indexes.Index] = {}
         self.absent: dict[str, int] = {}
         indexes_of = {s.name: self._indexes(s) for s in sources}
-        held = next((kept[0] for kept in indexes_of.values() if kept), None)
+        first_index = next((kept[0] for kept in indexes_of.values() if kept), None)
         self.step = step or DedupMinhash()
-        if held:
-            given = {name: held.record.comparable[name] for name in _SETTINGS}
-            self.step = DedupMinhash(compare=held.record.comparable.get("compare", "raw"), **given)
+        if first_index:
+            settings = {name: first_index.record.comparable[name] for name in _SETTINGS}
+            self.step = DedupMinhash(
+                compare=first_index.record.comparable.get("compare", "raw"), **settings
+            )
         own = self.step.comparable()
         for name, kept in indexes_of.items():
             for index in kept:
@@ -73,7 +74,8 @@ class Near:
         return [i for i in minhash if i.record.step_version == DedupMinhash.version]
 
     def add(self, source: str, first: int, batch: pa.RecordBatch) -> None:
-        """Documents of a source; first: the number of the first one among all."""
+        """Add the next documents of a source. `first` is the number of the batch's first document
+        among the documents of all sources."""
         number = pa.array(np.arange(first, first + batch.num_rows))
         if source in self._ids:
             table = pa.table([number, batch["id"].cast(pa.string())], schema=IDS)
@@ -91,7 +93,7 @@ class Near:
         self._bands.write(pa.table(table, schema=BANDS))
 
     def close(self, failed: bool = False) -> None:
-        """Nothing more comes: the kept keys are joined."""
+        """Finish the file: read the band keys from indexes and join them to documents by id."""
         for writer in self._ids.values():
             writer.close(failed)
         done = False
@@ -126,8 +128,9 @@ class Near:
 
 
 def clusters(db: Any, bands: Path) -> None:
-    """Makes the table `clusters` (row, label): documents that share a band, directly or through
-    others, with the least row among them."""
+    """Create the table `clusters` in the database. Its rows are the documents that share a band key
+    with others, directly or through other documents. Columns: `row`, the number of the document;
+    `label`, the smallest such number in its cluster."""
     edges = db.execute(
         f"""SELECT DISTINCT min(row) OVER (PARTITION BY key) AS a, row AS b
         FROM read_parquet({literal(bands)}) QUALIFY count(*) OVER (PARTITION BY key) > 1"""
@@ -142,7 +145,7 @@ def clusters(db: Any, bands: Path) -> None:
 
 
 def connected(a: np.ndarray, b: np.ndarray, count: int) -> np.ndarray:
-    """int64[count]: for each of so many nodes the least one that edges (a[i], b[i]) join it to."""
+    """Return int64[count]: the smallest node connected with each node. a, b: ends of the edges."""
     label = np.arange(count)
     while True:
         least = np.minimum(label[a], label[b])
@@ -156,8 +159,9 @@ def connected(a: np.ndarray, b: np.ndarray, count: int) -> np.ndarray:
 
 
 def overlap(rows: Path, groups: list[str], bands: Path | None = None) -> Overlap:
-    """Figures of the rows that `count_taken` marked (grp, hash, size, taken). bands: of near
-    copies; None: texts are compared by their hash."""
+    """Count the texts that several groups have. rows: the file that `count_taken` wrote, with the
+    columns grp, hash, size and taken. bands: the file of band keys for near-duplicates; None
+    compares texts by hash."""
     count = len(groups)
     documents = [[0] * count for _ in groups]
     size = [[0] * count for _ in groups]

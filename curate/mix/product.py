@@ -1,7 +1,7 @@
-"""The product `mix`: sources in stated proportions, shuffled, as a corpus.
+"""The product `mix`: a corpus of several sources in given proportions, shuffled.
 
-A product and no step on documents: a step sees a partition and keeps or drops each document once,
-where a mix repeats documents and orders all of them.
+A mix is a product, not a step on documents: such a step sees one partition and keeps or drops each
+document once, while a mix repeats documents and orders all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from llmcurate.base.disk.files import remove
 
 @step("mix")
 class Mix(MixSettings):
-    """Mixes sources by weights and epochs, in an order drawn from a seed."""
+    """Mix sources by weights and epochs, in a random order drawn from a seed."""
 
     makes: ClassVar[str] = "corpus"
 

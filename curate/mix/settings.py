@@ -1,4 +1,4 @@
-"""The settings of a mixture, and their short forms on the command line."""
+"""The settings of a mix, and their short forms on the command line."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from curate.steps.contracts import Identity, Product, digest
 from llmcurate.base.disk.units import as_whole, parse_count
 from llmcurate.base.errors import UsageError
 
-# By how many copies a document stood for, how often it stands in the mix: FineWeb2's README
-# (Penedo et al. 2025), whose largest clusters are taken for boilerplate.
+# Epochs by the size of a document's duplicate cluster: FineWeb2's README (Penedo et al. 2025).
+# The largest clusters are treated as boilerplate.
 PRESETS_OF_QUALITY: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "fineweb2": ((2.0, 3.0, 5.0, 100.0, 1000.0), (1.0, 2.0, 3.0, 5.0, 8.0, 1.0))
 }
 
 
 class Curve(BaseModel):
-    """An upsampling curve over buckets of equal size, the worst first: nothing of the worst share
-    `discard`, and above it most * ((x - discard) / (1 - discard)) ** power epochs at percentile x.
-    The power follows from the amount: the more text a group must give, the flatter."""
+    """An upsampling curve over buckets of equal size, worst bucket first. The worst-scored share
+    `discard` is left out. Above it, percentile x gets most * ((x - discard) / (1 - discard)) **
+    power epochs. The power follows from the amount: the more text a group must give, the flatter
+    the curve."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,13 +40,13 @@ class Curve(BaseModel):
         0.4,
         ge=0,
         lt=1,
-        description="Share of the documents, the worst, that stays out (0.4 in Dolma 3).",
+        description="Share of the worst documents that is left out (0.4 in Dolma 3).",
     )
 
     def epochs(self, power: float) -> list[float]:
-        """Of each bucket, the mean of the curve over its percentiles."""
+        """Return the epochs of each bucket: the mean of the curve over the bucket's percentiles."""
 
-        def area(x: float) -> float:  # under the curve, up to percentile x
+        def area(x: float) -> float:  # under the curve up to percentile x
             above = max(0.0, (x - self.discard) / (1 - self.discard))
             return self.most * (1 - self.discard) * above ** (power + 1) / (power + 1)
 
@@ -54,35 +55,29 @@ class Curve(BaseModel):
 
 
 class Quality(BaseModel):
-    """Epochs by buckets of a score: epochs[i] where edges[i - 1] <= score < edges[i]."""
+    """Epochs by score bucket: epochs[i] applies where edges[i - 1] <= score < edges[i]."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     column: str = Field(min_length=1, description="The column that holds the score of a document.")
     preset: Literal["fineweb2"] | None = Field(
         None,
-        description=(
-            "Edges and epochs of a publication: `fineweb2`, for a column of the sizes of clusters "
-            "of near-duplicates (Penedo et al. 2025)."
-        ),
+        description="Published edges and epochs: `fineweb2` is for a column with the sizes of"
+        " clusters of near-duplicates (Penedo et al. 2025).",
     )
     curve: Curve | None = Field(
         None,
-        description="Upsampling curve in place of edges and epochs, for a column of buckets.",
+        description="Upsampling curve instead of edges and epochs; the column holds buckets.",
     )
     edges: tuple[float, ...] = Field(
         (),
-        description=(
-            "Scores that separate the buckets, ascending: bucket i holds scores from edge i"
-            " - 1 up to, but not including, edge i."
-        ),
+        description="Scores that separate the buckets, ascending: bucket i holds scores from edge i"
+        " - 1 up to, but not including, edge i.",
     )
     epochs: tuple[float, ...] = Field(
         (),
-        description=(
-            "Epochs of each bucket, one more than there are edges; all are scaled together "
-            "to the amount of their group."
-        ),
+        description="Epochs of each bucket, one value more than edges. All are scaled together to"
+        " reach the amount of their group.",
     )
     missing: float = Field(1.0, ge=0, description="Epochs of documents without a score.")
 
@@ -96,19 +91,19 @@ class Quality(BaseModel):
             return values
         preset = PRESETS_OF_QUALITY.get(str(values.get("preset")))
         if preset is None and named == ["preset"]:
-            return values  # the field says what there is
+            return values  # the field's own check reports the unknown name
         if preset is None:
             curve = Curve.model_validate(values["curve"])
             preset = (tuple(map(float, range(1, curve.buckets))), tuple(curve.epochs(1.0)))
         derived = dict(zip(("edges", "epochs"), preset, strict=True))
-        # OUT/recipe.yaml has them beside what they follow from.
+        # OUT/recipe.yaml holds the derived edges and epochs together with the preset or curve.
         stated = {name: values[name] for name in derived if values.get(name)}
-        other = any(
+        conflicting = any(
             not isinstance(value, (list, tuple)) or tuple(value) != derived[name]
             for name, value in stated.items()
         )
-        if len(named) == 2 or other:
-            raise ValueError("preset, curve, or edges with epochs: give one of them")
+        if len(named) == 2 or conflicting:
+            raise ValueError("give only one of: preset, curve, edges with epochs")
         return {**values, **derived}
 
     @model_validator(mode="after")
@@ -119,29 +114,29 @@ class Quality(BaseModel):
             raise ValueError("edges must ascend")
         if len(self.epochs) != len(self.edges) + 1:
             raise ValueError(
-                f"{len(self.edges)} edges make {len(self.edges) + 1} buckets of epochs"
+                f"{len(self.edges)} edges need {len(self.edges) + 1} epochs, one per bucket"
             )
         if not all(0 <= e < math.inf for e in self.epochs) or not any(self.epochs):
-            raise ValueError("epochs are 0 or more, and not all 0")
+            raise ValueError("epochs must be 0 or more, and not all 0")
         return self
 
     @property
     def labels(self) -> list[str]:
-        """A name of each bucket, that of documents without a score last."""
+        """The names of the buckets. The last bucket is that of documents without a score."""
         edges = [f"{e:g}" for e in self.edges]
         inner = [f"{a} to {b}" for a, b in pairwise(edges)]
         return [f"below {edges[0]}", *inner, f"from {edges[-1]}", "no score"]
 
 
 def buckets(text: str) -> dict[str, str | list[float] | dict[str, float]]:
-    """`score:0.2,0.8:0,1,3` as column, edges and epochs; `COLUMN:fineweb2`, a preset; and
-    `COLUMN:curve`, an upsampling curve."""
-    rest, _, epochs = text.rpartition(":")
-    if rest and epochs == "curve":
-        return {"column": rest, "curve": {}}
-    if rest and epochs in PRESETS_OF_QUALITY:
-        return {"column": rest, "preset": epochs}
-    column, _, edges = rest.rpartition(":")
+    """Return the setting `quality` that a short form states. `score:0.2,0.8:0,1,3` gives column,
+    edges and epochs, `COLUMN:fineweb2` a preset, `COLUMN:curve` an upsampling curve."""
+    prefix, _, epochs = text.rpartition(":")
+    if prefix and epochs == "curve":
+        return {"column": prefix, "curve": {}}
+    if prefix and epochs in PRESETS_OF_QUALITY:
+        return {"column": prefix, "preset": epochs}
+    column, _, edges = prefix.rpartition(":")
     try:
         return {
             "column": column,
@@ -150,121 +145,97 @@ def buckets(text: str) -> dict[str, str | list[float] | dict[str, float]]:
         }
     except ValueError:
         raise UsageError(
-            f"mix: quality {text!r} is no COLUMN:EDGES:EPOCHS, as in score:0.2,0.8:0,1,3,"
+            f"mix: quality is {text!r}; write COLUMN:EDGES:EPOCHS, as in score:0.2,0.8:0,1,3,"
             f" COLUMN:{' or COLUMN:'.join(PRESETS_OF_QUALITY)} or COLUMN:curve"
         ) from None
 
 
 class MixSettings(Product):
-    """What a mixture is to be."""
+    """The settings of a mix."""
 
     sources: dict[str, tuple[str, ...]] = Field(
         {},
-        description=(
-            "Inputs by the name of their source. Without any the corpus of the recipe is mixed."
-        ),
+        description="Inputs by the name of their source. Default: the recipe's corpus.",
     )
     weights: str | dict[str, float] = Field(
         "proportional",
-        description=(
-            "Weights of the sources: `proportional` to their sizes, `temperature` (size ** "
-            "alpha; Xue et al. 2021), `unimax` (Chung et al. 2023), `llama1` (Touvron et "
-            "al. 2023, table 1), or a number by name."
-        ),
+        description="Weights of the sources: `proportional` to their sizes, `temperature` (size **"
+        " alpha; Xue et al. 2021), `unimax` (Chung et al. 2023), `llama1` (Touvron et al. 2023,"
+        " table 1), or one number per name.",
     )
     alpha: float = Field(
         0.3,
         ge=0,
         le=1,
-        description=(
-            "Exponent of the sizes for the weights `temperature`: 1 is proportional, 0 "
-            "uniform (Xue et al. 2021)."
-        ),
+        description="Exponent of the sizes if weights is `temperature`: 1 is proportional, 0 is"
+        " uniform (Xue et al. 2021).",
     )
     unit: Literal["tokens", "bytes", "documents"] = Field(
         "tokens", description="The unit of amounts, totals and shares."
     )
     tokenizer: str | None = Field(
         None,
-        description=(
-            "Path of the tokenizer.json, or of its folder, that counts tokens. Without a "
-            "value a token is taken for 4 bytes."
-        ),
+        description="Path of the tokenizer.json that counts tokens, or of its folder. Without it,"
+        " tokens are estimated as bytes / 4.",
     )
     shards: dict[str, str] = Field(
         {},
-        description=(
-            "Folders of token shards by the name of their source, which list the tokens of "
-            "its documents; they must be of the same tokenizer."
-        ),
+        description="Folders of token shards by the name of their source. The token counts of its"
+        " documents are read from them. They must be made with `tokenizer`.",
     )
     total: int | None = Field(
         None,
         ge=1,
-        description=(
-            "Size of the mix in units. Without a value all documents of the sources are read once."
-        ),
+        description="Size of the mix in `unit`. Default: the size of all sources with a weight.",
     )
     amounts: dict[str, int] = Field(
-        {}, description="Amount of each source in units, by name, in place of weights."
+        {}, description="Amount of each source in `unit`, by name, instead of weights."
     )
     epochs: dict[str, float] = Field(
-        {}, description="Epochs of each source, by name, in place of weights."
+        {}, description="Epochs of each source, by name, instead of weights."
     )
     floors: dict[str, float] = Field(
-        {}, description="Least share of the mix of a source, by name, between 0 and 1."
+        {}, description="Smallest share of a source in the mix, by name, between 0 and 1."
     )
     caps: dict[str, float] = Field(
-        {}, description="Largest share of the mix of a source, by name, between 0 and 1."
+        {}, description="Largest share of a source in the mix, by name, between 0 and 1."
     )
     # Muennighoff et al. 2023: up to four epochs are worth nearly as much as new data.
     max_epochs: float = Field(
         4.0,
         gt=0,
-        description=(
-            "Largest number of epochs of any source; up to four are worth nearly as much as"
-            " new data (Muennighoff et al. 2023)."
-        ),
+        description="Largest number of epochs of any source; up to four are worth nearly as much as"
+        " new data (Muennighoff et al. 2023).",
     )
     nearest: bool = Field(
         False,
-        description=(
-            "Take the nearest possible mix where the one asked for cannot be had, instead "
-            "of an error."
-        ),
+        description="If the requested mix is impossible, write the nearest possible mix instead of"
+        " stopping with an error.",
     )
     by: str | None = Field(
         None,
-        description=(
-            "Column whose values are mixed, such as `lang`. Without a value sources are mixed."
-        ),
+        description="Column whose values are mixed, such as `lang`. Without it, sources are mixed.",
     )
-    quality: Quality | None = Field(
-        None, description="Epochs by buckets of a score, within each source."
-    )
+    quality: Quality | None = Field(None, description="Epochs by score bucket, within each source.")
     since: str | None = Field(
         None,
-        description="First date of the documents in the mix (2024-01-31); older ones stay out.",
+        description="Earliest date of documents in the mix (2024-01-31); older ones are left out.",
     )
     until: str | None = Field(
-        None, description="Date from which on documents stay out of the mix (2024-01-31)."
+        None, description="Documents of this date or later are left out (2024-01-31)."
     )
     undated: bool = Field(
         True,
-        description=(
-            "Whether documents without a date are in the mix where `since` or `until` is given."
-        ),
+        description=("Keep documents without a date in the mix if `since` or `until` is given."),
     )
     overlap: Literal["exact", "minhash", "none"] = Field(
         "exact",
-        description=(
-            "How texts of the sources are compared for the report: by their hash, by "
-            "MinHash, or not at all."
-        ),
+        description="Comparison of the sources' texts for the report: `exact` by their hash,"
+        " `minhash` for near-duplicates, or `none`.",
     )
     seed: int = Field(0, ge=0, lt=1 << 64, description="Seed of the order of the mix.")
     part_bytes: int = Field(
-        64 << 20, ge=1 << 10, description="Bytes of text in each part of the mix, about."
+        64 << 20, ge=1 << 10, description="Approximate bytes of text per output file of the mix."
     )
 
     _sources: list[Source] | None = PrivateAttr(default=None)
@@ -272,7 +243,6 @@ class MixSettings(Product):
     @field_validator("sources", mode="before")
     @classmethod
     def _one_input(cls, value: Any) -> Any:
-        """`{wiki: wiki/}` as `{wiki: [wiki/]}`."""
         if not isinstance(value, dict):
             return value
         return {k: (v,) if isinstance(v, str) else v for k, v in value.items()}
@@ -288,7 +258,8 @@ class MixSettings(Product):
 
         if isinstance(self.weights, str) and self.weights not in (*POLICIES, *PRESETS):
             raise ValueError(
-                f"weights {self.weights!r}: {', '.join((*POLICIES, *PRESETS))}, or name=weight,..."
+                f"weights is {self.weights!r}; use {', '.join((*POLICIES, *PRESETS))}, or"
+                " name=weight,..."
             )
         numbers: dict[str, dict[str, float]] = {"amounts": {**self.amounts}, "epochs": self.epochs}
         if isinstance(self.weights, dict):
@@ -305,14 +276,14 @@ class MixSettings(Product):
             shared = (self.total, self.floors or None, self.caps or None)
             if any(v is not None for v in shared) or self.weights != "proportional":
                 raise ValueError(
-                    "amounts and epochs stand in place of weights, total, floors, caps"
+                    "amounts and epochs cannot be combined with weights, total, floors or caps"
                 )
         if not math.isfinite(self.max_epochs):
-            raise ValueError("max_epochs is a number")
+            raise ValueError("max_epochs must be a finite number")
         if self.tokenizer and self.unit != "tokens":
-            raise ValueError(f"tokenizer: needs unit: tokens, not {self.unit}")
+            raise ValueError(f"tokenizer needs unit: tokens, not {self.unit}")
         if self.shards and not self.tokenizer:
-            raise ValueError("shards: needs tokenizer, the one that made them")
+            raise ValueError("shards needs tokenizer: the one that made the shards")
         try:
             moment(self.since, "since"), moment(self.until, "until")
         except UsageError as error:
@@ -321,11 +292,9 @@ class MixSettings(Product):
 
     @property
     def reads_corpus(self) -> bool:  # type: ignore[override]
-        """Without sources, it mixes what the recipe reads or keeps."""
         return not self.sources
 
     def opened(self) -> list[Source]:
-        """The sources, looked at once."""
         from curate.mix.sources import open_sources
 
         if self._sources is None:
@@ -334,7 +303,7 @@ class MixSettings(Product):
 
     def identity(self) -> Identity:
         identity = super().identity()
-        # Where a source lies decides nothing; its name, and what is in it, does.
+        # A source's name and content count; its path does not.
         if self.sources:
             sources = sorted([s.name, s.fingerprint] for s in self.opened())
             identity.settings["sources"] = sources
@@ -343,7 +312,7 @@ class MixSettings(Product):
             identity.contents["tokenizer"] = digest(
                 "mix", str(path / "tokenizer.json" if path.is_dir() else path)
             )
-            identity.settings |= {"tokenizer": None, "shards": {}}  # the content counts
+            identity.settings |= {"tokenizer": None, "shards": {}}  # the tokenizer's content counts
         return identity
 
     def notes(self) -> list[str]:
@@ -354,7 +323,6 @@ class MixSettings(Product):
         return [path for source in self.opened() for path in source.files] if self.sources else []
 
     def request(self) -> Request:
-        """The settings as `design` takes them."""
         return Request(
             weights=self.weights,
             alpha=self.alpha,
@@ -385,10 +353,7 @@ PAIRS = ("amounts", "epochs", "floors", "caps")
 
 
 def command_settings(inputs: list[str], **options: Any) -> dict[str, Any]:
-    """The settings of the step from the short forms of the command line.
-
-    UsageError names what cannot be read.
-    """
+    """Return the step's settings for the short forms of the command line."""
     settings = {**options, "sources": named(inputs)}
     if "=" in settings.get("weights", ""):
         settings["weights"] = pairs("weights", [settings["weights"]])
@@ -403,7 +368,7 @@ def command_settings(inputs: list[str], **options: Any) -> dict[str, Any]:
 
 
 def pairs(setting: str, texts: Iterable[str]) -> dict[str, float]:
-    """`web=80,wiki=20` as numbers by name."""
+    """Return {name: number} for texts such as `web=80,wiki=20`."""
     numbers: dict[str, float] = {}
     for part in (p for text in texts for p in text.split(",")):
         name, equals, number = part.rpartition("=")
@@ -412,8 +377,8 @@ def pairs(setting: str, texts: Iterable[str]) -> dict[str, float]:
         except ValueError:
             equals = ""
         if not equals or not name:
-            raise UsageError(f"mix: {setting}: {part!r} is no NAME=NUMBER, as in web=80,wiki=20")
+            raise UsageError(f"mix: {setting}: write {part!r} as NAME=NUMBER, like web=80,wiki=20")
         if name in numbers:
-            raise UsageError(f"mix: {setting}: {name!r} stands twice")
+            raise UsageError(f"mix: {setting}: {name!r} appears twice")
         numbers[name] = value
     return numbers

@@ -1,4 +1,4 @@
-"""Sources of a mix: named inputs, read as documents in one schema."""
+"""Sources of a mix: named inputs, read as documents with the same columns."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass
 class Source:
-    """name: in weights and tables; read: the documents, the same at every call; direct: what it
-    reads, which says what the last reading met; inputs: as given; files: their paths; own: columns
-    that are no attributes although they have a point, known once it was read."""
+    """A source of a mix. name: the name in weights and tables. read: a function that returns the
+    documents, the same at every call. direct: the input being read, with counts of the last
+    reading. inputs: the inputs as the user gave them. files: the paths of the inputs' files. own:
+    columns with a dot in their name that are not attributes; they are known after a reading."""
 
     name: str
     read: Callable[[], Batches]
@@ -38,8 +39,8 @@ class Source:
 
 
 def named(arguments: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Inputs by name, of `NAME=INPUT` or the last part of a path without its endings. UsageError
-    for a name that stands twice."""
+    """Return {name: inputs} for arguments that are `NAME=INPUT` or a path, whose name is its file
+    name without suffixes. Raises UsageError if two inputs have the same name."""
     inputs: dict[str, tuple[str, ...]] = {}
     for argument in arguments:
         name, equals, path = argument.partition("=")
@@ -52,7 +53,7 @@ def named(arguments: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def name_of(path: str) -> str:
-    """The name of an input: `wiki` for data/wiki.jsonl.zst, the folder's name for a folder."""
+    """Return the name of an input: `wiki` for data/wiki.jsonl.zst, a folder's name for a folder."""
     whole = path.rstrip("/").rpartition("/")[2] or path
     if "://" not in path and whole in (".", "..", path) and Path(path).is_dir():
         return Path(path).resolve().name or path
@@ -62,10 +63,8 @@ def name_of(path: str) -> str:
 def open_sources(
     inputs: dict[str, tuple[str, ...]], read: ReadSettings | None = None
 ) -> list[Source]:
-    """The sources in order of name, with the columns of all of them.
-
-    UsageError for an input that cannot be read, or that holds web pages.
-    """
+    """Return the sources sorted by name. Each source has the columns of all sources. Raises
+    UsageError for an input that cannot be read or that holds web pages."""
     from curate.corpus.direct_input import DirectInput
     from curate.formats.inputs import carried_columns
     from curate.formats.reading import plan_reading
@@ -76,8 +75,8 @@ def open_sources(
         for file in plan.files:
             if file.holds_pages:
                 raise UsageError(
-                    f"mix: {file.path} holds web pages: make text of them with `llmcurate extract`"
-                    " and give its folder"
+                    f"mix: {file.path} holds web pages: extract their text with `llmcurate extract`"
+                    " and give its output folder"
                 )
     files = [file for plan in plans.values() for file in plan.files]
     columns = carried_columns(files, 1000, columns=read.named)
@@ -98,7 +97,7 @@ def open_sources(
 
 
 def own_corpus(name: str, batches: Callable[..., Batches]) -> Source:
-    """The documents that the steps of the same recipe kept, as a source."""
+    """Return a source with the documents that the steps of the same recipe kept."""
 
     own: set[str] = set()
 

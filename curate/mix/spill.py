@@ -1,12 +1,12 @@
-"""Rows on disk: written in stretches, in memory again as one table of as many as are asked for.
+"""Rows on disk: they are appended in blocks, and any number of blocks is read back as one table.
 
-Texts lie in one file as they lie in memory, so that stretches which were read are one array without
-a copy; what else a row has lies beside it as Arrow messages. Memory holds a run of rows, and their
-positions.
+Texts are stored in one file exactly as in memory, so blocks that are read together form one array
+without a copy. The other columns are stored in a second file as Arrow messages. Memory holds one
+run of rows and the positions of the blocks.
 
-The files go past the page cache where the system can: pages that nobody reads twice would cost more
-than the disk (3 s of CPU a GB in a virtual machine whose memory is not yet backed) and would push
-out what others read.
+Where the system allows, files bypass the page cache: cached pages that nobody reads again would
+cost more than the disk (3 s of CPU per GB in a virtual machine whose memory is not yet backed) and
+would evict pages that other programs need.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import numpy as np
 import pyarrow as pa
 
 from curate.text.buffers import as_large_string, text_array, text_buffers
-from llmcurate.base.errors import RunFailed, name_file
+from llmcurate.base.errors import RunFailed, set_error_file
 
-BLOCK = 4096  # offsets, sizes and addresses are multiples of it, as direct access demands
-BUFFER_BYTES = 16 << 20  # that are gathered before they are written
+BLOCK = 4096  # direct access needs offsets, sizes and addresses that are multiples of it
+BUFFER_BYTES = 16 << 20  # collected before a write
 DIRECT = getattr(os, "O_DIRECT", 0)
 
 
@@ -41,25 +41,24 @@ def _open(path: Path, flags: int, direct: int, mode: int = 0o600) -> int:
         return os.open(path, flags, mode)
 
 
-def _cached(handle: int) -> None:
-    """Takes a file back to the page cache, on a system that refuses direct access when used."""
+def _use_page_cache(handle: int) -> None:
+    """Turn direct access off: some systems accept the flag, but refuse the first read or write."""
     import fcntl
 
     fcntl.fcntl(handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) & ~DIRECT)
 
 
 def _anonymous(size: int) -> mmap.mmap:
-    """Memory at a multiple of BLOCK, in large pages where there are any: fewer faults."""
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a kernel without them
+        with suppress(OSError):  # the kernel has no large pages
             memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
 
 
 class Appended:
-    """A file that is written from end to end: `append` bytes, then `close`. direct: the flag of
-    direct access, 0 for none."""
+    """A file that is written sequentially: `append` bytes, then `close`. direct: the flag with
+    which a file is opened for direct access, 0 to use the page cache."""
 
     def __init__(
         self, path: Path, buffer_bytes: int, mode: int = 0o600, direct: int = DIRECT
@@ -69,7 +68,7 @@ class Appended:
         self._buffer, self._filled = _anonymous(buffer_bytes), 0
 
     def append(self, data: memoryview) -> int:
-        """Adds the bytes; returns where they begin."""
+        """Append the bytes; return the offset in the file at which they begin."""
         at = self.size
         self.size += len(data)
         while len(data):
@@ -90,16 +89,16 @@ class Appended:
                 except OSError as error:
                     if error.errno != errno.EINVAL:
                         raise
-                    _cached(self._handle)
+                    _use_page_cache(self._handle)
         except OSError as error:
-            name_file(error, self.path)
+            set_error_file(error, self.path)
             raise
         finally:
             view.release()
         self._filled = 0
 
     def close(self) -> None:
-        """Nothing more comes. The file may end with a part of a block that was not appended."""
+        """Write the remaining bytes and close the file. Padding may fill its last block."""
         if self._handle >= 0:
             try:
                 self._flush(-(-self._filled // BLOCK) * BLOCK)
@@ -107,7 +106,6 @@ class Appended:
                 self.abandon()
 
     def abandon(self) -> None:
-        """Leaves the file as it is."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
@@ -115,7 +113,7 @@ class Appended:
 
 
 class Hashed(Appended):
-    """A file that stays, as Arrow writes to one; sha256: of its bytes, as they come."""
+    """A file object for Arrow that computes the sha256 of the written bytes."""
 
     def __init__(self, path: Path, buffer_bytes: int = BUFFER_BYTES // 4) -> None:
         super().__init__(path, buffer_bytes, 0o666)
@@ -131,7 +129,7 @@ class Hashed(Appended):
         return self.size
 
     def flush(self) -> None:
-        """Does nothing: `close` writes what is left, and whoever renames the file makes it last."""
+        """Do nothing: `close` writes the rest, and the final rename makes the file durable."""
 
     @property
     def closed(self) -> bool:
@@ -144,7 +142,7 @@ class Hashed(Appended):
 
 
 class Scratch:
-    """`append` bytes, `close`, then `read` pieces from any thread; `remove` at the end."""
+    """A temporary file: `append` bytes, `close`, `read` from any thread, `remove` at the end."""
 
     def __init__(self, path: Path, buffer_bytes: int = BUFFER_BYTES, direct: int = DIRECT) -> None:
         self.path = path
@@ -153,17 +151,15 @@ class Scratch:
         self._own = threading.local()
 
     def append(self, data: memoryview) -> int:
-        """Adds the bytes; returns where they begin."""
         return self._file.append(data)
 
     def close(self) -> None:
-        """Nothing more comes."""
         self._file.close()
 
     def read(self, pieces: list[tuple[int, int]]) -> tuple[memoryview, list[int]]:
-        """(memory, where in it each piece begins) of pieces (offset, size), one behind the other
-        with gaps between them. They hold until this thread reads again."""
-        spans: list[list[int]] = []  # of the file, in whole blocks: pieces that meet are one
+        """Read pieces (offset, size) into one memory block; return (memory, start of each piece in
+        it). The memory is valid until this thread reads again."""
+        spans: list[list[int]] = []  # of the file, in whole blocks; adjacent pieces are merged
         firsts, filled, after = [], 0, -1
         for at, size in pieces:
             begin, end = at // BLOCK * BLOCK, -(-(at + size) // BLOCK) * BLOCK
@@ -187,8 +183,7 @@ class Scratch:
         return view, firsts
 
     def _memory_for(self, need: int) -> memoryview:
-        """This thread's memory for what it reads, kept: new pages cost more than the reading. A
-        sixteenth of it or more stays free."""
+        # The buffer is kept between reads, since new pages cost more than the reading.
         memory = getattr(self._own, "memory", None)
         if memory is None or len(memory) < need + need // 16:
             self._own.memory = None
@@ -203,14 +198,14 @@ class Scratch:
             except OSError as error:
                 if error.errno != errno.EINVAL:
                     raise
-                _cached(handle)
+                _use_page_cache(handle)
                 continue
             if not count:
-                raise RunFailed(f"{self.path} is cut short; run the same command again")
+                raise RunFailed(f"{self.path} is truncated; run the same command again")
             done += count
 
     def remove(self) -> None:
-        """Frees disk and memory, whatever was written."""
+        """Delete the file and free the memory, even after a failure."""
         self._own = threading.local()
         self._file.abandon()
         self.path.unlink(missing_ok=True)
@@ -221,39 +216,39 @@ Piece = tuple[int, int]  # offset and size in a file
 
 @dataclass(frozen=True)
 class Stretch:
-    """The position on disk of rows that were added together."""
+    """The place on disk of rows that were added together."""
 
     text: Piece
-    rest: Piece
+    columns: Piece
     rows: int
 
 
 @dataclass(frozen=True)
-class Held:
-    """Rows in memory. texts: what lies between two stretches is a row of its own, so row i of
-    `rest`, in which `text` is the length, has text number position[i]: int64[rows]."""
+class RowBlock:
+    """Rows in memory. columns: all columns; `text` holds only the length of each text. Row i has
+    the text texts[position[i]]. Bytes between two blocks form an extra entry of `texts`."""
 
     texts: pa.LargeStringArray
     position: np.ndarray
-    rest: pa.Table
+    columns: pa.Table
 
     def take(self, rows: np.ndarray) -> pa.Table:
-        """The rows of those numbers (int64[]), copied."""
-        table = self.rest.take(pa.array(rows))
+        table = self.columns.take(pa.array(rows))
         texts = self.texts.take(pa.array(self.position[rows]))
         return table.set_column(table.column_names.index("text"), "text", texts)
 
 
 class RowFile:
-    """`add` rows, `close`, then `read` stretches from any thread; `remove` at the end."""
+    """Rows on disk: `add` rows, `close`, `read` stretches from any thread, `remove` at the end."""
 
     def __init__(self, path: Path) -> None:
         self._texts = Scratch(path.with_name(f"{path.name}-texts"))
-        self._rest = Scratch(path.with_name(f"{path.name}-rest"))
+        self._columns = Scratch(path.with_name(f"{path.name}-columns"))
         self.schema: pa.Schema | None = None
 
     def add(self, table: pa.Table) -> Stretch:
-        """Rows of the columns that the first ones have; a null text counts as an empty one."""
+        """Append rows. They must have the same columns as the rows added before. A null text
+        becomes an empty text."""
         text = as_large_string(table["text"])
         text = text.fill_null("") if text.null_count else text
         data, offsets = text_buffers(text)
@@ -263,25 +258,25 @@ class RowFile:
         (batch,) = table.combine_chunks().to_batches()
         self.schema = self.schema or batch.schema
         message = memoryview(batch.serialize())
-        at = self._texts.append(data[first:last].data), self._rest.append(message)
+        at = self._texts.append(data[first:last].data), self._columns.append(message)
         return Stretch((at[0], last - first), (at[1], len(message)), table.num_rows)
 
     def close(self) -> None:
-        """Nothing more comes."""
         self._texts.close()
-        self._rest.close()
+        self._columns.close()
 
-    def read(self, stretches: list[Stretch]) -> Held:
-        """The rows of stretches, in their order. They hold until this thread reads again."""
-        memory, begins = self._rest.read([s.rest for s in stretches])
-        rest = pa.Table.from_batches(
+    def read(self, stretches: list[Stretch]) -> RowBlock:
+        """Return the rows of the stretches, in the order of the stretches. The rows are valid until
+        this thread reads again."""
+        memory, begins = self._columns.read([s.columns for s in stretches])
+        columns = pa.Table.from_batches(
             [
-                pa.ipc.read_record_batch(pa.py_buffer(memory[at : at + s.rest[1]]), self.schema)
+                pa.ipc.read_record_batch(pa.py_buffer(memory[at : at + s.columns[1]]), self.schema)
                 for at, s in zip(begins, stretches, strict=True)
             ],
             self.schema,
         ).combine_chunks()
-        lengths = rest["text"].to_numpy()
+        lengths = columns["text"].to_numpy()
         memory, begins = self._texts.read([s.text for s in stretches])
         offsets, positions, row, at = [], [], 0, 0
         for begin, stretch in zip(begins, stretches, strict=True):
@@ -289,27 +284,25 @@ class RowFile:
             offsets += [np.array([begin]), begin + ends]
             positions.append(np.arange(at, at + stretch.rows))
             row, at = row + stretch.rows, at + stretch.rows + 1
-        # `take` reserves memory by the mean length, and twice as much where that was too little.
-        # The rest of the memory as a last row, which nobody takes, makes the mean too large.
+        # `take` reserves memory by the mean length and doubles it if that is too little. A last row
+        # with the remaining memory, which is never taken, makes the mean large enough.
         offsets.append(np.array([len(memory)]))
         texts = text_array(np.frombuffer(memory, np.uint8), np.concatenate(offsets))
-        return Held(texts, np.concatenate(positions), rest)
+        return RowBlock(texts, np.concatenate(positions), columns)
 
     def empty(self) -> pa.Table:
-        """No rows, with the columns of those that were added."""
         assert self.schema is not None
         at = self.schema.get_field_index("text")
         return self.schema.set(at, self.schema.field(at).with_type(pa.large_string())).empty_table()
 
     def remove(self) -> None:
-        """Frees disk and memory."""
         self._texts.remove()
-        self._rest.remove()
+        self._columns.remove()
 
 
 class Copy:
-    """The documents of all sources, for a second reading that decodes nothing: `add` in the order
-    of reading, `close`, then `runs`."""
+    """The documents of all sources, kept to be read again without decoding. `add` them in reading
+    order, `close`, then iterate over `runs`."""
 
     def __init__(self, path: Path) -> None:
         self._file = RowFile(path)
@@ -319,11 +312,10 @@ class Copy:
         self._stretches.append(self._file.add(table))
 
     def close(self) -> None:
-        """Nothing more comes."""
         self._file.close()
 
-    def runs(self, size: int) -> Iterator[Held]:
-        """All rows, so many bytes of text at a time, about. Each run holds until the next one."""
+    def runs(self, size: int) -> Iterator[RowBlock]:
+        """Yield all rows in runs of about `size` bytes of text, each valid until the next run."""
         run: list[Stretch] = []
         filled = 0
         for stretch in self._stretches:
@@ -336,12 +328,11 @@ class Copy:
             yield self._file.read(run)
 
     def remove(self) -> None:
-        """Frees disk and memory."""
         self._file.remove()
 
 
 class Spill:
-    """`add` rows by part, `close`, then `rows` of any part, from any thread."""
+    """Rows by part (output file): `add` rows, `close`, then read a part's `rows` in any thread."""
 
     def __init__(self, path: Path) -> None:
         self._file = RowFile(path)
@@ -351,19 +342,16 @@ class Spill:
         self._stretches.setdefault(part, []).append(self._file.add(table))
 
     def close(self) -> None:
-        """Nothing more comes."""
         self._file.close()
 
-    def rows(self, part: int) -> Held | None:
-        """The rows of a part, in the order in which they were added; None: there are none. They
-        hold until this thread asks for another part."""
+    def rows(self, part: int) -> RowBlock | None:
+        """Return the rows of a part in the order added, or None if the part is empty. Rows are
+        valid until this thread asks for another part."""
         stretches = self._stretches.get(part)
         return self._file.read(stretches) if stretches else None
 
     def empty(self) -> pa.Table:
-        """No rows, with the columns of those that were added."""
         return self._file.empty()
 
     def remove(self) -> None:
-        """Frees disk and memory."""
         self._file.remove()

@@ -1,4 +1,4 @@
-"""The figures of a mix, their lines on a terminal, and their unit."""
+"""The figures of a mix, and the table printed on the terminal."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from llmcurate.base.pages.html import plain
 from llmcurate.base.terminal import table
 
 MOST = 40  # rows printed; run.json has all
-WIDE = 28  # columns of a name
+WIDE = 28  # terminal columns of a name
 HEAD = (
-    *("source", "documents", "there", "in the mix"),
+    *("source", "documents", "available", "in the mix"),
     *("share", "epochs", "unique", "never taken"),
 )
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """What is there of some documents, and what the mix takes of it. size: in units; unique: the
-    size of what is in the mix at least once; last_epoch: documents of the one that is not whole."""
+    """The available and the chosen amount of some documents. size, quota, amount: what is
+    available, planned, and in the mix, in units. copies: documents in the mix, repetitions
+    included. share: their share of the mix. unique: what is in the mix without repetitions, in
+    units. unique_documents: documents that are in the mix at least once. last_epoch: documents
+    taken from the last, partial epoch. never: documents that are not in the mix."""
 
     documents: int
     bytes: int
@@ -44,7 +47,7 @@ class _Named:
 
 @dataclass(frozen=True)
 class Bucket(Amounts, _Named):
-    """Documents of a source whose score is in a bucket."""
+    """The documents of a source whose scores are in one bucket."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +57,18 @@ class _Asked(_Named):
 
 @dataclass(frozen=True)
 class Row(Amounts, _Asked):
-    """A source."""
+    """The amounts of one source, or of one value of the column `by`."""
 
     buckets: list[Bucket]
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Of texts of the sources. documents[a][b], size[a][b]: of a, what stands in b too; on the
-    diagonal, what stands in a more than once, but for one copy of each. unique_documents, unique:
-    of the mix, every text once. Of near copies: sources whose keys an index had, and documents that
-    it did not know."""
+    """Texts that several sources have. documents[a][b], size[a][b]: number and size of the
+    documents of source a whose text is also in source b. On the diagonal: the repetitions within a,
+    without one document of each text. unique_documents, unique: number and size of documents in the
+    mix if every text counts once. from_index: sources whose MinHash keys came from an index.
+    not_in_index: the number of documents missing in that index, by source."""
 
     JSON = (
         *("by", "groups", "documents", "size", "unique_documents", "unique"),
@@ -81,16 +85,15 @@ class Overlap:
 
     @property
     def near(self) -> bool:
-        """Whether near copies were compared."""
         return self.by == NEAR
 
 
-EXACT, NEAR = "exact text", "near copies by MinHash"
+EXACT, NEAR = "exact text", "near-duplicates by MinHash"
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Of a source: what was named, and how many files that were."""
+    """The inputs of a source as the user gave them, and their number of files."""
 
     inputs: Sequence[str]
     files: int
@@ -98,8 +101,8 @@ class Inputs:
 
 @dataclass(frozen=True)
 class MixRecord(Message):
-    """A mix in run.json. outside: documents that stay out, by source and reason; refused: why it is
-    another than was asked for."""
+    """A mix as recorded in run.json. outside: the number of documents left out, by source and
+    reason. refused: the reason why the mix is not the requested one, or None."""
 
     unit: str
     estimated: bool
@@ -115,17 +118,15 @@ class MixRecord(Message):
 
     @property
     def largest_first(self) -> list[Row]:
-        """The rows."""
         return sorted(self.rows, key=lambda row: (-row.amount, row.name))
 
 
 def unit_text(mix: MixRecord) -> str:
-    """`tokens`, `tokens (estimated: bytes / 4)`, `bytes` or `documents`."""
     return "tokens (estimated: bytes / 4)" if mix.estimated else mix.unit
 
 
 def text(mix: MixRecord) -> list[str]:
-    """Sources with their share, epochs and unique text; what is left out; overlaps."""
+    """Return the lines of the report: the table of sources, documents left out, and overlaps."""
     rows = []
     for row in mix.largest_first[:MOST]:
         rows.append(_cells(row, plain(row.name, WIDE)))
@@ -163,9 +164,9 @@ def _overlap_lines(mix: MixRecord, overlap: Overlap) -> list[str]:
         if a != b and size
     ]
     lines = [
-        f"  texts of one source that stand in another too ({overlap.by}):"
+        f"  texts of one source that are also in another ({overlap.by}):"
         if pairs
-        else f"  no text of one source stands in another ({overlap.by})"
+        else f"  no text of one source is in another ({overlap.by})"
     ]
     for n, a, b in sorted(pairs, key=lambda p: (-p[0], p[1], p[2]))[:10]:
         part = format_percent(n / max(1, documents[a]))

@@ -1,4 +1,4 @@
-"""Texts that a model is scored on: any documents, as token shards of its tokenizer."""
+"""Texts on which a model is scored: any documents, encoded as token shards."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ _SHARDS = (".bin", ".npy", ".ds")
 
 
 def named_paths(pairs: Iterable[str]) -> dict[str, str]:
-    """NAME=PATH arguments of a command line."""
+    """Parse NAME=PATH arguments. Raise UsageError for other forms and repeated names."""
     paths: dict[str, str] = {}
     for pair in pairs:
         name, equals, path = pair.partition("=")
         if not equals or not path:
-            raise UsageError(f"{pair}: give NAME=PATH, a name and the texts that it stands for")
+            raise UsageError(f"{pair}: give NAME=PATH, a name and the path of the texts")
         if name in paths:
-            raise UsageError(f"{name} is given twice: give each text a name of its own")
+            raise UsageError(f"{name} is given twice: give each text a different name")
         paths[name] = path
     check_names(paths)
     return paths
 
 
 def check_names(names: Iterable[str]) -> None:
-    """UsageError for a name that no folder can have."""
     for name in names:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} cannot name a text: use letters, digits, '.', '-' and '_'")
 
 
 def are_shards(path: str) -> bool:
-    """Whether it is a folder or file of token shards, ours or another trainer's."""
+    """Return True if the path is a folder or file of token shards, in any supported format."""
     place = Path(path)
     if place.is_dir():
         return (place / "manifest.json").is_file() or any(
@@ -53,7 +52,8 @@ def as_shards(
     workers: int = 1,
     read: ReadSettings | None = None,
 ) -> Path:
-    """The path itself where it holds shards; else its documents, encoded into the folder out."""
+    """Return the path if it holds token shards. Otherwise encode its documents into token shards in
+    the folder `out`, and return `out`."""
     if are_shards(path):
         return Path(path)
     from curate.corpus.direct_input import DirectInput
@@ -65,5 +65,5 @@ def as_shards(
     columns = ["id", "source", "lang", "text"]
     encode_shards(documents.batches(columns), tokenizer, out, workers=workers)
     if refused := documents.tally["rejected"] + documents.tally["corrupt"]:
-        say(f"{path}: {counted(refused, 'record')} could not be taken and have no score")
+        say(f"{path}: {counted(refused, 'record')} could not be read and have no score")
     return out

@@ -1,4 +1,4 @@
-"""A corpus for other tools: in their formats (`export`), and as a search index (`search_index`)."""
+"""Products for other tools: the corpus in their formats (`export`) and a search index."""
 
 from __future__ import annotations
 
@@ -23,37 +23,36 @@ WARC_COLUMNS = ["id", "url", "date", "lang", "text"]
 class Export(Product):
     """Writes the corpus in a format of other tools.
 
-    OUT/jsonl/part-00000.jsonl.zst and so on; reading them again gives the same documents. Or
-    OUT/warc/part-00000.warc.gz, OUT/signatures.parquet or OUT/filter.bloom."""
+    The files are OUT/jsonl/part-00000.jsonl.zst and so on (reading them gives the same documents),
+    OUT/warc/part-00000.warc.gz and so on, OUT/signatures.parquet, or OUT/filter.bloom.
+    """
 
     makes: ClassVar[str] = "export"
 
     format: Literal["jsonl", "warc", "minhash", "bloom"] = Field(
         "jsonl",
-        description="The format: jsonl is JSON lines; warc has a conversion record"
-        " of plain text a document; minhash has signatures as datasketch's LeanMinHash writes"
-        " them; bloom is one filter as pybloom-live writes it.",
+        description="The format: `jsonl`; `warc`, with a conversion record of plain text per"
+        " document; `minhash`, with signatures in the format of datasketch's LeanMinHash; `bloom`,"
+        " one filter in the format of pybloom-live.",
     )
     compression: Literal["zst", "gz", "none"] = Field(
-        "zst", description="Compression of JSON lines: zstd, gzip or none."
+        "zst", description="Compression of JSONL: zstd, gzip or none."
     )
     part_bytes: int = Field(
         256 << 20,
         ge=1,
-        description="Bytes of JSON, or of text in WARC records, in each file before compression,"
-        " about.",
+        description="Approximate size of each file before compression, in bytes of JSONL or of"
+        " text in WARC records.",
     )
-    attributes: bool = Field(
-        False, description="Whether JSON lines have `attributes`: scores and edits."
-    )
+    attributes: bool = Field(False, description="Write `attributes` (scores and edits) to JSONL.")
     key: Literal["url", "text"] = Field(
-        "url", description="What of the documents the filter holds: their URLs or their texts."
+        "url", description="Content of the filter: the URLs or the texts of the documents."
     )
     false_positives: float = Field(
         0.001, gt=0, lt=0.5, description="The rate of false positives of the filter."
     )
     minhash: dict[str, Any] = Field(
-        {}, description="Settings of dedup_minhash for the signatures, as {preset: dclm}."
+        {}, description="Settings of dedup_minhash for the signatures, for example {preset: dclm}."
     )
 
     @model_validator(mode="after")
@@ -152,11 +151,12 @@ def _emptied(out: Path, name: str) -> Path:
 class SearchIndexProduct(Product):
     """Builds the suffix arrays that `llmcurate search` reads.
 
-    search.json and its files: five bytes a byte of text."""
+    Writes search.json and the arrays, which take five bytes per byte of text.
+    """
 
     makes: ClassVar[str] = "search_index"
 
-    memory_mib: int = Field(2048, ge=64, description="Memory in MiB that sorting a chunk may take.")
+    memory_mib: int = Field(2048, ge=64, description="Memory in MiB for sorting a chunk.")
 
     def build(self, context: ProductContext) -> dict[str, int]:
         from curate.dedup.suffix_array.search_index import IndexWriter

@@ -13,8 +13,6 @@ from llmcurate.base.disk.units import counted
 
 
 class _Labelled(Product):
-    """The setting that stands before those of training."""
-
     column: str = Field("lang", min_length=1, description="The column that holds the labels.")
 
 
@@ -26,7 +24,8 @@ if not TYPE_CHECKING:
 class LanguageModel(_Labelled):
     """Trains a fastText model on documents and a column of labels.
 
-    Writes language.bin (or .ftz) and card.json."""
+    Writes language.bin (or .ftz) and card.json.
+    """
 
     paper: ClassVar[str] = "Joulin et al. 2017 (fastText)"
     makes: ClassVar[str] = "language_model"

@@ -1,4 +1,4 @@
-"""What training needs beside this package: its absence, and failures of plug-ins, as one line."""
+"""Errors of training as a message of one line: missing packages and failures of plug-ins."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from llmcurate.base.errors import LlmcurateError, RunFailed
 
 @contextmanager
 def needs_training() -> Iterator[None]:
-    """Turns the absence of what `train` needs, and failures of a model's plug-ins, into
-    RunFailed."""
+    """Raise RunFailed if a package that training needs is missing or a model's plug-in fails."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "safetensors", "tokenizers", "sklearn"):
             raise
-        raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
-    except LlmcurateError:  # before PyTorch is loaded to look at it
+        raise RunFailed(f"a model needs {error.name}: run pip install 'llmcurate[train]'") from None
+    except LlmcurateError:  # raised before PyTorch is imported below
         raise
     except Exception as error:
         from train.model.plugins import failure_of

@@ -1,7 +1,5 @@
-"""Training as a recipe step: thin settings over train.
-
-Training by several processes: `train.__main__` under torchrun.
-"""
+"""Training as a recipe step: its settings are passed to the package train. If training takes
+several processes, torchrun starts `train.__main__` in each of them."""
 
 from __future__ import annotations
 
@@ -34,15 +32,15 @@ from curate.steps.recipe import SettingNames
 from llmcurate.base.disk.files import file_digest, text_digest
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.messages import json_values
-from llmcurate.base.settings import change, dotted_names, flat, from_dict, shared, unflat
+from llmcurate.base.settings import change, dotted_names, flatten, from_dict, shared, unflatten
 from llmcurate.base.start import command
 from train.config import TrainConfig, stages_of
 from train.model.config import ModelConfig
 from train.objective_settings import Task
 
-LAST_LINES = 5  # of the processes, if none of them is known to be the error
-TORCHRUN = "torch.distributed.elastic."  # its exception, which names no cause
-# Before each line of a process, and lines of torchrun's log.
+LAST_LINES = 5  # of the processes' output, shown if no line is recognized as the error
+TORCHRUN = "torch.distributed.elastic."  # its own exception, which gives no cause
+# The prefix of a line of a process, or a line of torchrun's log.
 _PREFIX = re.compile(r"^\[rank\d+\]: |^[A-Z]\d{4} .*\n", re.MULTILINE)
 _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)", re.MULTILINE)
 _KILLED = re.compile(r"^  traceback : (Signal .*)", re.MULTILINE)
@@ -51,17 +49,17 @@ _KILLED = re.compile(r"^  traceback : (Signal .*)", re.MULTILINE)
 def _failure(output: str, code: int) -> RunFailed:
     output = _PREFIX.sub("", output)
     lines = [line for line in output.splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("error: ")]
+    errors = [line for line in lines if line.startswith("error: ")]
     raised = [line for line in _RAISED.findall(output) if not line.startswith(TORCHRUN)]
-    cause = ours[:1] or raised[:1] or _KILLED.findall(output)[-1:]  # the last: "Root Cause"
+    cause = errors[:1] or raised[:1] or _KILLED.findall(output)[-1:]  # the last: "Root Cause"
     shown = cause or lines[-LAST_LINES:] or [f"torchrun ended with status {code}"]
     failure = RunFailed(" / ".join(shown).removeprefix("error: "))
-    if ours and "exitcode  : 2" in output:
+    if errors and "exitcode  : 2" in output:
         failure.exit_code = 2
     return failure
 
 
-# The settings that `--set` may name of a model and of its training.
+# The settings of a model and of its training that `--set` accepts.
 NAMES: dict[str, SettingNames] = {
     "model": lambda: dotted_names(ModelConfig),
     "pretrain": lambda: dotted_names(TrainConfig),
@@ -69,20 +67,17 @@ NAMES: dict[str, SettingNames] = {
 
 
 def _shards_digest(path: Path) -> str:
-    """The digest of shards in a stage's name: of their manifest, or names and sizes of files; the
-    trainer looks at what is in these."""
     if (path / "manifest.json").is_file():
         return file_digest(path / "manifest.json")
     try:
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         entries = [(file.name, file.stat().st_size) for file in files if file.is_file()]
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}") from None
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from None
     return text_digest(repr(entries))
 
 
 def _weights_digest(folder: Path) -> str:
-    """The digest of a model in a stage's name: of its files of weights."""
     digests = []
     for file in sorted(folder.rglob("*.safetensors")):
         facts = file.stat()
@@ -92,27 +87,23 @@ def _weights_digest(folder: Path) -> str:
 
 @cache
 def _read_once(path: Path, changed: int) -> str:
-    """The digest of a large file, as long as it does not change."""
     return file_digest(path)
 
 
 def _resolved(value: Any, folder: Path | None) -> Any:
-    """FILE.py:CLASS with the file's whole path."""
     named = isinstance(value, str) and is_function(value)
     return str(FunctionInFile.named(value, folder)) if named else value
 
 
 class _Trained(Product):
-    """The settings that stand before those of training itself."""
-
     shards: str | None = Field(
         None,
-        description="Folder of the token shards. Without a value those that the recipe encodes.",
+        description="Folder of the token shards; by default the shards that the recipe encodes.",
     )
     model: str | dict[str, Any] = Field(
         "tiny",
-        description="Name of a model preset, or the folder of a model whose training goes on; or a"
-        " mapping of that as `preset` and of other settings of the model.",
+        description="Name of a model preset, or the folder of a model to train further; or a"
+        " mapping with that as `preset` and other settings of the model.",
     )
 
 
@@ -122,7 +113,10 @@ if not TYPE_CHECKING:
 
 @step("pretrain")
 class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
-    """Trains a language model on token shards: checkpoints, metrics, a sample."""
+    """Trains a language model on token shards.
+
+    Writes checkpoints, metrics and a sample.
+    """
 
     SECTIONS: ClassVar = {**TrainConfig.SECTIONS, "processes": "Parallel training"}
     makes: ClassVar[str] = "model"
@@ -134,8 +128,8 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     context: Annotated[int, Field(ge=8)] = shared(TrainConfig, "context")
     objective: str | dict[str, Any] = Field(
         "auto",
-        description="What is learned: the name of an objective, or a mapping of that as `kind` and "
-        "of its settings. `auto` is the model's own.",
+        description="Training objective: its name, or a mapping with that as `kind` and its"
+        " settings. `auto` is the model's own objective.",
     )
     teacher: str | None = shared(TrainConfig, "teacher")
     sources: tuple[dict[str, Any], ...] = shared(TrainConfig, "sources")
@@ -143,7 +137,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     tokenizer: str | None = shared(TrainConfig, "tokenizer")
     eval: dict[str, str] = Field({}, description=shared(TrainConfig, "eval").description)
     eval_tokens: int = shared(TrainConfig, "eval_tokens")
-    processes: int = Field(1, ge=1, description="Number of processes, one a GPU.")
+    processes: int = Field(1, ge=1, description="Number of processes, one per GPU.")
 
     @classmethod
     def setting_names(cls) -> list[str]:
@@ -153,7 +147,6 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     @model_validator(mode="before")
     @classmethod
     def _steps_of_stages(cls, values: Any) -> Any:
-        """Stages say how many steps there are."""
         stages = values.get("stages") if isinstance(values, dict) else None
         if isinstance(stages, (list, tuple)) and stages and "steps" not in values:
             numbers = [s.get("steps", 0) if isinstance(s, dict) else 0 for s in stages]
@@ -164,9 +157,9 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     @model_validator(mode="before")
     @classmethod
     def _dotted_settings(cls, values: Any) -> Any:
-        """`model.attention.window` of a `--set` joins what the recipe says of the model,
-        `objective.rate` what it says of the objective, `eval.wiki` the texts that it names; a
-        word stands for the first key of a mapping."""
+        """Merge settings such as `model.attention.window` or `eval.wiki` of `--set` into the
+        mappings of the recipe. If the recipe has a string instead of a mapping, the string becomes
+        the value of the mapping's first key."""
         if isinstance(values, dict):
             defaults: dict[str, dict[str, str]] = {
                 "model": {"preset": "tiny"},
@@ -177,24 +170,23 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
                 start = f"{name}."
                 dotted = {k: v for k, v in values.items() if str(k).startswith(start)}
                 if dotted:
-                    whole = values.get(name, default)
-                    whole = (
-                        whole if isinstance(whole, dict) else dict.fromkeys(default or [""], whole)
-                    )
-                    whole = whole | {k.removeprefix(start): v for k, v in dotted.items()}
-                    rest = {k: v for k, v in values.items() if k not in dotted}
-                    values = rest | {name: whole}
+                    merged = values.get(name, default)
+                    if not isinstance(merged, dict):
+                        merged = dict.fromkeys(default or [""], merged)
+                    merged = merged | {k.removeprefix(start): v for k, v in dotted.items()}
+                    plain = {k: v for k, v in values.items() if k not in dotted}
+                    values = plain | {name: merged}
         return values
 
     @field_validator("model")
     @classmethod
     def _files_of_parts(cls, value: Any, info: ValidationInfo) -> Any:
-        """`feed_forward: my_layer.py:LiGLU` names a file as from the recipe's folder, or from
-        here."""
+        """Make paths such as my_layer.py in `feed_forward: my_layer.py:LiGLU` absolute. They are
+        relative to the recipe's folder."""
         if not isinstance(value, dict):
             return value
         folder = (info.context or {}).get("folder")
-        return unflat({name: _resolved(item, folder) for name, item in flat(value).items()})
+        return unflatten({name: _resolved(item, folder) for name, item in flatten(value).items()})
 
     @model_validator(mode="after")
     def _checked(self) -> PretrainProduct:
@@ -214,17 +206,14 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
 
     @property
     def _preset(self) -> str:
-        """A preset's name or a folder."""
         return str(self.model.get("preset", "tiny")) if isinstance(self.model, dict) else self.model
 
     @property
     def _changes(self) -> dict[str, Any]:
-        """Other settings of the model, by dotted names."""
-        whole = self.model if isinstance(self.model, dict) else {}
-        return flat({name: value for name, value in whole.items() if name != "preset"})
+        settings = self.model if isinstance(self.model, dict) else {}
+        return flatten({name: value for name, value in settings.items() if name != "preset"})
 
     def _check_parts(self) -> None:
-        """UsageError where there is no such model, or no shards, before anything is loaded."""
         from train.model.presets import preset
 
         if not Path(self._preset).is_dir():
@@ -234,18 +223,15 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         for folder in [] if labelled else self._folders():
             if Path(folder).exists() and not are_shards(folder):
                 raise UsageError(
-                    f"{folder} holds no token shards: llmcurate tokenizer encode {folder}"
-                    " --tokenizer TOKENIZER -o SHARDS makes some of a corpus"
+                    f"{folder} holds no token shards; to encode a corpus, run llmcurate tokenizer"
+                    f" encode {folder} --tokenizer TOKENIZER -o SHARDS"
                 )
 
     def _settings(self, texts: dict[str, str] | None = None) -> dict[str, Any]:
-        """Those of training itself. texts: token shards of the texts to be scored."""
         settings = self.model_dump(mode="json", exclude={"shards", "model", "processes"})
         return settings if texts is None else settings | {"eval": texts}
 
     def _texts(self, shards: Path | None, context: ProductContext) -> dict[str, str]:
-        """The texts to be scored as token shards: what is none is encoded with the tokenizer of
-        the text that is trained on."""
         if all(are_shards(path) for path in self.eval.values()):
             return self.eval
         tokenizer = Path(self.tokenizer) if self.tokenizer else shards or Path(self._folders()[0])
@@ -253,7 +239,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
             tokenizer = tokenizer / "tokenizer.json"
         if not tokenizer.is_file() or tokenizer.suffix != ".json":
             raise UsageError(
-                f"{tokenizer}: no tokenizer to encode the texts of eval: set tokenizer"
+                f"{tokenizer} is not a tokenizer.json for the texts of eval: set tokenizer"
             )
         return {
             name: str(
@@ -275,7 +261,6 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         return [self.shards, *named] if self.shards else named
 
     def _takes_default(self) -> bool:
-        """Return whether something is to be trained on that no source names."""
         open_stage = not self.stages or any(not stage.get("sources") for stage in self.stages)
         return not self.shards and not self.sources and open_stage
 
@@ -291,10 +276,10 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         return [str(file.path) for file in self._files()]
 
     def identity(self) -> Identity:
-        """Without what changes no result, so that a run stopped goes on under other such settings,
-        after a spike for instance."""
+        """Return the settings by which a finished product is recognized. Settings that change no
+        result are left out, so that a stopped run can continue after they were changed."""
         from train.model.presets import PRESETS
-        from train.runs.plan import placeless
+        from train.runs.plan import without_folders
 
         digests = [_shards_digest(Path(path)) for path in self._folders()]
         identity = super().identity().without(TrainConfig.FREE | {"processes"})
@@ -304,18 +289,19 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
             settings["model"] = [digest, self._changes] if self._changes else digest
         if self.teacher is not None:
             settings["teacher"] = _weights_digest(Path(self.teacher))
-        # Of a text that is scored; of what is no path here, such as a URL, its name.
+        # Digests of the texts to score; the name of one that is not a local path, such as a URL.
         texts = {
             name: _shards_digest(path) if path.exists() else str(path)
             for name, path in zip(self.eval, map(Path, self.eval.values()), strict=True)
         }
         scored = {"eval": texts, "eval_tokens": self.eval_tokens}
         identity.contents |= {"shards": digests, "scored": scored}
-        return replace(identity, settings=placeless(settings))
+        return replace(identity, settings=without_folders(settings))
 
     def lineage(self) -> Identity:
-        """All but the number of steps, for training says itself whether it may go on to more, and
-        but what is scored, which changes no weight."""
+        """Return the settings that a training must share with an earlier one to continue it. The
+        number of steps is left out, because training itself decides if it can continue to more
+        steps. The scored texts are left out, too, because they change no weight."""
         identity = self.identity()
         del identity.settings["steps"], identity.contents["scored"]
         return identity
@@ -343,7 +329,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         shards = Path(self.shards) if self.shards else None
         if self._takes_default():
             if "shards" not in context.inputs:
-                raise UsageError("pretrain: name a folder of shards, or encode them in the recipe")
+                raise UsageError("pretrain: give a folder of shards, or encode them in the recipe")
             shards = context.inputs["shards"]
         texts = self._texts(shards, context)
         if self.processes > 1:
@@ -364,13 +350,11 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     def _by_processes(
         self, shards: Path | None, texts: dict[str, str], context: ProductContext
     ) -> dict[str, Any]:
-        """As `train.loop.pretrain.pretrain`, by several processes of `train`; raises RunFailed
-        with the error they ended with, and its exit code."""
         arguments = [str(shards or "-"), str(context.out), "--json", "--model", self._preset]
         changed = {f"model.{name}": value for name, value in self._changes.items()}
         for name, value in (self._settings(texts) | changed).items():
             arguments += ["--set", f"{name}={json.dumps(value)}"]
-        _, *script = command("train.__main__", *arguments)  # that torchrun starts by Python
+        _, *script = command("train.__main__", *arguments)  # without Python, which torchrun adds
         by = ["--standalone", f"--nproc-per-node={self.processes}"]
         line = command("torch.distributed.run", *by, *script)
         summary = None
@@ -382,7 +366,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
                         try:
                             event = json.loads(printed)
                         except ValueError:
-                            continue  # what a library prints beside it
+                            continue  # printed by a library
                         if not isinstance(event, dict):
                             continue
                         if "summary" in event:
@@ -401,7 +385,6 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
 
 
 def _progress(line: dict[str, Any], context: ProductContext) -> None:
-    """A step's figures on the way; a spike is told at once."""
     if "skipped" in line:
         documents = line.get("documents", [])
         names = f"; documents: {', '.join(documents[:3])}" if documents else ""
@@ -419,8 +402,6 @@ def _progress(line: dict[str, Any], context: ProductContext) -> None:
 
 
 def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:
-    """Of at most so many lines of the metrics, and of all that were scored or skipped: what the
-    report draws."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     stride = max(1, len(lines) // points)
     always = ("held_out", "skipped")

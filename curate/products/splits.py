@@ -1,9 +1,7 @@
-"""Splits by cluster: near-duplicates lie on one side of training and validation.
-
-Documents that share a band of MinHash, directly or through others, make a cluster. All of it has
-the key of one of its documents, so a cluster is held out as often as a document would be. The bands
-are those of the MinHash dedup beside the corpus (OUT/index), else they are made here.
-"""
+"""Splits by cluster, which put near-duplicates either all into training or all into validation. A
+cluster is a set of documents that share a MinHash band, directly or through other documents. All
+documents of a cluster get the key of one of them, so a cluster is held out as often as a single
+document."""
 
 from __future__ import annotations
 
@@ -15,32 +13,33 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus import indexes
-from curate.mix.overlap import Near, clusters
+from curate.mix.overlap import BandKeys, clusters
 from curate.mix.sources import Source
 from llmcurate.base.disk.database import scratch_database
 from llmcurate.base.disk.files import TEMPORARY, remove
 from llmcurate.base.disk.units import counted
-from tokenize_kit.shards.shuffle import Draws, keys
+from tokenize_kit.shards.shuffle import DocumentKeys, keys
 
-# Twins are to be found for certain, and a pair that is less alike than these costs nothing here
-# but a larger cluster: so bands of few rows, unlike those of a dedup.
+# Bands have fewer rows than in a dedup: no near-duplicate may be missed, and a wrong match only
+# makes a cluster larger.
 THRESHOLD, RECALL = 0.8, 0.99
 SCRATCH = ".scratch-clusters"
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """draws: of the documents in clusters of two or more; clusters, members: how many there are;
-    says: how they were found, in a line."""
+    """Clusters of near-duplicates. `draws` holds a key for each document that is in a cluster of
+    two or more. `clusters` is the number of these clusters, `members` that of their documents.
+    `says` is a line on how the clusters were found."""
 
-    draws: Draws
+    draws: DocumentKeys
     clusters: int
     members: int
     says: str
 
 
 def has_index(run: Path | None) -> bool:
-    """Return whether a MinHash dedup has left its bands beside the corpus of that OUT."""
+    """Return True if the OUT folder `run` has an index of a MinHash dedup."""
     from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     return run is not None and any(
@@ -52,8 +51,9 @@ def has_index(run: Path | None) -> bool:
 def find_clusters(
     corpus: Callable[..., Iterator[pa.RecordBatch]], run: Path | None, folder: Path
 ) -> Clusters:
-    """The clusters of a corpus with columns id and text. run: the OUT that it is the corpus of;
-    folder: for files meanwhile. Held are 8 bytes a document, and the documents in clusters."""
+    """Return the clusters of a corpus with the columns id and text. `run` is the OUT of the run
+    that made the corpus, and `folder` a folder for temporary files. Memory holds 8 bytes per
+    document, and the documents in clusters."""
     from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     scratch = folder / SCRATCH
@@ -61,15 +61,15 @@ def find_clusters(
     scratch.mkdir(parents=True)
     try:
         source = Source("corpus", lambda: iter(()), inputs=(str(run),) if run else ())
-        near = Near([source], scratch, DedupMinhash(threshold=THRESHOLD, recall=RECALL))
-        hashes, done = [np.empty(0, np.uint64)], False
+        near = BandKeys([source], scratch, DedupMinhash(threshold=THRESHOLD, recall=RECALL))
+        hashes, complete = [np.empty(0, np.uint64)], False
         try:
             for batch in corpus(["id"] if near.kept else ["id", "text"]):
                 near.add(source.name, sum(map(len, hashes)), batch)
                 hashes.append(keys(pa.chunked_array([batch["id"]])))
-            done = True
+            complete = True
         finally:
-            near.close(failed=not done)
+            near.close(failed=not complete)
         with scratch_database(scratch / f"{TEMPORARY}spill") as db:
             clusters(db, near.path)
             columns = db.execute("SELECT row, label FROM clusters ORDER BY row").fetchnumpy()
@@ -86,16 +86,17 @@ def find_clusters(
         f" {counted(count, 'cluster')} of near-duplicates ({how})"
     )
     if absent := near.absent.get(source.name):
-        says += f"; the index does not know {counted(absent, 'document')}, which are on their own"
+        says += f"; {counted(absent, 'document')} not in the index, each split alone"
     return Clusters(_draws(member, label), count, len(member), says)
 
 
-def _draws(member: np.ndarray, label: np.ndarray) -> Draws:
-    """One key a cluster: that of the member whose scattered key is least, whatever the order."""
+def _draws(member: np.ndarray, label: np.ndarray) -> DocumentKeys:
+    """Return keys in which all documents of a cluster have the key of one document of the cluster.
+    The choice of this document does not depend on the order of documents."""
     scattered = member * np.uint64(0x9E3779B97F4A7C15)
     scattered ^= scattered >> np.uint64(29)
     scattered *= np.uint64(0xBF58476D1CE4E5B9)
     order = np.lexsort((member, scattered, label))
     first = np.flatnonzero(np.diff(label[order], prepend=-1) != 0)
     sizes = np.diff(np.append(first, len(order)))
-    return Draws.of_ids(member[order], np.repeat(member[order][first], sizes))
+    return DocumentKeys.of_ids(member[order], np.repeat(member[order][first], sizes))

@@ -1,4 +1,4 @@
-"""The products as recipe steps: thin settings over tokenize_kit."""
+"""Tokenizers and token shards as recipe steps: their settings are passed to tokenize_kit."""
 
 from __future__ import annotations
 
@@ -22,30 +22,27 @@ if TYPE_CHECKING:
 
     from tokenize_kit.shards.writer import Keys
 
-
-Made = TypeVar("Made", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 Size = Annotated[int, Field(ge=2)]
 
 
-def packing(name: str) -> Callable[[Made], Made]:
-    """Says that a function of a corpus and a folder for scratch orders documents: it returns what
-    they are drawn by and a line that says how it went."""
-    return lambda made: made
+def packing(name: str) -> Callable[[Function], Function]:
+    """Mark a function as the packing `name`, which orders the documents in shards. The function
+    gets the corpus and a temporary folder, and returns sort keys and a line on the result."""
+    return lambda function: function
 
 
 Vocab = Size | tuple[Size, ...]
 _VOCAB = Field(
     32_000,
     description=(
-        "Tokens of the vocabulary, special and reserved ones included; of several sizes each gets"
-        " a folder."
+        "Tokens of the vocabulary, including special and reserved ones. With several sizes, each"
+        " has its own folder."
     ),
 )
 
 
 class _Learned(Product):
-    """The settings of training, and the size of the vocabulary."""
-
     vocab: Vocab = _VOCAB
 
 
@@ -55,8 +52,11 @@ if not TYPE_CHECKING:
 
 @step("tokenizer")
 class TokenizerProduct(_Learned):
-    """Trains tokenizers on the corpus: tokenizer.json, its card and card.html, of several sizes in
-    a folder each."""
+    """Trains tokenizers on the corpus.
+
+    Writes tokenizer.json, its card and card.html. For several sizes, writes a folder with these
+    files for each size.
+    """
 
     SECTIONS: ClassVar = TrainingOptions.SECTIONS
     makes: ClassVar[str] = "tokenizer"
@@ -64,7 +64,6 @@ class TokenizerProduct(_Learned):
     @field_validator("vocab", mode="before")
     @classmethod
     def _sizes(cls, value: Any) -> Any:
-        """`5000,32000` of a command line as numbers."""
         if isinstance(value, str):
             try:
                 sizes = tuple(int(parse_count(size)) for size in value.split(","))
@@ -112,14 +111,14 @@ class TokenizerProduct(_Learned):
         cards = train_on_corpus(lambda: context.corpus(names), context.out, options, report)
         sentences = [line for card in cards for line in card.warnings]
         warnings = list(dict.fromkeys(sentences))
-        made = [card.json() for card in cards]
-        summary = {"card": made[0], "warnings": warnings, "stages": stages}
-        return summary if len(cards) == 1 else summary | {"cards": made}
+        records = [card.json() for card in cards]
+        summary = {"card": records[0], "warnings": warnings, "stages": stages}
+        return summary if len(cards) == 1 else summary | {"cards": records}
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.RecordBatch]:
-    """The documents, without their edits. Refuses one whose text a step has changed where `column`
-    has ranges of it: they are of the text before."""
+    """Yield the documents without the column `edits`. Raise UsageError if a step changed the text
+    of a document that has ranges in `column`, because these are positions in the old text."""
     import pyarrow.compute as pc
 
     for batch in batches:
@@ -129,7 +128,7 @@ def _unchanged(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.Re
             for row in pc.indices_nonzero(changed).to_pylist():
                 value = batch[column][row].as_py()
                 if value in (True, False, None, "true", "false", [], "[]"):
-                    continue  # of the document as a whole, or of nothing
+                    continue  # no ranges: the whole document counts, or nothing of it
                 step = batch["edits"][row][0]["step"].as_py()
                 raise UsageError(
                     f"document {batch['id'][row]}: the step {step} changed its text, so the ranges"
@@ -150,59 +149,53 @@ class ShardsProduct(Product):
     tokenizer: str | None = Field(
         None,
         description=(
-            "Path of the tokenizer, a file or its folder. Without a value the tokenizer "
-            "that the recipe trains."
+            "Path of the tokenizer, a file or its folder; by default the tokenizer that the recipe "
+            "trains."
         ),
     )
     pattern: str | None = Field(
         None,
-        description="The pre-tokenisation pattern of a .tiktoken file, which does not hold it.",
+        description="Pre-tokenisation pattern for a .tiktoken file, which does not include one.",
     )
     shard_tokens: int = Field(100_000_000, ge=1, description="Tokens in each shard.")
     val_fraction: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description=(
-            "Share of the documents, by the hash of their ids, that go into validation shards."
-        ),
+        description="Share of the documents in validation shards, drawn by the hash of their ids.",
     )
     val_by: Literal["cluster", "id"] | None = Field(
         None,
         description=(
-            "Whether near-duplicates are held out together (`cluster`) or every document for "
-            "itself (`id`). Without a value by cluster where a MinHash dedup has left its "
-            "index beside the corpus, else by id, with a warning."
+            "Unit of the validation split: near-duplicates together (`cluster`) or single "
+            "documents (`id`). The default is cluster if the corpus has the index of a MinHash "
+            "dedup, else id with a warning."
         ),
     )
     shuffle: int | None = Field(
         None,
         ge=0,
         lt=1 << 64,
-        description=(
-            "Seed by which documents are shuffled. Without a value they stay in the order "
-            "of the input."
-        ),
+        description="Seed of the shuffle of documents; by default they are in input order.",
     )
     sampling: float | None = Field(
         None,
         ge=0,
         description=(
-            "Rate at which ids are drawn, not the usual ones taken: for byte-level BPE the "
-            "probability with which a merge is dropped (Provilkov et al. 2020), for Unigram the "
-            "power of the probabilities by which ways to spell are drawn (Kudo 2018). Without a "
-            "value nothing is drawn."
+            "Rate of subword sampling. For byte-level BPE: the probability of dropping a merge "
+            "(Provilkov et al. 2020). For Unigram: the power of the probabilities with which "
+            "segmentations are drawn (Kudo 2018). No sampling by default."
         ),
     )
     sampling_seed: int = Field(
-        0, ge=0, lt=1 << 64, description="Seed of `sampling`; draws go by it and the document's id."
+        0, ge=0, lt=1 << 64, description="Seed of `sampling`, used with the document's id."
     )
     packing: Literal["input", "neighbours"] = Field(
         "input",
         description=(
-            "How documents lie in the shards: in the order of the `input`, or of `shuffle`; or "
-            "as `neighbours`, each beside similar ones, so that rows of several documents are of "
-            "one matter (Shi et al. 2024, in-context pretraining)."
+            "Order of documents in the shards: `input`, the order of the input or of `shuffle`; "
+            "`neighbours`, similar documents together, so that a row of several documents has one "
+            "topic (Shi et al. 2024, in-context pretraining)."
         ),
     )
     bos: bool = Field(False, description="Put a begin-of-text token before every document.")
@@ -214,15 +207,17 @@ class ShardsProduct(Product):
     loss_mask: str | None = Field(
         None,
         description=(
-            "Column of the ranges of characters that count in the training loss. Without a "
-            "value all tokens count."
+            "Column with the ranges of characters that count in the training loss; by default "
+            "all tokens count."
         ),
     )
 
     @model_validator(mode="after")
     def _one_order(self) -> ShardsProduct:
         if self.packing != "input" and self.shuffle is not None:
-            raise ValueError(f"packing: {self.packing} is an order of its own; leave shuffle out")
+            raise ValueError(
+                f"packing: {self.packing} sets the order of documents; leave shuffle out"
+            )
         return self
 
     def _tokenizer_file(self) -> Path:
@@ -236,7 +231,6 @@ class ShardsProduct(Product):
         return identity
 
     def _by_cluster(self, context: ProductContext) -> tuple[bool, list[str]]:
-        """Return whether the split is by cluster, and what is to be said of it."""
         if not self.val_fraction or self.val_by is not None:
             return bool(self.val_fraction) and self.val_by == "cluster", []
         from curate.products.splits import has_index
@@ -244,13 +238,12 @@ class ShardsProduct(Product):
         if has_index(context.run):
             return True, []
         return False, [
-            "validation documents are drawn one by one, so that near-duplicates of them may be in"
-            " training: --val-by cluster keeps these together (--val-by id: as it is, without this"
-            " line)"
+            "validation documents are drawn one by one, so training may contain near-duplicates of"
+            " them: use --val-by cluster to keep these together, or --val-by id to hide this line"
         ]
 
     def _keys(self, context: ProductContext, by_cluster: bool) -> Keys:
-        """What documents are held out and ordered by, where it is not the hash of their ids."""
+        """Return the keys that hold out and order documents. None means hashes of the ids."""
         from tokenize_kit.shards.writer import Keys
 
         sides = order = None
@@ -275,19 +268,21 @@ class ShardsProduct(Product):
             path = context.inputs["tokenizer"] / "tokenizer.json"
             if not path.is_file():
                 raise UsageError(
-                    "shards: the recipe trains tokenizers of several sizes; name the one to use,"
-                    " as tokenizer: OUT/32000, in a run of its own"
+                    "shards: the recipe trains tokenizers of several sizes; encode in a separate"
+                    " run and name one, as in tokenizer: OUT/32000"
                 )
         else:
-            raise UsageError("shards: name a tokenizer, or train one before it in the recipe")
+            raise UsageError(
+                "shards: give a tokenizer, or train one in an earlier step of the recipe"
+            )
         by_cluster, warnings = self._by_cluster(context)
-        others = {"tokenizer", "bos", "eos", "format", "val_by"}
+        excluded = {"tokenizer", "bos", "eos", "format", "val_by"}
         layout = Layout(
             append_eos=self.eos,
             prepend_bos=self.bos,
             val_by="cluster" if by_cluster else "id",
             form=self.format,
-            **self.model_dump(exclude=others),
+            **self.model_dump(exclude=excluded),
         )
         columns = ["id", "source", "lang", "text"]
         if self.loss_mask is not None:
@@ -299,7 +294,7 @@ class ShardsProduct(Product):
         manifest = encode_shards(
             documents, path, context.out, layout, context.workers, context.say, by=by
         )
-        # Nothing continues shards of this stage that were begun under other settings.
+        # Partial shards of other settings are of no use now.
         stage = glob.escape(context.out.name.rpartition("-")[0])
         for partial in context.out.parent.glob(f"{stage}-*/.shards.partial"):
             remove(partial, inside=context.out.parent)
@@ -317,7 +312,7 @@ class ShardsProduct(Product):
         )
         if undrawn := manifest.get("undrawn"):
             warnings.append(
-                f"{counted(undrawn, 'document')} not drawn but encoded as without --sampling:"
-                " `tokenizers` has to encode them (a normal form, or added tokens in the text)"
+                f"{counted(undrawn, 'document')} encoded without --sampling, because they need"
+                " `tokenizers` (a normal form, or added tokens in the text)"
             )
         return {k: manifest[k] for k in keys if k in manifest} | {"warnings": warnings}

@@ -1,1 +1,1 @@
-"""A corpus that grows: `llmcurate refresh` takes in what is new, into a snapshot of its own."""
+"""A growing corpus: `llmcurate refresh` adds the documents of new inputs to a new snapshot."""

@@ -1,10 +1,7 @@
-"""Forgetting: runs lose what they keep of documents on the list, texts of rejected documents and
-of their rejected copies, excerpts in run.json, report.html and the ledger, texts in indexes.
-
-That a document was there stays: id, URL, the rule that dropped it and its values. So do hashes
-(sketches), by which copies under other names are still found. All of it can be done again, so one
-that was killed is done by the next.
-"""
+"""Forget documents: remove their texts from rejected files, excerpts, ledgers and indexes of runs.
+What stays is that a document existed: its id, its URL, and the rule that dropped it with the
+values. Its hashes (sketches) also stay, because they find its duplicates under other names. Every
+step can be repeated, so the next call completes one that was killed."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from curate.documents.attributes import DocumentsFile, pack
 from curate.documents.documents import NUMBER
 from curate.documents.rejected import FOLDER, emptied, rejected_files
 from curate.run.ledger import Ledger, packed, unpacked
-from llmcurate.base.disk.files import inside, part_files, remove, replacing, write_text
+from llmcurate.base.disk.files import part_files, path_inside, remove, replacing, write_text
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.errors import RunFailed, UsageError, disk_error
 from llmcurate.base.pages.html import without_texts
@@ -37,8 +34,8 @@ from llmcurate.base.pages.html import without_texts
 
 @dataclass
 class Scrubbed:
-    """How much was taken out: rejected documents, runs whose excerpts went, and indexes that can no
-    longer be searched for phrases."""
+    """The numbers of rejected documents and runs whose texts were removed, and the indexes that can
+    no longer be searched for phrases."""
 
     documents: int = 0
     runs: int = 0
@@ -46,15 +43,15 @@ class Scrubbed:
 
 
 def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scrubbed:
-    """Takes documents out of what these runs keep. held: ids of those that corpora held."""
+    """Remove the texts of removed documents from runs. held: ids of documents once in a corpus."""
     scrubbed = Scrubbed()
     searched: set[str] = set()
     for run in runs:
         ids = set(held)
         for path in rejected_files(run):
-            ids.update(_named(removals.in_part)(path, "")["id"].to_pylist())
-        own_ids = _of(run / "ids.parquet", ids)
-        gone = own_ids | _copies(run / "decisions.parquet", ids)
+            ids.update(_naming_damaged(removals.in_part)(path, "")["id"].to_pylist())
+        own_ids = _ids_in(run / "ids.parquet", ids)
+        gone = own_ids | _duplicates(run / "decisions.parquet", ids)
         if not gone:
             continue
         documents = _blank_rejected(run, gone)
@@ -70,24 +67,22 @@ def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scr
 Work = TypeVar("Work", bound=Callable[..., Any])
 
 
-def _named(work: Work) -> Work:
-    """The work on a file; RunFailed names one that is damaged."""
-
+def _naming_damaged(work: Work) -> Work:
     @wraps(work)
     def named(path: Path, *args: Any) -> Any:
         try:
             return work(path, *args)
         except (OSError, pa.ArrowException, ValueError, LookupError, sqlite3.Error) as error:
             raise disk_error(error) or RunFailed(
-                f"{path} cannot be read, to forget what it keeps ({str(error).splitlines()[0]}):"
-                " put back a copy of it, or remove it"
+                f"{path} cannot be read to forget documents in it ({str(error).splitlines()[0]}):"
+                " restore it from a backup, or remove it"
             ) from None
 
     return cast(Work, named)
 
 
-@_named
-def _of(path: Path, ids: Iterable[str]) -> set[str]:
+@_naming_damaged
+def _ids_in(path: Path, ids: Iterable[str]) -> set[str]:
     if not path.is_file():
         return set()
     keys = pa.array(sorted(i for i in ids if i is not None), pa.string())
@@ -99,9 +94,8 @@ def _of(path: Path, ids: Iterable[str]) -> set[str]:
     return present
 
 
-@_named
-def _copies(path: Path, ids: Set[str]) -> set[str]:
-    """Documents that went as copies of these: their texts are much the same."""
+@_naming_damaged
+def _duplicates(path: Path, ids: Set[str]) -> set[str]:
     if not path.is_file():
         return set()
     table = pq.read_table(path, columns=["id", "partner_id", "kept_id"])
@@ -110,10 +104,8 @@ def _copies(path: Path, ids: Set[str]) -> set[str]:
     return set(table.filter(pc.or_(*of))["id"].to_pylist())
 
 
-def _blank_rejected(run: Path, ids: set[str]) -> int:
-    """Empties what these documents said, in rejected/; returns how many said anything. The manifest
-    says meanwhile that it does not hold, for one that comes after a kill."""
-    folder, count = inside(run, FOLDER), 0
+def _blank_rejected(run: Path, ids: set[str]) -> int:  # number of texts emptied
+    folder, count = path_inside(run, FOLDER), 0
     record = manifest_path(folder)
     if not record.is_file():
         return 0
@@ -122,15 +114,15 @@ def _blank_rejected(run: Path, ids: set[str]) -> int:
     for path in part_files(folder):
         texts = _count_texts(path, ids)
         if texts and not stale:
-            stale = True
+            stale = True  # recorded first: the next call completes the work after a kill
             write_text(record, json.dumps(manifest | {"stale": True}, indent=1) + "\n")
         if texts:
             _blank(path, ids)
         count += texts
     if stale:
         for name, entry in manifest["files"].items():
-            part = inside(folder, name, record)
-            if not part.is_file():  # somebody removed it
+            part = path_inside(folder, name, record)
+            if not part.is_file():  # removed by a user
                 continue
             entry |= {**file_record(part), "text_bytes": _text_bytes(part)}
         manifest["text_bytes"] = sum(f["text_bytes"] for f in manifest["files"].values())
@@ -144,7 +136,7 @@ def _text_bytes(path: Path) -> int:
         return sum(pc.sum(pc.binary_length(b.column(0))).as_py() or 0 for b in batches)
 
 
-@_named
+@_naming_damaged
 def _count_texts(path: Path, ids: set[str]) -> int:
     keys = pa.array(sorted(ids), pa.string())
     count = 0
@@ -167,9 +159,8 @@ def _blank(path: Path, ids: set[str]) -> None:
             writer.write(pack(table, schema.names))
 
 
-@_named
+@_naming_damaged
 def _records(path: Path) -> int:
-    """Excerpts out of run.json; whether there were any."""
     if not path.is_file():
         return 0
     record = json.loads(path.read_text(encoding="utf-8"))
@@ -182,8 +173,6 @@ def _records(path: Path) -> int:
 
 
 def _page(path: Path) -> int:
-    """Quotations out of report.html, and the pages of documents beside it; whether there were
-    any."""
     documents = path.with_name("documents.html")
     beside = documents.is_file()
     documents.unlink(missing_ok=True)
@@ -196,9 +185,8 @@ def _page(path: Path) -> int:
     return int(after != before or beside)
 
 
-@_named
+@_naming_damaged
 def _ledger(path: Path) -> int:
-    """Excerpts out of the results of partitions, and off the disk; whether there were any."""
     if not path.is_file():
         return 0
     count = 0
@@ -217,14 +205,12 @@ def _ledger(path: Path) -> int:
 
 
 def _indexes(run: Path, ids: set[str]) -> set[str]:
-    """Empties texts of these documents in sketches, and removes what `llmcurate search` reads,
-    whose order would not be that of its text; returns the indexes that this was removed of."""
     searched: set[str] = set()
-    for folder in sorted(inside(run, f"{INDEX}/{p.name}") for p in (run / INDEX).glob("*")):
+    for folder in sorted(path_inside(run, f"{INDEX}/{p.name}") for p in (run / INDEX).glob("*")):
         for path in sorted(folder.glob("sketch-*.parquet")):
             if "text" in pq.read_schema(path).names:
                 _blank_sketch(path, folder / IDS, ids)
-        # The record first: without it the others are no index.
+        # Remove the record first: without it, the other files do not count as an index.
         for path in sorted((folder / OWN).glob("search*"), key=lambda p: p.name != RECORD):
             remove(path, inside=folder)
             searched.add(folder.name)
@@ -232,9 +218,9 @@ def _indexes(run: Path, ids: set[str]) -> set[str]:
     return searched
 
 
-@_named
+@_naming_damaged
 def _blank_sketch(path: Path, settled: Path, ids: set[str]) -> None:
-    """settled: ids that documents got after they were sketched (part, _n, id), where there are."""
+    # settled: a file with the ids that documents got after they were sketched, if any
     table = pq.read_table(path)
     names = table["id"].to_pylist()
     if settled.is_file():
@@ -259,33 +245,34 @@ def _blank_sketch(path: Path, settled: Path, ids: set[str]) -> None:
 
 
 KINDS = ("url", "domain", "id")
-LABELS = 12  # deepest host name that is taken apart
+LABELS = 12  # most labels of a host name that are compared
 REMOVED = pa.schema(
     [
         ("id", pa.string()),
         ("url", pa.string()),
-        ("by", pa.string()),  # url, domain or id, as was asked; superseded: by a newer version
+        ("by", pa.string()),  # url, domain or id; superseded: replaced by a newer version
         ("snapshot", pa.string()),  # the first one without the document
     ]
 )
 
 
 def normal_urls(urls: pa.Array) -> pa.Array:
-    """`curate.dedup.exact.normal_url` of each."""
+    """Return each URL in the form in which URLs are compared (`curate.dedup.exact.normal_url`)."""
     normal = pc.replace_substring_regex(urls, r"https?://(www\.)?", "")
     normal = pc.replace_substring_regex(normal, r"\?(utm_|ref|feed)[^\n]*", "")
     return pc.utf8_rtrim(normal, characters="/")
 
 
 def hosts(urls: pa.Array) -> pa.Array:
-    """Host names in lower case, without user, port and a last dot; null where there is none."""
+    """Return the host name of each URL in lower case, without user, port and final dot; null for a
+    URL without a host."""
     pattern = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>[^/?#:@]+)"
     names = pc.struct_field(pc.extract_regex(urls, pattern), "host")
     return pc.utf8_rtrim(pc.utf8_lower(names), characters=".")
 
 
 def normal_domain(text: str) -> str:
-    """A domain as it is compared; UsageError where it can be none."""
+    """Return a domain in the form used to compare domains. Raise UsageError if it is not one."""
     name = text.strip().lower().removeprefix("*.").strip(".")
     if not name or any(c in name for c in "/:@ \t\0") or "." not in name:
         raise UsageError(f"--domain {text}: write a host name such as example.org")
@@ -294,17 +281,16 @@ def normal_domain(text: str) -> str:
 
 @dataclass(frozen=True)
 class Removals:
-    """The whole list."""
+    """The documents to remove: forgotten URLs, domains and ids, and the ids of replaced pages."""
 
     urls: frozenset[str] = frozenset()  # in normal form
     domains: frozenset[str] = frozenset()
     ids: frozenset[str] = frozenset()
-    superseded: frozenset[str] = frozenset()  # ids of pages that newer versions replace
+    superseded: frozenset[str] = frozenset()  # replaced by newer versions
     _sets: dict[str, pa.Array] = field(default_factory=dict, compare=False, init=False)
 
     @staticmethod
     def of(entries: Iterable[tuple[str, str]]) -> Removals:
-        """From (kind, value) as they are recorded."""
         by: dict[str, set[str]] = {kind: set() for kind in KINDS}
         for kind, value in entries:
             by[kind].add(value)
@@ -320,7 +306,7 @@ class Removals:
         return pc.fill_null(pc.is_in(values, value_set=self._sets[name]), False)
 
     def by(self, ids: pa.Array, urls: pa.Array) -> pa.Array:
-        """Why each document goes: string[rows], null for those that stay."""
+        """Return string[rows]: why each document is removed; null for documents that are kept."""
         reason = pa.nulls(len(ids), pa.string())
         domain = pa.array([False] * len(ids), pa.bool_())
         if self.domains:
@@ -338,12 +324,12 @@ class Removals:
         return reason
 
     def count(self, removed: pa.Table) -> int:
-        """How many rows of a table of REMOVED it means."""
+        """Return how many rows of a table with the schema REMOVED are to be removed."""
         ids, urls = (removed[n].combine_chunks() for n in ("id", "url"))
         return len(ids) - int(self.by(ids, urls).null_count)
 
     def in_part(self, path: Path, snapshot: str) -> pa.Table:
-        """The rows of REMOVED for a part of a corpus."""
+        """Return the documents to remove in a Parquet file of a corpus, as rows of REMOVED."""
         tables = [REMOVED.empty_table()]
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=["id", "url"], use_threads=False):

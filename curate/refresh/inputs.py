@@ -1,16 +1,15 @@
-"""The inputs of a refresh: files that no earlier one took in, in folders, patterns, lists and URLs.
+"""Find the new inputs of a refresh in folders, patterns, lists and URLs.
 
-A file is known by its path, and is the same while its size and time of change (of a remote store:
-its tag) are. Known files are not opened, so looking costs a listing.
+A file is known by its path. It is unchanged while its size and modification time (in a remote
+store: its tag) stay the same. Known files are not opened, so only a listing is needed to find new
+files.
 
-An input that is a URL is known by URL and version, and fetched where it is new. The version is size
-and ETag, Last-Modified or checksum, as the server named them when the file came. Of known files
-only that is asked again, with HEAD; a server that does not say leaves a file as known, so that one
-which is down for a night stops nothing that is there already. Where changed inputs are skipped
-nothing is asked.
+A URL is known by its version: size and ETag, Last-Modified or checksum from the server. Known URLs
+are checked with HEAD, unless changed inputs are skipped. If a server does not answer, its files
+count as unchanged, so the refresh continues.
 
-An input whose end cannot be read is damaged: cut short, as while it is written. No document of it
-is taken in; it is known by its path and state until it is another, and then read as a new one.
+An input whose end cannot be read is damaged, cut short or still being written. It is left out until
+it changes. It is then read as a new file.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
-from curate.fetch.hub import is_hub, unpinned
-from curate.fetch.transfer import Wanted
+from curate.fetch.hub import is_hub, without_commits
+from curate.fetch.transfer import FileToFetch
 from curate.formats.columns import Columns, SameName, TooManyColumns
 from curate.formats.compression import BREAK, members, open_input
 from curate.formats.data_sets import Choice
@@ -42,28 +41,27 @@ from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
 from llmcurate.base.errors import RunFailed, UsageError
 
-Seen = dict[str, tuple[str, str]]  # path or URL -> (state, stamp)
+Known = dict[str, tuple[str, str]]  # path or URL -> (state, stamp)
 Damaged = dict[str, tuple[str, str]]  # path or URL -> (state, what is wrong)
-HEAD_BYTES = 1 << 20  # in which a file that holds documents shows one
+HEAD_BYTES = 1 << 20  # a readable file has its first line within these
 
 
 @dataclass
 class Remote:
-    """folder: where files are fetched to; dry: nothing is."""
+    """The inputs that are fetched. folder: the folder to fetch into. dry: True to fetch nothing."""
 
     folder: Path
     quiet: bool = True
     dry: bool = False
-    silent: int = 0  # known files that no server said anything of
-    _wanted: dict[str, list[Wanted]] = field(default_factory=dict)
+    silent: int = 0  # number of known files whose servers gave no version
+    _wanted: dict[str, list[FileToFetch]] = field(default_factory=dict)
     _now: dict[str, str | None] = field(default_factory=dict)
 
     def takes(self, name: str) -> bool:
-        """Return whether an input is fetched."""
         return (is_url(name) and not is_hub(name)) or name.lower().endswith(SUMS)
 
-    def prepare(self, inputs: Iterable[str], seen: Seen, damaged: Damaged, changed: str) -> None:
-        """Asks for the versions of known files, and fetches all that will be taken in."""
+    def prepare(self, inputs: Iterable[str], seen: Known, damaged: Damaged, changed: str) -> None:
+        """Ask servers for the versions of known files, and fetch all files to ingest."""
         known = damaged | seen
         for name in inputs:
             if self.takes(name) and name not in self._wanted:
@@ -79,7 +77,7 @@ class Remote:
         fetched = {url for url in others if changed == "new" or url not in seen}
         for url in fetched:
             old = by_url[url]
-            # One that has come already, for a refresh that was killed, stays.
+            # Keep a file that a killed refresh has fetched already.
             if version(old) != self._now.get(url):
                 for path in (old.target, old.note):
                     if path is not None:
@@ -88,12 +86,15 @@ class Remote:
             [w for url, w in by_url.items() if url not in known or url in fetched], self.quiet
         )
 
-    def state(self, url: str, seen: Seen) -> str:
-        """The version of a known file as it is now, as far as anybody says."""
+    def state(self, url: str, seen: Known) -> str:
+        """Return a known file's current version, or the recorded one if the server gives none."""
         return self._now.get(url) or seen[url][0]
 
-    def files(self, name: str, seen: Seen, is_known: Callable[[str, str], bool]) -> list[InputFile]:
-        """What of an input is taken in. is_known: as of `find_files`, by URL."""
+    def files(
+        self, name: str, seen: Known, is_known: Callable[[str, str], bool]
+    ) -> list[InputFile]:
+        """Return the files of an input to ingest. is_known: a function that says if a URL with this
+        state is known, as in `find_files`."""
         files = []
         for wanted in self._wanted[name]:
             if is_known(wanted.url, self.state(wanted.url, seen) if wanted.url in seen else ""):
@@ -106,8 +107,8 @@ class Remote:
         return files
 
 
-def fetched_input(wanted: Wanted) -> InputFile:
-    """A fetched file as an input. Its stamp does not depend on when it came."""
+def fetched_input(wanted: FileToFetch) -> InputFile:
+    """Return a fetched file as an input. Its stamp does not depend on the time of fetching."""
     (file,) = find_files([str(wanted.target)]).files
     content = file.stamp.rpartition("@")[0]
     size = f"{file.size}@"
@@ -116,13 +117,13 @@ def fetched_input(wanted: Wanted) -> InputFile:
 
 
 def fetch_again(file: InputFile, folder: str | None) -> InputFile:
-    """A file of an unfinished refresh as it is now, fetched once more where it is gone. RunFailed
-    where the recipe fetches it to another place than the one on record."""
+    """Return a file of an unfinished refresh in its present state. Fetch the file again if it is
+    missing. Raise RunFailed if the recipe now fetches the file to another path."""
     wanted = None if folder is None or not is_url(file.url) else place(file.url, Path(folder))
     if wanted is None or wanted.target.resolve() != Path(file.path).resolve():
         raise RunFailed(
-            f"input {file.url} of an unfinished refresh was to come to {file.path}, which is not"
-            f" where the recipe fetches it (read.fetch: {folder}): begin anew with --abandon"
+            f"input {file.url} of an unfinished refresh belongs at {file.path}, but the recipe now"
+            f" fetches it elsewhere (read.fetch: {folder}): start again with --abandon"
         )
     fetch_all([wanted], True)
     return fetched_input(wanted)
@@ -130,10 +131,10 @@ def fetch_again(file: InputFile, folder: str | None) -> InputFile:
 
 @dataclass
 class NewInputs:
-    """new: files to take in, in order; unchanged: how many were passed over; changed: paths of
-    those that are others now than when they were taken in; unreadable: how many files and folders
-    were passed over because they could not be read; listed: state of all files by path; damaged:
-    those of them that are left out."""
+    """The inputs that `find_new` found. new: the files to ingest, in order. unchanged: the number
+    of known files. changed: the paths of known files that changed. unreadable: the number of
+    skipped files and folders. listed: the state of all files by path. damaged: the files that are
+    left out."""
 
     new: list[InputFile]
     unchanged: int = 0
@@ -146,7 +147,7 @@ class NewInputs:
 
 def find_new(
     inputs: Iterable[str],
-    seen: Seen,
+    seen: Known,
     changed: str = "leave",
     remote: Remote | None = None,
     skip_unreadable: bool = False,
@@ -154,27 +155,24 @@ def find_new(
     choice: Choice = Choice(),
     damaged: Damaged | None = None,
 ) -> NewInputs:
-    """What of the inputs is new. seen: of what was taken in; damaged: of what was left out, None
-    where damaged files are taken as well.
-
-    changed: what happens to a file that is another now: `leave`, `new` (its documents come as new
-    ones), `skip`. remote: fetches inputs that are URLs.
-    skip_unreadable: whether what may not be read is passed over, or is damaged. columns, choice: as
-    of `find_files`.
-    """
+    """Return the new files among the inputs. seen: the ingested files. changed: what to do with a
+    known file that changed: `leave`, `new` (ingest its documents as new ones) or `skip`. remote:
+    fetches inputs that are URLs. skip_unreadable: True to skip unreadable files, False to treat
+    them as damaged. columns, choice: arguments for `find_files`. damaged: the files that were left
+    out, or None to ingest damaged files, too."""
     result = NewInputs([])
     inputs = list(inputs)
     if remote is not None:
         remote.prepare(inputs, seen, damaged or {}, changed)
         if remote.silent:
             result.notices.append(
-                f"{remote.silent} known inputs: their server does not say whether they changed"
+                f"{remote.silent} known inputs: their server does not report whether they changed"
             )
-    seen = {unpinned(path): was for path, was in seen.items()}
+    seen = {without_commits(path): was for path, was in seen.items()}
     opened: dict[str, str] = {}
 
     def is_known(path: str, state: str) -> bool:
-        path = unpinned(path)
+        path = without_commits(path)
         if path in result.listed:  # given twice
             return True
         result.listed[path] = state
@@ -200,7 +198,7 @@ def find_new(
                 [name], is_known, skip_unreadable=True, columns=columns, choice=choice
             )
         except UsageError as error:
-            # A pattern or folder that holds nothing yet is no mistake of one that runs by itself.
+            # In a scheduled refresh, a pattern or folder without files yet is not an error.
             if "matches no file" not in str(error) and "holds no file" not in str(error):
                 raise
             result.notices.append(str(error))
@@ -211,21 +209,20 @@ def find_new(
             unreadable = now_there.unreadable
         result.unreadable += len(unreadable)
         for path, reason in unreadable.items() if not skip_unreadable else ():
-            result.damaged[path] = ("", reason)  # looked at again by each call
+            result.damaged[path] = ("", reason)  # checked again by each call
     if damaged is not None:
         for file in [*result.new]:
             if what := _no_plan(file, columns):
                 result.new.remove(file)
                 result.damaged[file.url or file.path] = (file.state, what)
-        taken = {unpinned(file.url or file.path) for file in result.new}
+        taken = {without_commits(file.url or file.path) for file in result.new}
         for path in sorted(opened.keys() - taken - result.damaged.keys()):
-            if what := _cut_head(path):  # passed over: cut short before the first document
+            if what := _cut_head(path):  # skipped: cut short before the first document
                 result.damaged[path] = (opened[path], what)
     return result
 
 
 def _no_plan(file: InputFile, columns: Columns) -> str | None:
-    """The reason if a file would end every plan that has it, else None."""
     try:
         if file.format in ("csv", "parquet"):
             carried_columns([file], 0, columns=columns)
@@ -235,9 +232,8 @@ def _no_plan(file: InputFile, columns: Columns) -> str | None:
 
 
 def _cut_head(path: str) -> str | None:
-    """The reason if a file of a known name ends too early to show what it holds, else None."""
     kind = format_by_name(PurePath(path).name)
-    if kind in (None, "parquet"):  # tables are never passed over for damage
+    if kind in (None, "parquet"):  # these are never skipped for damage
         return None
     head = b""
     try:
@@ -248,7 +244,7 @@ def _cut_head(path: str) -> str | None:
                 head += piece.data
                 if b"\n" in head or len(head) > HEAD_BYTES:
                     return None
-    except OSError:  # a file that may not be read has a notice already
+    except OSError:  # an unreadable file has a notice already
         return None
     with suppress(ValueError):
         json.loads(head)
@@ -257,8 +253,9 @@ def _cut_head(path: str) -> str | None:
 
 
 def cut_short(corrupt: Path, plan: InputPlan, settings: ReadSettings) -> Damaged:
-    """The files of a run whose end could not be read. corrupt: its corrupt.jsonl, which names all
-    files with damage; their last slices are read once more, to see if anything follows it."""
+    """Return the files of a run whose end could not be read. corrupt: the run's corrupt.jsonl,
+    which names all damaged files. The last slice of each of these files is read again, to see if
+    the damage is at its end."""
     if not corrupt.is_file():
         return {}
     lines = corrupt.read_text(encoding="utf-8").splitlines()
@@ -275,7 +272,6 @@ def cut_short(corrupt: Path, plan: InputPlan, settings: ReadSettings) -> Damaged
 
 
 def _last_damage(plan: InputPlan, settings: ReadSettings) -> str | None:
-    """The damage if it is the last of what a plan of one partition reads, else None."""
     before = 0
 
     def note() -> None:
@@ -290,8 +286,8 @@ def _last_damage(plan: InputPlan, settings: ReadSettings) -> str | None:
 
 
 def changed_input(files: Iterable[InputFile], folder: str | None = None) -> str | None:
-    """The first file of an unfinished refresh that changed since it began, else None. UsageError
-    for a missing one. folder: of those that are fetched."""
+    """Return the path or URL of the first file that changed since the refresh began, or None. Raise
+    UsageError if a file is missing. folder: the value of the recipe's `read.fetch`."""
     for file in files:
         now: InputFile | None
         try:
@@ -301,7 +297,7 @@ def changed_input(files: Iterable[InputFile], folder: str | None = None) -> str 
         name = file.url or file.path
         if now is None:
             raise UsageError(
-                f"input {name} of an unfinished refresh is gone: put it back, or begin anew with"
+                f"input {name} of an unfinished refresh is missing: restore it, or start again with"
                 " --abandon"
             )
         if (now.size, now.stamp) != (file.size, file.stamp):

@@ -1,4 +1,4 @@
-"""The options and the outcome of a refresh, for a line of mail, `--json`, metrics and logs."""
+"""The options and the outcome of a refresh. An outcome is shown as text, JSON, metrics, logs."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import Message
 from llmcurate.base.terminal import say
 
-MOST_NAMED = 10  # damaged inputs in a line
+MOST_NAMED = 10  # most damaged inputs named in a line
 
 
 @dataclass
-class How:
-    """The options of a refresh. `changed` and `damaged` decide what is taken in."""
+class RefreshOptions:
+    """The options of a refresh. `changed` and `damaged` decide which inputs are ingested."""
 
     workers: int = 0
     quiet: bool = False
-    changed: str = "leave"  # what happens to inputs that are others now: leave, new, skip
-    damaged: str = "leave"  # what happens to inputs whose end cannot be read: leave, take
-    keep: int | None = None  # snapshots
+    changed: str = "leave"  # how to treat changed inputs: leave, new, skip
+    damaged: str = "leave"  # how to treat inputs whose end cannot be read: leave, take
+    keep: int | None = None  # number of newest snapshots
     keep_days: float | None = None
     rebuild: bool = False
     abandon: bool = False
-    products: bool = False  # those of the recipe, of the whole snapshot
+    products: bool = False  # make the recipe's products from the whole snapshot
     engine: str = "local"
-    address: str | None = None  # of a Ray cluster; of this machine, for jobs of Slurm
-    allow_python: bool = False  # whether functions in files that the recipe names may run
-    slurm: tuple[str, ...] = ()  # options of sbatch
-    now: datetime | None = None  # for the name; the clock's by default
+    address: str | None = None  # of a Ray cluster, or of this machine for Slurm jobs
+    allow_python: bool = False  # allow Python files named in the recipe to run
+    slurm: tuple[str, ...] = ()  # options for sbatch
+    now: datetime | None = None  # time for the snapshot's name; the clock's by default
 
 
 @dataclass(frozen=True)
 class Totals(Message):
-    """Those of the run in its run.json that a refresh tells."""
+    """The totals in a run's run.json that a refresh reports."""
 
     read: int = 0
     kept: int = 0
@@ -60,7 +60,8 @@ class Totals(Message):
 
 @dataclass(frozen=True)
 class Corpus:
-    """The documents of a snapshot. ids: the hash of their set, as `kept_ids` of a run."""
+    """The size of a snapshot's corpus. ids: the hash of the set of its ids, as in the record of a
+    run (`kept_ids`)."""
 
     documents: int = 0
     text_bytes: int = 0
@@ -69,8 +70,7 @@ class Corpus:
 
 @dataclass
 class Refreshed:
-    """What happened. kind: run, rebuild, forget, rollback, or nothing. As JSON for `--json`, hooks
-    and logs."""
+    """The outcome of a refresh. kind: what was done: run, rebuild, forget, rollback, or nothing."""
 
     JSON = (
         *("kind", "snapshot=name", "inputs", "known_inputs=unchanged", "totals.read"),
@@ -93,25 +93,24 @@ class Refreshed:
     removed_snapshots: list[str] = field(default_factory=list)
     snapshots: int = 0
     seconds: float = 0.0
-    products: Path | None = None  # their folder, where they were asked for
-    scrubbed: Scrubbed = field(default_factory=Scrubbed)  # what runs kept of forgotten documents
-    built: bool = False  # whether a product was not there yet
-    damaged: dict[str, str] = field(default_factory=dict)  # inputs that were left out, and why
-    changed: list[str] = field(default_factory=list)  # inputs that stay as they were taken in
+    products: Path | None = None  # folder of the products, if requested
+    scrubbed: Scrubbed = field(default_factory=Scrubbed)  # forgotten documents removed from runs
+    built: bool = False  # True if a product was made
+    damaged: dict[str, str] = field(default_factory=dict)  # inputs left out -> reason
+    changed: list[str] = field(default_factory=list)  # changed inputs left as ingested
 
     @property
     def new(self) -> bool:
-        """Return whether there is a new snapshot, or product."""
         return self.kind != "nothing" or self.built
 
     @property
     def damage(self) -> str:
-        """A line on the inputs that were left out, empty without any."""
+        """Return a line on the inputs that were left out, or an empty string."""
         damaged = [f"{path} ({what})" for path, what in self.damaged.items()]
-        advice = "--changed new takes their documents in as new ones, skip says nothing"
+        advice = "--changed new ingests them as new documents, skip hides this"
         fates = {
-            "damaged": ("left out until whole", damaged),
-            "changed": (f"left as taken in ({advice})", self.changed),
+            "damaged": ("left out until complete", damaged),
+            "changed": (f"left as ingested ({advice})", self.changed),
         }
         return "; ".join(
             f"{counted(len(paths), f'{kind} input')}, {fate}: {', '.join(paths[:MOST_NAMED])}"
@@ -120,7 +119,7 @@ class Refreshed:
         )
 
     def line(self) -> str:
-        """One line for people."""
+        """Return the outcome in one line for people."""
         return "; ".join(filter(None, (self._line(), self.damage)))
 
     def _line(self) -> str:
@@ -133,28 +132,28 @@ class Refreshed:
         if self.kind == "rollback":
             return f"{self.home}: back to {where}, {documents}"
         older = counted(self.superseded, "older version")
-        gone = f", {older} replaced" if self.superseded else ""
-        gone += f", {self.forgotten:,} forgotten" if self.forgotten else ""
+        notes = f", {older} replaced" if self.superseded else ""
+        notes += f", {self.forgotten:,} forgotten" if self.forgotten else ""
         if self.kind == "forget":
             forgotten = counted(self.forgotten, "document")
             return f"{where}: {forgotten} forgotten; corpus {documents}"
         t = self.totals
         without = counted(t.files_without_documents, "file")
-        gone = f", {without} without a document{gone}" if t.files_without_documents else gone
+        notes = f", {without} without a document{notes}" if t.files_without_documents else notes
         why = f" ({t.nothing_kept})" if t.nothing_kept else ""
         misfits = f", {counted(t.misfits, 'value')} of another type in `extra`" if t.misfits else ""
         return (
             f"{where}: {counted(self.inputs, 'new input')}, {counted(t.read, 'document')} read,"
-            f" {t.kept:,} kept{why}{misfits}{gone}; corpus {documents}; {self.seconds:.1f} s"
+            f" {t.kept:,} kept{why}{misfits}{notes}; corpus {documents}; {self.seconds:.1f} s"
         )
 
 
 WEBHOOK_SECONDS = 20
-FIELDS = "fields"  # the attribute of a log record with more keys of its JSON object
+FIELDS = "fields"  # attribute of a log record with extra keys of its JSON object
 
 
 class JsonFormatter(logging.Formatter):
-    """A log record as a JSON object with time, level and message."""
+    """Formats a log record as a JSON object with time, level and message."""
 
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created, timezone.utc)
@@ -168,7 +167,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class LoggedLines(io.TextIOBase):
-    """Stands for stderr: every line written becomes a log record."""
+    """A replacement of stderr that makes a log record of every line."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger, self._rest = logger, ""
@@ -184,13 +183,12 @@ class LoggedLines(io.TextIOBase):
         return len(text)
 
     def end(self) -> None:
-        """Logs a last line that had no end."""
         self.write("\n")
 
 
 @contextmanager
 def json_logs(wanted: bool) -> Iterator[logging.Logger | None]:
-    """Everything written to stderr as JSON lines, if wanted; None where not."""
+    """If `wanted`, write all that is sent to stderr as JSONL. Yield the logger, or None."""
     if not wanted:
         yield None
         return
@@ -210,13 +208,14 @@ def json_logs(wanted: bool) -> Iterator[logging.Logger | None]:
 
 @dataclass(frozen=True)
 class FailureHooks:
-    """What is called when a refresh fails. command: for sh; webhook: a URL that takes JSON."""
+    """Hooks for a refresh that fails. command: a command for sh. webhook: a URL that accepts
+    JSON."""
 
     command: str | None = None
     webhook: str | None = None
 
     def call(self, home: Path, error: str, code: int) -> None:
-        """Calls both. Where one fails itself a line says so, and the exit code stays as it is."""
+        """Call both hooks. If a hook fails, print a line; the exit code stays the same."""
         if self.command:
             variables = {"HOME": str(home), "ERROR": error, "EXIT_CODE": str(code)}
             env = {
@@ -250,28 +249,27 @@ def _post(url: str, data: dict[str, str | int]) -> str | None:
 PREFIX = "llmcurate_refresh_"
 GAUGES = {
     "exit_code": "Exit code of the last call: 0 new data, 3 nothing new, 65 input left out.",
-    "damaged_inputs": "Inputs that are left out since their end cannot be read.",
-    "changed_inputs": "Inputs that changed since they were taken in, and are left as they were.",
-    "last_call_timestamp_seconds": "When the last call ended.",
-    "last_success_timestamp_seconds": "When a call last ended with exit code 0, 3 or 65.",
-    "last_snapshot_timestamp_seconds": "When a call last made a snapshot.",
-    "duration_seconds": "Seconds that the last call took.",
+    "damaged_inputs": "Inputs left out because their end cannot be read.",
+    "changed_inputs": "Inputs that changed since they were ingested; the changes are not ingested.",
+    "last_call_timestamp_seconds": "Time when the last call ended.",
+    "last_success_timestamp_seconds": "Time when a call last ended with exit code 0, 3 or 65.",
+    "last_snapshot_timestamp_seconds": "Time when a call last made a snapshot.",
+    "duration_seconds": "Duration of the last call in seconds.",
     "inputs": "New inputs of the last snapshot.",
     "documents_read": "Documents read for the last snapshot.",
-    "documents_kept": "Documents that it kept of them.",
-    "documents_rejected": "Documents that it rejected of them.",
+    "documents_kept": "Documents kept for the last snapshot.",
+    "documents_rejected": "Documents rejected for the last snapshot.",
     "corpus_documents": "Documents in the current snapshot.",
     "corpus_text_bytes": "Bytes of text in the current snapshot.",
-    "snapshots": "Snapshots that stand.",
+    "snapshots": "Snapshots that exist.",
 }
 
 
 def write_metrics(
     path: Path, home: Path, code: int, seconds: float, done: Refreshed | None
 ) -> None:
-    """Gauges for Prometheus' textfile collector, replaced as a whole. What this call does not know
-    stays as the file had it: a failure, of which `done` is None, does not hide when it last went
-    well."""
+    """Write the metrics file for Prometheus' textfile collector. Values that this call does not
+    know stay as they were: a failure (done=None) does not hide the time of the last success."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     now = round(time.time(), 3)

@@ -1,9 +1,7 @@
-"""A refresh from what is new to the snapshot that has it.
-
-HOME/products/NAME is the folder of a run over the snapshot NAME, with its ledger, so a product
-that was stopped resumes; HOME/products/current means the last one that is whole. The snapshot
-stands before they are begun: a product that cannot be made costs no data.
-"""
+"""Run a refresh: from new inputs to the snapshot that contains their documents. HOME/products/NAME
+is a run that makes products from the snapshot NAME, so an interrupted product resumes.
+HOME/products/current links to the last complete run of this kind. Products are made after the
+snapshot: if one fails, no data are lost."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ from curate.refresh.inputs import (
     cut_short,
     find_new,
 )
-from curate.refresh.outcome import How, Refreshed, Totals
+from curate.refresh.outcome import Refreshed, RefreshOptions, Totals
 from curate.refresh.snapshot import PRODUCTS
 from curate.refresh.state import Plan, Refresh, State
 from curate.run.decisions import SUPERSEDED
@@ -45,37 +43,36 @@ from curate.run.plan import EarlierIds, RunPlan, check_code, make_plan, plan_run
 from curate.run.records import Options
 from curate.steps.contracts import to_fetch
 from curate.steps.recipe import Recipe
-from llmcurate.base.disk.files import inside, text_digest
+from llmcurate.base.disk.files import path_inside, text_digest
 from llmcurate.base.disk.seals import fault, seal
 from llmcurate.base.disk.units import counted, format_bytes
-from llmcurate.base.errors import RunFailed, UsageError, disk_error, name_file
+from llmcurate.base.errors import RunFailed, UsageError, disk_error, set_error_file
 from llmcurate.base.messages import json_values
 from llmcurate.base.terminal import say
 
 
 def check_products(recipe: Recipe) -> None:
-    """UsageError where a recipe has none that could be made of a snapshot."""
+    """Raise UsageError if the recipe has no product that can be made from a snapshot."""
     if not recipe.products:
-        raise UsageError(f"--products: recipe {recipe.name} ends in no product")
+        raise UsageError(f"--products: recipe {recipe.name} does not end in a product")
     if _alone(recipe).brings_corpus:
         raise UsageError(
-            f"--products: {recipe.products[0].label} of recipe {recipe.name} names sources of its"
-            " own; `llmcurate run` makes it"
+            f"--products: {recipe.products[0].label} of recipe {recipe.name} names its own sources:"
+            " make it with `llmcurate run`"
         )
 
 
 def _alone(recipe: Recipe) -> Recipe:
-    read = ReadSettings(partition_bytes=recipe.read.partition_bytes)  # the snapshot, whole
+    read = ReadSettings(partition_bytes=recipe.read.partition_bytes)  # read the whole snapshot
     return replace(recipe, steps=tuple(recipe.products), cuts=frozenset(), input=(), read=read)
 
 
 def products_folder(home: Path, name: str) -> Path:
-    """Return where the products of a snapshot are made."""
-    return inside(home, f"{PRODUCTS}/{name}")
+    return path_inside(home, f"{PRODUCTS}/{name}")
 
 
-def make_products(home: Path, name: str, recipe: Recipe, how: How) -> bool:
-    """Makes the products of a snapshot, or goes on; whether anything was to do."""
+def make_products(home: Path, name: str, recipe: Recipe, how: RefreshOptions) -> bool:
+    """Make or resume the products of a snapshot. Return True if there was work to do."""
     plan = make_plan(_alone(recipe), [str(snapshot.folder_of(home, name))])
     done = run_planned(plan, products_folder(home, name), Options(how.workers, how.quiet))
     snapshot.point_current_to(home / PRODUCTS, name, within=".")
@@ -87,12 +84,12 @@ IDS, CORRUPT = "ids.parquet", "corrupt.jsonl"
 
 @contextmanager
 def open_state(home: Path) -> Iterator[State]:
-    """The records of a HOME, locked; LockHeld where another process works there, UsageError where
-    the folder holds something else."""
+    """Open the records of a HOME and lock them. Raise LockHeld if another process has them open,
+    and UsageError if HOME has files that no refresh wrote."""
     if home.exists() and not home.is_dir():
-        raise UsageError(f"HOME {home} is a file; name a folder")
+        raise UsageError(f"HOME {home} is a file: name a folder")
     if home.is_dir() and not (home / FILE).exists() and any(home.iterdir()):
-        raise UsageError(f"{home} holds files that no refresh wrote; name another folder as HOME")
+        raise UsageError(f"{home} has files that no refresh wrote: name another folder as HOME")
     try:
         state = State(home)
         try:
@@ -100,13 +97,13 @@ def open_state(home: Path) -> Iterator[State]:
         finally:
             state.close()
     except OSError as error:
-        name_file(error, home)
+        set_error_file(error, home)
         raise disk_error(error) or error from None
 
 
 def run_of(home: Path, name: str) -> Path:
-    """The folder of a refresh's run; RunFailed where a link leads out of HOME."""
-    return inside(home, f"{RUNS}/{name}")
+    """Return the folder of a refresh's run. Raise RunFailed if a link leads out of HOME."""
+    return path_inside(home, f"{RUNS}/{name}")
 
 
 def _new_name(state: State, now: datetime | None) -> str:
@@ -119,24 +116,26 @@ def _new_name(state: State, now: datetime | None) -> str:
     return name
 
 
-def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshed:
-    """Takes in what is new among the inputs, or goes on with a refresh that was killed."""
+def refresh(recipe: Recipe, inputs: list[str], home: Path, how: RefreshOptions) -> Refreshed:
+    """Ingest the new inputs into a new snapshot, or resume a refresh that was killed."""
     began = time.perf_counter()
     check_code(recipe, how.allow_python)
-    recipe = recipe.at_hand()
+    recipe = recipe.without_missing_files()
     if line := incremental.check(recipe):
         say(line, how.quiet)
     if how.products:
         check_products(recipe)
     elif recipe.products:
         names = ", ".join(p.label for p in recipe.products)
-        say(f"left out: {names}; --products makes them of the whole snapshot", how.quiet)
+        say(f"left out: {names}; --products makes them from the whole snapshot", how.quiet)
     with open_state(home) as state:
-        if state.current and not state.pending():  # where a kill came between the two
+        if (
+            state.current and not state.pending()
+        ):  # a kill between recording the snapshot and linking to it
             link_ = home / snapshot.CURRENT
             if not link_.is_symlink() or link_.readlink().name != state.current:
                 snapshot.point_current_to(home, state.current)
-        snapshot.tidy(state)  # what a killed one had not yet
+        snapshot.tidy(state)  # clean up after a killed refresh
         done = _refresh(state, recipe, inputs, how)
         if how.products and state.current:
             done.products = products_folder(home, state.current)
@@ -149,7 +148,7 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
     return done
 
 
-def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refreshed:
+def _refresh(state: State, recipe: Recipe, inputs: list[str], how: RefreshOptions) -> Refreshed:
     described = incremental.described(recipe)
     pending = state.pending()
     if pending and how.abandon:
@@ -158,7 +157,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
         pending = None
     if pending:
         _check_options(state, pending, how)
-        say(f"going on with the unfinished refresh {pending.name}", how.quiet)
+        say(f"resuming the unfinished refresh {pending.name}", how.quiet)
         other = None
         if pending.kind != "forget":
             incremental.same_recipe(pending.plan.recipe, recipe)
@@ -166,7 +165,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
         if other is None:
             _check_ground(state, pending.base)
             return _finish_whole(state, pending, recipe, inputs, how)
-        say(f"input {other} changed meanwhile: the refresh begins anew", how.quiet)
+        say(f"input {other} changed meanwhile: the refresh starts again", how.quiet)
         how = replace(how, rebuild=pending.kind == "rebuild")
         snapshot.drop(state, pending.name)
     lineage = state.lineage(state.current)
@@ -183,41 +182,40 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
     plan = plan_files(files, recipe.read.partition_bytes, columns=recipe.read.named)
     plan = replace(
         plan,
-        # A column keeps the type that it has in the corpus, and each part has `extra` for the rest.
+        # A column keeps its type in the corpus; values of other types go to `extra`.
         columns=dict(sorted({EXTRA: "json", **plan.columns, **columns}.items())),
         notices=tuple(f"damaged input {p}: {what}" for p, (_, what) in inputs_now.damaged.items()),
         unreadable=inputs_now.unreadable,
     )
     name = _new_name(state, how.now)
-    # A plan that fails is found out before the refresh counts as begun.
+    # If planning fails, the refresh must not be recorded as begun.
     _plan_new(recipe, plan, [] if how.rebuild else earlier, state.home)
     record = Plan(state.current, plan.dump(), described, inputs_now.unchanged)
     refresh = state.begin(name, "rebuild" if how.rebuild else "run", base, record, files)
     return _finish_whole(state, refresh, recipe, inputs, how)
 
 
-def _check_options(state: State, pending: Refresh, how: How) -> None:
+def _check_options(state: State, pending: Refresh, how: RefreshOptions) -> None:
     if how.rebuild and pending.kind != "rebuild":
         raise UsageError(
-            f"--rebuild: the refresh {pending.name} of {state.home} is unfinished: go on with it"
-            " without --rebuild, or give it up with --abandon --rebuild"
+            f"--rebuild: the refresh {pending.name} of {state.home} is unfinished: resume it"
+            " without --rebuild, or discard it with --abandon --rebuild"
         )
 
 
-class _CutShort(Exception):
-    """Its argument: the inputs that a run read and that are damaged (Damaged)."""
+class _CutShort(Exception):  # args: (Damaged, the damaged inputs that a run read)
+    pass
 
 
 def _finish_whole(
-    state: State, refresh: Refresh, recipe: Recipe, inputs: list[str], how: How
+    state: State, refresh: Refresh, recipe: Recipe, inputs: list[str], how: RefreshOptions
 ) -> Refreshed:
-    """A refresh to its end; without the inputs whose end cannot be read, once that shows."""
     try:
         return _finish(state, refresh, recipe, how)
     except _CutShort as error:
         (cut,) = error.args
         for path, (_, what) in cut.items():
-            say(f"{path} is damaged ({what}): the refresh begins anew without it")
+            say(f"{path} is damaged ({what}): the refresh starts again without it")
         state.set_fact("damaged", (state.fact("damaged") or {}) | cut)
         snapshot.drop(state, refresh.name)
     how = replace(how, rebuild=refresh.kind == "rebuild")
@@ -229,10 +227,9 @@ def _new_files(
     earlier: list[Refresh],
     recipe: Recipe,
     inputs: list[str],
-    how: How,
+    how: RefreshOptions,
     dry: bool = False,
 ) -> tuple[list[Any], dict[str, str], NewInputs]:
-    """(files to take in, columns of earlier ones, what was looked at)."""
     names = [r.name for r in earlier]
     if not inputs and recipe.input:
         inputs = list(recipe.input)
@@ -259,7 +256,7 @@ def _new_files(
     home = state.home.resolve()
     for file in files:
         if "://" not in file.path and home in Path(file.path).resolve().parents:
-            raise UsageError(f"input {file.path} lies in HOME {state.home}; name another folder")
+            raise UsageError(f"input {file.path} is inside HOME {state.home}: name another folder")
     for notice in inputs_now.notices:
         say(notice, how.quiet)
     elsewhere = {
@@ -277,12 +274,12 @@ def _new_files(
     return files, columns, inputs_now
 
 
-def _remote(recipe: Recipe, home: Path, how: How, dry: bool) -> Remote | None:
+def _remote(recipe: Recipe, home: Path, how: RefreshOptions, dry: bool) -> Remote | None:
     if recipe.read.fetch is None:
         return None
     folder = Path(recipe.read.fetch)
     if home.resolve() in (folder.resolve(), *folder.resolve().parents):
-        raise UsageError(f"read.fetch {folder} lies in HOME {home}; name another folder")
+        raise UsageError(f"read.fetch {folder} is inside HOME {home}: name another folder")
     return Remote(folder, how.quiet, dry)
 
 
@@ -291,7 +288,6 @@ def _plan(refresh: Refresh) -> InputPlan:
 
 
 def nothing_new(state: State, unchanged: int) -> Refreshed:
-    """The outcome where nothing is new."""
     done = Refreshed(state.home, name=state.current, unchanged=unchanged)
     if state.current:
         done.corpus = snapshot.corpus_of(snapshot.folder_of(state.home, state.current))
@@ -304,16 +300,15 @@ def _has_new_removals(state: State, name: str) -> bool:
     return bool(manifest["removals"] < len(state.removals()))
 
 
-def _forget_from(state: State, base: str, how: How) -> Refreshed:
+def _forget_from(state: State, base: str, how: RefreshOptions) -> Refreshed:
     _check_ground(state, base)
     name = _new_name(state, how.now)
     refresh = state.begin(name, "forget", base, Plan(state.current), ())
     return _finish(state, refresh, None, how)
 
 
-def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
-    """Adds to what is to be forgotten, and makes a snapshot without it; where a refresh is
-    unfinished, that one will leave it out."""
+def forget(home: Path, entries: list[tuple[str, str]], how: RefreshOptions) -> Refreshed:
+    """Record what to forget. Make a snapshot without it unless a refresh is unfinished."""
     began = time.perf_counter()
     with open_state(home) as state:
         state.remove(entries, datetime.now(timezone.utc).isoformat(timespec="seconds"))
@@ -327,15 +322,14 @@ def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
     return done
 
 
-def roll_back(home: Path, name: str, how: How) -> Refreshed:
-    """Makes another snapshot the current one (`parent`: the one before it), which the next refresh
-    goes on from. Of one with documents that were to be forgotten since, a new one is made without
-    them."""
+def roll_back(home: Path, name: str, how: RefreshOptions) -> Refreshed:
+    """Make another snapshot the current one (`parent`: the snapshot before the current one). If it
+    contains documents that were forgotten later, make a new snapshot without them."""
     with open_state(home) as state:
         pending = state.pending()
         if pending and not how.abandon:
             raise UsageError(
-                f"{home}: the refresh {pending.name} is unfinished: finish it first, or give it up"
+                f"{home}: the refresh {pending.name} is unfinished: finish it first, or discard it"
                 f" with --abandon --rollback {name}"
             )
         if pending:
@@ -349,7 +343,7 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
         standing = snapshot.names_by_date(state)
         if name not in standing:
             raise UsageError(
-                f"{home}: no snapshot {name}; there are {', '.join(standing) or 'none'}"
+                f"{home}: no snapshot {name}; existing snapshots: {', '.join(standing) or 'none'}"
             )
         if _has_new_removals(state, name):
             return _forget_from(state, name, how)
@@ -361,16 +355,13 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
 
 
 def _beside(state: State, name: str) -> Iterator[tuple[Path, str]]:
-    """The faults of a snapshot's manifest, of the list of what it lost, and of its run's ids."""
     for file, sealed in (state.fact(f"files {name}") or {}).items():
-        path = inside(state.home, file)
+        path = path_inside(state.home, file)
         if what := fault(path, sealed):
             yield path, what
 
 
-def _faults(state: State, name: str) -> Iterator[tuple[Path, str]]:
-    """The faults of all that a refresh from a snapshot goes on from: its parts, the files beside
-    it, and ids and indexes of the runs of its line."""
+def _faults(state: State, name: str) -> Iterator[tuple[Path, str]]:  # all that a refresh needs
     for refresh in state.lineage(name):
         for path, what in _beside(state, refresh.name):
             if refresh.name == name or path.name == IDS:
@@ -381,8 +372,8 @@ def _faults(state: State, name: str) -> Iterator[tuple[Path, str]]:
 
 
 def _check_ground(state: State, base: str | None, content: bool = True) -> None:
-    """RunFailed if a file that a refresh goes on from is not what was written, with the ways on.
-    content: all files are compared, not the manifest and its neighbours alone."""
+    """Raise RunFailed, with a message on how to continue, if a file that a refresh needs was
+    changed. content: True to compare all files, not only the manifest and the files next to it."""
     if base is None:
         return
     path, what = next(_faults(state, base) if content else _beside(state, base), (None, ""))
@@ -392,9 +383,9 @@ def _check_ground(state: State, base: str | None, content: bool = True) -> None:
     command += " --abandon" if state.pending() else ""
     others = [name for name in reversed(snapshot.names_by_date(state)) if name != base]
     whole = next((name for name in others if not any(_faults(state, name))), None)
-    back = f", or go back: `{command} --rollback {whole}`" if whole else ""
+    back = f", or go back to {whole}: `{command} --rollback {whole}`" if whole else ""
     raise RunFailed(
-        f"{path} {what}: put back a copy of it, or take all inputs again: `{command} --rebuild"
+        f"{path} {what}: restore it from a backup, or ingest all inputs again: `{command} --rebuild"
         f" RECIPE IN...`{back}"
     )
 
@@ -407,9 +398,11 @@ def _plan_new(recipe: Recipe, plan: InputPlan, earlier: list[Refresh], home: Pat
     return plan_run(incremental.incremental(recipe, runs), plan, ids)
 
 
-def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> Refreshed:
-    """A refresh that is recorded as begun, to its end, from wherever it stands. recipe: not needed
-    to forget."""
+def _finish(
+    state: State, refresh: Refresh, recipe: Recipe | None, how: RefreshOptions
+) -> Refreshed:
+    """Complete a refresh that is recorded as begun, whatever it has done so far. recipe: None is
+    enough if documents are only forgotten."""
     import pyarrow.parquet as pq
 
     home = state.home
@@ -440,7 +433,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     removals = Removals.of(entries)
     of_base = removals if before["removals"] < len(entries) else Removals()
     made_by = refresh.plan.recipe or earlier[-1].plan.recipe
-    superseded: set[str] = set()  # earlier documents that newer versions replace
+    superseded: set[str] = set()  # earlier documents replaced by newer versions
     for path in sorted(out.glob(f"{indexes.FOLDER}/*/{indexes.OWN}/{SUPERSEDED}")):
         superseded.update(pq.read_table(path, columns=["id"])["id"].to_pylist())
     source = snapshot.Source(
@@ -487,8 +480,6 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
 
 
 def _scrub(home: Path, name: str, runs: list[Path] | None, removals: Removals) -> Scrubbed:
-    """Takes what is to be forgotten out of what runs keep (None: all). name: of the snapshot that
-    lists documents that corpora held."""
     if not removals:
         return Scrubbed()
     if runs is None:
@@ -501,17 +492,17 @@ def _keep_ids(plan: RunPlan, out: Path) -> None:
     aside.unlink(missing_ok=True)
     link(stage_folder(out, plan.stages[0].folder_name) / ISSUED, aside)
     aside.replace(out / IDS)
-    aside.unlink(missing_ok=True)  # where it is the same file already, replacing does nothing
+    aside.unlink(missing_ok=True)  # if both are the same file, replace() does nothing
 
 
-def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str]:
-    """What a refresh would take in, for `--dry-run`."""
+def preview(recipe: Recipe, inputs: list[str], home: Path, how: RefreshOptions) -> list[str]:
+    """Return the lines of `--dry-run`: the inputs that a refresh would ingest."""
     if line := incremental.check(recipe):
         say(line, how.quiet)
     missing = to_fetch(recipe.document_steps)
     for file in missing:
         say(f"a refresh fetches {file} first", how.quiet)
-    recipe = recipe if missing else recipe.at_hand()
+    recipe = recipe if missing else recipe.without_missing_files()
     if not (home / FILE).exists():
         names = inputs or list(recipe.input)
         new_inputs = find_new(
@@ -527,9 +518,9 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
         pending = None if how.abandon else state.pending()
         if pending:
             _check_options(state, pending, how)
-            return [f"{home}: would go on with the unfinished refresh {pending.name}"]
+            return [f"{home}: would resume the unfinished refresh {pending.name}"]
         earlier = [r for r in state.lineage(state.current) if r.kind != "forget"]
-        if earlier and not how.rebuild and not missing:  # else nobody can say yet
+        if earlier and not how.rebuild and not missing:  # a missing file is needed to compare
             incremental.same_recipe(earlier[-1].plan.recipe, recipe)
         files, _, inputs_now = _new_files(state, earlier, recipe, inputs, how, dry=True)
         return _preview_lines(files, inputs_now.unchanged, home)

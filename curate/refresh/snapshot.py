@@ -1,14 +1,13 @@
 """Snapshots: HOME/corpus/NAME, each a whole corpus that is never changed.
 
-Parts that were in the snapshot before are hard links to the same files, so a snapshot takes the
-space of its new documents, and to remove one takes nothing from the others. Beside the folder,
-`NAME.json` has, of each part, documents, bytes of text and sha256, and says what the snapshot went
-on from; `NAME.removed.parquet` lists documents that were asked to be forgotten, and those that
-newer versions of their pages replaced (no text).
+Files that are the same in the previous snapshot are hard links to its files, so a snapshot takes
+the space of its new documents only. Next to the folder, `NAME.json` has the documents, bytes of
+text and sha256 of each file, and the base snapshot; `NAME.removed.parquet` lists forgotten and
+superseded documents.
 
-A run's folder stays while a snapshot that stands came from it: its indexes and ids are what the
-next refresh compares with. Of Bloom filters only those that a refresh may go on from stay, since
-each holds what those before it held (`CorpusStep.cumulative`).
+A run's folder is kept while a snapshot based on it exists, because the next refresh needs its
+indexes and ids. Of the Bloom filters only those from which a refresh may start are kept, because a
+filter includes all earlier ones.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import pyarrow.parquet as pq
 from curate.corpus.indexes import link
 from curate.corpus.manifests import file_record, manifest_path, total_ids, write_manifest
 from curate.refresh.forgetting import Removals
-from curate.refresh.outcome import Corpus, How
+from curate.refresh.outcome import Corpus, RefreshOptions
 from curate.refresh.state import DONE, State
 from curate.run.homes import CURRENT, FOLDER, RUNS, manifest
 from curate.steps.registry import step_class
@@ -44,29 +43,27 @@ from llmcurate.base.errors import RunFailed
 
 
 def folder_of(home: Path, name: str) -> Path:
-    """Return where a snapshot lies."""
     return home / FOLDER / name
 
 
 def beside(folder: Path) -> tuple[Path, Path]:
-    """The manifest of a snapshot, and the list of the documents that it lost, if it lost any."""
+    """Return the paths of a snapshot's manifest and of its list of removed documents."""
     return manifest_path(folder), folder.with_name(f"{folder.name}.removed.parquet")
 
 
 def removed_file(folder: Path) -> Path | None:
-    """The list of the documents that a snapshot lost; None where it lost none."""
+    """Return the path of a snapshot's list of removed documents; None if nothing was removed."""
     path = beside(folder)[1]
     return path if path.is_file() else None
 
 
 def remove_beside(folder: Path, home: Path) -> None:
-    """Removes what stands beside the folder of a snapshot."""
     remove_files(beside(folder), inside=home)
 
 
 @dataclass(frozen=True)
 class About:
-    """What the manifest of a snapshot says of the refresh that made it."""
+    """The fields of a snapshot's manifest that describe the refresh that made the snapshot."""
 
     parent: str | None
     base: str | None
@@ -77,8 +74,9 @@ class About:
 
 @dataclass(frozen=True)
 class Source:
-    """What a snapshot is made of. base: the snapshot it goes on from, and what goes of it; new: the
-    corpus of a run, and what goes of that."""
+    """The contents of a snapshot. base: the snapshot it is based on. of_base: the documents to
+    remove from the base. new: the corpus of a run. of_new: the documents to remove from that
+    corpus."""
 
     base: Path | None
     of_base: Removals
@@ -89,12 +87,13 @@ class Source:
 
 
 def is_whole(folder: Path) -> bool:
-    """If a snapshot is complete: its folder is renamed last."""
+    """Return True if a snapshot is complete. Its folder gets its final name last."""
     return folder.is_dir() and manifest_path(folder).is_file()
 
 
 def faults(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The faults of a corpus' parts, compared by content: the next snapshot shares them."""
+    """Yield the path of each file in a snapshot whose content was changed, and what is wrong with
+    it. The next snapshot would contain the same file."""
 
     def compared(item: tuple[str, dict[str, int | str]]) -> tuple[Path, str | None]:
         path = folder / item[0]
@@ -106,7 +105,7 @@ def faults(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def hidden(path: Path, home: Path) -> Path:
-    """Takes a folder of a HOME out of sight at once; returns what it is called then."""
+    """Rename a folder of a HOME to a hidden name in one step. Return the hidden path."""
     aside = path.with_name(f".{path.name}-old")
     if path.is_symlink() or path.is_dir():
         remove(aside, inside=home)
@@ -115,7 +114,7 @@ def hidden(path: Path, home: Path) -> Path:
 
 
 def build(target: Path, source: Source) -> None:
-    """Makes the snapshot unless it is there, without all that is to be forgotten by now."""
+    """Make the snapshot `target` from `source`, unless the snapshot is already complete."""
     if is_whole(target) and manifest(target)["removals"] == source.about.removals:
         return
     home, name = target.parent.parent, target.name
@@ -128,12 +127,12 @@ def build(target: Path, source: Source) -> None:
         before = manifest(source.base)
         for part, entry in before["files"].items():
             record = {"name": part, **entry}
-            _take(source.base / part, record, source.of_base, aside, files, gone, name)
+            _link_part(source.base / part, record, source.of_base, aside, files, gone, name)
         if (list_before := removed_file(source.base)) is not None:
             gone.insert(0, pq.read_table(list_before))
     if source.new is not None:
         for path, what in faults(source.new):
-            raise RunFailed(f"{path} {what}: begin anew with --abandon")
+            raise RunFailed(f"{path} {what}: start again with --abandon")
         number = 1 + max((int(str(f["name"])[5:-8]) for f in files), default=-1)
         entries = manifest(source.new)["files"]
         filled = {p: e for p, e in entries.items() if e["documents"]}
@@ -141,10 +140,10 @@ def build(target: Path, source: Source) -> None:
             filled = dict(list(entries.items())[:1])
         for part, entry in filled.items():
             record = {**entry, "name": f"part-{number:05d}.parquet"}
-            _take(source.new / part, record, source.of_new, aside, files, gone, name)
+            _link_part(source.new / part, record, source.of_new, aside, files, gone, name)
             number += 1
     sync_path(aside)
-    remove(hidden(target, home), inside=home)  # of a killed refresh
+    remove(hidden(target, home), inside=home)  # left by a killed refresh
     remove_beside(target, home)
     removed = pa.concat_tables(gone) if gone else None
     if removed is not None and removed.num_rows:
@@ -158,7 +157,7 @@ def build(target: Path, source: Source) -> None:
     sync_path(target.parent)
 
 
-def _take(
+def _link_part(
     path: Path,
     record: dict[str, int | str],
     removals: Removals,
@@ -186,14 +185,15 @@ def _take(
 
 
 def corpus_of(folder: Path) -> Corpus:
-    """What a snapshot holds."""
+    """Return how many documents and bytes a snapshot has, and the hash of its ids."""
     content = manifest(folder)
     ids = total_ids(f["ids"] for f in content["files"].values())
     return Corpus(content["documents"], content["text_bytes"], ids)
 
 
 def removed(folder: Path) -> frozenset[str]:
-    """Ids of documents that were asked to be forgotten, of those that its line has held."""
+    """Return the ids of all forgotten documents that this snapshot, or one it is based on, once
+    had."""
     path = removed_file(folder)
     if path is None:
         return frozenset()
@@ -202,8 +202,8 @@ def removed(folder: Path) -> frozenset[str]:
 
 
 def point_current_to(home: Path, name: str, within: str = FOLDER) -> None:
-    """Makes HOME/current mean a snapshot, from one moment to the next. within: the folder of HOME
-    that has it."""
+    """Make the link HOME/current point to a snapshot, in one step. within: the folder in HOME that
+    contains the snapshot."""
     aside = home / temporary_name(CURRENT)
     aside.unlink(missing_ok=True)
     aside.symlink_to(Path(within) / name)
@@ -212,7 +212,7 @@ def point_current_to(home: Path, name: str, within: str = FOLDER) -> None:
 
 
 def names(home: Path) -> list[str]:
-    """Names of the snapshots that are there, the oldest first."""
+    """Return the names of the existing snapshots, the oldest first."""
     folder = home / FOLDER
     if not folder.is_dir():
         return []
@@ -223,7 +223,6 @@ PRODUCTS = "products"
 
 
 def remove_folder(path: Path, home: Path) -> None:
-    """Takes a folder of a HOME out of sight at once, then away."""
     remove(hidden(path, home), inside=home)
 
 
@@ -235,21 +234,21 @@ def _remove_snapshot(home: Path, name: str) -> None:
 
 
 def drop(state: State, name: str) -> None:
-    """Takes a refresh away as if it had never begun."""
+    """Remove the snapshot, the run and the record of a refresh."""
     _remove_snapshot(state.home, name)
     remove_folder(state.home / RUNS / name, state.home)
     state.drop(name)
 
 
 def names_by_date(state: State) -> list[str]:
-    """The snapshots that stand, in the order in which they were made."""
+    """Return the existing snapshots in the order in which they were made."""
     present = set(names(state.home))
     return [r.name for r in state.refreshes() if r.name in present and r.state == DONE]
 
 
-def prune(state: State, how: How) -> list[str]:
-    """Removes snapshots that neither `keep` nor `keep_days` keeps, never the current one; returns
-    their names. What only they needed goes with them."""
+def prune(state: State, how: RefreshOptions) -> list[str]:
+    """Remove all snapshots but the newest `keep`, those of the last `keep_days` days and those in
+    use. Return the names of the removed snapshots."""
     gone: list[str] = []
     if how.keep is not None or how.keep_days is not None:
         names = names_by_date(state)
@@ -269,15 +268,15 @@ def prune(state: State, how: How) -> list[str]:
 
 
 def tidy(state: State) -> None:
-    """Removes what finished refreshes left and nothing needs."""
+    """Remove files of finished refreshes that are no longer needed."""
     home = state.home
     standing = names_by_date(state)
     pending = state.pending()
-    needed: set[str] = set()  # refreshes that a snapshot came from
-    tips: set[str] = set()  # those whose run is the last of its line
+    needed: set[str] = set()  # refreshes that a snapshot is based on
+    tips: set[str] = set()  # refreshes whose run is the last of its lineage
     refreshes = state.refreshes()
     by_name = {r.name: r for r in refreshes}
-    # What is current is needed even where somebody moved its snapshot away.
+    # The current refresh is needed even if a user moved its snapshot away.
     for first in [*standing, state.current, pending.base if pending else None]:
         name: str | None = first
         while name is not None and by_name[name].kind == "forget":
@@ -298,7 +297,7 @@ def tidy(state: State) -> None:
         for name in ("stages", "corpus"):
             remove_folder(run / name, home)
         remove_files([manifest_path(run / "corpus")], inside=home)
-        for path in run.glob(".*-old"):  # of a killed one
+        for path in run.glob(".*-old"):  # left by a killed refresh
             remove(path, inside=home)
         if refresh.name not in tips:
             for index in run.glob("index/[!.]*/"):

@@ -1,8 +1,6 @@
-"""HOME/refresh.db: which inputs were taken in, by which refresh, from which snapshot it went on.
-
-A refresh is recorded as begun, with all that decides its bytes (name, inputs, partitions, the
-snapshot it goes on from), before any work; so one that was killed goes on as the same one.
-"""
+"""HOME/refresh.db: the record of refreshes, their inputs, and the snapshots they are based on.
+Before a refresh does any work, it is recorded as begun, with everything that decides its bytes
+(name, inputs, partitions, base snapshot), so a killed refresh resumes as the same one."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from llmcurate.base.errors import LlmcurateError, RunFailed
 from llmcurate.base.messages import Message, json_values
 
 BEGUN, DONE = "begun", "done"
-# kind: run (new inputs), rebuild (all inputs again), forget (only removals). base: the snapshot
-# that it goes on from; none for the first and for a rebuild. Each row has a digest of itself.
+# kind: run (new inputs), rebuild (all inputs again), forget (only removals). base: the snapshot it
+# is based on, null for the first refresh and for a rebuild. Each row has a digest of itself.
 _TABLES = f"""{LOCK}
 CREATE TABLE IF NOT EXISTS refreshes (
   name TEXT PRIMARY KEY, number INTEGER, kind TEXT, base TEXT, state TEXT, plan TEXT,
@@ -37,7 +35,7 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT, digest TEXT
 
 @dataclass(frozen=True)
 class Described:
-    """What of a recipe decides which documents stay. steps: the values of their identities."""
+    """The settings that decide which documents are kept. steps: `Identity.values` of each step."""
 
     steps: list[Any]
     read: Any
@@ -46,8 +44,9 @@ class Described:
 
 @dataclass(frozen=True)
 class Plan(Message):
-    """What decides the bytes of a refresh. parent: the snapshot that was the current one; inputs:
-    the new ones; known: how many others there were. One that only forgets has the parent alone."""
+    """Everything that decides a refresh's bytes. parent: the snapshot that was current when the
+    refresh began. known: the number of known inputs. If a refresh only forgets documents, only
+    `parent` is set."""
 
     JSON = ("parent", "inputs?", "recipe?", "known?inputs")
     parent: str | None
@@ -58,8 +57,7 @@ class Plan(Message):
 
 @dataclass(frozen=True)
 class Refresh:
-    """One refresh as it is recorded. text: JSON of `plan`, which may name many inputs and is read
-    when it is asked for."""
+    """The record of a refresh. text: the JSON of `plan`, parsed only if needed."""
 
     name: str
     kind: str
@@ -69,19 +67,17 @@ class Refresh:
 
     @cached_property
     def plan(self) -> Plan:
-        """What decides its bytes."""
         return Plan.from_json(self.text)
 
 
 class State(Ledger):
-    """The records of a HOME; who has it open holds its lock. RunFailed where one is damaged."""
+    """The records of a HOME, locked while open. Methods raise RunFailed if a record is damaged."""
 
     file = FILE
     tables = _TABLES
 
     @property
     def home(self) -> Path:
-        """The folder."""
         return self.path.parent
 
     def _damaged(self, what: str) -> RunFailed:
@@ -98,29 +94,25 @@ class State(Ledger):
         self._write(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", values)
 
     def _get(self, table: str, rest: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        """Rows of a table as they were written. rest: of the query, with its values."""
         for *row, digest in self._rows(f"SELECT * FROM {table} {rest}", values):
             if digest != row_digest((table, *row)):
                 raise self._damaged(f"a row of its {table}")
             yield tuple(row)
 
     def fact(self, name: str) -> Any:
-        """A recorded value, None where there is none."""
         row = next(self._get("facts", "WHERE name = ?", name), None)
         return json.loads(row[1]) if row else None
 
     def set_fact(self, name: str, value: Any) -> None:
-        """Records a value."""
         self._put("facts", (name, json.dumps(value)))
 
     @property
     def current(self) -> str | None:
-        """The snapshot that the next refresh goes on from."""
+        """The name of the current snapshot, on which the next refresh is based."""
         name: str | None = self.fact("current")
         return None if name is None else checked_name(name, self.path)
 
     def refreshes(self) -> list[Refresh]:
-        """All of them, in the order in which they began."""
         refreshes = []
         for name, _, kind, base, state, plan in self._get("refreshes", "ORDER BY number"):
             for named in (name, *([] if base is None else [base])):
@@ -129,24 +121,24 @@ class State(Ledger):
         return refreshes
 
     def lineage(self, name: str | None) -> list[Refresh]:
-        """The refreshes that made a snapshot, the first one first."""
+        """Return the refreshes that led to a snapshot, the first one first."""
         by_name = {r.name: r for r in self.refreshes()}
         line: list[Refresh] = []
         while name is not None:
-            if name not in by_name:  # or met before: the line is a circle
-                raise self._damaged(f"there is no refresh {name}")
+            if name not in by_name:  # or visited before: the lineage is a cycle
+                raise self._damaged(f"no refresh {name}")
             line.append(by_name.pop(name))
             name = line[-1].base
         return line[::-1]
 
     def pending(self) -> Refresh | None:
-        """The refresh that began and did not end."""
         return next((r for r in self.refreshes() if r.state == BEGUN), None)
 
     def begin(
         self, name: str, kind: str, base: str | None, plan: Plan, files: Iterable[Any]
     ) -> Refresh:
-        """Records a refresh with its inputs (InputFile of formats), all or nothing."""
+        """Record a refresh as begun, with its inputs (InputFile of curate.formats), in one
+        transaction."""
         refresh = Refresh(name, kind, base, BEGUN, json.dumps(json_values(plan)))
         with self._transaction():
             ((last,),) = self._rows("SELECT max(number) FROM refreshes")
@@ -156,29 +148,26 @@ class State(Ledger):
         return refresh
 
     def end(self, name: str) -> None:
-        """Records that a refresh is done, and its snapshot the current one."""
+        """Record that a refresh is done and its snapshot is the current one."""
         with self._transaction():
             (row,) = self._get("refreshes", "WHERE name = ?", name)
             self._put("refreshes", (*row[:4], DONE, row[5]))
             self.set_fact("current", name)
 
     def drop(self, name: str) -> None:
-        """Forgets that a refresh began."""
         for table, column in (("inputs", "refresh"), ("refreshes", "name")):
             self._write(f"DELETE FROM {table} WHERE {column} = ?", (name,))
 
     def seen(self, names: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """path or URL -> (state, stamp) of the inputs of these refreshes, the latest of each, in
-        the order in which they were taken in."""
+        """Return {path or URL: (latest state, its stamp)} of the inputs of these refreshes."""
         rows = (r for n in names for r in self._get("inputs", "WHERE refresh = ? ORDER BY 2", n))
         return {path: (state, stamp) for _, _, path, state, stamp, _ in rows}
 
     def removals(self) -> list[tuple[str, str]]:
-        """(kind, value) of all that is to be forgotten, in the order in which it was said."""
+        """Return (kind, value) of everything to forget, in the order of the requests."""
         return [(kind, value) for _, kind, value, _ in self._get("removals", "ORDER BY number")]
 
     def remove(self, entries: Iterable[tuple[str, str]], since: str) -> None:
-        """Adds to what is to be forgotten."""
         known = self.removals()
         new = [entry for entry in dict.fromkeys(entries) if entry not in known]
         with self._transaction():

@@ -1,1 +1,1 @@
-"""Runs of recipes: plan, stages, ledger, decisions, assembly, records."""
+"""Runs of recipes: plan, stages, ledger (the list of finished work), decisions, records."""

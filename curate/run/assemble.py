@@ -1,4 +1,4 @@
-"""OUT/corpus, OUT/rejected and OUT/decisions.parquet from the stages of a finished run."""
+"""Writes OUT/corpus, OUT/rejected and OUT/decisions.parquet from the files of finished stages."""
 
 from __future__ import annotations
 
@@ -34,20 +34,17 @@ OTHER_CORPUS = "partner_corpus"
 
 
 def rejected_schema(folders: list[Path]) -> pa.Schema:
-    """The schema of OUT/rejected, which holds the rejected records of all stages."""
     schemas = [pq.read_schema(part_path(folder, 0, FOLDER)) for folder in folders]
     return joined_schema([public(schema.empty_table()).schema for schema in schemas])
 
 
-def _copied(source: Path, target: Path) -> FileRecord:
-    """Copies a stage's file as it is."""
+def _copy_kept(source: Path, target: Path) -> FileRecord:
     with replacing(target) as aside:
         shutil.copyfile(source, aside)
     return {"documents": pq.read_metadata(source).num_rows, "sha256": file_digest(target)}
 
 
-def _renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> FileRecord:
-    """Writes what a stage kept, with settled ids."""
+def _write_renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> FileRecord:
     schema = pq.read_schema(part_path(folder, part, "kept"))
     own = schema.names
     with writing(target) as writer:
@@ -57,10 +54,9 @@ def _renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> 
     return {"documents": writer.rows, "sha256": file_digest(target)}
 
 
-def _rejected(
+def _write_rejected(
     task: AssembleTask, changed: dict[int, str], schema: pa.Schema, target: Path
 ) -> FileRecord:
-    """Writes what all stages rejected, in one schema."""
     size = 0
     folders, part, own = task.folders, task.part, task.own
     with writing(target) as writer:
@@ -76,7 +72,7 @@ def _rejected(
 
 
 def assemble_partition(task: AssembleTask) -> Assembled:
-    """Writes one partition's part of corpus and rejected."""
+    """Write one partition of the corpus and of the rejected documents."""
     began = cpu_seconds()
     verify(task.sealed, task.shared)
     part, folders = task.part, task.folders
@@ -85,18 +81,17 @@ def assemble_partition(task: AssembleTask) -> Assembled:
     schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(task.schema)))
     target = task.corpus / name
     if changed and len(folders) == 1:
-        kept = _renamed(folders[0], part, changed, target)
+        kept = _write_renamed(folders[0], part, changed, target)
     else:
-        kept = _copied(part_path(folders[-1], part, "kept"), target)
+        kept = _copy_kept(part_path(folders[-1], part, "kept"), target)
     kept |= {"name": name, "text_bytes": task.kept_bytes, "ids": file_ids_hash(target)}
-    other = task.rejected / name
-    rejected = _rejected(task, changed, schema, other)
-    changes = target.stat().st_mtime_ns, other.stat().st_mtime_ns
+    rejected_target = task.rejected / name
+    rejected = _write_rejected(task, changed, schema, rejected_target)
+    changes = target.stat().st_mtime_ns, rejected_target.stat().st_mtime_ns
     return Assembled(kept, {"name": name, **rejected}, *changes, cpu_seconds() - began)
 
 
 def clear_unfinished(out: Path) -> None:
-    """Removes what a killed run left beside corpus/ and rejected/."""
     for name in FOLDERS:
         for path in (out / f".{name}-new", out / f".{name}-old"):
             remove(path, inside=out)
@@ -105,8 +100,7 @@ def clear_unfinished(out: Path) -> None:
 
 
 def swap(new: Path, old: Path) -> None:
-    """Puts a complete folder in the place of another, whose manifest goes first, without what
-    workers that died left half-written."""
+    """Replace the folder `old` by `new`, which is complete. Remove the manifest of `old` first."""
     clear_temporary(new)
     manifest_path(old).unlink(missing_ok=True)
     aside = old.with_name(f".{old.name}-old")
@@ -119,16 +113,16 @@ def swap(new: Path, old: Path) -> None:
 
 
 def write_decisions(parts: list[Path], out: Path) -> None:
-    """OUT/decisions.parquet: the decisions of every CorpusStep, in their order; with the column
-    partner_corpus where one of them was against earlier corpora."""
+    """Write OUT/decisions.parquet: the decisions of every CorpusStep, in the order of the steps.
+    The file has the column partner_corpus if any step compared with earlier corpora."""
     named = [OTHER_CORPUS in pq.read_schema(path).names for path in parts]
     selects = []
     for nth, (path, has_corpus) in enumerate(zip(parts, named, strict=True)):
         corpus = OTHER_CORPUS if has_corpus else f"NULL::VARCHAR AS {OTHER_CORPUS}"
         source = f"read_parquet({literal(path)})"
-        # What neither goes nor is in a cluster is a measure for the step alone.
-        of = f'{source} WHERE "drop" OR cluster IS NOT NULL'
-        selects.append(f"SELECT {nth} AS nth, part, n, {DECISIONS}, {corpus} FROM {of}")
+        # Rows that neither drop a document nor belong to a cluster are measures of the step.
+        relevant = f'{source} WHERE "drop" OR cluster IS NOT NULL'
+        selects.append(f"SELECT {nth} AS nth, part, n, {DECISIONS}, {corpus} FROM {relevant}")
     columns = f"{DECISIONS}, {OTHER_CORPUS}" if any(named) else DECISIONS
     union = " UNION ALL ".join(selects)
     with scratch_database(out.parent / ".spill-decisions") as db, replacing(out) as aside:
@@ -139,5 +133,4 @@ def write_decisions(parts: list[Path], out: Path) -> None:
 
 
 def schema_hex(schema: pa.Schema) -> str:
-    """A schema as text, for a task's payload."""
     return str(schema.serialize().to_pybytes().hex())

@@ -1,7 +1,7 @@
-"""Products: built once from the corpus, their files put at OUT's root.
-
-The settings that made OUT are noted: others are refused by name or set its work aside, and delete
-none."""
+"""Products: each is built once from the corpus, and its files are published in OUT's root. The
+settings that made a product in OUT are recorded. If a command asks for other settings, it either
+ends with an error that names them, or the old files are moved to another folder. Finished work
+stays."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from curate.run.records import Options
 from curate.steps.contracts import Estimate, ProductContext
 from curate.steps.failures import failing
 from llmcurate.base.disk.files import (
-    all_inside,
-    inside,
     next_aside,
     part_files,
+    path_inside,
+    paths_inside,
     remove,
     remove_files,
-    set_aside,
+    rename_aside,
     temporary_name,
     text_digest,
     write_text,
@@ -53,8 +53,8 @@ COLUMNS = ["id", "source", "lang", "text"]
 
 
 def corpus_batches(folder: Path, columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
-    """Columns of the corpus in a folder (None: all, as files have them). Damaged where a part is
-    not what its manifest says; each is compared before it is read."""
+    """Yield the documents of the corpus in a folder with these columns (None: all). Each file is
+    compared with its manifest before it is read. Raises Damaged if it differs."""
     sealed = {name: [None, entry["sha256"]] for name, entry in entries(folder)}
     for path in part_files(folder):
         if path.name in sealed:
@@ -71,10 +71,9 @@ def build_product(
     ledger: Ledger,
     intact: Intact,
 ) -> dict[str, Any]:
-    """The product's record; builds it unless the ledger has it and its files are in place.
-
-    folders: OUT, and the home of the run, which has the folder that the product is built in.
-    """
+    """Return the product's record for run.json. Build the product unless the ledger has the record
+    and the files are unchanged. `folders` are OUT and the run's home, in which the product is
+    built."""
     product, (out, home) = stage.product, folders
     quiet, workers = intact.options.quiet, intact.options.count()
     in_place = product.in_place
@@ -86,15 +85,15 @@ def build_product(
         if not intact.faults((folder / name, sealed) for name, sealed in seals.items()):
             is_current = current is not None and current.key == stage.key
             published = is_current and _all_there(out, record["files"], ledger)
-            # Links to what was compared just now need no second look.
-            copies = [n for n in seals if published and not (out / n).samefile(folder / n)]
-            if published and not intact.faults((out / n, seals[n]) for n in copies):
+            # Links to files that were just compared are not compared again.
+            copied_files = [n for n in seals if published and not (out / n).samefile(folder / n)]
+            if published and not intact.faults((out / n, seals[n]) for n in copied_files):
                 return record
             if not in_place:
                 _note_made(plan, stage, ledger)
                 _publish(stage, folder, out, ledger)
                 return record
-        else:  # a builder may go on from what it finds
+        else:  # a builder might continue from the files
             remove(folder, inside=home)
     for before in inputs.values():
         source = stage_folder(home, before.folder_name)
@@ -102,7 +101,7 @@ def build_product(
             verify([str(source / n), s] for n, s in other.seals.items())
     folder.mkdir(parents=True, exist_ok=True)
     corpus, direct = out / "corpus", None
-    if "corpus" in inputs:  # a product made another corpus of what was there
+    if "corpus" in inputs:  # an earlier product made another corpus
         maker = stage_folder(home, inputs["corpus"].folder_name)
         corpus = next(p for p in (maker / "mix", maker / "corpus") if p.is_dir())
     elif product.reads_corpus and not plan.stages:
@@ -113,9 +112,9 @@ def build_product(
     make_room(plan, stage, out, ledger)
     _note_made(plan, stage, ledger)
     if in_place:
-        # From here on what stands there is this product's, unfinished.
+        # From here on, the files in OUT belong to this unfinished product.
         ledger.commit_stage(f"published:{product.makes}", Published(stage.key, []))
-    ids: list[Any] = []  # of the first and the last document of the batch that the product reads
+    ids: list[Any] = []  # first and last id of the batch that the product is reading
 
     def corpus_of(columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
         batches = direct.batches(columns) if direct else corpus_batches(corpus, columns)
@@ -161,7 +160,7 @@ def build_product(
         "files": files,
         **result,
     }
-    # Training keeps its own account of checkpoints, and goes on changing what stands there.
+    # Training records its checkpoints itself, and continues to change these files.
     sealed = {} if in_place else {name: seal(folder / name) for name in files}
     at = newest(folder / name for name in sealed)
     ledger.commit_stage(stage.key, Built(record, sealed, at))
@@ -173,8 +172,8 @@ def build_product(
 
 
 def estimates(plan: RunPlan, out: Path, restart: bool = False) -> dict[str, Estimate]:
-    """What building the products would take, by the names of their folders, for those that can say
-    it now. Writes nothing. restart: whether OUT is set aside first."""
+    """Return {name of a product's folder: estimate of building the product} for the products whose
+    estimate is known. Writes nothing. `restart` says whether OUT will be renamed first."""
     path = ledger_path(out)
     ledger = Ledger.to_read(path) if path.exists() and not restart else None
     if ledger is not None:
@@ -195,18 +194,16 @@ def estimates(plan: RunPlan, out: Path, restart: bool = False) -> dict[str, Esti
 
 
 def _run_of(plan: RunPlan) -> Path | None:
-    """The OUT of an earlier run, where all of the input is its corpus."""
     folders = {Path(file.path).parent for file in plan.inputs.files if "://" not in file.path}
     only = folders.pop() if len(folders) == 1 else None
     return only.parent if only is not None and only.name == "corpus" else None
 
 
 def _all_there(out: Path, files: list[str], ledger: Ledger) -> bool:
-    return all(path.exists() for path in all_inside(out, files, ledger.path))
+    return all(path.exists() for path in paths_inside(out, files, ledger.path))
 
 
 def _files(root: Path, names: tuple[str, ...] | None = None) -> list[str]:
-    """Relative paths of all files below root (below the given entries of it)."""
     tops = [root / n for n in names] if names else [root]
     files: list[str] = []
     for top in tops:
@@ -216,27 +213,25 @@ def _files(root: Path, names: tuple[str, ...] | None = None) -> list[str]:
 
 
 def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> None:
-    """Links (or copies) the product's files to OUT's root; those of its kind there go. folder:
-    where it was built."""
     key = f"published:{stage.product.makes}"
     files = _files(folder)
     published = ledger.stage_result(key, Published)
     before = published.files if published else []
-    all_inside(out, before, ledger.path)
+    paths_inside(out, before, ledger.path)
     for name in files:
-        target = inside(out, name, follow=False)
-        others = name not in before and target.exists()
-        if others and not filecmp.cmp(folder / name, target, shallow=False):
+        target = path_inside(out, name, follow=False)
+        conflicts = name not in before and target.exists()
+        if conflicts and not filecmp.cmp(folder / name, target, shallow=False):
             raise UsageError(
-                f"{target} is there already, and not of this {stage.product.makes}: move it away"
-                " and give the command again, which computes nothing anew"
+                f"{target} exists and is not part of this {stage.product.makes}: move it away and"
+                " run again, which recomputes nothing"
             )
-    # Until all files stand there, what stands there is of no product.
+    # Until all files are in place, they belong to no product.
     ledger.commit_stage(key, Published(None, sorted({*before, *files})))
     heads_before, heads = manifests(before), manifests(files)
     gone = (n for n in before if n not in files or n in heads_before)
     remove_files((out / name for name in gone), inside=out)
-    # Manifests come last, that of the root after those of its folders.
+    # Manifests are published last, the root's after those of its folders.
     for name in (*(f for f in files if f not in heads), *heads):
         target = out / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -247,14 +242,14 @@ def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> No
         except OSError:
             shutil.copyfile(folder / name, aside)
         aside.replace(target)
-        aside.unlink(missing_ok=True)  # rename leaves it where both are links to one file
+        aside.unlink(missing_ok=True)  # rename leaves it if both link to the same file
     ledger.commit_stage(key, Published(stage.key, files))
 
 
 SHOWN = 3  # settings in a message
-SHOWN_CHARS = 30  # of either end of a value in a message
+SHOWN_CHARS = 30  # of each end of a long value in a message
 _DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{8,}\b")
-# Names that training writes in OUT. A move takes the checkpoints last.
+# Names that training writes in OUT. The checkpoints are moved last.
 CHECKPOINTS, TOKENIZER = "checkpoints", "tokenizer.json"
 IN_PLACE = (
     *("metrics.jsonl", "spikes.json", "tensorboard", "metrics.csv", "wandb", "profile"),
@@ -263,14 +258,12 @@ IN_PLACE = (
 
 
 def _note_made(plan: RunPlan, stage: ProductStage, ledger: Ledger) -> None:
-    """Notes with which settings the product in OUT is made."""
     lineage, settings = _lineage(plan, stage), _settings(plan, stage)
     made = Made(stage.key, lineage, stage.folder_name, settings)
     ledger.commit_stage(f"made:{stage.product.makes}", made)
 
 
 def _lineage(plan: RunPlan, stage: ProductStage) -> str | None:
-    """A hash of the settings that a product shares with the one in OUT if it may go on from it."""
     shared = stage.product.lineage()
     if shared is None:
         return None
@@ -279,7 +272,6 @@ def _lineage(plan: RunPlan, stage: ProductStage) -> str | None:
 
 
 def _settings(plan: RunPlan, stage: ProductStage) -> dict[str, str]:
-    """All that decides a product, by dotted names, as JSON."""
     identity = stage.product.identity().values
     settings = _flat(identity.pop("settings"))
     for name, value in identity.items():
@@ -294,7 +286,6 @@ def _settings(plan: RunPlan, stage: ProductStage) -> dict[str, str]:
 
 
 def _flat(value: Any, name: str = "") -> dict[str, str]:
-    """The JSON of nested settings by dotted names; a preset or a kind stands for its mapping."""
     if not isinstance(value, dict) or not value:
         return {name: json.dumps(value, sort_keys=True, default=str)}
     flat: dict[str, str] = {}
@@ -307,8 +298,8 @@ def _flat(value: Any, name: str = "") -> dict[str, str]:
 def made_otherwise(
     plan: RunPlan, stage: ProductStage, out: Path, ledger: Ledger
 ) -> tuple[str | None, bool]:
-    """The differences to the settings that made the product in OUT, None where a build with these
-    may continue it; and if it is finished, or a stopped build could continue."""
+    """Return how the settings differ from those that made the product in OUT, or None if a build
+    may continue that product. Also return if that product is finished or begun."""
     product = stage.product
     made = ledger.stage_result(f"made:{product.makes}", Made)
     related = made and made.lineage and made.lineage == _lineage(plan, stage)
@@ -321,18 +312,18 @@ def made_otherwise(
 
 
 def check_made(plan: RunPlan, out: Path, ledger: Ledger, offered: bool) -> None:
-    """UsageError where a command of one product would replace what other settings made in OUT.
-    offered: whether --restart may be advised. Other runs keep it (`make_room`, stages/)."""
+    """Raise UsageError if a command for one product would replace a product in OUT that was made
+    with other settings. `offered` says whether to advise --restart. Runs that do more pass."""
     if plan.stages or len(plan.products) != 1 or not plan.products[0].key:
         return
     differing, holds_work = made_otherwise(plan, plan.products[0], out, ledger)
     if differing and holds_work:
-        raise _refusal(out, f"was made with {differing}", _read_by(plan), offered)
+        raise _refusal(out, f"was made with {differing}", _values_read(plan), offered)
 
 
 def make_room(plan: RunPlan, stage: ProductStage, out: Path, ledger: Ledger) -> None:
-    """Moves a model that other settings made in OUT to OUT/model.1, so that nothing goes on from
-    it. If the move is killed, the next run finishes it."""
+    """Move a model in OUT that was made with other settings to OUT/model.1, so that no build
+    continues from that model. If the move is killed, the next run finishes the move."""
     differing, holds_work = made_otherwise(plan, stage, out, ledger)
     if differing is None or not stage.product.in_place:
         return
@@ -344,44 +335,41 @@ def make_room(plan: RunPlan, stage: ProductStage, out: Path, ledger: Ledger) -> 
     numbered = (out / f"{stage.product.makes}.{number}" for number in count(1))
     aside = next(folder for folder in numbered if not (folder / CHECKPOINTS).exists())
     aside.mkdir(exist_ok=True)
-    if (out / TOKENIZER).exists():  # perhaps of another product, too
+    if (out / TOKENIZER).exists():  # may also belong to another product
         shutil.copyfile(out / TOKENIZER, aside / TOKENIZER)
     for name in names:
         (out / name).rename(aside / name)
     say(f"{out}: the {stage.product.makes} made with {differing} is now in {aside}")
 
 
-def begin_anew(plan: RunPlan, out: Path, options: Options) -> None:
-    """Renames an OUT that holds work to OUT.1. LockHeld where another process works there."""
+def restart_out(plan: RunPlan, out: Path, options: Options) -> None:
+    """Rename OUT to OUT.1 if it holds work. Raises LockHeld if another process works in OUT."""
     if options.published:
         raise UsageError("--restart renames a folder, and OUT is a URL: give another URL")
     models = [p.resumes for p in plan.recipe.products if p.in_place and p.resumes]
-    ours = _note(out).exists() or ledger_path(out).exists()
+    ours = _note_path(out).exists() or ledger_path(out).exists()
     if not out.exists() or not (ours or any(any(out.glob(name)) for name in models)):
         return
     Ledger(plan.home(out)).close()
-    _set_aside(out, _read_by(plan))
+    _set_aside(out, _values_read(plan))
 
 
 def _set_aside(out: Path, named: Any) -> None:
-    if inner := _inside(out, named):
+    if inner := _first_inside(out, named):
         raise UsageError(f"--restart would rename {out}, where {inner} is read: give another -o")
-    say(f"{out} is now {set_aside(out)}")
+    say(f"{out} is now {rename_aside(out)}")
 
 
-def _note(out: Path) -> Path:
-    """The file beside OUT with the settings of a command that is no recipe."""
+def _note_path(out: Path) -> Path:
     return out.absolute().with_name(f".{out.absolute().name}.made.json")
 
 
-def _read_by(plan: RunPlan) -> list[Any]:
-    """The inputs and settings of a run, for `_inside`."""
+def _values_read(plan: RunPlan) -> list[Any]:
     steps = [step.model_dump(mode="json", exclude_defaults=True) for step in plan.recipe.steps]
     return [[file.path for file in plan.inputs.files], steps]
 
 
-def _inside(out: Path, named: Any) -> str | None:
-    """The first file or folder among values that is OUT, or lies in it."""
+def _first_inside(out: Path, named: Any) -> str | None:
     texts = re.findall(r'"((?:[^"\\]|\\.)*)"(:?)', json.dumps(named, default=str))
     for text in (json.loads(f'"{text}"') for text, of_key in texts if not of_key):
         path = Path(text.replace("\0", "")).resolve()
@@ -391,7 +379,6 @@ def _inside(out: Path, named: Any) -> str | None:
 
 
 def _differences(made: dict[str, str], asked: dict[str, str]) -> str:
-    """The first settings that differ, with both values; empty where a path alone does."""
     pairs = {n: (made.get(n, "null"), asked.get(n, "null")) for n in asked | made}
     names = [name for name, (was, now) in pairs.items() if was != now]
     contents = {name: f"content of {name}" for name in names if f"content of {name}" in made}
@@ -411,14 +398,15 @@ def _shown(setting: str) -> str:
 
 def _refusal(out: Path, what: str, named: Any, offered: bool = True) -> UsageError:
     restart = f", or --restart, which sets the old one aside as {next_aside(out).name}"
-    advice = restart if offered and not _inside(out, named) else ""
+    advice = restart if offered and not _first_inside(out, named) else ""
     return UsageError(f"{out} {what}: give another -o{advice}")
 
 
 def claim(out: Path, files: list[Path], asked: dict[str, Any], restart: bool) -> None:
-    """Takes OUT, a folder or a file, for a command that is no recipe. UsageError where one of these
-    files is there and the same command did not make it. asked: its settings, by name."""
-    note, settings = _note(out), {n: _stamped(v) for n, v in asked.items() if v is not None}
+    """Check that a command without a recipe may write to the folder or file `out`. Record the
+    settings `asked`. If one of `files` exists, rename `out` if `restart` is True, else raise
+    UsageError unless a command with the same settings made `out`."""
+    note, settings = _note_path(out), {n: _stamped(v) for n, v in asked.items() if v is not None}
     there = next((path for path in files if path.exists()), None)
     if there and restart:
         _set_aside(out, asked)
@@ -436,7 +424,6 @@ def _texts(settings: dict[str, str]) -> dict[str, str]:
 
 
 def _stamped(value: Any) -> str:
-    """A value as text; a path with a digest of its size and time of change."""
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_stamped, value))
     try:

@@ -1,5 +1,5 @@
-"""A CorpusStep's decisions over a stage's sketches, and the guard that they pass before anything is
-applied."""
+"""The decisions of a CorpusStep over the sketches of a stage, and the check, before they are
+applied, that a dedup step does not remove too much."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from llmcurate.base.disk.database import literal, scratch_database
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.seals import seal
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import TooMuchGone
+from llmcurate.base.errors import TooMuchRemoved
 
 if TYPE_CHECKING:
     from curate.steps.contracts import CorpusStep
@@ -32,7 +32,7 @@ from curate.dedup.removal import DedupStep, DocumentDedup
 from curate.documents.documents import NUMBER
 from curate.steps.contracts import CorpusStep
 
-SUPERSEDED = "superseded.parquet"  # earlier documents that newer versions replace
+SUPERSEDED = "superseded.parquet"  # earlier documents replaced by newer versions
 
 
 def resolve(
@@ -45,9 +45,9 @@ def resolve(
     run: Run = run_here,
     sizes: Sizes = Sizes(),
 ) -> Resolved:
-    """Writes the decisions.
-    own: the step's folder; size: documents and bytes of text that reached the step; run: who does
-    what the step splits into tasks, of these sizes."""
+    """Let a step decide, write its decisions to the file `decisions`, and return their figures.
+    `own` is the step's folder. `size` holds the numbers of documents and of bytes of text that
+    reached the step. `run` runs the tasks of the step; `sizes` are the sizes of the tasks."""
     began = time.perf_counter()
     earlier = step.earlier()
     for index in earlier:
@@ -61,7 +61,7 @@ def resolve(
         named = tuple((index.name, index.step_folder) for index in earlier)
         whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet" if earlier else aside
         sketches = Sketches(db, whole, own, files, named, run, sizes)
-        if step.dated or not step.in_tasks:
+        if step.keeps_newest or not step.in_tasks:
             sketches.make_view()
         with journal.resolving(own), failing(step.label):
             counts = step.resolve(sketches).record()
@@ -72,9 +72,9 @@ def resolve(
                 counts["superseded"] = _superseded(db, whole, own / SUPERSEDED)
         if earlier:
             counts |= _own_decisions(db, whole, aside, earlier)
-            for index in earlier:  # once more, since it was read meanwhile
+            for index in earlier:  # again, because it was read meanwhile
                 index.check()
-        if step.dated:
+        if step.keeps_newest:
             counts["notices"] = undated(db, step.label)
         if notice := overlooked(step, corpus.folder, corpus.parts, aside):
             counts["notices"] = [*counts.get("notices", []), notice]
@@ -85,7 +85,7 @@ def resolve(
 
 
 def undated(db: Any, label: str) -> list[str]:
-    """Return a notice if the newest copy is to stay but documents have no date."""
+    """Return a notice if the step keeps the newest duplicate but some documents have no date."""
     if "date" not in [row[0] for row in db.execute("DESCRIBE sketches").fetchall()]:
         return []
     documents, dated = db.execute("SELECT count(*), count(date) FROM sketches").fetchone()
@@ -93,18 +93,17 @@ def undated(db: Any, label: str) -> list[str]:
         return []
     if not dated:
         return [
-            f"{label}: the newest copy is to stay, but none of {counted(documents, 'document')} has"
-            " a date, so the least id decided; name the column of dates by --date-column, or"
-            " choose another survivor"
+            f"{label}: the newest duplicate is to be kept, but none of"
+            f" {counted(documents, 'document')} has a date, so the least id was kept; name the"
+            " date column by --date-column, or choose another survivor"
         ]
     return [
         f"{label}: {documents - dated:,} of {counted(documents, 'document')} have no date; they"
-        " stay only where no copy has one"
+        " are kept only if no duplicate has one"
     ]
 
 
 def resolve_one_partition(task: ResolveTask) -> Resolved:
-    """`resolve` in a worker, of a corpus of one partition."""
     from curate.run.worker.stage import load_stage
 
     stage = load_stage(task.spec)
@@ -115,8 +114,8 @@ def resolve_one_partition(task: ResolveTask) -> Resolved:
 
 
 def _drop_all(db: Any, path: Path, method: str) -> None:
-    """Makes all members of clusters of this method go: none is kept, and the one that was has the
-    nearest of the others as its partner."""
+    """Change the decisions so that all members of this method's clusters are dropped. The document
+    that was kept gets the most similar other member as its partner."""
     decided = f"read_parquet({literal(path)})"
     nearest = "partner_id = kept_id DESC, similarity DESC, id"
     with replacing(path) as aside:
@@ -141,7 +140,6 @@ def _drop_all(db: Any, path: Path, method: str) -> None:
 
 
 def _superseded(db: Any, whole: Path, path: Path) -> int:
-    """Writes which earlier documents go for one of this run; returns how many."""
     mark = literal(MARK)
     start = f"instr(substr(id, 2), {mark}) + 2"
     with replacing(path) as aside:
@@ -158,9 +156,7 @@ def _superseded(db: Any, whole: Path, path: Path) -> int:
 def _own_decisions(
     db: Any, whole: Path, path: Path, earlier: list[Index]
 ) -> dict[str, int | dict[str, int]]:
-    """Writes the decisions on this run's documents alone, with the corpora of their partners."""
-
-    # MARK, corpus, MARK, id: ids may hold the mark too.
+    # MARK, corpus, MARK, id; the id may also contain MARK
     def second(column: str) -> str:
         return f"instr(substr({column}, 2), {mark})"
 
@@ -195,11 +191,11 @@ def _own_decisions(
 def _removal(
     db: Any, path: Path, size: tuple[int, int], cut: int | None
 ) -> dict[str, list[int] | str]:
-    """[what would go, all] in documents and in bytes, and the largest cluster. cut: bytes that go,
-    where a step that cuts passages alone has counted them."""
+    """Return [removed, all] of documents and of bytes, and a text on the largest cluster. `cut` is
+    the number of bytes cut, if the step cuts only passages and has counted them."""
     source = f"read_parquet({literal(path)})"
     if cut is not None:
-        return {"documents": [0, size[0]], "bytes": [cut, size[1]], "most": _most(db, source)}
+        return {"documents": [0, size[0]], "bytes": [cut, size[1]], "most": _largest(db, source)}
     gone, cut = db.execute(
         f"""WITH spans AS (
           SELECT span_start AS a, span_end AS z, coalesce(max(span_end) OVER (
@@ -210,18 +206,19 @@ def _removal(
                 WHERE "drop" AND span_start IS NULL),
                (SELECT coalesce(sum(greatest(0, z - greatest(a, seen))), 0)::BIGINT FROM spans)"""
     ).fetchone()
-    return {"documents": [gone, size[0]], "bytes": [cut, size[1]], "most": _most(db, source)}
+    return {"documents": [gone, size[0]], "bytes": [cut, size[1]], "most": _largest(db, source)}
 
 
 def guard(step: CorpusStep, documents: Sequence[int], bytes: Sequence[int], most: str) -> None:
-    """TooMuchGone where a dedup would remove more than its `max_removal`: of (what would go, all).
-    The decisions stay, so that a run with a higher limit goes on from them. most: as `_removal`."""
+    """Raise TooMuchRemoved if a dedup step would remove more than its `max_removal`. `documents`
+    and `bytes` hold (removed, all); `most` is a text on the largest cluster. The decisions are
+    kept, so a run with a higher limit continues from them."""
     limit = step.most_removed
     if limit is None:
         return
     for unit, (part, all_) in (("documents", documents), ("bytes", bytes)):
         if all_ and part / all_ > limit:
-            stop = TooMuchGone(
+            stop = TooMuchRemoved(
                 f"{step.label} would remove {part:,} of {all_:,} {unit} ({part / all_:.1%}), more"
                 f" than max_removal {limit:g}{most}; nothing was removed."
                 " If that is right, raise the limit: --max-removal 1, or max_removal in the recipe"
@@ -230,30 +227,28 @@ def guard(step: CorpusStep, documents: Sequence[int], bytes: Sequence[int], most
             raise stop
 
 
-def _most(db: Any, source: str) -> str:
-    """The largest cluster, as the likeliest cause."""
+def _largest(db: Any, source: str) -> str:
     row = db.execute(
         f"""SELECT kept_id, count(*) FROM {source} WHERE "drop" AND kept_id IS NOT NULL
         GROUP BY kept_id ORDER BY 2 DESC, 1 LIMIT 1"""
     ).fetchone()
-    return f"; {row[1]:,} of them are copies of {row[0]}" if row else ""
+    return f"; {row[1]:,} of them are duplicates of {row[0]}" if row else ""
 
 
-# Of a sample: texts, characters of each, and the partitions that it is taken from.
+# A sample's texts, their largest number of characters, and the partitions they come from.
 TEXTS, MOST_CHARS, PARTS = 500, 20_000, 4
 
 
 def overlooked(step: CorpusStep, folder: Path, parts: int, decisions: Path) -> str | None:
-    """A sentence on how many texts of a sample of those that stay are copies of another one in
-    NFKC_Casefold, if there are any. folder: of the stage before the step, with so many partitions.
-    """
+    """Return a notice if some kept texts, in a sample, are equal after Unicode's NFKC_Casefold.
+    `folder` is the folder of the stage before the step, and `parts` its number of partitions."""
     if not isinstance(step, DedupStep) or not step.of_texts or step.compare != "raw":
         return None
     from curate.text.compared import nfkc_casefold
 
     texts: set[str] = set()
-    with suppress(OSError, ValueError):  # damage, which who reads all of the file reports
-        texts.update(islice(_left(folder, parts, decisions), TEXTS))
+    with suppress(OSError, ValueError):  # damage is reported when the whole file is read
+        texts.update(islice(_kept_texts(folder, parts, decisions), TEXTS))
     more = len(texts) - len(set(map(nfkc_casefold, texts)))
     if not more:
         return None
@@ -263,11 +258,9 @@ def overlooked(step: CorpusStep, folder: Path, parts: int, decisions: Path) -> s
     )
 
 
-def _left(folder: Path, parts: int, decisions: Path) -> Iterator[str]:
-    """The texts that stay of some partitions, which the number of partitions decides; long ones
-    are left out."""
+def _kept_texts(folder: Path, parts: int, decisions: Path) -> Iterator[str]:
     for part in np.random.default_rng(parts).permutation(parts)[:PARTS].tolist():
-        if not part_path(folder, part, "kept").exists():  # a rehearsal has sketches alone
+        if not part_path(folder, part, "kept").exists():  # a rehearsal has only sketches
             continue
         of_part = [("part", "==", part), ("drop", "==", True)]
         gone = {*pq.read_table(decisions, columns=["n"], filters=of_part)["n"].to_pylist()}

@@ -1,8 +1,6 @@
-"""The driver of a run: stages, then corpus/ and rejected/, then products, then records.
-
-Every unit of work commits by writing aside, fsync, rename, then a ledger row; so a run that was
-killed anywhere goes on with what is missing and ends with the same bytes.
-"""
+"""The driver of a run: compute the stages, assemble the corpus, build the products, write records.
+Every unit of work is written to a temporary file, synced, renamed, and then recorded in the ledger.
+A killed run therefore continues with the missing units and ends with the same bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from pathlib import Path
 from curate.corpus import indexes, manifests
 from curate.engines.base import Engine, Jobs, check_engine, mapping
 from curate.run import assemble
-from curate.run.build import begin_anew, check_made
+from curate.run.build import check_made, restart_out
 from curate.run.earlier import make_index
 from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
 from curate.run.ledger import Ledger
@@ -33,33 +31,34 @@ from curate.run.plan import (
 from curate.run.records import Options, Outcome, RunRecord, Upload, read_record
 from curate.run.stages import Report, Stages, begin_report
 from curate.steps.recipe import Recipe
-from llmcurate.base.disk.files import all_inside, clear_temporary, remove, scratch_of, url_of
+from llmcurate.base.disk.files import clear_temporary, paths_inside, remove, scratch_of, url_of
 from llmcurate.base.disk.process import cores
 from llmcurate.base.disk.publish import Store, publish
 from llmcurate.base.disk.seals import Seal, seal, verify
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import Damaged, RunFailed, UsageError, disk_error, name_file
+from llmcurate.base.errors import Damaged, RunFailed, UsageError, disk_error, set_error_file
 from llmcurate.base.terminal import Progress, prompt_interrupt, say
 
 ASSEMBLE = "curate.run.assemble:assemble_partition"
-CORPUS = "corpus"  # the ledger's row of corpus/ and rejected/
+CORPUS = "corpus"  # key of the ledger's row on corpus/ and rejected/
 
 
 def run_planned(
     plan: RunPlan, out: Path, options: Options, report: Report = begin_report
 ) -> Outcome:
-    """Runs a plan into `out`; resumes, reuses. report: counts for run.json and the pages, with the
-    stages' workers, and returns what writes them, before the ledger has the run as done."""
+    """Run a plan in the folder `out`. Continue an unfinished run and reuse finished stages.
+    `report` computes the report's figures with the stages' workers. It returns a function that
+    writes run.json and the pages, to be called before the run is recorded as finished."""
     check_engine(options.engine, options.address, options.slurm)
     check_code(plan.recipe, options.allow_python)
     if options.engine == "local" and options.workers > cores():
         cpus = counted(cores(), "core")
-        say(f"{options.workers} workers on {cpus}: more than one a core is slower", options.quiet)
+        say(f"{options.workers} workers on {cpus}: more than one per core is slower", options.quiet)
     for notice in plan.inputs.notices:
         say(notice, options.quiet)
     check_out(plan, out)
     if options.restart:
-        begin_anew(plan, out, options)
+        restart_out(plan, out, options)
     try:
         ledger = Ledger(plan.home(out))
         try:
@@ -71,16 +70,14 @@ def run_planned(
             ledger.close()
     except sqlite3.DatabaseError as error:
         raise RunFailed(
-            f"{plan.home(out) / Ledger.file} is damaged ({error}); move it away to start afresh"
+            f"{plan.home(out) / Ledger.file} is damaged ({error}): move it away to start afresh"
         ) from None
     except OSError as error:
-        name_file(error, out)
+        set_error_file(error, out)
         raise disk_error(error) or error from None
 
 
 class _Run:
-    """One run of a plan into OUT, under the ledger's lock."""
-
     def __init__(self, plan: RunPlan, out: Path, options: Options, ledger: Ledger) -> None:
         self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
         self.home = plan.home(out)
@@ -88,25 +85,25 @@ class _Run:
         self.intact = Intact(options)
         self.stages = Stages(plan, out, options, ledger, self.outcome, self.intact)
         self.parts = len(plan.inputs.partitions)
-        self._stood = 0  # since when a corpus that was there stands as it was written, in ns
+        self._corpus_checked_at = 0  # when the existing corpus was last compared, in ns; 0: never
 
     def execute(self, report: Report) -> Outcome:
-        """Does what is missing, or takes the finished run as it is."""
-        began = time.perf_counter()
+        """Compute what is missing or load a finished run's record. Return the outcome."""
+        start = time.perf_counter()
         last = self.ledger.last_run()
         if last == (self.plan.digest, True) and self._restore():
             self.outcome.nothing_new = True
             return self.outcome
         if last and last[0] != self.plan.digest:
-            self._say_what_changes()
+            self._report_reuse()
         elif last and not last[1]:
             say(f"resuming the unfinished run in {self.out}", self.options.quiet)
         self.ledger.begin_run(self.plan.digest)
         while True:
             try:
                 write = self._compute(report)
-                self.outcome.seconds = time.perf_counter() - began
-                with self.intact.reading(self._changed):
+                self.outcome.seconds = time.perf_counter() - start
+                with self.intact.reading(self._changed_files):
                     write()
                 steps = [stage.sketch for stage in self.plan.stages if stage.sketch is not None]
                 leaves = [self.out / name for step in steps for name in step.leaves()]
@@ -116,18 +113,16 @@ class _Run:
                 self.ledger.record_files(sealed)
                 break
             except Damaged as damage:
-                self._begin_again(damage)
+                self._prepare_retry(damage)
             except FileNotFoundError as error:
                 if not error.filename or self.out not in Path(error.filename).parents:
                     raise
-                self._begin_again(Damaged(f"{error.filename} is missing"))
+                self._prepare_retry(Damaged(f"{error.filename} is missing"))
         self.ledger.forget_parts(f"{self.plan.corpus_key}:assembled")
         self.ledger.end_run()
         return self.outcome
 
     def _compute(self, report: Report) -> Callable[[], None]:
-        """Stages, corpus, figures and products, as far as they are not done; returns what writes
-        the records. Damaged where a file is not what was written."""
         clear_temporary(self.home)
         assemble.clear_unfinished(self.home)
         for documents in self.plan.against:
@@ -138,12 +133,12 @@ class _Run:
             if self.plan.stages:
                 self._write_corpus(engine)
                 indexes.write_indexes(self.out, self.stages.indexes())
-            with self.intact.reading(lambda: self._changed(products=False)):
+            with self.intact.reading(lambda: self._changed_files(products=False)):
                 if self.plan.stages:
                     self.outcome.kept_ids = manifests.kept_ids(self.out)
                 write = self._begin_report(report, engine)
         if self.plan.products:
-            self._products()
+            self._build_products()
         return write
 
     def _engine(self) -> Engine:
@@ -163,10 +158,10 @@ class _Run:
         key = self.plan.corpus_key
         folders = [stage_folder(self.out, s.folder_name) for s in self.plan.stages]
         decided = [decisions_path(self.out, s) for s in self.plan.stages if s.sketch]
-        if self._has_corpus(key) and self._corpus_stands(key, engine):
+        if self._has_corpus(key) and self._corpus_is_intact(key, engine):
             return
         self.ledger.forget_stage(CORPUS)
-        self._stood = 0
+        self._corpus_checked_at = 0
         corpus, rejected = self.out / ".corpus-new", self.out / ".rejected-new"
         for folder in (corpus, rejected):
             remove(folder, inside=self.out)
@@ -174,11 +169,11 @@ class _Run:
         last, sole = self.plan.stages[-1], len(folders) == 1
         kinds = {last.key: ("rejected", "kept", "keys") if sole else ("rejected", "kept")}
         inputs = [self.stages.inputs(s, *kinds.get(s.key, ("rejected",))) for s in self.plan.stages]
-        ids = self.stages.ids()
-        with self.intact.reading(lambda: self._first_of(self.plan.stages)):
+        ids = self.stages.ids_file()
+        with self.intact.reading(lambda: self._first_rejected(self.plan.stages)):
             schema = assemble.schema_hex(assemble.rejected_schema(folders))
         assembled = f"{key}:assembled"
-        self.ledger.forget_parts(assembled)  # of a killed run, whose files are gone
+        self.ledger.forget_parts(assembled)  # left by a killed run, whose files have been removed
         tasks = (
             AssembleTask(
                 part,
@@ -204,11 +199,11 @@ class _Run:
                 progress.update()
         self.outcome.driver["assembling"] = cpu
         self._check_counts(documents)
-        beside: dict[str, Seal] = {}  # of what says which files the corpus has, and why
+        seals_beside: dict[str, Seal] = {}  # seals of the manifests and the decisions
         if decided:
-            with self.intact.reading(self._decided):
+            with self.intact.reading(self._decision_files):
                 assemble.write_decisions(decided, self.out / "decisions.parquet")
-                beside["decisions.parquet"] = seal(self.out / "decisions.parquet")
+                seals_beside["decisions.parquet"] = seal(self.out / "decisions.parquet")
         else:
             (self.out / "decisions.parquet").unlink(missing_ok=True)
         for kind, aside, name in (("rejected", rejected, "rejected"), ("kept", corpus, "corpus")):
@@ -217,9 +212,9 @@ class _Run:
             files = (r.kept if kind == "kept" else r.rejected for _, r in results)
             manifests.write_manifest(self.out / name, files, key)
             path = manifests.manifest_path(self.out / name)
-            beside[path.name] = seal(path)
-        at = newest(self.out / name for name in beside)
-        self.ledger.commit_stage(CORPUS, CorpusRecord(key, beside, at))
+            seals_beside[path.name] = seal(path)
+        at = newest(self.out / name for name in seals_beside)
+        self.ledger.commit_stage(CORPUS, CorpusRecord(key, seals_beside, at))
 
     def _begin_report(self, report: Report, engine: Engine) -> Callable[[], None]:
         before, run = engine.cpu, mapping(engine, "the report")
@@ -227,7 +222,7 @@ class _Run:
         self.outcome.driver["report, in workers"] = engine.cpu - before
         return write
 
-    def _products(self) -> None:
+    def _build_products(self) -> None:
         from curate.run.build import build_product
 
         if self.plan.products and self.plan.stages:
@@ -248,7 +243,6 @@ class _Run:
             self.outcome.products.append(record)
 
     def _restore(self) -> bool:
-        """The record of the finished run, where its files are in place as they were written."""
         if self.intact.changed_since(self.out, self.ledger):
             return False
         path = self.home / "run.json"
@@ -260,7 +254,7 @@ class _Run:
             return False
         record = RunRecord.of(read_record(self.home))
         for product in record.products:
-            if not all(f.exists() for f in all_inside(self.out, product["files"], path)):
+            if not all(f.exists() for f in paths_inside(self.out, product["files"], path)):
                 return False
         self.outcome.stages, self.outcome.products = record.stages, record.products
         self.outcome.seconds = record.totals.seconds
@@ -268,7 +262,7 @@ class _Run:
             self.outcome.kept_ids = manifests.kept_ids(self.out)
         return True
 
-    def _say_what_changes(self) -> None:
+    def _report_reuse(self) -> None:
         names = [(s.key, s.shown) for s in self.plan.stages]
         names += [(p.key, p.product.label) for p in self.plan.products]
         again = [n for key, n in names if not self.ledger.has(key)]
@@ -278,27 +272,24 @@ class _Run:
         if again:
             say(f"settings or input changed, so run again: {', '.join(again)}", self.options.quiet)
 
-    def _begin_again(self, damage: Damaged) -> None:
-        """As a run that goes on: what is there is compared, and what differs made anew."""
-        self.intact.anew(damage)
+    def _prepare_retry(self, damage: Damaged) -> None:
+        self.intact.record_damage(damage)
         self.outcome = Outcome(self.out, self.plan)
         self.stages.outcome = self.outcome
 
-    def _first_of(self, stages: list[MapStage]) -> Iterator[tuple[Path, Seal]]:
-        """The rejected documents of the first partition of these stages."""
+    def _first_rejected(self, stages: list[MapStage]) -> Iterator[tuple[Path, Seal]]:
         for stage in stages:
             for path, sealed in next(self.stages.inputs(stage, "rejected"))[1]:
                 yield Path(path), sealed
 
-    def _decided(self) -> Iterator[tuple[Path, Seal]]:
-        """The decisions of all stages."""
+    def _decision_files(self) -> Iterator[tuple[Path, Seal]]:
         for stage in self.plan.stages:
             if stage.sketch:
-                yield from ((Path(path), sealed) for path, sealed in self.stages.decided(stage))
+                yield from (
+                    (Path(path), sealed) for path, sealed in self.stages.decisions_file(stage)
+                )
 
-    def _changed(self, products: bool = True) -> Iterator[tuple[Path, Seal]]:
-        """The files of the corpus, and of products, that changed after these were whole, or are
-        gone."""
+    def _changed_files(self, products: bool = True) -> Iterator[tuple[Path, Seal]]:
         for _, made in self.ledger.results(f"{self.plan.corpus_key}:assembled", Assembled):
             for folder, record, at in (
                 ("corpus", made.kept, made.kept_changed),
@@ -306,8 +297,8 @@ class _Run:
             ):
                 path = self.out / folder / str(record["name"])
                 yield from changed_after(at, [(path, [None, record["sha256"]])])
-        if self._stood:
-            yield from changed_after(self._stood, corpus_seals(self.out))
+        if self._corpus_checked_at:
+            yield from changed_after(self._corpus_checked_at, corpus_seals(self.out))
         if corpus := self.ledger.stage_result(CORPUS, CorpusRecord):
             yield from changed_after(
                 corpus.at, ((self.out / f, s) for f, s in corpus.files.items())
@@ -317,13 +308,12 @@ class _Run:
                 sealed = ((self.out / file, of) for file, of in built.seals.items())
                 yield from changed_after(built.at, sealed)
 
-    def _corpus_stands(self, key: str, engine: Engine) -> bool:
-        """Return whether the corpus is what was written, and nothing else lies there."""
-        self._stood = time.time_ns() - 1_000_000_000  # clocks of file systems are late
+    def _corpus_is_intact(self, key: str, engine: Engine) -> bool:
+        self._corpus_checked_at = time.time_ns() - 1_000_000_000  # file times can lag the clock
         entry = self.ledger.stage_result(CORPUS, CorpusRecord)
         if entry is None or entry.key != key:
             return False
-        return self.intact.corpus_stands(self.out, entry.files, engine)
+        return self.intact.corpus_is_intact(self.out, entry.files, engine)
 
     def _has_corpus(self, key: str) -> bool:
         decided = any(s.sketch for s in self.plan.stages)
@@ -332,18 +322,19 @@ class _Run:
         return all(manifests.is_complete(self.out / name, key) for name in manifests.FOLDERS)
 
     def _check_counts(self, documents: Counter[str]) -> None:
-        """RunFailed where these documents, kept and rejected, are not those of the stages."""
         totals = self.outcome.totals()
         for kind in ("kept", "rejected"):
             if documents[kind] != getattr(totals, kind):
-                raise RunFailed(f"{kind} documents do not add up; remove {self.out} and run again")
+                raise RunFailed(
+                    f"corpus and stages differ in {kind} documents; remove {self.out} and run again"
+                )
         if totals.read != totals.kept + totals.rejected:
-            raise RunFailed(f"read is not kept + rejected; remove {self.out} and run again")
+            raise RunFailed(f"documents read != kept + rejected; remove {self.out} and run again")
 
 
 def working_folder(out: Path, scratch: Path | None = None) -> tuple[Path, str | None]:
-    """(the folder that the run works in, the URL that what it leaves is put at). UsageError for a
-    scratch folder where OUT is no URL."""
+    """Return the folder that the run works in, and the URL to upload its results to. If OUT is a
+    folder: OUT and None. Raises UsageError if a scratch folder is given but OUT is not a URL."""
     url = url_of(out)
     if url is not None:
         return scratch_of(url, scratch), url
@@ -353,8 +344,8 @@ def working_folder(out: Path, scratch: Path | None = None) -> tuple[Path, str | 
 
 
 def run_plan(plan: RunPlan, folder: Path, options: Options, url: str | None = None) -> Outcome:
-    """Runs the plan and writes its report. A run that stopped goes on; stages that the folder holds
-    already are reused. url: where what it leaves for readers is put."""
+    """Run a plan and write its report. An unfinished run is continued, and finished stages are
+    reused. Results are uploaded to `url` if it is given."""
     store = Store(url) if url else None
     if store is not None:
         store.retried(store.check, tries=2)
@@ -368,7 +359,7 @@ def run_plan(plan: RunPlan, folder: Path, options: Options, url: str | None = No
 def carry_out(
     recipe: Recipe, inputs: list[str], out: Path, options: Options, scratch: Path | None = None
 ) -> Outcome:
-    """The outcome of the recipe over the inputs, or over those that it names."""
+    """Run a recipe over `inputs`, or the recipe's own inputs if empty. Return the outcome."""
     folder, url = working_folder(out, scratch)
     return run_plan(make_plan(recipe, inputs), folder, options, url)
 
@@ -382,12 +373,10 @@ def open_engine(
     jobs: Jobs,
     shared: Iterable[str] = (),
 ) -> Engine:
-    """An engine, to be used as a context manager.
-
-    workers: as asked for (0: all there are), and what that is on this machine; tasks: that there
-    will be at once; jobs: how a cluster is asked for workers, where there is one; shared: files
-    that all its machines must see, beside the folder of `jobs`.
-    """
+    """Return an engine, to be used as a context manager. `workers` is (number of workers asked for,
+    0 for all that the cluster has; number of workers for this machine). `tasks` is the largest
+    number of tasks at one time. `tick` is called twice a second. `jobs` says how to ask a cluster
+    for workers. All machines must see the files in `shared` and the folder of `jobs`."""
     check_engine(name, address)
     if name == "slurm":
         from curate.engines.slurm import SlurmEngine

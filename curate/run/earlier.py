@@ -1,9 +1,7 @@
-"""Documents that `against` names, as the indexes that dedups compare with.
-
-Each is made by a run of that dedup alone over the documents, in a folder of the cache that has the
-name of its content: the digest of the input and of the settings. A run that was killed goes on
-there. When it is done the sketches stay, and the copy of the documents goes.
-"""
+"""Indexes of the documents that `against` names: dedup steps compare new documents with them. To
+make an index, the dedup step runs alone over these documents, in a folder of the cache whose name
+is a digest of input and settings. A killed run continues in this folder. At the end only the
+sketches (hashes of documents) are kept."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ Run = Callable[[RunPlan, Path, Options, Callable[..., Callable[[], None]]], Outc
 
 
 def make_index(earlier: EarlierDocuments, run: Run, options: Options) -> None:
-    """Make the index of the documents unless it exists, and hand it to the dedup."""
+    """Make the index of the documents unless it exists, and pass the index to the dedup step."""
     folder, key = earlier.index.folder, earlier.index.digest
     out = folder.parent.parent
     if not indexes.is_complete(folder, key):
@@ -37,5 +35,5 @@ def make_index(earlier: EarlierDocuments, run: Run, options: Options) -> None:
             remove(path, inside=out)
     record = indexes.record_of(folder)
     if record is None:
-        raise RunFailed(f"{folder} is not what was written; run again")
+        raise RunFailed(f"{folder} is damaged; run again to rebuild it")
     earlier.step.take_index(earlier.against, replace(earlier.index, record=record))

@@ -1,8 +1,7 @@
-"""The files of an OUT or of a refresh's HOME: snapshots, runs, documents, decisions.
-
-A HOME's documents are those of its current snapshot, and what the runs rejected that it came from;
-each of these has decisions of its own. Runs of other lines (after a rollback) do not count.
-"""
+"""The files of an OUT, or of the folder of a refresh (HOME): snapshots, runs, documents, decisions.
+The documents of a HOME are those of its current snapshot and those rejected by the runs that led to
+this snapshot. Each of these runs has its own decisions. Runs that a rollback has undone do not
+count."""
 
 from __future__ import annotations
 
@@ -29,27 +28,26 @@ from llmcurate.base.errors import RunFailed, UsageError
 
 FILE = "refresh.db"
 ANEW = (
-    "put back a copy of it, or begin a new HOME, where `llmcurate forget` says again what is to be"
-    " forgotten"
+    "put back a copy of it, or begin a new HOME, and repeat the `llmcurate forget` commands there"
 )
 FOLDER, CURRENT = "corpus", "current"
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d(-\d+)?", re.ASCII)
 _PART = re.compile(r"part-\d{5,}\.parquet", re.ASCII)
 RUNS, IDS = "runs", "ids.parquet"
-OF_A_FILE = ("documents", "text_bytes")  # numbers in a manifest
+OF_A_FILE = ("documents", "text_bytes")  # counts per file in a manifest
 
 
 def checked_name(name: object, source: Path) -> str:
-    """The name of a refresh as the file has it; RunFailed for one that no refresh gives."""
+    """Return the name of a refresh. Raises RunFailed if it is not a valid name."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RunFailed(
-            f"{source} names a refresh {str(name)[:100]!r}, as none is ever called: {ANEW}"
+            f"{source} names a refresh {str(name)[:100]!r}, which is not a valid name: {ANEW}"
         )
     return name
 
 
 def manifest(folder: Path) -> dict[str, Any]:
-    """A snapshot's manifest; RunFailed where it cannot be read or names other files than parts."""
+    """Return a snapshot's manifest. Raises RunFailed if it is unreadable or not valid."""
     path = manifest_path(folder)
     try:
         content: dict[str, Any] = json.loads(path.read_text("utf-8"))
@@ -60,7 +58,7 @@ def manifest(folder: Path) -> dict[str, Any]:
         of_snapshot = content.keys() & {"removals", "removed", "superseded"}
         for entry, numbers in ((content, of_snapshot), *((e, ()) for e in files.values())):
             if not all(type(entry[number]) is int for number in (*OF_A_FILE, *numbers)):
-                raise ValueError("it has no number where one belongs")
+                raise ValueError("a count is not a number")
         for entry in files.values():
             int(entry["ids"], 16)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -72,8 +70,8 @@ def manifest(folder: Path) -> dict[str, Any]:
 
 
 def runs_that_read(home: Path, name: str) -> list[Path]:
-    """The runs of a HOME that gave the id, else all of them, the newest first; none where the
-    folder is no HOME."""
+    """Return the runs of a HOME that read the document with the id `name`, or all runs if none did.
+    The newest run comes first. Return an empty list if the folder is not a HOME."""
     import pyarrow.parquet as pq
 
     if not (home / FILE).is_file():
@@ -84,8 +82,8 @@ def runs_that_read(home: Path, name: str) -> list[Path]:
 
 
 def sealed_rows(home: Path, *tables: str) -> Iterator[tuple[str, tuple[Any, ...] | None]]:
-    """Table and row of these tables of refresh.db, None for a damaged one. Takes no lock.
-    sqlite3.DatabaseError where it cannot be read."""
+    """Yield (table, row) of these tables of refresh.db, without a lock. A damaged row is None.
+    Raises sqlite3.DatabaseError if the file is unreadable."""
     path = home / FILE
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
         db.text_factory = lambda text: text.decode("utf-8", "replace")
@@ -95,9 +93,9 @@ def sealed_rows(home: Path, *tables: str) -> Iterator[tuple[str, tuple[Any, ...]
 
 
 def current_line(home: Path) -> tuple[Path, list[Path]] | None:
-    """(the current snapshot, the runs that it came from, the first one first); None where the
-    folder is no HOME. Takes no lock: what a refresh does meanwhile changes neither. UsageError
-    where there is no snapshot yet."""
+    """Return the current snapshot of a HOME and the runs that led to it, oldest first; None if
+    `home` is not a HOME. Takes no lock, because a running refresh changes neither. Raises
+    UsageError if there is no snapshot yet."""
     if not (home / FILE).is_file():
         return None
     link = home / CURRENT
@@ -113,17 +111,17 @@ def current_line(home: Path) -> tuple[Path, list[Path]] | None:
     runs: list[Path] = []
     name: str | None = checked_name(link.readlink().name, link)
     while name is not None and name in refreshes:
-        kind, base = refreshes.pop(name)  # so that names in a circle end
+        kind, base = refreshes.pop(name)  # pop, so that a circle of names ends
         if kind != "forget":
             runs.insert(0, home / RUNS / name)
         name = base
     if not runs:
-        raise UsageError(f"{home} knows no run of its snapshot: {link.readlink().name}")
+        raise UsageError(f"{home} has no record of the run of its snapshot {link.readlink().name}")
     return home / FOLDER / link.readlink().name, runs
 
 
 def kept_folder(out: Path) -> Path:
-    """The folder of what a run kept: OUT/corpus, or for one of a HOME the current snapshot."""
+    """Return the folder of the kept documents: OUT/corpus, or the current snapshot of a HOME."""
     current = out.parent.parent / CURRENT
     if not (out / "corpus").is_dir() and out.parent.name == RUNS and current.is_dir():
         return current
@@ -132,8 +130,10 @@ def kept_folder(out: Path) -> Path:
 
 @dataclass(frozen=True)
 class Corpus:
-    """run: the folder with recipe.yaml and run.json, of a HOME that of the last run; kept, gone:
-    files of documents; decisions: files, of a HOME one a run; notes: what is not counted."""
+    """The documents and decisions of an OUT or a HOME. `run` is the folder with recipe.yaml and
+    run.json (in a HOME, the folder of the last run). `kept` and `gone` are files of kept and
+    rejected documents. `decisions` has one file per run. `notes` say which documents are not
+    counted."""
 
     out: Path
     run: Path
@@ -145,11 +145,10 @@ class Corpus:
 
     @property
     def is_home(self) -> bool:
-        """Whether several runs share it."""
         return self.run != self.out
 
     def need_whole(self) -> None:
-        """UsageError where corpus/ was written without columns that every run has."""
+        """Raise UsageError if corpus/ lacks columns that the corpus of every run has."""
         names = read_schema(self.kept[0]).names if self.kept and self.gone else None
         lacks = [n for n in (*(n for n, _ in CORE), EDITS) if names and n not in names]
         if lacks:
@@ -160,7 +159,8 @@ class Corpus:
             )
 
     def record(self) -> dict[str, Any]:
-        """run.json; of a HOME the last one, with the rules and languages of all."""
+        """Return the content of run.json. For a HOME, this is the record of the last run with the
+        rules and languages of all runs."""
         total = read_record(self.run)
         for run in self.runs[:-1]:
             other = read_record(run)
@@ -173,8 +173,8 @@ class Corpus:
 
 
 def corpus_of(out: Path) -> Corpus:
-    """The files of a run's folder, which may be none, or of a HOME. UsageError for a single run of
-    a HOME, which has no corpus of its own."""
+    """Return the files of a run's folder or of a HOME. A run's folder may have no documents. Raises
+    UsageError for a single run of a HOME, because the corpus is in the HOME."""
     line = current_line(out)
     if line is None:
         home = out.parent.parent
@@ -201,6 +201,6 @@ def _notes(snapshot: Path) -> tuple[str, ...]:
     if not removed and not superseded:
         return ()
     return (
-        f"not counted: {counted(removed, 'document')} to be forgotten, {superseded:,} that newer"
-        " versions of their pages replaced, and that these may come back",
+        f"not counted: {counted(removed, 'document')} to be forgotten and {superseded:,} replaced"
+        " by newer versions of their pages, which may come back",
     )

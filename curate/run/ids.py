@@ -1,16 +1,12 @@
-"""Ids that only the whole input decides, after the first stage.
+"""Final ids of documents, assigned after the first stage, because they depend on the whole input.
 
-A document without an own id is `path-relative-to-IN#ordinal`; where its file was read in slices,
-a slice knows the ordinals of its own documents only. A repeated id gets `~2`, `~3` in input order.
-Both are found here, once, out of core; the stage's files stay as they are, and whoever reads them
-next takes the settled ids from `ids.parquet` (part, _n, id; changed documents only).
+A document without an id gets `path-relative-to-IN#ordinal`. A worker that reads a slice of a file
+knows only ordinals within the slice. A repeated id gets `~2`, `~3` in input order. If a run
+continues from earlier runs, their ids also count as taken. The changed ids are written to
+`ids.parquet` (part, _n, id); the stage's files stay unchanged.
 
-A run that goes on from earlier ones repeats their ids too, and gets the numbers that a run over all
-of their inputs would give. What earlier runs gave is read in one pass and looked up among this
-run's ids, so memory is for these alone.
-
-Of a large input tasks do what the one query does of a small one: hashes of ids are shuffled, so
-that each range of hashes says which documents may share their id, and the query sees these alone.
+For a large input, tasks first compare hashes of ids, so that the queries see only documents that
+may share an id.
 """
 
 from __future__ import annotations
@@ -38,14 +34,14 @@ from llmcurate.base.disk.files import remove_files, replacing
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.messages import Task
 
-ISSUED = "issued.parquet"  # all ids of a run that others go on from
-# What stands before the last `~number` of an id, and the number.
+ISSUED = "issued.parquet"  # all ids of a run, for runs that continue from it
+# Splits an id at its last `~number`: the part before it, and the number.
 _SPLIT = r"regexp_extract(id, '(?s)^(.*)~([1-9][0-9]{0,17})$', ['id', 'k'])"
 
 
-def _earlier(db: Any, earlier: EarlierIds | None) -> None:
-    """The view `given` of the ids that earlier runs gave, and the table `before` of those among
-    them that documents of this one have too."""
+def _find_earlier(db: Any, earlier: EarlierIds | None) -> None:
+    """Create the view `given` of the ids of earlier runs, and the table `before` of those earlier
+    ids that documents of this run repeat."""
     files = list(earlier.files) if earlier else []
     source = f"read_parquet({paths_literal(files)})" if files else "(SELECT '' AS id WHERE false)"
     db.execute(f"CREATE VIEW given AS SELECT id FROM {source}")
@@ -53,10 +49,8 @@ def _earlier(db: Any, earlier: EarlierIds | None) -> None:
 
 
 def _number_repeated(db: Any) -> None:
-    """Gives ids that come again their numbers: from `named`, `given`, `before` and `repeated` into
-    `changed`."""
-    # Numbers that documents of their own carry already (`a~2` beside two of `a`) are left to
-    # them; so every new id is new, as what stands before its last `~number` is its old one.
+    # Numbers that other documents already have (`a~2` beside two of `a`) are skipped. So every
+    # new id is unique: the part before its last `~number` is the old id.
     db.execute(
         f"""CREATE TABLE taken AS
         WITH split AS (
@@ -91,7 +85,7 @@ def _number_repeated(db: Any) -> None:
 
 
 SEEN = f"SELECT part, {NUMBER} AS n, own, slice, ordinal FROM read_parquet"
-# Documents of a slice; of one that is read in part, a row with a negative number counts them.
+# Documents of a slice. If a slice is read in part, a row with a negative number counts them.
 COUNTED = """SELECT part, slice, max(ordinal + (n >= 0)::BIGINT) AS size FROM seen GROUP BY ALL"""
 # Documents of the same file in earlier slices.
 BASES = """SELECT part, slice, rel,
@@ -105,30 +99,25 @@ NAMED = """SELECT seen.part, n, own IS NULL AND base > 0 AS moved,
 KEYS = pa.schema(
     [("key", pa.uint64()), ("part", pa.int32()), ("n", pa.int64()), ("own", pa.bool_())]
 )
-BASED, SHARED = "ids-bases.parquet", "ids-shared.parquet"  # of all groups, and of all ranges
-MEMORY = "512MB"  # of a task's database
-RANGE_BITS = 10  # at most: of hashes, whose ranges are a task each
+BASED, SHARED = "ids-bases.parquet", "ids-shared.parquet"  # over all groups, and over all ranges
+MEMORY = "512MB"  # per task, for its database
+RANGE_BITS = 10  # at most; each range of hashes is a task
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """Partitions [first, last) of each group, whose ids are settled by tasks in a folder."""
-
-    folder: Path  # of the stage
+    folder: Path  # the stage's
     bounds: list[tuple[int, int]]
 
     @property
     def bits(self) -> int:
-        """Of a hash, that say which range it lies in."""
         return min(RANGE_BITS, (len(self.bounds) - 1).bit_length())
 
     def files(self, kind: str, ranges: bool = False) -> list[Path]:
-        """One a group, or a range of hashes."""
         count = 1 << self.bits if ranges else len(self.bounds)
         return [_file(self.folder, kind, number) for number in range(count)]
 
     def run(self, run: Run, name: str, ranges: bool = False) -> None:
-        """Runs a function for each group, or each range of hashes."""
         bounds = [(0, len(self.bounds))] * (1 << self.bits) if ranges else self.bounds
         tasks = [IdTask(n, self.folder, *bound, self.bits) for n, bound in enumerate(bounds)]
         for _ in run(f"{__name__}:{name}", tasks, object):
@@ -141,8 +130,9 @@ def _file(folder: Path, kind: str, number: int) -> Path:
 
 @dataclass(frozen=True)
 class IdTask(Task):
-    """A group of partitions [first, last), or a range of hashes of so many groups. folder: the
-    stage's; bits: as of `_Groups`."""
+    """A task on a group of partitions, first <= partition < last, or on a range of hashes of ids.
+    In the second case, `last` is the number of groups that wrote hashes. `folder` is the stage's
+    folder. `bits` is the number of a hash's first bits that give its range."""
 
     folder: Path
     first: int
@@ -150,7 +140,6 @@ class IdTask(Task):
     bits: int
 
     def file(self, kind: str) -> Path:
-        """Return the group's, or the range's, file of a kind."""
         return _file(self.folder, kind, self.part)
 
 
@@ -167,8 +156,8 @@ def _groups(folder: Path, parts: int, sizes: Sizes) -> _Groups:
 
 
 def gather_ids(task: IdTask) -> None:
-    """One file of the ids of partitions from `first` to before `last`, with the partition's number:
-    of a million small files a query would hold the footers, 11 kB each."""
+    """Write the ids of a group's partitions into one file, because a query over a million small
+    files would hold their footers, 11 kB each."""
     with writing(task.file("gathered")) as writer:
         for part in range(task.first, task.last):
             rows = pq.read_table(part_path(task.folder, part, "ids"))
@@ -177,8 +166,7 @@ def gather_ids(task: IdTask) -> None:
 
 
 @contextmanager
-def _of_group(task: IdTask, named: bool = True) -> Iterator[Any]:
-    """A database with the view `seen` of a group's documents, and `named` if bases are known."""
+def _group_database(task: IdTask, named: bool = True) -> Iterator[Any]:
     with scratch_database(task.folder / f".spill-ids-{task.part:05d}") as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
         db.execute(f"CREATE VIEW seen AS {SEEN}({literal(task.file('gathered'))})")
@@ -197,15 +185,14 @@ def _write(db: Any, sql: str, path: str | Path) -> None:
 
 
 def count_ids(task: IdTask) -> None:
-    """The documents of a group's slices."""
-    with _of_group(task, named=False) as db:
+    with _group_database(task, named=False) as db:
         _write(db, COUNTED, task.file("counted"))
 
 
 def key_ids(task: IdTask) -> None:
-    """Hashes of a group's ids, by range of hashes; and of what stands before the number of one that
-    has a number of its own, which a document with that id must not be given."""
-    with _of_group(task) as db:
+    """Write the hashes of a group's ids, ordered by range. For an id with a number, such as `a~2`,
+    also write the hash of `a`, because `a~2` must not be given to another document."""
+    with _group_database(task) as db:
         rows = db.sql(
             f"""SELECT md5_number_lower(id)::UBIGINT AS key, part, n, true AS own FROM named
             UNION ALL SELECT md5_number_lower(s.id)::UBIGINT, part, n, false
@@ -222,8 +209,8 @@ def key_ids(task: IdTask) -> None:
 
 
 def share_ids(task: IdTask) -> None:
-    """The documents of a range of hashes that may share their id with another one; and those whose
-    own number may be in the way of one that these are given."""
+    """Write which documents may share an id with another document, or have an id that must not be
+    given to another one. The task reads the hashes of one range."""
     keyed = [_file(task.folder, "keyed", number) for number in range(task.last)]
     rows = pa.Table.from_batches(read_slice(keyed, task.part), KEYS)
     with scratch_database(task.folder / f".spill-shared-{task.part:05d}") as db:
@@ -238,9 +225,9 @@ def share_ids(task: IdTask) -> None:
 
 
 def name_ids(task: IdTask) -> None:
-    """The ids of a group's documents that another one may have, or that are not as they were
-    written."""
-    with _of_group(task) as db:
+    """Write the new ids of those documents of a group that may share an id, or whose id has
+    changed."""
+    with _group_database(task) as db:
         shared = literal(task.folder / SHARED)
         db.execute(f"CREATE VIEW shared AS SELECT * FROM read_parquet({shared})")
         _write(
@@ -255,9 +242,7 @@ def _parquet(files: list[Path]) -> str:
     return f"SELECT * FROM read_parquet({paths_literal(files)})"
 
 
-def _narrow(db: Any, groups: _Groups, run: Run) -> None:
-    """Makes `named` a view of the documents whose ids may change, or be in the way, by tasks; ids
-    are gathered."""
+def _select_candidates(db: Any, groups: _Groups, run: Run) -> None:
     groups.run(run, "count_ids")
     db.execute(f"CREATE VIEW counted AS {_parquet(groups.files('counted'))}")
     _write(db, f"{BASES} ORDER BY part", groups.folder / BASED)
@@ -276,8 +261,8 @@ def assign_ids(
     run: Run = run_here,
     sizes: Sizes = Sizes(),
 ) -> int:
-    """Writes folder/ids.parquet, and issued.parquet where runs go on from each other; returns how
-    many documents got another id. run: who does tasks, where there are many ids."""
+    """Write folder/ids.parquet, and issued.parquet if `earlier` is given. Return how many documents
+    got another id. `run` runs tasks if there are many ids."""
     groups = _groups(folder, len(plan.partitions), sizes)
     many = len(groups.bounds) > 1
     if many:
@@ -288,11 +273,11 @@ def assign_ids(
         rels = [f.rel for f in plan.files]
         db.register("names", pa.table({"file": np.arange(len(rels)), "rel": rels}))
         if many and earlier is None:
-            _narrow(db, groups, run)
+            _select_candidates(db, groups, run)
         else:
-            _view(db, groups, many)
+            _name_all(db, groups, many)
         db.execute("CREATE TABLE changed AS SELECT part, n, id FROM named WHERE moved")
-        _earlier(db, earlier)
+        _find_earlier(db, earlier)
         db.execute(
             """CREATE TABLE repeated AS
             SELECT part, n, id FROM named
@@ -314,8 +299,7 @@ def assign_ids(
     return count
 
 
-def _view(db: Any, groups: _Groups, gathered: bool) -> None:
-    """Makes `named` a table of all documents, out of their own files, or a view of the gathered."""
+def _name_all(db: Any, groups: _Groups, gathered: bool) -> None:
     files = [part_path(groups.folder, p, "ids") for bound in groups.bounds for p in range(*bound)]
     number = "regexp_extract(filename, 'part-(\\d+)\\.ids\\.parquet$', 1)"
     source = f"SELECT CAST({number} AS INTEGER) AS part, * FROM read_parquet"
@@ -323,7 +307,7 @@ def _view(db: Any, groups: _Groups, gathered: bool) -> None:
     if not gathered:
         source = f"({source}({paths_literal(files)}, filename = true))"
         seen = SEEN.replace("read_parquet", source)
-    kind = "VIEW" if gathered else "TABLE"  # few ids are read once, not by each query again
+    kind = "VIEW" if gathered else "TABLE"  # a table reads few ids once, not once per query
     db.execute(f"CREATE {kind} seen AS {seen}")
     db.execute(f"CREATE TABLE counted AS {COUNTED}")
     db.execute(f"CREATE TABLE bases AS {BASES}")

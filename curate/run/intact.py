@@ -1,4 +1,4 @@
-"""Committed files compared with their seals, before a run that goes on takes them as they are."""
+"""Compares finished files with their seals (size and digest) before a run reuses them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from curate.engines.base import Engine, mapping
 from curate.run.ledger import Ledger
 from curate.run.records import Options
 from llmcurate.base.disk import seals
-from llmcurate.base.disk.files import inside
+from llmcurate.base.disk.files import path_inside
 from llmcurate.base.disk.seals import Seal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import Damaged, RunFailed, UsageError
@@ -22,18 +22,18 @@ from llmcurate.base.terminal import Progress, say
 
 COMPARE = "llmcurate.base.disk.seals:compare"
 MOST_NAMED = 100
-MOST_ANEW = 10  # damaged files that a run makes anew while it goes on
-EXTRA = "is no file of this run"
+MOST_ANEW = 10  # damaged files that a run recomputes before it gives up
+EXTRA = "is not a file of this run"
 RECORDS = ("run.json", "recipe.yaml", "report.html", "corrupt.jsonl")
 
 
 class Intact:
-    """The comparisons of a run. What is wrong with a file is said in a line, once."""
+    """The comparisons of files with their seals in one run. Each difference is reported once."""
 
-    def __init__(self, options: Options, end: str = ": what it belongs to is made anew") -> None:
+    def __init__(self, options: Options, end: str = ": it is computed again") -> None:
         self.options, self._end = options, end
-        self._said: set[str] = set()
-        self._anew: set[str] = set()  # the damages that this run made good while it went on
+        self._reported: set[str] = set()
+        self._recomputed: set[str] = set()  # damaged files that this run has already recomputed
 
     def faults(
         self,
@@ -42,8 +42,9 @@ class Intact:
         title: str = "",
         most: int = 0,
     ) -> dict[str, str]:
-        """What is wrong with which of the files, by path. engine: whose workers compare them where
-        they are many; None: this process does. most: of files that there may be."""
+        """Return {path: what is wrong} of the files that differ from their seals. If there are many
+        files, the workers of `engine` compare them; with None, this process does. `most` is the
+        largest possible number of files."""
         source = seals.tasks(files)
         first = list(islice(source, 2))
         tasks = chain(first, source)
@@ -59,7 +60,7 @@ class Intact:
                 differences |= result.faults
                 if apart:
                     progress.update(progress.done + len(task.files))
-        self.tell(differences)
+        self.report(differences)
         return differences
 
     @contextmanager
@@ -69,49 +70,48 @@ class Intact:
         engine: Engine | None = None,
         title: str = "",
     ) -> Iterator[None]:
-        """What this process and its tasks read within, in whatever parts, as a whole: compared when
-        it was read, or could not be. Damaged where a file is not what was written."""
+        """At the end of the context, also after an error, compare the files that this process and
+        its tasks have read. Raises Damaged if a file differs from its seal."""
         cause: Exception | None = None
         try:
             yield
         except (Damaged, UsageError):
             raise
         except Exception as error:
-            cause, engine = error, None  # which it may have ended
+            cause, engine = error, None  # the error may have ended its workers
         faults = self.faults(files(), engine, title)
         for path, difference in faults.items():
             raise Damaged(f"{path} {difference}") from cause
         if cause is not None:
             raise cause
 
-    def anew(self, damage: Damaged) -> None:
-        """Say that a file was damaged while this run went on. RunFailed if it is the same one
-        again, or one of many."""
+    def record_damage(self, damage: Damaged) -> None:
+        """Print that a file was damaged during this run and that its work is repeated. Raises
+        RunFailed if the same file is damaged again, or if many files were damaged."""
         line = str(damage)
-        if line in self._anew or len(self._anew) == MOST_ANEW:
-            advice = "see what else writes there, and whether the disk is sound"
-            if line.endswith("is missing"):  # a disk that is not sound takes no file away
+        if line in self._recomputed or len(self._recomputed) == MOST_ANEW:
+            advice = "check what else writes there, and whether the disk is faulty"
+            if line.endswith("is missing"):  # a faulty disk removes no files
                 advice = "if nothing else removes files there, report this fault of llmcurate"
             raise RunFailed(
-                f"{line}, after {counted(len(self._anew), 'file')} had been made anew while this"
-                f" run went on: {advice}"
+                f"{line}, after {counted(len(self._recomputed), 'file')} had been computed again in"
+                f" this run: {advice}"
             ) from damage
-        self._anew.add(line)
-        self._tell([line])
+        self._recomputed.add(line)
+        self._report_lines([line])
 
-    def tell(self, faults: Mapping[str, str]) -> None:
-        """A line a file, of the first ones."""
-        self._tell([f"{path} {faults[path]}" for path in sorted(faults)])
+    def report(self, faults: Mapping[str, str]) -> None:
+        self._report_lines([f"{path} {faults[path]}" for path in sorted(faults)])
 
-    def _tell(self, lines: Iterable[str]) -> None:
-        new = [line for line in lines if line not in self._said]
-        for line in new[: max(0, MOST_NAMED - len(self._said))]:
+    def _report_lines(self, lines: Iterable[str]) -> None:
+        new = [line for line in lines if line not in self._reported]
+        for line in new[: max(0, MOST_NAMED - len(self._reported))]:
             say(f"{line}{self._end}", self.options.quiet)
-        self._said.update(new)
+        self._reported.update(new)
 
     def changed_since(self, out: Path, ledger: Ledger) -> bool:
-        """Whether a file of the finished run is another now, or one lies there that it did not
-        write. Content is compared where size or time of change differ."""
+        """Return whether a file of the finished run has changed, or the run's folders hold other
+        files. Content is compared only if the size or the time of change differs."""
         differences = {str(path): EXTRA for path in extra_files(out)}
         rows, touched = [], False
         for name, sealed, changed in ledger.files():
@@ -124,16 +124,16 @@ class Intact:
                 differences[str(path)] = difference
             else:
                 rows.append((name, sealed, path.lstat().st_mtime_ns))
-        self.tell(differences)
+        self.report(differences)
         if touched and not differences:
             ledger.record_files(rows)
         return bool(differences)
 
-    def corpus_stands(self, out: Path, beside: dict[str, Seal], engine: Engine) -> bool:
-        """Return whether OUT's corpus is what was written, and nothing else lies there. beside: the
-        seals of its manifests and decisions."""
+    def corpus_is_intact(self, out: Path, beside: dict[str, Seal], engine: Engine) -> bool:
+        """Return whether the files of OUT's corpus are unchanged and its folders hold no other
+        files. `beside` holds the seals of the manifests and decisions."""
         extra = {str(path): EXTRA for path in extra_files(out)}
-        self.tell(extra)
+        self.report(extra)
         return (
             not extra
             and not self.faults((out / name, sealed) for name, sealed in beside.items())
@@ -142,26 +142,23 @@ class Intact:
 
 
 def corpus_seals(out: Path) -> Iterator[tuple[Path, Seal]]:
-    """The files of OUT/corpus and OUT/rejected as their manifests seal them."""
     for name in manifests.FOLDERS:
         for file, entry in manifests.entries(out / name):
-            yield inside(out / name, file), [None, entry.get("sha256")]
+            yield path_inside(out / name, file), [None, entry.get("sha256")]
 
 
 def changed_after(at: int, files: Iterable[tuple[Path, Seal]]) -> Iterator[tuple[Path, Seal]]:
-    """Return the files that changed after a time (in nanoseconds) or are missing."""
+    """Yield the files that are missing or were changed after the time `at` (in nanoseconds)."""
     for path, sealed in files:
         if not path.is_file() or path.stat().st_mtime_ns > at:
             yield path, sealed
 
 
 def newest(files: Iterable[Path]) -> int:
-    """The latest time of change among the files, in nanoseconds."""
     return max((path.lstat().st_mtime_ns for path in files), default=0)
 
 
 def extra_files(out: Path) -> list[Path]:
-    """List the files in OUT/corpus and OUT/rejected that no manifest names."""
     extra: list[Path] = []
     for name in manifests.FOLDERS:
         names = {file for file, _ in manifests.entries(out / name)}
@@ -174,8 +171,9 @@ def extra_files(out: Path) -> list[Path]:
 def finished_files(
     out: Path, home: Path, products: dict[str, Seal], leaves: list[Path]
 ) -> Iterator[tuple[str, Seal, int]]:
-    """The files of a finished run: path from OUT, seal, time of change. products: the seals of
-    theirs; leaves: files that dedups put beside the corpus."""
+    """Yield (path relative to OUT, seal, time of change in ns) of a finished run's files.
+    `products` holds the seals of product files, `leaves` the files that dedup steps write beside
+    the corpus."""
     sealed = [(out / name, seal) for name, seal in products.items()]
     for record in sorted(out.glob(f"{indexes.FOLDER}/*/{indexes.RECORD}")):
         files = json.loads(record.read_text(encoding="utf-8")).get("files", {})
@@ -193,6 +191,7 @@ def finished_files(
 
 
 def place(out: Path, ledger: Ledger, name: str) -> Path:
-    """Where a file of a finished run lies: records beside the ledger, all others below OUT."""
+    """Return the path of a finished run's file `name`. Records are beside the ledger, other files
+    in OUT."""
     folder = ledger.path.parent if name in RECORDS else out
-    return inside(folder, name, ledger.path, follow=False)
+    return path_inside(folder, name, ledger.path, follow=False)

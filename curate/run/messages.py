@@ -1,4 +1,4 @@
-"""The messages between the driver of a run and its workers, and the rows of the ledger."""
+"""The messages between a run's driver and its workers, and the rows of the ledger."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from curate.steps.contracts import Settings
 from llmcurate.base.disk.seals import Seal, SealedPath
 from llmcurate.base.messages import Message, Task
 
-# The numbers of documents that a worker works on before the first one, and while it reads.
+# Document numbers that stand for loading (before the first document) and for reading.
 LOADING, READING = (-2, -2), (-1, -1)
 
 
 @dataclass(frozen=True)
 class StepRecord(Message):
-    """A step by name, the label that it has in the recipe, and settings. source: the digest of a
-    plug-in's own source."""
+    """A step: its name, its label in the recipe, and its settings. `source` is the digest of a
+    plug-in's source."""
 
     step: str
     label: str
@@ -29,26 +29,24 @@ class StepRecord(Message):
 
     @classmethod
     def of(cls, step: Settings) -> StepRecord:
-        """Return the record of a step, with what the environment decides (`Settings.identity`)."""
         identity = step.identity()
         values = (identity.step, identity.label, identity.settings)
         return cls(*values, identity.contents.get("source"))
 
     @classmethod
     def for_rehearsal(cls, step: Settings) -> StepRecord:
-        """Return the record of a step of ours, whose files are not looked at."""
         return cls(step.name, step.label, step.model_dump(mode="json"))
 
 
 @dataclass(frozen=True)
 class Specification(Message):
-    """A stage, as the file stage.json has it for workers.
-
-    input: the folder of the stage before, or plan: what is read; ids: the settled ids of the first
-    stage; apply: the step whose decisions the stage begins with; sketch: the one whose sketches it
-    writes, into files of that kind; later: steps of stages behind it, for rehearsals; of: how many
-    steps the run has; columns: of the corpus, of the last stage; own: of the input, with a point.
-    """
+    """A stage as its workers read it from the file stage.json. The first stage reads the input of
+    `plan`; a later one reads the folder `input` of the stage before. `ids` is the file with the
+    final ids, for the second stage. A stage first applies the `decisions` of the step `apply`. At
+    the end it writes sketches for the step `sketch` to files of the kind `sketch_kind`. `later`
+    holds steps of later stages, for rehearsals, and `of` is the number of steps in the run.
+    `columns` are the columns of the corpus (last stage only), and `own` the columns of the input
+    with a dot in their names."""
 
     read: ReadSettings
     steps: tuple[StepRecord, ...]
@@ -66,30 +64,23 @@ class Specification(Message):
 
     @classmethod
     def in_folder(cls, folder: Path) -> Specification:
-        """Return the specification in a stage's folder.
-
-        Raises:
-            FileNotFoundError: there is none.
-            ValueError: it is damaged.
-        """
+        """Return the specification in a stage's folder. Raises FileNotFoundError if the folder has
+        none, and ValueError if it is damaged."""
         for path in sorted(folder.glob("stage*.json")):
             return cls.from_json(path.read_bytes())
         raise FileNotFoundError(folder / "stage.json")
 
     def inputs(self, folder: Path) -> InputPlan:
-        """Return the plan of the input, of the first stage, which lies in a folder."""
         assert self.plan is not None
         return InputPlan.map(folder, self.plan)
 
 
 @dataclass(frozen=True)
 class StageTask(Task):
-    """A partition of a stage. spec: the file of its specification; sealed: files that this task
-    alone reads; shared: files that all tasks read.
-
-    careful: the first and the last of the documents to run one at a time, after a worker died on
-    them; quarantine: why documents, by their numbers, killed their worker twice.
-    """
+    """A partition to run through the stage of the specification file `spec`. Only this task reads
+    the files `sealed`, but all tasks read `shared`. `careful` holds the first and last number of
+    the documents to run one at a time, because a worker died on one of them. `quarantine` maps
+    numbers of documents to the reason why they killed their worker twice."""
 
     spec: Path
     sealed: list[SealedPath] = field(default_factory=list)
@@ -100,8 +91,9 @@ class StageTask(Task):
 
 @dataclass(frozen=True)
 class CutExample(Message):
-    """A cut of a text, with the text before and after it and the replacement. cut: its first bytes;
-    bytes: its size; key: the hash of the text."""
+    """An example of a text that a step cut from a document, with the text before and after. `cut`
+    holds the first bytes of the cut text, `bytes` the number of all its bytes, and `put` the text
+    that replaced it. `key` is the hash of the document's text."""
 
     key: int
     before: str
@@ -111,13 +103,13 @@ class CutExample(Message):
     put: str
 
 
-Place = dict[str, int | str | None]  # file, offset, what and count: what could not be read
+Place = dict[str, int | str | None]  # an unreadable place: file, offset, what and count
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of what goes through a stage: documents, bytes, records of other types, places that
-    cannot be read, reasons and cuts by rule, seconds by step; compiled: seconds of compilation."""
+    """Counts of a stage: documents, bytes, skipped records, unreadable places, reasons and cuts by
+    rule, and seconds by step. `compiled` is the number of seconds of compilation."""
 
     read: int = 0
     kept: int = 0
@@ -148,8 +140,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class StageResult(Counts, Message):
-    """A partition that went through a stage: its counts, and the seals of its files. documents: of
-    each slice, of the first stage."""
+    """The counts of a partition that went through a stage, and the seals of the files it wrote.
+    `documents` is the number of documents per slice of the input (first stage only)."""
 
     corrupt_examples: list[Place] = field(default_factory=list)
     cut_examples: dict[str, list[CutExample]] = field(default_factory=dict)
@@ -161,15 +153,14 @@ class StageResult(Counts, Message):
 
 @dataclass(frozen=True)
 class Sketched(Message):
-    """A partition's sketches: the seals of their files by kind."""
-
     files: dict[str, Seal]
 
 
 @dataclass(frozen=True)
 class ResolveTask(Task):
-    """The decisions over the sketches of a corpus of one partition. spec: the stage's; own: the
-    step's folder; decisions: the file to write; size: documents and bytes of text."""
+    """A task that makes the decisions of a step over a corpus of one partition. `spec` is the
+    stage's specification, `own` the step's folder, and `decisions` the file to write. `size` is the
+    number of documents and their bytes of text."""
 
     spec: Path
     own: Path
@@ -181,8 +172,8 @@ class ResolveTask(Task):
 
 @dataclass(frozen=True)
 class Resolved(Message):
-    """Decisions that were written: their seal, and what the step says of them (`Decided.record`),
-    with their seconds and, for `guard`, the removal."""
+    """The seal of a file of decisions, and the figures of the step (`Decided.record`). The figures
+    include the seconds that deciding took and, for `guard`, how much the step removes."""
 
     figures: dict[str, Any]
     seal: Seal
@@ -190,9 +181,10 @@ class Resolved(Message):
 
 @dataclass(frozen=True)
 class AssembleTask(Task):
-    """A partition's part of corpus/ and rejected/. folders: the stages', in order; ids: the settled
-    ids; schema: that of rejected/, in hexadecimal; kept_bytes: text of the documents that the last
-    stage kept; own: as of `Specification`; sealed, shared: as of `StageTask`."""
+    """A partition to write to corpus/ and rejected/. `folders` are the folders of the stages, in
+    order, and `ids` is the file with the final ids. `schema` is the schema of rejected/, in
+    hexadecimal. `kept_bytes` is the size of the kept documents' text. `own` is as in
+    `Specification`; `sealed` and `shared` are as in `StageTask`."""
 
     folders: tuple[Path, ...]
     ids: Path
@@ -205,12 +197,13 @@ class AssembleTask(Task):
     shared: list[SealedPath]
 
 
-FileRecord = dict[str, int | str]  # what a manifest says of a file, with its `name`
+FileRecord = dict[str, int | str]  # an entry of a manifest, with the file's `name`
 
 
 @dataclass(frozen=True)
 class Assembled(Message):
-    """The files of a partition in corpus/ and rejected/, and when they changed, in nanoseconds."""
+    """The files of a partition in corpus/ and rejected/, with their times of change in
+    nanoseconds."""
 
     kept: FileRecord
     rejected: FileRecord
@@ -221,7 +214,7 @@ class Assembled(Message):
 
 @dataclass(frozen=True)
 class Committed(Message):
-    """Work that the ledger has as done: the folder that it lies in, and the seals of its files."""
+    """A record in the ledger of finished work: its folder, and the seals of its files."""
 
     folder: str
     files: dict[str, Seal] = field(default_factory=dict)
@@ -229,7 +222,7 @@ class Committed(Message):
 
 @dataclass(frozen=True)
 class Once(Committed):
-    """Work that is done once for all partitions: what it returned, and the CPU seconds."""
+    """A record in the ledger of work done once for all partitions: result and CPU seconds."""
 
     value: Any = None
     cpu: float = 0.0
@@ -237,8 +230,9 @@ class Once(Committed):
 
 @dataclass(frozen=True)
 class CorpusRecord(Message):
-    """corpus/ and rejected/ as they were written for a stage's key: the seals of the files beside
-    them, and when the last of these changed, in nanoseconds."""
+    """A record in the ledger of a finished corpus/ and rejected/. `key` is the plan's `corpus_key`.
+    `files` holds the seals of the files beside the two folders. `at` is the latest time of change
+    of the files, in nanoseconds."""
 
     key: str
     files: dict[str, Seal]
@@ -247,7 +241,8 @@ class CorpusRecord(Message):
 
 @dataclass(frozen=True)
 class Built(Message):
-    """A product: its record in run.json, and as of `CorpusRecord` the seals of its files."""
+    """A record in the ledger of a finished product: its record in run.json, the seals of its files,
+    and their latest time of change in nanoseconds."""
 
     record: dict[str, Any]
     seals: dict[str, Seal]
@@ -256,8 +251,8 @@ class Built(Message):
 
 @dataclass(frozen=True)
 class Published(Message):
-    """The files of a kind of product in OUT, and the key of the product; None while they are
-    replaced."""
+    """A record in the ledger of the files of a kind of product in OUT. `key` is None while the
+    files are being replaced."""
 
     key: str | None
     files: list[str]
@@ -265,8 +260,8 @@ class Published(Message):
 
 @dataclass(frozen=True)
 class Made(Message):
-    """The settings that made a kind of product in OUT, as JSON, with a hash of those that another
-    one must share to go on from it."""
+    """The settings that made a kind of product in OUT, as JSON. `lineage` is a hash of the settings
+    that a later product must share to continue from this one."""
 
     key: str
     lineage: str | None
@@ -276,16 +271,14 @@ class Made(Message):
 
 @dataclass(frozen=True)
 class RehearseStage(Message):
-    """A stage whose steps are to be rehearsed. backwards: from the last one on."""
-
     spec: Path
     backwards: bool
 
 
 @dataclass(frozen=True)
 class RehearseStep(Message):
-    """A step, or the products (None), to be rehearsed alone. wait: whether to wait for kernels
-    that another process compiles."""
+    """A step to rehearse, so that its kernels are compiled; `step` is None for the products of the
+    run. `wait` says whether to wait for kernels that another process compiles."""
 
     step: StepRecord | None
     wait: bool
@@ -293,8 +286,8 @@ class RehearseStep(Message):
 
 @dataclass(frozen=True)
 class Rehearsed(Message):
-    """busy: whether another process compiles what the step needs; missing: why it could not be
-    rehearsed."""
+    """The outcome of a rehearsal. `busy` is true if another process compiles a needed kernel.
+    `missing` says why the step cannot be rehearsed."""
 
     busy: bool = False
     missing: str | None = None

@@ -1,11 +1,7 @@
-"""A recipe over an input as stages: what is computed, under which name, and what is reused.
-
-A stage's name carries a hash of its input's fingerprint, its steps' settings and versions; so a
-changed step leaves the stages before it as they are. A stage ends before a CorpusStep's decisions
-are applied and where the recipe says `cut`; the first one also before a step that decides by ids.
-
-Before a run, OUT must hold nothing but its own, and the Python that it names must be allowed.
-"""
+"""The plan of a run: a recipe over an input, cut into stages, with the key of each. A stage's key
+is a hash of its input's fingerprint and of the settings and versions of its steps, so stages before
+a changed step are reused. A stage ends before a CorpusStep's decisions are applied and where the
+recipe says `cut`. The first stage also ends before a step that decides by ids."""
 
 from __future__ import annotations
 
@@ -27,12 +23,12 @@ from curate.formats.reading import plan_reading
 from curate.run.ledger import RUN, Ledger, ledger_path
 from curate.steps.contracts import CorpusStep, Product, Settings, Step, code_of, files_of
 from curate.steps.recipe import Recipe, build, make_step
-from llmcurate.base.disk.files import cache_folder, inside, text_digest
+from llmcurate.base.disk.files import cache_folder, path_inside, text_digest
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
 
 ALLOW_PYTHON = "LLMCURATE_ALLOW_PYTHON"  # a variable of the environment
-LAYOUT = 4  # raised when stage files written so far can no longer be read
+LAYOUT = 4  # increased when older stage files can no longer be read
 
 
 def _hash(*parts: Any) -> str:
@@ -41,8 +37,9 @@ def _hash(*parts: Any) -> str:
 
 @dataclass
 class MapStage:
-    """Documents to documents. apply: the corpus step whose decisions it begins with; sketch: the
-    one whose sketches it writes, which is resolved after it."""
+    """A stage of the plan. It applies the decisions of the step `apply`, runs the steps `steps`,
+    and writes sketches for the step `sketch`, which decides after the stage. Its folder is named
+    `00-extract+c4-<hash>`."""
 
     index: int
     key: str
@@ -52,7 +49,6 @@ class MapStage:
 
     @property
     def folder_name(self) -> str:
-        """`00-extract+c4-<hash>`."""
         labels = [self.apply.label] if self.apply else []
         labels += [s.label for s in self.steps]
         title = "+".join(labels).replace("#", "_")[:60] or "read"
@@ -60,33 +56,30 @@ class MapStage:
 
     @cached_property
     def sketch_key(self) -> str:
-        """Names the sketches; empty without one. Known once: files behind a step are hashed."""
+        """The key of the sketches; empty if the stage writes none. It is cached, because hashes of
+        files are part of it."""
         return _hash(self.key, self.sketch.sketch_identity().values) if self.sketch else ""
 
     @cached_property
     def folder_key(self) -> str:
-        """Names the folder of the step that resolves the sketches."""
         return _hash(self.sketch_key, self.sketch.folder_identity().values) if self.sketch else ""
 
     @cached_property
     def decisions_key(self) -> str:
-        """Names the decisions over the sketches."""
         return _hash(self.folder_key, self.sketch.identity().values) if self.sketch else ""
 
     @property
     def labels(self) -> list[str]:
-        """The steps whose reasons this stage records."""
         return ([self.apply.label] if self.apply else []) + [s.label for s in self.steps]
 
     @property
     def shown(self) -> str:
-        """Its steps, for people: `extract to c4`."""
         return " to ".join(dict.fromkeys([*self.labels[:1], *self.labels[-1:]])) or "reading"
 
 
 @dataclass
 class ProductStage:
-    """A product and the earlier products it is made from."""
+    """A product, with the numbers of the earlier products from which it is made."""
 
     index: int
     key: str
@@ -95,14 +88,13 @@ class ProductStage:
 
     @property
     def folder_name(self) -> str:
-        """`03-tokenizer-<hash>`."""
         return f"{self.index:02d}-{self.product.label.replace('#', '_')}-{self.key}"
 
 
 @dataclass(frozen=True)
 class EarlierIds:
-    """Ids that earlier runs gave, which a refresh gives to no other document. files: parquet with
-    a column `id`; digest: names what is in them."""
+    """The ids of earlier runs, which no other document may get. `files` are parquet files with a
+    column `id`, and `digest` is a hash of their content."""
 
     files: tuple[Path, ...]
     digest: str
@@ -110,8 +102,8 @@ class EarlierIds:
 
 @dataclass(frozen=True)
 class EarlierDocuments:
-    """An entry of `against` that names documents: the dedup that compares with them, the plan that
-    makes their index, and the index, whose files may be still to be made."""
+    """The documents that `against` names, with which the dedup step `step` compares. Their index
+    may not exist yet; the plan `plan` makes it."""
 
     step: DedupStep
     against: str
@@ -121,8 +113,9 @@ class EarlierDocuments:
 
 @dataclass
 class RunPlan:
-    """Everything that a run will do. earlier: where ids go on from those of earlier runs; then all
-    ids of this one are left in the first stage's folder, too. cpu: seconds that planning took."""
+    """All that a run will do. With `earlier`, no document gets an id of earlier runs, and the first
+    stage's folder keeps all ids of this run. `cpu` is the number of CPU seconds that planning took.
+    The indexes of the documents in `against` are made first."""
 
     recipe: Recipe
     inputs: InputPlan
@@ -134,20 +127,19 @@ class RunPlan:
 
     @property
     def digest(self) -> str:
-        """Changes when any output may change."""
+        """A hash that changes if any output may change."""
         keys = [s.key + s.decisions_key for s in self.stages] + [p.key for p in self.products]
         return _hash(self.inputs.fingerprint(), keys)
 
     def home(self, out: Path) -> Path:
-        """Where the run keeps its ledger, stages and records: OUT, or a folder in it where OUT is
-        to hold the files of products and nothing else. OUT has them if an earlier run of documents
-        put a ledger there. RunFailed if a link leads out."""
+        """Return the folder of ledger, stages and records. This is OUT, or a folder in OUT if the
+        run makes only products and OUT has no ledger. Raises RunFailed if a link leads out of OUT.
+        """
         documents = self.stages or any(p.product.makes == "corpus" for p in self.products)
-        return out if documents or (out / Ledger.file).exists() else inside(out, RUN)
+        return out if documents or (out / Ledger.file).exists() else path_inside(out, RUN)
 
     @property
     def corpus_key(self) -> str:
-        """The key of the corpus that products are built from."""
         return self.stages[-1].key if self.stages else self.inputs.fingerprint()[:16]
 
 
@@ -157,21 +149,19 @@ def plan_run(
     earlier: EarlierIds | None = None,
     on_paper: bool = False,
 ) -> RunPlan:
-    """Cuts the recipe into stages. UsageError where steps cannot work on this input.
-
-    on_paper: a plan that is not to be run, whose stages have no keys: what decides them, such as
-    the content of models, is not looked for.
-    """
+    """Cut the recipe into stages. Raises UsageError if its steps cannot work on this input. A plan
+    made `on_paper` cannot be run: its stages have no keys, and models and other files are not
+    looked for."""
     _check_extraction(recipe, inputs)
     if not on_paper:
-        recipe = recipe.at_hand()
+        recipe = recipe.without_missing_files()
         _check_files(recipe)
     against = [] if on_paper else list(_against(recipe))
-    gone_on_from = [earlier.digest] if earlier and earlier.files else []
+    earlier_digest = [earlier.digest] if earlier and earlier.files else []
     # The detector finds the encoding of files that do not state it.
     detected = any(file.format in ("text", "csv") for file in inputs.files)
     detector = [version("chardetng_py")] if detected else []
-    key = _hash(inputs.fingerprint(), recipe.read.identity(), *gone_on_from, *detector)
+    key = _hash(inputs.fingerprint(), recipe.read.identity(), *earlier_digest, *detector)
     stages: list[MapStage] = []
     current: list[Step] = []
     pending: CorpusStep | None = None
@@ -206,8 +196,9 @@ def plan_run(
 
 
 def _against(recipe: Recipe) -> Iterator[EarlierDocuments]:
-    """The documents that the recipe's dedups compare with, each known to its dedup: read as the
-    input is, and all of them; of web pages the main text, as the recipe extracts it."""
+    """Yield the documents that dedup steps compare with, and set the path of their index in each
+    step. All documents are read, with the settings of the input. Web pages are extracted as in the
+    recipe."""
     whole: dict[str, Any] = dict.fromkeys(("limit", "share", "split", "config", "fetch"))
     read = recipe.read.model_copy(update=whole)
     for dedup in (step for step in recipe.steps if isinstance(step, DedupStep)):
@@ -225,7 +216,6 @@ def _against(recipe: Recipe) -> Iterator[EarlierDocuments]:
 
 
 def _index_of(plan: RunPlan, against: str) -> indexes.Index:
-    """The index that the plan of one dedup leaves, in the cache by its content."""
     name, path = indexes.named(against)
     name = name or Path(path).resolve().name.partition(".")[0]
     (stage,) = (stage for stage in plan.stages if stage.sketch is not None)
@@ -237,7 +227,8 @@ def _index_of(plan: RunPlan, against: str) -> indexes.Index:
 
 
 def make_plan(recipe: Recipe, inputs: list[str], on_paper: bool = False) -> RunPlan:
-    """The stages of a recipe over its inputs. on_paper: as of plan_run."""
+    """Return the plan of a recipe over its inputs. `on_paper` has the same meaning as in
+    plan_run."""
     began = cpu_seconds()
     plan = _plan_inputs(recipe, inputs, on_paper)
     plan.cpu = cpu_seconds() - began
@@ -282,21 +273,17 @@ def _check_extraction(recipe: Recipe, inputs: InputPlan) -> None:
     if "extract" in names:
         for step in recipe.steps[names.index("extract") + 1 :]:
             if isinstance(step, Step) and step.before_extract:
-                raise UsageError(
-                    f"step `{step.label}` reads pages as they came: put it before `extract`"
-                )
+                raise UsageError(f"step `{step.label}` reads web pages: put it before `extract`")
         return
     for file in inputs.files:
         if file.holds_pages:
             raise UsageError(
-                f"input {file.path} holds web pages, not text: make text of them with `llmcurate"
+                f"input {file.path} holds web pages, not text: extract their text with `llmcurate"
                 " extract`, or begin the recipe with the step `extract`"
             )
 
 
 def _check_files(recipe: Recipe) -> None:
-    """UsageError that says at once what all steps lack of models and lists, so that a user without
-    a network does not learn of them one by one."""
     lacking = []
     for step in recipe.steps:
         try:
@@ -308,22 +295,21 @@ def _check_files(recipe: Recipe) -> None:
 
 
 def stage_folder(out: Path, name: str) -> Path:
-    """Return where a stage keeps its files; RunFailed where a link leads out of OUT."""
-    return inside(out, f"stages/{name}")
+    """Return the folder of a stage. Raises RunFailed if a link leads out of OUT."""
+    return path_inside(out, f"stages/{name}")
 
 
 def sketch_kind(stage: MapStage) -> str:
-    """The name of the stage's sketch files; empty without one."""
     return f"sketch-{stage.sketch_key}" if stage.sketch else ""
 
 
 def decisions_path(out: Path, stage: MapStage) -> Path:
-    """Return where the decisions over a stage's sketches are."""
     return stage_folder(out, stage.folder_name) / f"decisions-{stage.decisions_key}.parquet"
 
 
 def committed_parts(out: Path) -> dict[str, set[int]]:
-    """Committed partitions by stage key, and finished products, without taking the lock."""
+    """Return {key of a stage: its done partitions}, and {key: empty set} for finished products.
+    Takes no lock."""
     path = ledger_path(out)
     if not path.exists():
         return {}
@@ -340,7 +326,7 @@ def committed_parts(out: Path) -> dict[str, set[int]]:
 
 
 def plan_record(plan: RunPlan, out: Path) -> dict[str, Any]:
-    """The plan as JSON values: stages and products, and what of them is there already."""
+    """Return the plan as JSON values: stages, products, and how much of each is done."""
     committed = committed_parts(out)
     return {
         "recipe": plan.recipe.name,
@@ -364,14 +350,12 @@ def plan_record(plan: RunPlan, out: Path) -> dict[str, Any]:
 
 
 def _part_of_input(plan: RunPlan) -> str:
-    """Return the documents of the input that are read, if these are not all."""
     read = plan.recipe.read
     first = f", the first {counted(read.limit, 'document')}" if read.limit is not None else ""
     return f", a share of {read.share:g}{first}" if read.share is not None else first
 
 
 def describe(plan: RunPlan, out: Path) -> str:
-    """The plan for people: stages, partitions, what is reused."""
     record = plan_record(plan, out)
     files, parts = counted(record["files"], "file"), counted(record["partitions"], "partition")
     size = format_bytes(record["bytes"])
@@ -390,18 +374,17 @@ def describe(plan: RunPlan, out: Path) -> str:
 
 
 def check_code(recipe: Recipe, allowed: bool) -> None:
-    """UsageError where the recipe names Python to run and nobody has allowed it: whoever wrote the
-    recipe could do with this machine what its user can."""
+    """Raise UsageError if the recipe runs Python code, which may do anything, unless allowed."""
     names = [code for step in recipe.steps if (code := code_of(step))]
     if names and not allowed and os.environ.get(ALLOW_PYTHON) != "1":
         raise UsageError(
-            f"recipe {recipe.name} runs Python of its own, {', '.join(names)}: read it, then allow"
+            f"recipe {recipe.name} runs Python code, {', '.join(names)}: read it, then allow"
             f" it by --allow-python, allow_python=True in Python, or {ALLOW_PYTHON}=1"
         )
 
 
 def check_out(plan: RunPlan, out: Path) -> None:
-    """UsageError where the run would overwrite its own input, or files that no run wrote."""
+    """Raise UsageError if the run would overwrite its own input, or files that no run wrote."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"OUT {out} is a file; name a folder")
     if not plan.stages:
@@ -415,7 +398,6 @@ def check_out(plan: RunPlan, out: Path) -> None:
 
 
 def _occupied(folder: Path) -> Path | None:
-    """The folder where it holds anything, or its manifest; None where neither is there."""
     if folder.is_dir() and any(folder.iterdir()):
         return folder
     manifest = manifests.manifest_path(folder)
@@ -423,7 +405,6 @@ def _occupied(folder: Path) -> Path | None:
 
 
 def _check_apart(paths: Iterable[str], out: Path) -> None:
-    """UsageError where a file that is read lies in OUT."""
     home = out.resolve()
     for path in paths:
         if "://" not in path and home in Path(path).resolve().parents:
@@ -431,12 +412,11 @@ def _check_apart(paths: Iterable[str], out: Path) -> None:
 
 
 def _check_mixed(plan: RunPlan, out: Path) -> None:
-    """UsageError where a product would write its corpus over one that it did not make."""
     makers = [p for p in plan.recipe.products if p.makes == "corpus"]
     for maker in makers:
         _check_apart(maker.own_files(), out)
     names = manifests.names_in_manifest(out / "corpus")
-    if names is None and ledger_path(out).exists():  # killed before the manifest, which comes last
+    if names is None and ledger_path(out).exists():  # killed before it wrote the manifest
         return
     if makers and makers[0].name not in (names or ()) and (taken := _occupied(out / "corpus")):
-        raise UsageError(f"{taken} is of another corpus; name another folder as OUT")
+        raise UsageError(f"{taken} belongs to another corpus; name another folder as OUT")

@@ -1,8 +1,6 @@
-"""run.json: the record of a run, as the driver writes it and as people read it.
-
-An `Outcome` is filled by the driver while a run goes on; `record` is what run.json has of it, and
-`funnel` what a terminal shows: how many documents went into each step, and how many it dropped.
-"""
+"""run.json: the record of a run, and its summary for the terminal. The driver fills an `Outcome`
+during a run. `record` returns what run.json holds of the outcome. `funnel` returns the text for the
+terminal: how many documents reach each step and how many it drops."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ import pyarrow.parquet as pq
 from curate.corpus.sizes import Sizes
 from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan, empty_files
-from curate.formats.reading import no_text
+from curate.formats.reading import missing_text_message
 from curate.mix.table import MixRecord
 from curate.mix.table import text as mix_lines
 from curate.run.messages import Counts, CutExample, Place, StageResult
@@ -46,28 +44,28 @@ LIBRARIES = (
     "pyarrow", "numpy", "numba", "duckdb", "resiliparse", "chardetng_py", "tokenizers",
     "torch",
 )  # fmt: skip
-FEW = 0.05  # of the documents: where fewer are kept, that is the first line
-NOTABLE_SHARE = 0.05  # of a sample's bytes: a script of fewer is not remarked upon
-MOST_COMMAND = 2_000  # characters: a shell may have put thousands of file names in
+FEW = 0.05  # if a smaller share of documents is kept, the summary begins with this
+NOTABLE_SHARE = 0.05  # share of a sample's bytes below which a script gets no remark
+MOST_COMMAND = 2_000  # characters: a shell may have expanded thousands of file names
 
 
 @dataclass
 class Options:
-    """The options of a run; nothing here changes a byte of the output."""
+    """The options of a run. They never change the content of the output."""
 
-    workers: int = 0  # 0: as many as there are cores
+    workers: int = 0  # 0: one per core
     quiet: bool = False
-    engine: str = "local"  # where the partitions are worked on: local, ray, slurm
+    engine: str = "local"  # local, ray or slurm
     address: str | None = None  # of a Ray cluster; of this machine, for jobs of Slurm
-    sizes: Sizes = field(default_factory=Sizes)  # of the tasks of dedups, and of what they hold
-    allow_python: bool = False  # whether functions in files that the recipe names may run
+    sizes: Sizes = field(default_factory=Sizes)  # of tasks of dedup steps and their memory
+    allow_python: bool = False  # whether Python code in the recipe may run
     slurm: tuple[str, ...] = ()  # options of sbatch, as KEY=VALUE
-    restart: bool | None = None  # a command's: whether OUT is set aside, not refused
-    published: bool = False  # whether OUT is a URL, at which what the run leaves is put
+    restart: bool | None = None  # set OUT aside (True) or refuse it (False); None: neither
+    published: bool = False  # whether OUT is a URL that results are uploaded to
 
     def count(self) -> int:
-        """Worker processes on this machine."""
-        if self.engine != "local":  # there, `workers` is of the cluster
+        """Return the number of worker processes that run on this machine."""
+        if self.engine != "local":  # then `workers` counts those of the cluster
             return min(self.workers or cores(), cores())
         return self.workers or cores()
 
@@ -80,13 +78,11 @@ class _Named:
 
 @dataclass(frozen=True)
 class StageRecord(Counts, _Named):
-    """A stage in run.json, the sum of its partitions; also what a product says of the input that it
-    reads itself.
-
-    start: CPU seconds that the quickest worker took to begin, and the slowest. Of the first stage:
-    without_documents, limited (if the input was read in part), renamed (ids that were settled).
-    decides: the step that decides behind the stage; decided: its figures.
-    """
+    """A stage in run.json: the sum of its partitions. A product that reads the input itself has
+    such a record, too. `start` holds the least and the largest CPU seconds that workers took to
+    start. Only the first stage has without_documents, limited (the input was read in part) and
+    renamed (number of documents whose ids changed). `decides` is the step that decides after the
+    stage, and `decided` are its figures."""
 
     start: list[float] = field(default_factory=list)
     cut_examples: dict[str, list[CutExample]] = field(default_factory=dict)
@@ -103,9 +99,9 @@ class StageRecord(Counts, _Named):
 
 @dataclass(frozen=True)
 class Totals:
-    """The counts of a whole run; by_rule: documents by the rule that dropped them; nothing_kept:
-    the line on a run that kept no document; remark: on one that kept few, or of which a single
-    step dropped most."""
+    """The counts of a whole run. `by_rule` counts documents by the rule that dropped them.
+    `nothing_kept` explains why a run kept no document. `remark` is a line on a run that kept few
+    documents, or in which one step dropped most of them."""
 
     read: int
     kept: int
@@ -131,7 +127,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class StepAbout:
-    """A step in run.json; about: the first sentence of what it says of itself."""
+    """A step in run.json. `about` is the first paragraph of the step's documentation."""
 
     label: str
     name: str
@@ -140,15 +136,12 @@ class StepAbout:
 
     @classmethod
     def of(cls, step: Settings) -> StepAbout:
-        """Return that of a step."""
         about = (type(step).__doc__ or "").strip().split("\n\n")[0]
         return cls(step.label, step.name, " ".join(about.split()), step.model_dump(mode="json"))
 
 
 @dataclass(frozen=True)
 class InputFileRecord:
-    """A file of the input in run.json."""
-
     path: str
     format: str
     bytes: int
@@ -156,7 +149,8 @@ class InputFileRecord:
 
 @dataclass(frozen=True)
 class DriverCosts:
-    """CPU seconds beside the stages, by work, and the most memory of the process that drives."""
+    """The CPU seconds that the driver used outside the stages, by kind of work, and its peak
+    memory."""
 
     cpu: dict[str, float]
     peak_bytes: int
@@ -164,8 +158,8 @@ class DriverCosts:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The content of run.json. products: as each says of itself, with label, makes, seconds and
-    files; figures: of the report."""
+    """The content of run.json. `products` are the products' own records with label, makes, seconds
+    and files. `figures` are the figures of the report."""
 
     recipe: str
     description: str
@@ -186,19 +180,16 @@ class RunRecord:
 
     @classmethod
     def of(cls, content: dict[str, Any]) -> RunRecord:
-        """Return the record in a run.json that was read: its stages and totals are records, the
-        rest is as JSON has it."""
         totals = Totals(**content["totals"])
         return cls(**{**content, "totals": totals, "stages": stages_of(content)})
 
 
 def stages_of(content: dict[str, Any]) -> list[StageRecord]:
-    """Return the stages in a run.json that was read."""
     return [StageRecord(**stage) for stage in content.get("stages", ())]
 
 
 def json_of(value: Any) -> Any:
-    """Return a record as JSON values; fields that are None are left out."""
+    """Return a record as JSON values, without fields that are None."""
     if hasattr(value, "__dataclass_fields__"):
         return {name: json_of(inner) for name, inner in vars(value).items() if inner is not None}
     if isinstance(value, dict):
@@ -208,8 +199,8 @@ def json_of(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Upload:
-    """An OUT that is a URL: files that the run left, those that were put there, with their bytes,
-    and those that were removed."""
+    """An upload to an OUT: numbers of files of the run, of files and bytes uploaded, of files
+    removed."""
 
     url: str
     files: int
@@ -220,7 +211,7 @@ class Upload:
 
 @dataclass
 class Outcome:
-    """The outcome of a run, for `run.json`, `--json` and the terminal."""
+    """The outcome of a run, for run.json, `--json` and the terminal."""
 
     out: Path
     plan: RunPlan
@@ -229,25 +220,22 @@ class Outcome:
     stages: list[StageRecord] = field(default_factory=list)
     products: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
-    # CPU seconds of what is no stage's: planning, assembling (workers), the report.
+    # CPU seconds outside the stages: planning, assembling (workers), the report.
     driver: dict[str, float] = field(default_factory=dict)
     published: Upload | None = None
-    notices: list[str] = field(default_factory=list)  # on what was found in the finished run
-    kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
+    notices: list[str] = field(default_factory=list)  # on the finished run
+    kept_ids: str = ""  # hash of the set of ids in corpus/; empty without stages
 
     @property
     def home(self) -> Path:
-        """Return where the records of the run are."""
         return self.plan.home(self.out)
 
     @property
     def of_input(self) -> StageRecord | None:
-        """The first stage, which read the input; a product if no step is on documents."""
         direct = (StageRecord(**p["input"]) for p in self.products if p.get("input"))
         return self.stages[0] if self.stages else next(direct, None)
 
     def totals(self) -> Totals:
-        """The counts of the whole run."""
         first = self.of_input or StageRecord()
         stages = self.stages or [first]
         by_rule: Counter[str] = Counter()
@@ -281,12 +269,9 @@ class Outcome:
 
     @property
     def read_nothing(self) -> bool:
-        """Return whether the input was read and gave no document."""
         return self.of_input is not None and not self.of_input.read
 
     def _why_nothing(self, totals: Totals, of_input: StageRecord) -> str:
-        """The line on a run that kept no document: the steps that dropped most, or the reason why
-        there was none to read."""
         if not totals.read:
             places = counted(totals.corrupt, "place")
             reasons = [
@@ -299,7 +284,11 @@ class Outcome:
                 reasons.append(f"{counted(totals.skipped, 'record')} of other types were skipped")
             return f"nothing was read: {'; '.join(reasons) or 'the files hold no document'}"
         rules = [next(iter(row.rules)) for row in self._by_dropped()[:1] if row.step == "read"]
-        line = no_text(self.plan.inputs, self.plan.recipe.read) if rules == ["no_text"] else None
+        line = (
+            missing_text_message(self.plan.inputs, self.plan.recipe.read)
+            if rules == ["no_text"]
+            else None
+        )
         return f"nothing was kept: {line or self._most_dropped(totals.read)}"
 
     def _remark(self, totals: Totals) -> str | None:
@@ -325,7 +314,6 @@ class Outcome:
         return "; ".join(parts) + self._language(read)
 
     def _language(self, read: int) -> str:
-        """What most of the input is in, where most went for its language."""
         if [row.step.partition("#")[0] for row in self._by_dropped()[:1]] != ["language"]:
             return ""
         counts: Counter[str] = Counter()
@@ -336,7 +324,6 @@ class Outcome:
         return f"; the input is mostly {most[0]}" if most else ""
 
     def paths(self) -> dict[str, str]:
-        """Return the paths of what the run left, by name."""
         at = self.published.url if self.published else str(self.out)
         records = self.home.relative_to(self.out) if self.home != self.out else Path()
         names = [(records / name).as_posix() for name in ("run.json", "report.html")]
@@ -359,14 +346,14 @@ _SORTED = ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds", "cpu"
 
 
 def sum_up(stage: MapStage, inputs: InputPlan, results: Iterable[StageResult]) -> StageRecord:
-    """One record of a stage from those of the input's partitions, in their order. Each is merged
-    and let go. RunFailed where a partition or documents are missing."""
+    """Return the record of a stage: the sum of its partitions' results, which are in order. Memory
+    holds one result at a time. Raises RunFailed if a partition or documents are missing."""
     numbers: dict[str, float] = dict.fromkeys(_NUMBERS, 0)
     by_key: dict[str, dict[str, float]] = {name: {} for name in _BY_KEY}
-    documents: list[list[int]] = []  # of each slice, where the stage reads the input
+    documents: list[list[int]] = []  # per slice, if the stage reads the input
     cuts: dict[str, list[CutExample]] = {}
     corrupt: list[Place] = []
-    starts: list[float] = []  # the least and the largest
+    starts: list[float] = []  # least and largest
     peak, count, parts = 0, 0, len(inputs.partitions)
     for r in results:
         count += 1
@@ -416,7 +403,6 @@ def _versions() -> dict[str, str]:
 
 
 def record(outcome: Outcome) -> RunRecord:
-    """Return the content of run.json."""
     plan = outcome.plan
     return RunRecord(
         recipe=plan.recipe.name,
@@ -444,18 +430,19 @@ def record(outcome: Outcome) -> RunRecord:
 
 
 def reading_notices(outcome: Outcome) -> list[str]:
-    """Lines on what of the input is not in the documents as it was stated."""
+    """Return notices on input that was not read, was left out or moved, or differs from its
+    digest."""
     figures, read = outcome.of_input or StageRecord(), outcome.plan.recipe.read
     notices = []
-    if not outcome.plan.stages and (places := figures.corrupt):  # else the funnel's head
+    if not outcome.plan.stages and (places := figures.corrupt):  # else the funnel counts them
         notices.append(f"{counted(places, 'place')} of the input not read: see corrupt.jsonl")
     notices += empty_files(figures.without_documents)
     if left_out := figures.left_out:
         notices.append(
             f"{counted(sum(left_out.values()), 'value')} of carried columns left out"
             f" ({_by_column(left_out)}):"
-            f" a document's have at most {format_bytes(read.max_carried_bytes)}"
-            " (read.max_carried_bytes), a parquet page what memory takes"
+            f" a document may carry {format_bytes(read.max_carried_bytes)}"
+            " (read.max_carried_bytes), and a parquet page must fit into memory"
         )
     if misfits := figures.misfits:
         notices.append(
@@ -465,7 +452,8 @@ def reading_notices(outcome: Outcome) -> list[str]:
     if differing := figures.digests_differing:
         files = sorted(differing.items(), key=lambda item: (-item[1], item[0]))
         named = ", ".join(f"{name} {count:,}" for name, count in files[:5])
-        fate = "they were rejected" if read.digests == "drop" else "they stay (read.digests: drop)"
+        dropped = read.digests == "drop"
+        fate = "they were rejected" if dropped else "they were kept (read.digests: drop)"
         notices.append(
             f"{counted(sum(differing.values()), 'document')} of"
             f" {figures.digests_compared:,} that were compared differ from the digest of their"
@@ -479,8 +467,8 @@ def _by_column(counts: dict[str, int]) -> str:
 
 
 def command_line() -> str:
-    """The command that this process was started with, as a shell takes it, without passwords in
-    URLs; empty where a program of another name makes the run."""
+    """Return the command that started this process, quoted for a shell, without passwords in URLs;
+    empty if another program than llmcurate makes the run."""
     program = Path(sys.argv[0])
     if program.stem != "llmcurate" and program.parts[-3:] != ("curate", "cli", "app.py"):
         return ""
@@ -490,17 +478,17 @@ def command_line() -> str:
 
 
 def driver_costs(outcome: Outcome) -> DriverCosts:
-    """Return what the process that drives has taken so far."""
     spent = {"planning": outcome.plan.cpu, **outcome.driver}
     return DriverCosts({k: round(v, 3) for k, v in spent.items()}, peak_bytes())
 
 
 def write_corrupt(outcome: Outcome) -> None:
-    """OUT/corrupt.jsonl: file, offset and what is wrong, of what could not be read: the first
-    hundred places of a partition; an entry that counts more stands for what follows in its file."""
+    """Write OUT/corrupt.jsonl with the places that could not be read, at most a hundred per
+    partition. The last entry of a file may have a count, because it stands for all later places in
+    the file."""
     target = outcome.out / "corrupt.jsonl"
     if not outcome.plan.stages:
-        return  # the product that read the input wrote it
+        return  # written by the product that read the input
     if not outcome.stages[0].corrupt:
         target.unlink(missing_ok=True)
         return
@@ -513,32 +501,29 @@ def write_corrupt(outcome: Outcome) -> None:
 
 
 def write_record(path: Path, content: RunRecord) -> None:
-    """Writes run.json."""
     text = json.dumps(json_of(content), indent=1, ensure_ascii=False)
-    # Names of files may hold bytes that are no UTF-8.
+    # File names may hold bytes that are not UTF-8.
     write_text(path, text.encode("utf-8", "replace").decode("utf-8") + "\n")
 
 
 def read_record(out: Path) -> dict[str, Any]:
-    """OUT's run.json; RunFailed where it is damaged."""
+    """Return the content of OUT's run.json. Raises RunFailed if the file is damaged."""
     path = out / "run.json"
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         data = None
     if not isinstance(data, dict) or not {"stages", "products", "totals"} <= data.keys():
-        raise RunFailed(
-            f"{path} is damaged: give the command of that run again, which writes it anew"
-        )
+        raise RunFailed(f"{path} is damaged: repeat the command of that run, which writes it again")
     return data
 
 
 @dataclass(frozen=True)
 class Row:
-    """One step. dropped: documents whose first reason is this step's; rules: by rule.
-
-    text_in, payload_in, text_out, worked: bytes (run/worker/traces.py); None where not recorded.
-    """
+    """One step of the funnel, the table of the documents that each step gets and drops. `dropped`
+    counts the documents whose first reason is from this step, and `rules` counts them by rule.
+    text_in, payload_in, text_out and worked are in bytes (see run/worker/traces.py); None if not
+    recorded."""
 
     step: str
     before: int
@@ -554,12 +539,12 @@ class Row:
 
     @property
     def after(self) -> int:
-        """Documents that go on."""
         return self.before - self.dropped
 
 
 def funnel_rows(stages: Sequence[StageRecord]) -> list[Row]:
-    """The steps of all stages in order, the reader and the engine where they dropped anything."""
+    """Return a row for each step of all stages. The reader and the engine have a row only if they
+    dropped documents."""
     steps: list[Row] = []
     for stage in stages:
         documents = stage.read
@@ -587,13 +572,12 @@ def funnel_rows(stages: Sequence[StageRecord]) -> list[Row]:
 
 
 def _of_step(counts: dict[str, int], label: str) -> dict[str, int]:
-    """Counts by rule of one step, the largest first."""
     of_step = {k[len(label) + 1 :]: int(v) for k, v in counts.items() if k.startswith(label + ".")}
     return dict(sorted(of_step.items(), key=lambda item: (-item[1], item[0])))
 
 
 def reasons(row: Row, most: int, cuts: bool = True) -> str:
-    """The `most` frequent reasons of a step, and how much it cut."""
+    """Return a text with a step's `most` most frequent reasons and, if `cuts`, how much it cut."""
     parts = ", ".join(f"{rule} {n:,}" for rule, n in list(row.rules.items())[:most])
     if len(row.rules) > most:
         parts += f" and {len(row.rules) - most} more"
@@ -602,8 +586,8 @@ def reasons(row: Row, most: int, cuts: bool = True) -> str:
 
 
 def funnel(record: RunRecord) -> str:
-    """The funnel for a terminal; behind it what counts: what was kept, the rules that decide
-    most, and what stands out."""
+    """Return the summary for the terminal: documents per step, kept documents, most frequent rules,
+    unusual findings."""
     t = record.totals
     by_type = sorted(t.skipped_by_type.items(), key=lambda pair: (-pair[1], pair[0]))
     skipped = [f"{n} {k}" for k, n in by_type]
@@ -663,22 +647,23 @@ def _kept_lines(record: RunRecord) -> list[str]:
         lines.append(f"rules that decide most: {', '.join(rules)}")
     if t.remark and t.kept >= FEW * t.read:
         lines.append(f"look at this: {t.remark}")
+    if t.corrupt:
+        places = counted(t.corrupt, "place")
+        lines.append(f"look at this: {places} of the input could not be read, see corrupt.jsonl")
     return lines
 
 
 def _best_lines(summary: dict[str, Any]) -> list[str]:
-    """The checkpoint of the least held-out loss, which the model is used from."""
     loss, end = summary.get("best_held_out_loss"), summary["held_out_loss"]
     if loss is None:
         return []
     step = int(summary["best_checkpoint"].rpartition("-")[2])
-    used = f"; at the end {end:.3f}\ngenerate, export and evaluate take step {step}"
+    used = f"; at the end {end:.3f}\ngenerate, export and evaluate use step {step}"
     at_end = step == summary["steps"]
-    return [f"held-out loss least at step {step}, {loss:.3f}{'' if at_end else used}"]
+    return [f"lowest held-out loss: {loss:.3f}, at step {step}{'' if at_end else used}"]
 
 
 def held_out_lines(summary: dict[str, Any]) -> list[str]:
-    """A model's loss on held-out text by source, where there are several, and on other texts."""
     lines = []
     for title, scores in (
         ("held-out text of", summary.get("held_out_sources") or {}),
@@ -694,7 +679,8 @@ def held_out_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def eval_scores(summary: dict[str, Any]) -> dict[str, Any]:
-    """The texts of `eval`, each followed by its sources, where it has several."""
+    """Return {name: scores} of the texts of the setting `eval`. If a text has several sources, the
+    scores of the sources follow that of the text."""
     scores = {}
     for name, score in (summary.get("eval") or {}).items():
         scores[name] = score
@@ -703,7 +689,6 @@ def eval_scores(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tokenizer_remark(card: dict[str, Any]) -> list[str]:
-    """The script that it compresses worst by far, else a warning, else what cannot load it."""
     measured = card.get("measured") or {}
     rates = [
         (s["bytes"] / s["tokens"], s["label"])
@@ -717,13 +702,12 @@ def _tokenizer_remark(card: dict[str, Any]) -> list[str]:
     if "refused" in (card.get("gguf") or {}) and card.get("model") == "bpe":
         way = "tokenizer_card.md says why"
         if card["settings"].get("pattern") is None and not card["settings"].get("regex"):
-            way = "--pattern llama3 makes one that it loads"
-        return [f"look at this: llama.cpp cannot load it; {way}"]
+            way = "for llama.cpp train with --pattern llama3"
+        return [f"look at this: llama.cpp (GGUF) cannot use it; {way}"]
     return []
 
 
 def product_line(product: dict[str, Any]) -> str:
-    """Return a line on a product."""
     if product["makes"] == "tokenizer":
         cards = product.get("cards", [product["card"]])
         vocab = ", ".join(str(c.get("vocab", c.get("vocab_size"))) for c in cards)
@@ -737,7 +721,7 @@ def product_line(product: dict[str, Any]) -> str:
         ratio = product["bytes"] / max(1, product["tokens"])
         line = (
             f"{product['label']}: {counted(product['tokens'], 'token')} of"
-            f" {counted(product['documents'], 'document')}, {ratio:.2f} bytes a token"
+            f" {counted(product['documents'], 'document')}, {ratio:.2f} bytes per token"
         )
         if val := product.get("val"):
             held = counted(val["documents"], "document")
@@ -745,8 +729,8 @@ def product_line(product: dict[str, Any]) -> str:
         return line
     if product["makes"] == "model":
         s = product["summary"]
-        bits = s["bits_per_byte"]  # None: nothing says how many bytes the text has
-        held = f"{bits:.2f} bits a byte" if bits is not None else f"loss {s['held_out_loss']:.2f}"
+        bits = s["bits_per_byte"]  # None: the size of the text in bytes is unknown
+        held = f"{bits:.2f} bits per byte" if bits is not None else f"loss {s['held_out_loss']:.2f}"
         known = [s[name] for name in ("first_loss", "last_loss") if s[name] is not None]
         losses = " -> ".join(f"{loss:.2f}" for loss in known) or "not recorded"
         for name, value in (s.get("held_out_terms") or {}).items():

@@ -1,9 +1,6 @@
-"""The stages of a run, one after the other: map partitions, assign ids, decide dedups.
-
-What is done is in the ledger and in the stage's folder; where both have it, it is taken as it is.
-
-Modules that take long to load are loaded late: at the end, or while workers work.
-"""
+"""The stages of a run, in order: process the partitions, assign ids, decide on duplicates. Work
+that is recorded in the ledger and has its files in the stage's folder is reused. Modules that take
+long to import are imported late, while the workers work."""
 
 from __future__ import annotations
 
@@ -53,33 +50,33 @@ from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stag
 from curate.run.records import Options, Outcome, StageRecord, sum_up
 from curate.steps.contracts import CorpusStep, Prepared, Step, is_ours
 from curate.steps.failures import failing
-from llmcurate.base.disk.files import check_links, clear_temporary, inside, remove, write_text
+from llmcurate.base.disk.files import check_links, clear_temporary, path_inside, remove, write_text
 from llmcurate.base.disk.seals import Seal, SealedPath, fault, seal, sealing
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import Damaged, RunFailed
 from llmcurate.base.terminal import Progress, say
 
-# The module that writes a run's report, by its name: a third of a second to load.
+# The module that writes a run's report. Importing it takes a third of a second.
 REPORT = "curate.inspect.report.page"
 Report = Callable[[Outcome, int, Run, Sizes], Callable[[], None]]
 
 
 def begin_report(outcome: Outcome, threads: int, run: Run, sizes: Sizes) -> Callable[[], None]:
-    """Counts for run.json and the pages of a run; what it returns writes them."""
+    """Compute the report's figures. Return the function that writes run.json and the pages."""
     write: Callable[[], None] = importlib.import_module(REPORT).begin_report(
         outcome, threads, run, sizes
     )
     return write
 
 
-def load_ahead(decided_by: str | None) -> None:
-    """Imports, in a thread, what this process needs once its workers have done a stage.
-    decided_by: the module whose kernels decide behind it."""
+def import_early(decided_by: str | None) -> None:
+    """Import, in a thread, modules that are needed after a stage. `decided_by` is the module whose
+    compiled functions (kernels) make the decisions."""
     names = [decided_by] if decided_by else []
 
     def load() -> None:
         for name in (*names, "duckdb", "jinja2", REPORT):
-            with suppress(ImportError):  # whoever needs it says so
+            with suppress(ImportError):  # the import that needs it will fail with a message
                 importlib.import_module(name)
             if name == decided_by and "llmcurate.base.kernels.cache" in sys.modules:
                 sys.modules["llmcurate.base.kernels.cache"].prepare()
@@ -92,7 +89,7 @@ SKETCH = "curate.run.worker.worker:sketch_partition"
 
 
 class Stages:
-    """Runs the stages of a plan into OUT, and adds a record of each to the outcome."""
+    """Runs the stages of a plan in OUT and makes the decisions after each stage."""
 
     def __init__(
         self,
@@ -108,18 +105,18 @@ class Stages:
         self.parts = len(plan.inputs.partitions)
 
     def run(self, stage: MapStage, engine: Engine) -> None:
-        """One stage, and the decisions of the step behind it."""
+        """Run one stage, then the decisions of the corpus step that follows it."""
         folder = stage_folder(self.out, stage.folder_name)
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
         written = self._write_spec(stage, folder)
         unreadable = self._prepare(stage, folder)
         decided_by = stage.sketch.decided_by if stage.sketch else None
-        load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
+        import_early(None if self.decides_in_worker(stage, engine) else decided_by)
         self._map(stage, folder, written, engine)
         results = (result for _, result in self.ledger.results(stage.key, StageResult))
         record = sum_up(stage, self.plan.inputs, results)
-        for corrupt, places in unreadable:  # of files beside the input
+        for corrupt, places in unreadable:  # in files that steps read beside the input
             examples = [*record.corrupt_examples, *places]
             record = replace(record, corrupt=record.corrupt + corrupt, corrupt_examples=examples)
         if stage.index == 0:
@@ -139,26 +136,26 @@ class Stages:
     def _map(
         self, stage: MapStage, folder: Path, written: list[SealedPath], engine: Engine
     ) -> None:
-        """Documents through the stage, and sketches where a reused stage has none, until the
-        ledger has all partitions. written: as of `_write_spec`."""
+        """Run the stage on all partitions that the ledger does not have. Then write the sketches
+        that are missing because the stage was computed in an earlier run without them. `written` is
+        what `_write_spec` returned."""
         first = ("ids",) if stage.index == 0 else ()
-        done, kept = self._intact(engine, stage.key, folder, "kept", "keys", "rejected", *first)
-        sketched, _ = self._intact(engine, stage.sketch_key, folder, sketch_kind(stage))
+        done, kept = self._done_parts(engine, stage.key, folder, "kept", "keys", "rejected", *first)
+        sketched, _ = self._done_parts(engine, stage.sketch_key, folder, sketch_kind(stage))
         if 0 in sketched:
-            self._forget_half_done(stage)
+            self._remove_partial_resolve(stage)
         before = self.plan.stages[stage.index - 1] if stage.index else None
 
         def tasks(
-            committed: bytearray, of: MapStage | None, shared: list[SealedPath]
+            committed: bytearray, source: MapStage | None, shared: list[SealedPath]
         ) -> Iterator[StageTask]:
-            """of: the stage whose files they read."""
             none: Iterator[tuple[Any, list[SealedPath]]] = repeat((None, []), self.parts)
-            inputs = self.inputs(of, "kept", "keys") if of and 0 in committed else none
+            inputs = self.inputs(source, "kept", "keys") if source and 0 in committed else none
             for part, (_, sealed) in enumerate(inputs):
                 if not committed[part]:
                     yield StageTask(part, self._spec_path(stage), sealed, shared)
 
-        shared = [*written, *self._read_by_all(stage, folder)]
+        shared = [*written, *self._shared_files(stage, folder)]
         title, quiet = stage.shown[:24], self.options.quiet
         with Progress(title, self.parts, quiet, done.count(1)) as progress:
             for task, result in engine.map(
@@ -179,10 +176,9 @@ class Stages:
             missing = tasks(sketched, stage, written[:1])
             for task, sketches in again(SKETCH, missing, Sketched):
                 self.ledger.commit_part(stage.sketch_key, task.part, sketches)
-        clear_temporary(folder)  # files of workers that died
+        clear_temporary(folder)  # left by workers that died
 
     def _decide(self, stage: MapStage, record: StageRecord, engine: Engine) -> StageRecord:
-        """The record with the decisions. TooMuchGone where they would remove too much."""
         from curate.run.decisions import guard
 
         assert stage.sketch is not None
@@ -196,16 +192,16 @@ class Stages:
             remove(workdir, inside=self.out)
             self.ledger.forget_stage(decided)
 
-        def resolve() -> dict[str, Any]:  # figures of the step's own
+        def resolve() -> dict[str, Any]:
             if sealed and workdir.exists():
                 journal.write(workdir, sealed)
-            self.ledger.forget_stage(kept)  # it changes from here on
+            self.ledger.forget_stage(kept)  # the folder changes from here on
             try:
-                with self.intact.reading(partial(self._sketches, stage), engine, label):
+                with self.intact.reading(partial(self._sketch_files, stage), engine, label):
                     resolved = self._resolve(stage, record, engine)
                 if difference := fault(path, resolved.seal):
                     raise Damaged(f"{path} {difference}")
-            except Damaged:  # what it left may be made of what is damaged
+            except Damaged:  # the files left may be made from the damaged one
                 remove(workdir, inside=self.out)
                 raise
             place = f"{workdir.parent.name}/{workdir.name}"
@@ -226,15 +222,14 @@ class Stages:
             decided_cpu=cpu,
         )
 
-    def _forget_half_done(self, stage: MapStage) -> None:
-        """Removes what a killed resolve left, of sketches or ids of which some are made anew."""
+    def _remove_partial_resolve(self, stage: MapStage) -> None:
         if stage.sketch and not self.ledger.has(f"{stage.folder_key}:own"):
             remove(self._workdir(stage), inside=self.out)
 
     def inputs(
         self, stage: MapStage, *kinds: str
     ) -> Iterator[tuple[StageResult, list[SealedPath]]]:
-        """Of each partition, in order: its result, and the files of these kinds, for `verify`."""
+        """For `llmcurate verify`, yield each partition's result and its files of these kinds."""
         folder = stage_folder(self.out, stage.folder_name)
         rows = self.ledger.results(stage.key, StageResult)
         for part in range(self.parts):
@@ -245,44 +240,39 @@ class Stages:
             paths = {kind: str(part_path(folder, part, kind)) for kind in kinds if kind in files}
             yield result, [[path, files[kind]] for kind, path in paths.items()]
 
-    def recorded(self, key: str, path: Path) -> list[SealedPath]:
-        """A file of what is done once, with its seal."""
+    def sealed_file(self, key: str, path: Path) -> list[SealedPath]:
+        """Return [[path, seal]] if the ledger has a record of the file under this key, else []."""
         done = self.ledger.stage_result(key, Committed)
         return [[str(path), done.files[path.name]]] if done and path.name in done.files else []
 
-    def decided(self, stage: MapStage) -> list[SealedPath]:
-        """The decisions of the step behind a stage."""
-        return self.recorded(f"{stage.decisions_key}:resolved", decisions_path(self.out, stage))
+    def decisions_file(self, stage: MapStage) -> list[SealedPath]:
+        return self.sealed_file(f"{stage.decisions_key}:resolved", decisions_path(self.out, stage))
 
-    def ids(self) -> list[SealedPath]:
-        """The settled ids."""
+    def ids_file(self) -> list[SealedPath]:
         first = self.plan.stages[0]
         folder = stage_folder(self.out, first.folder_name)
-        return self.recorded(f"{first.key}:ids", folder / "ids.parquet")
+        return self.sealed_file(f"{first.key}:ids", folder / "ids.parquet")
 
-    def _read_by_all(self, stage: MapStage, folder: Path) -> list[SealedPath]:
-        """List the files that every task of a stage reads beside what `_write_spec` wrote."""
+    def _shared_files(self, stage: MapStage, folder: Path) -> list[SealedPath]:
         shared: list[SealedPath] = []
         for step in stage.steps:
             if isinstance(step, Prepared) and (file := step.prepared(folder)) is not None:
-                shared += self.recorded(f"{stage.key}:{step.label}", file)
+                shared += self.sealed_file(f"{stage.key}:{step.label}", file)
         if stage.index == 1:
-            shared += self.ids()
+            shared += self.ids_file()
         if stage.apply:
-            shared += self.decided(self.plan.stages[stage.index - 1])
+            shared += self.decisions_file(self.plan.stages[stage.index - 1])
         return shared
 
-    def _sketches(self, stage: MapStage) -> Iterator[tuple[Path, Seal]]:
-        """List the files that a resolve reads."""
+    def _sketch_files(self, stage: MapStage) -> Iterator[tuple[Path, Seal]]:
         folder = stage_folder(self.out, stage.folder_name)
         for part, result in self.ledger.results(stage.sketch_key, Sketched):
             for kind, sealed in result.files.items():
                 yield part_path(folder, part, kind), sealed
         if stage.index == 0:
-            yield from ((Path(path), sealed) for path, sealed in self.ids())
+            yield from ((Path(path), sealed) for path, sealed in self.ids_file())
 
     def _prepare(self, stage: MapStage, folder: Path) -> list[tuple[int, list[Place]]]:
-        """Do what steps do once for all workers; return what could not be read."""
         results = []
         for step in stage.steps:
             if isinstance(step, Prepared) and (file := step.prepared(folder)) is not None:
@@ -291,21 +281,24 @@ class Stages:
                     results.append(self._once(f"{stage.key}:{step.label}", file, work)[0])
         return results
 
-    def _intact(self, engine: Engine, key: str, folder: Path, *kinds: str) -> tuple[bytearray, int]:
-        """By partition, 1 where it is committed and its files are still there, as they were
-        written; and the documents that these kept. Other partitions are forgotten."""
+    def _done_parts(
+        self, engine: Engine, key: str, folder: Path, *kinds: str
+    ) -> tuple[bytearray, int]:
+        """Return a bytearray with 1 for each done partition whose files are unchanged, and the
+        number of documents that these partitions kept. Remove all other partitions from the ledger.
+        """
         done = bytearray(self.parts)
-        gone = 0
+        missing_count = 0
 
         def sealed() -> Iterator[tuple[Path, Seal]]:
-            nonlocal gone
+            nonlocal missing_count
             for part, result in self.ledger.results(key, Sketched) if key else ():
                 if part < self.parts and all(part_path(folder, part, k).exists() for k in kinds):
                     done[part] = 1
                     for kind, sealed in result.files.items():
                         yield part_path(folder, part, kind), sealed
                 else:
-                    gone += 1
+                    missing_count += 1
                     self.ledger.forget_part(key, part)
 
         most = self.parts * len(kinds)
@@ -313,15 +306,14 @@ class Stages:
             part = part_of(Path(path))
             done[part] = 0
             self.ledger.forget_part(key, part)
-        if gone:
-            parts = counted(gone, "partition")
-            say(f"{folder} lacks files of {parts}: computed anew", self.options.quiet)
+        if missing_count:
+            parts = counted(missing_count, "partition")
+            say(f"{folder}: computing missing files of {parts} again", self.options.quiet)
         rows = self.ledger.results(key, StageResult) if any(done) and "kept" in kinds else ()
         kept = sum(result.kept for _, result in rows)
         return done, kept
 
     def _write_spec(self, stage: MapStage, folder: Path) -> list[SealedPath]:
-        """Writes the stage's specification and what it names; gives both, the first one first."""
         first = stage.index == 0
         before = None if first else self.plan.stages[stage.index - 1]
         previous = stage_folder(self.out, before.folder_name) if before else None
@@ -337,7 +329,7 @@ class Stages:
             decisions=decisions_path(self.out, before) if before and stage.apply else None,
             sketch=StepRecord.of(stage.sketch) if stage.sketch else None,
             sketch_kind=sketch_kind(stage),
-            later=tuple(map(StepRecord.for_rehearsal, self._behind(stage))),
+            later=tuple(map(StepRecord.for_rehearsal, self._later_steps(stage))),
             of=sum(len(stage.labels) for stage in self.plan.stages),
             own=self.plan.inputs.own,
             columns=self.plan.recipe.columns if stage is self.plan.stages[-1] else (),
@@ -350,8 +342,7 @@ class Stages:
         folder = stage_folder(self.out, stage.folder_name)
         return folder / f"stage{stage.decisions_key and '-' + stage.decisions_key}.json"
 
-    def _behind(self, stage: MapStage) -> list[Step | CorpusStep]:
-        """The steps of the stages behind one that are curate's own."""
+    def _later_steps(self, stage: MapStage) -> list[Step | CorpusStep]:
         later = self.plan.stages[stage.index + 1 :]
         steps = [step for s in later for step in (*s.steps, s.sketch) if step is not None]
         return [step for step in steps if is_ours(step)]
@@ -359,9 +350,9 @@ class Stages:
     def _once(
         self, key: str, file: Path, work: Callable[[], Any], *beside: Path
     ) -> tuple[Any, float]:
-        """The recorded result under the key while its file stands as it was written, or that of
-        the work; and the CPU seconds that it took. beside: files that the work may write as
-        well."""
+        """Return the recorded result of `work` and its CPU seconds. Do the work first if its files
+        are missing or changed. The work always writes `file`, and may write the files in `beside`.
+        """
         entry = self.ledger.stage_result(key, Once)
         if entry is not None and file.exists():
             sealed = [(file.with_name(n), seal) for n, seal in entry.files.items()]
@@ -380,18 +371,20 @@ class Stages:
     def _assign_ids(self, stage: MapStage, folder: Path, engine: Engine) -> int:
         from curate.run.ids import assign_ids
 
-        self._forget_half_done(stage)
+        self._remove_partial_resolve(stage)
 
         def id_files() -> Iterator[tuple[Path, Seal]]:
             for _, files in self.inputs(stage, "ids"):
                 yield from ((Path(path), sealed) for path, sealed in files)
 
-        run, sizes = mapping(engine, "settling ids"), self.options.sizes
+        run, sizes = mapping(engine, "assigning ids"), self.options.sizes
         with self.intact.reading(id_files, engine, "ids"):
             return assign_ids(self.plan.inputs, folder, self.plan.earlier, run, sizes)
 
     def _workdir(self, stage: MapStage) -> Path:
-        folder = inside(stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}")
+        folder = path_inside(
+            stage_folder(self.out, stage.folder_name), f"resolve-{stage.folder_key}"
+        )
         check_links(folder)
         return folder
 
@@ -404,12 +397,12 @@ class Stages:
 
         assert stage.sketch is not None
         label = stage.sketch.label
-        say(f"{label}: resolving", self.options.quiet)
+        say(f"{label}: deciding over the whole corpus", self.options.quiet)
         before = engine.cpu
         corpus, workdir = self._corpus(stage), self._workdir(stage)
         decisions, size = decisions_path(self.out, stage), (record.kept, record.bytes_out)
         mapped = mapping(engine, label)
-        if self._decides_in_worker(stage, engine):
+        if self.decides_in_worker(stage, engine):
             spec, sizes = self._spec_path(stage), self.options.sizes
             task = ResolveTask(0, spec, workdir, decisions, size, sizes, corpus.ids_changed)
             ((_, resolved),) = mapped(RESOLVE, [task], Resolved)
@@ -428,15 +421,15 @@ class Stages:
         tasks_cpu = round(engine.cpu - before, 3)
         return replace(resolved, figures={**resolved.figures, "tasks_cpu": tasks_cpu})
 
-    def _decides_in_worker(self, stage: MapStage, engine: Engine) -> bool:
-        """Whether a worker decides, on a corpus of one partition and no earlier one: it has the
-        kernels loaded, which takes this process most of a second."""
+    def decides_in_worker(self, stage: MapStage, engine: Engine) -> bool:
+        """Return True if there is one partition and no earlier corpus. Then a worker makes the
+        decisions, because it has already loaded the kernels, which takes most of a second."""
         step = stage.sketch
         alone = step is not None and not step.earlier()
         return alone and self.parts == 1 and getattr(engine, "here", False)
 
     def seals(self, stage: MapStage) -> dict[str, Seal]:
-        """Those of the files that an index of a stage links, as far as the ledger has them."""
+        """Return the seals of the files linked into a stage's index, if the ledger has them."""
         folder, workdir = stage_folder(self.out, stage.folder_name), self._workdir(stage)
         seals: dict[str, Seal] = {}
         for part, result in self.ledger.results(stage.sketch_key, Sketched):
@@ -448,7 +441,7 @@ class Stages:
         return seals
 
     def indexes(self) -> list[indexes.IndexedStep]:
-        """List what the plan's dedups leave for later runs to compare with."""
+        """Return the indexes that the plan's dedup steps leave, with which later runs compare."""
         return [
             indexes.IndexedStep(
                 indexes.Comparable(step.name, step.label, step.version, step.comparable()),
@@ -463,36 +456,39 @@ class Stages:
         ]
 
 
-LAST = 1 << 62  # no document has this number
-QUARANTINE_LIMIT = 100  # documents of one partition; more is a defect of the program
+LAST = 1 << 62  # above the number of any document
+QUARANTINE_LIMIT = 100  # documents per partition; more means that a step is broken
 
 
 def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath[StageTask]:
-    """For documents on their way through a stage. After a death that did not come from outside the
-    partition runs again with the batch in question document by document; a document that kills its
-    worker there as well, or takes longer than the engine waits (`read.batch_seconds`), is
-    quarantined, and the partition runs again without it.
+    """Return the function that decides what to run after a worker died.
 
-    Where the batch took too long, those behind it run so too, for all may be slow; and a document
-    must take too long alone twice, since a machine may be held up once."""
-    killed: Counter[int] = Counter()
-    before: Counter[tuple[int, int]] = Counter()
-    alone: Counter[tuple[int, int]] = Counter()
+    After a death from outside (such as lack of memory), the partition runs again once. After
+    another death, the partition runs again, and the documents of the suspected batch run one at a
+    time. If one of them kills its worker again, or exceeds `read.batch_seconds`, it is quarantined,
+    and the partition runs again without it.
+
+    If a batch was too slow, the batches after it also run one document at a time, and a document
+    must be too slow twice before it is quarantined, because a machine may stall once.
+    """
+    outside_deaths: Counter[int] = Counter()
+    early_deaths: Counter[tuple[int, int]] = Counter()
+    single_deaths: Counter[tuple[int, int]] = Counter()
     quarantine: dict[int, dict[int, str]] = {}
 
     def decide(task: StageTask, death: Death) -> StageTask:
         part = task.part
-        how = death.describe()
+        cause = death.describe()
         if death.status in FROM_OUTSIDE and not death.seconds:
-            killed[part] += 1
-            if killed[part] > 1:
+            outside_deaths[part] += 1
+            if outside_deaths[part] > 1:
                 raise killed_twice(f"partition {part} of {stage.folder_name}", death)
             return task
         first, last = death.documents or LOADING
-        ending = how if death.seconds else f"died ({how})"
+        ending = cause if death.seconds else f"died ({cause})"
         if first < 0:
-            before[part, first] += 1
-            if before[part, first] > 1:
+            early_deaths[part, first] += 1
+            if early_deaths[part, first] > 1:
                 files = {plan.inputs.files[s.file].rel for s in plan.inputs.partitions[part]}
                 names = ", ".join(sorted(files)[:3])
                 longer = " or set a larger read.batch_seconds," if death.seconds else ""
@@ -501,28 +497,30 @@ def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath[StageTa
                     " run again"
                     if first == READING[0]
                     else f"a worker {ending} twice before the first document of"
-                    f" {stage.folder_name}: see what its steps load"
+                    f" {stage.folder_name}: check the models and modules that its steps load"
                 )
             return task
         batch = f"document {first}" if first == last else f"documents {first} to {last}"
         batch += f" of partition {part}"
-        say(f"a worker {ending} on {batch}; looking for the cause", quiet)
+        say(f"a worker {ending} on {batch}; searching for the document", quiet)
         careful = task.careful
         if not careful or not careful[0] <= first <= last <= careful[1]:
+            # Run these documents one at a time; after a slow batch also all later ones.
             return replace(task, careful=(first, LAST if death.seconds else last))
         if first < last:
-            raise RunFailed(f"{batch} kill their worker together ({how}) but none does alone")
-        alone[part, first] += 1
+            raise RunFailed(f"{batch} kill their worker together ({cause}) but none does alone")
+        single_deaths[part, first] += 1
         slow = careful[1] == LAST
-        if (death.seconds or slow) and alone[part, first] < 2:
+        if (death.seconds or slow) and single_deaths[part, first] < 2:
             return task
-        held = quarantine.setdefault(part, {})
-        held[first] = f"{how} alone, twice" if death.seconds else f"its worker died twice: {how}"
-        if len(held) > QUARANTINE_LIMIT:
+        quarantined = quarantine.setdefault(part, {})
+        reason = f"{cause} alone, twice" if death.seconds else f"its worker died twice: {cause}"
+        quarantined[first] = reason
+        if len(quarantined) > QUARANTINE_LIMIT:
             raise RunFailed(
                 f"more than {counted(QUARANTINE_LIMIT, 'document')} of partition {part} killed"
-                f" their workers ({how}): a step is broken, not the documents"
+                f" their workers ({cause}): a step is broken, not the documents"
             )
-        return replace(task, careful=careful if slow else None, quarantine=held)
+        return replace(task, careful=careful if slow else None, quarantine=quarantined)
 
     return decide

@@ -1,8 +1,6 @@
-"""A workspace: a folder with `llmcurate.yaml`, whose runs lie numbered under `runs/`.
-
-Inside one, commands find their input by themselves: the newest corpus, tokenizer or shards by run
-number (never by clock), and write into the next numbered folder.
-"""
+"""A workspace: a folder with `llmcurate.yaml` and numbered runs under `runs/`. Commands in a
+workspace find their input themselves: the corpus, tokenizer or shards of the highest run number
+(never the latest date). They write to the next numbered folder."""
 
 from __future__ import annotations
 
@@ -20,14 +18,13 @@ FILE = "llmcurate.yaml"
 RECIPE = "recipe.yaml"
 KEYS = ("runs", "workers")
 _NUMBERED = re.compile(r"^(\d{4,})-(.+)$")
-# By what a run folder holds when it is finished: patterns of a file that marks it, and the command
-# that makes it.
+# By kind of result: patterns of the file that marks a finished run folder, and the command.
 KINDS = {
     "finished run": (("run.json", ".run/run.json"), "run RECIPE IN..."),
     "corpus": (("corpus.json",), "run RECIPE IN..."),
     "dedup": (("decisions.parquet",), "dedup"),
     "search index": (("search.json", "own/search.json", "index/*/own/search.json"), "search build"),
-    # tokenizer.json alone is also a copy beside shards and models
+    # not tokenizer.json, which is also copied beside shards and models
     "tokenizer": (("tokenizer_card.json",), "tokenizer train"),
     "shards": (("manifest.json",), "tokenizer encode"),
     "model": (("train.json",), "pretrain"),
@@ -36,14 +33,12 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Workspace:
-    """root: the folder that holds llmcurate.yaml."""
-
     root: Path
     runs: Path
     workers: int = 0
 
     def numbered(self) -> list[tuple[int, Path]]:
-        """Run folders by number, oldest first, but for those that --restart set aside."""
+        """Return (number, folder) of the runs in order, without runs that --restart has renamed."""
         if not self.runs.is_dir():
             return []
         folders = [(p, _NUMBERED.match(p.name)) for p in self.runs.iterdir() if p.is_dir()]
@@ -52,7 +47,7 @@ class Workspace:
         return [(number, p) for number, p in runs if p not in aside]
 
     def newest(self, kind: str) -> tuple[int, Path] | None:
-        """(run number, folder) of the newest of one of KINDS."""
+        """Return (number, folder) of the newest run with a result of this kind, or None."""
         marks, _ = KINDS[kind]
         for number, path in reversed(self.numbered()):
             if any(any(path.glob(mark)) for mark in marks):
@@ -60,7 +55,8 @@ class Workspace:
         return None
 
     def need(self, kind: str) -> Path:
-        """The newest of a kind; UsageError says which command makes one."""
+        """Return the folder of the newest result of this kind. Without a result, raises UsageError
+        with the command that makes one."""
         newest = self.newest(kind)
         if newest is None:
             command = f"llmcurate {KINDS[kind][1]}"
@@ -68,7 +64,7 @@ class Workspace:
         return newest[1]
 
     def out_for(self, name: str, digest: str) -> Path:
-        """The folder of the newest run of that name with the same plan, else the next number."""
+        """Return the folder of the newest run with this name and plan, else the next new folder."""
         numbered = self.numbered()
         for _, path in reversed(numbered):
             if path.name.partition("-")[2] == name and _plan_of(path) == digest:
@@ -92,7 +88,7 @@ def _plan_of(run: Path) -> str | None:
 
 
 def find(start: Path | None = None) -> Workspace | None:
-    """The workspace that `start` (default: here) lies in."""
+    """Return the workspace that contains the folder `start` (None: the current folder), or None."""
     place = (start or Path.cwd()).resolve()
     for folder in (place, *place.parents):
         path = folder / FILE
@@ -113,7 +109,7 @@ def _read(path: Path) -> Workspace:
             raise UsageError(f"{path}: unknown key {key!r}; known: {', '.join(KEYS)}")
     workers = data.get("workers") or 0
     if not isinstance(workers, int) or workers < 0:
-        raise UsageError(f"{path}: workers is a number of processes, 0 for one a core")
+        raise UsageError(f"{path}: workers is a number of processes, 0 for one per core")
     return Workspace(path.parent, path.parent / str(data.get("runs") or "runs"), workers)
 
 
@@ -121,14 +117,14 @@ WORKSPACE_TEXT = """\
 # An llmcurate workspace. Commands given in this folder find their input (the newest corpus,
 # tokenizer or shards, by run number) and write to the next folder under runs/.
 runs: runs
-workers: 0   # worker processes; 0 means one a core
+workers: 0   # worker processes; 0 means one per core
 """
 RECIPE_TEXT = """\
 # A first recipe: llmcurate run recipe.yaml IN
-# IN: archives (WARC, WET), parquet, JSON lines, CSV, or folders of these and of texts
+# IN: archives (WARC, WET), parquet, JSONL, CSV or text files, or folders of these
 name: first
 description: Web archives or texts to clean, distinct documents
-# input: archives/          # then `llmcurate run` alone does
+# input: archives/          # then `llmcurate run` needs no IN
 steps:
   - extract                 # web pages to main text; texts stay as they are
   - c4: {min_sentences: 3}  # Raffel et al. 2020
@@ -137,7 +133,7 @@ steps:
 
 
 def create(folder: Path) -> list[Path]:
-    """Writes llmcurate.yaml and a first recipe; never overwrites."""
+    """Write llmcurate.yaml and a first recipe unless they exist. Return the files written."""
     make_folder(folder, "FOLDER")
     written = []
     for name, text in ((FILE, WORKSPACE_TEXT), (RECIPE, RECIPE_TEXT)):

@@ -1,1 +1,1 @@
-"""Models that score documents: language, quality, perplexity, fastText."""
+"""Models that score documents: language, quality, perplexity and other fastText models."""

@@ -1,10 +1,9 @@
-"""OpenWebMath's MathScore: a fastText model's score of a text without its formulas, with a lower
-limit where the page has formulas.
+"""OpenWebMath's MathScore: a fastText model's score of a text without its formulas.
 
-Source: Paster et al. 2023, section 3.3; the code's text_normalizer.py (CCNet's normal form with
-formulas and code as signs, the formulas then left out) and thresholds, 0.17 with formulas and 0.8
-without. Their model learnt which pages hold common commands of LaTeX; one's own is trained by
-`llmcurate quality train --preset openwebmath`.
+Source: Paster et al. 2023, section 3.3, and the code: text_normalizer.py (CCNet's normal form with
+formulas and code replaced by signs; formulas are then removed) and the thresholds, 0.17 with
+formulas and 0.8 without. Their model predicts whether a page contains common LaTeX commands. Train
+another one with `llmcurate quality train --preset openwebmath`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from curate.text.buffers import text_buffers
 if TYPE_CHECKING:
     from curate.scoring.quality.model import Classifier
 
-# text_normalizer.py: CCNet's with two patterns more. That a wide 1 becomes a quote is theirs.
+# From text_normalizer.py: CCNet's table with two more patterns; the wide 1 maps to a quote there.
 _PUNCTUATION = {
     **dict.fromkeys("，、", ","), "。": ".", **dict.fromkeys("„”“«»１」「《》", '"'),
     **dict.fromkeys("´’", "'"), **dict.fromkeys("∶：", ":"), "？": "?", "！": "!", "（": "(",
@@ -41,20 +40,20 @@ _CODE = re.compile(r"`{1,3}.*?`{1,3}", re.DOTALL)
 
 
 def has_formula(text: str) -> bool:
-    """Whether a text holds a formula between dollar signs, as `extract` writes them; a price is
-    none, since a formula has a command, a power, an index or an equation in it."""
+    """Return True if a text has a formula between dollar signs, as `extract` writes formulas.
+    Prices do not count: a formula contains a command, a power, an index or an equation."""
     return any(re.search(r"[\\^_=]", m.group()) for m in _FORMULA.finditer(text))
 
 
 def normal(text: str) -> str:
-    """The text as the model reads it, on one line and without formulas."""
+    """Return the text as the model reads it: on one line and without formulas."""
     text = text.strip().lower()
     if not text.isascii():
         apart = unicodedata.normalize("NFD", text)
         text = "".join(c for c in apart if unicodedata.category(c) != "Mn")
     text = _DIGIT.sub("0", text).translate(_TABLE)
     text = _CODE.sub("[CODE]", _FORMULA.sub("", text))
-    # As theirs, without control characters, newlines too: their model has learnt what that leaves.
+    # Control characters, including newlines, are removed as in the text their model was trained on.
     return text.replace("<s>", "").replace("</s>", "").translate(_CONTROLS)
 
 
@@ -62,8 +61,8 @@ def normal(text: str) -> str:
 class MathScore(FastTextStep):
     """Drops documents that are not about mathematics, by a model's score.
 
-    Columns: `score`, 0 to 1; `formula_score` and `plain_score`, the same of documents with a
-    formula and without one, else null.
+    Columns: `score`, 0 to 1; `formula_score`, the score of documents with a formula, else null;
+    `plain_score`, the score of documents without a formula, else null.
     """
 
     paper: ClassVar[str] = "Paster et al. 2023 (OpenWebMath), section 3.3"
@@ -76,21 +75,21 @@ class MathScore(FastTextStep):
 
     score_label: str | None = Field(
         None,
-        description="The label whose probability is the score; none: positive, hq, or the label"
-        " beside cc.",
+        description="The label whose probability is the score. Default: positive, else hq, else the"
+        " other label of a model with cc.",
     )
     threshold: float = Field(
         0.17,
         ge=0,
         le=1,
-        description="Documents with formulas and a score up to this one are dropped (OpenWebMath's"
-        " code: 0.17).",
+        description="Documents with formulas are dropped if their score is at most this"
+        " (OpenWebMath's code: 0.17).",
     )
     plain_threshold: float = Field(
         0.8,
         ge=0,
         le=1,
-        description="Documents without formulas and a score up to this one are dropped"
+        description="Documents without formulas are dropped if their score is at most this"
         " (OpenWebMath's code: 0.8).",
     )
     _model: Classifier | None = PrivateAttr(default=None)
@@ -102,7 +101,7 @@ class MathScore(FastTextStep):
         return good_label(self.path(), self.score_label or ("positive" if positive else None))
 
     def identity(self) -> Identity:
-        self._chosen()  # says what is wrong with the label
+        self._chosen()  # raises an error if the label is wrong
         return super().identity()
 
     def notes(self) -> list[str]:

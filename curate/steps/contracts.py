@@ -1,9 +1,6 @@
-"""The three contracts: Step, CorpusStep and Product.
-
-A step is a frozen pydantic model, whose fields are the recipe's keys. A field says its type, its
-limits and, in whole sentences, what it means: the schema, the reference page and the options of the
-command line are made from it.
-"""
+"""The three contracts: Step, CorpusStep and Product. A step is a frozen pydantic model whose fields
+are the keys of the recipe. Their types, limits and descriptions make the schema, the reference page
+and the command-line options."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Identity:
-    """All that decides a step's output. contents: digests of what lies outside the settings."""
+    """Everything that decides a step's output. contents: digests of files and of code."""
 
     step: str
     label: str
@@ -44,34 +41,32 @@ class Identity:
 
     @classmethod
     def of(cls, *, step: str, label: str, version: int, settings: Any, **contents: Any) -> Identity:
-        """Return the identity of these values."""
         return cls(step, label, version, settings, contents)
 
     @property
     def values(self) -> dict[str, Any]:
-        """The JSON values of it, for the hash of a stage."""
+        """The identity as JSON values, from which the hash of a stage is computed."""
         values = {**vars(self), **self.contents}
         del values["contents"]
         return values
 
     def without(self, names: Iterable[str]) -> Identity:
-        """Return an identity without some settings."""
         return replace(self, settings={k: v for k, v in self.settings.items() if k not in names})
 
 
 class Settings(BaseModel):
-    """The base of all steps: named settings that do not change once they are checked."""
+    """The base of all steps: named settings that do not change after they are checked."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ClassVar[str]
     paper: ClassVar[str] = ""  # where the method, or its code, was published
-    version: ClassVar[int] = 1  # raised where the same settings give another output than before
-    # Whether the step leaves texts as they are, and marks a document whatever else marked it.
+    version: ClassVar[int] = 1  # raised when the same settings give a different output
+    # True if the step never changes texts, and its marks do not depend on those of other steps.
     only_measures: ClassVar[bool] = False
-    decide_nothing: ClassVar[frozenset[str]] = frozenset()  # settings such as memory
-    described_in: ClassVar[type | None] = None  # the dataclass whose settings it shares
-    # The setting that a recipe may give alone, as `- python: my_rules.py:keep` does.
+    decide_nothing: ClassVar[frozenset[str]] = frozenset()  # settings that never change the output
+    described_in: ClassVar[type | None] = None  # the dataclass that defines its settings
+    # The setting whose value a recipe may write directly, as in `- python: my_rules.py:keep`.
     plain_setting: ClassVar[str | None] = None
     _label: str | None = PrivateAttr(default=None)
 
@@ -80,41 +75,39 @@ class Settings(BaseModel):
 
     @property
     def label(self) -> str:
-        """The name that reasons and columns carry; `name#2` for a second one in a recipe."""
+        """The name in reasons and columns; `name#2` for the second use in a recipe."""
         return self._label or self.name
 
     def named(self, label: str) -> Any:
-        """The same step under another label."""
         self._label = label
         return self
 
     def identity(self) -> Identity:
-        """All that decides the step's output, with a digest of a plug-in's own source."""
+        """Return everything that decides the step's output."""
         settings = self.model_dump(mode="json", exclude={*self.decide_nothing})
         source = source_of(self)
         contents = {"source": source} if source else {}
         return Identity(self.name, self.label, self.version, settings, contents)
 
     def as_found(self) -> dict[str, str]:
-        """What the environment decides of the settings, for a recipe that is run elsewhere."""
+        """Return settings whose value depends on the machine, with their value on this one."""
         return {}
 
     def resolved(self) -> dict[str, Any]:
-        """The settings with their defaults, as OUT/recipe.yaml has them. Paths hold anywhere."""
+        """Return the settings with their defaults, as written to OUT/recipe.yaml."""
         return self.model_dump(mode="json") | self.as_found()
 
     def notes(self) -> list[str]:
-        """Lines that the report must hold on the settings, such as a rule that is skipped."""
+        """Return lines about the settings for the report, such as a rule that is skipped."""
         return []
 
-    def at_hand(self) -> Self:
-        """The step as it can run here: without published lists that are not here and cannot be
-        fetched, which one line says. So the settings say what decided."""
+    def without_missing_files(self) -> Self:
+        """Return the step without published lists that this machine lacks and cannot download, so
+        that its settings record the lists that were used. A message names the missing ones."""
         return self
 
     def limits(self) -> list[Limit]:
-        """The rules that compare a column of this step with a setting, in the order of marking.
-        Rules of other kinds mark before them."""
+        """Return the rules that compare a column of this step with a setting, in order."""
         return []
 
 
@@ -122,15 +115,14 @@ class FromFiles(Settings):
     """A step whose output depends on files that its settings name: word lists, models."""
 
     def resources(self) -> list[str]:
-        """The files whose content decides the step's output. UsageError where one is not there."""
+        """Return the files whose content decides the output. Raise UsageError for a missing one."""
         return []
 
     def to_fetch(self) -> list[str]:
-        """Files that a run fetches before it plans, since their content decides the output."""
+        """Return files to download before planning, because their content decides the output."""
         return []
 
     def identity(self) -> Identity:
-        """With digests of the files."""
         identity = super().identity()
         if files := self.resources():
             identity.contents["resources"] = [digest(self.label, file) for file in files]
@@ -138,49 +130,49 @@ class FromFiles(Settings):
 
 
 class NamesCode(Settings):
-    """A step that runs Python which the recipe names."""
+    """A step that runs Python code named by the recipe."""
 
     def named_code(self) -> str | None:
-        """The code that workers run, for messages; None where these settings name none."""
+        """Return the name of the code that workers run, for messages; None if there is no code."""
         raise NotImplementedError
 
     def own_source(self) -> str | None:
-        """A digest of the source where the settings name it; else of the step's module."""
+        """Return a digest of the step's source code."""
         return _module_digest(type(self))
 
 
 class Forecasts(Settings):
-    """A step that can say beforehand what its settings do."""
+    """A step that can forecast the effect of its settings."""
 
     def forecast(self) -> list[str]:
-        """Lines on the expected effect of the settings, for a user who is about to run them."""
+        """Return lines on the expected effect of the settings, shown before a run."""
         raise NotImplementedError
 
 
 class Explains(Settings):
-    """A step that can say why a text has its measure."""
+    """A step that can explain the score of a text."""
 
     def explain(self, text: str) -> list[str]:
-        """Lines on what in a text moved this step's measure most, for `llmcurate explain`. The step
-        need not be open. UsageError where a file that it needs is gone."""
+        """Return lines on what changed the score of a text most, for `llmcurate explain`. The step
+        need not be open. Raise UsageError if a required file is missing."""
         raise NotImplementedError
 
 
-class SaysOfDecisions(Settings):
-    """A step whose decisions read otherwise than those on copies."""
+class DescribesDecisions(Settings):
+    """A step whose decisions are not about duplicates and have their own wording."""
 
-    def said(self, decision: Decision) -> str | None:
-        """The decision in words, behind the document's or the passage's name, for `llmcurate
-        explain`; None where it is one on a copy."""
+    def describe(self, decision: Decision) -> str | None:
+        """Return the decision in words, to be shown after the name of the document or passage by
+        `llmcurate explain`. None if the decision is about a duplicate."""
         raise NotImplementedError
 
 
 class Kinds(Settings):
-    """One name for steps of two kinds."""
+    """A step name shared by two classes."""
 
     @classmethod
     def fitting(cls, settings: Mapping[str, Any]) -> type[Settings]:
-        """The class for some settings."""
+        """Return the class that these settings select."""
         raise NotImplementedError
 
 
@@ -189,34 +181,30 @@ class Nested(Settings):
 
     @classmethod
     def setting_names(cls) -> list[str]:
-        """The settings that a `--set` may name, those within others by dotted names."""
+        """Return the settings that `--set` accepts. Nested settings have dotted names."""
         raise NotImplementedError
 
 
 def files_of(step: Settings) -> list[str]:
-    """The files that a step depends on."""
     return step.resources() if isinstance(step, FromFiles) else []
 
 
 def to_fetch(steps: Iterable[Settings]) -> list[str]:
-    """Files that are to be fetched before a run of these steps is planned."""
     return [file for s in steps if isinstance(s, FromFiles) for file in s.to_fetch()]
 
 
 def code_of(step: Settings) -> str | None:
-    """The Python that a recipe names for this step, for messages; None where it names none."""
     return step.named_code() if isinstance(step, NamesCode) else None
 
 
 def source_of(step: Settings) -> str | None:
-    """A digest of the step's source; None where that is curate's, which has a version."""
+    """Return a digest of a step's source; None for curate's own steps, which have a version."""
     if isinstance(step, NamesCode):
         return step.own_source()
     return _module_digest(type(step))
 
 
 def _module_digest(kind: type[Settings]) -> str | None:
-    """A digest of a plug-in's module and of what it imports from its own package."""
     if kind.__module__.startswith("curate."):
         return None
     from curate.steps.functions import source_digest
@@ -225,17 +213,16 @@ def _module_digest(kind: type[Settings]) -> str | None:
 
 
 def is_ours(step: Settings) -> bool:
-    """Return whether all that the step runs is curate's."""
+    """Return True if the step runs only code of curate."""
     return not source_of(step) and not code_of(step)
 
 
 def fitting(kind: type[Settings], settings: Mapping[str, Any]) -> type[Settings]:
-    """The class for some settings, where one name stands for steps of two kinds."""
+    """Return the class that the settings select, if two classes share the name."""
     return kind.fitting(settings) if issubclass(kind, Kinds) else kind
 
 
 def setting_names(kind: type[Settings]) -> list[str]:
-    """The settings of a step that a `--set` may name."""
     return kind.setting_names() if issubclass(kind, Nested) else list(kind.model_fields)
 
 
@@ -248,13 +235,10 @@ def step(
     methods: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     similarity: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Kind], Kind]:
-    """Gives a class the name that recipes write; the registry finds the class by this line, and
-    reads the rest of it there.
-
-    methods: those of `llmcurate dedup --method` that it is a step of, with its settings then.
-    similarity: the meaning of similarities in its decisions, by the name of the method there, or
-    by what stands before the colon in it.
-    """
+    """Give a class the name by which recipes use it. The registry reads the arguments in the
+    source. methods: names of `llmcurate dedup --method` that use the step, each with the settings
+    that it implies. similarity: what the similarity in a decision means, for each method of
+    decisions (without a colon and the text after it)."""
 
     def named(kind: Kind) -> Kind:
         kind.name = name
@@ -264,8 +248,8 @@ def step(
 
 
 def digest(label: str, location: str) -> str:
-    """xxh3-128 of a local file's content. A URL is its own digest: the settings pin its content by
-    sha256. UsageError where the file cannot be read."""
+    """Return the xxh3-128 of a local file. A URL is returned unchanged, because the settings pin
+    its content by sha256. Raise UsageError if the file cannot be read."""
     if "://" in location:
         return location
     try:
@@ -275,7 +259,7 @@ def digest(label: str, location: str) -> str:
 
 
 def sha256(path: Path) -> str:
-    """sha256 of a small file's content. UsageError where it cannot be read."""
+    """Return the sha256 of a file. Raise UsageError if it cannot be read."""
     try:
         return file_digest(path)
     except OSError as error:
@@ -283,46 +267,44 @@ def sha256(path: Path) -> str:
 
 
 class Step(Settings):
-    """Documents in, Documents out; pure: no files, no globals, no clock."""
+    """A pure function from Documents to Documents: no files, no global state, no clock."""
 
     @property
     def by_id(self) -> bool:
-        """Return whether it needs final ids, so that it waits for the stage that assigns them."""
+        """Return True if the step needs final ids, so that it runs after they are assigned."""
         return False
 
     @property
     def before_extract(self) -> bool:
-        """Return whether it reads pages as they came, before `extract` makes text of them."""
+        """Return True if the step reads raw pages, before `extract` turns them into text."""
         return False
 
     def open(self) -> None:
-        """Loads models and compiles patterns, once a worker, before the first batch."""
+        """Load models and compile patterns. Called once per worker, before the first batch."""
 
     def apply(self, docs: Documents) -> Documents:
-        """The batch after this step; the argument is `docs.within(self.label)`."""
+        """Return the batch after this step. docs: the batch after `within(self.label)`."""
         raise NotImplementedError
 
 
 class Prepared(Step):
-    """A step on documents of which a part is done once, for all workers, before they open it."""
+    """A step that prepares a file once for all workers, before they open the step."""
 
     def prepared(self, folder: Path) -> Path | None:
-        """The file that `prepare` writes in the stage's folder; None where there is nothing to
-        do."""
+        """Return the path of the file that `prepare` writes in the stage's folder, if any."""
         raise NotImplementedError
 
     def prepare(self, file: Path) -> tuple[int, list[dict[str, int | str | None]]]:
-        """Writes the file. Returns what the report says of the files that it reads: the number of
-        places that are corrupt, and the first ones (file, offset, what)."""
+        """Write the prepared file. Return (the number of corrupt places in the files that it reads,
+        the first of these places as records of file, offset and error), for the report."""
         raise NotImplementedError
 
     def open_in(self, folder: Path) -> None:
-        """Opens the step in a stage's folder, which holds the prepared file."""
+        """Open the step with the file in a stage's folder."""
         raise NotImplementedError
 
 
 def open_in(step: Step, folder: Path) -> None:
-    """Opens a step in a stage's folder."""
     if isinstance(step, Prepared):
         step.open_in(folder)
     else:
@@ -330,164 +312,164 @@ def open_in(step: Step, folder: Path) -> None:
 
 
 class CorpusStep(Settings):
-    """A step on the whole corpus: sketch (map), resolve (once, out of core), apply (map)."""
+    """A step on the whole corpus: `sketch` describes each batch, `resolve` decides once from all
+    sketches, `apply` applies the decisions to each batch."""
 
-    # The module that `resolve` loads, where that takes long: while workers are at the sketches.
+    # The module of `resolve`, if it loads slowly: it is imported while workers make the sketches.
     decided_by: ClassVar[str | None] = None
-    # Whether an index holds all that those before it hold, so that only the last one is needed.
+    # True if each index includes all earlier ones, so that only the last one is needed.
     cumulative: ClassVar[bool] = False
-    # Whether `resolve` reads sketches in tasks alone, and not the view of all of them; if it has to
-    # do without tasks, it calls `Sketches.make_view` first.
+    # True if `resolve` reads sketches only in tasks and needs no view of all of them. If it cannot
+    # use tasks, it calls `Sketches.make_view` first.
     in_tasks: ClassVar[bool] = False
-    # Settings that only `resolve` and `apply` use, so that another value of them does not sketch
-    # again; those that `resolve` uses once the step's own folder has its content.
+    # Settings used only by `resolve` and `apply`: a change of them does not make new sketches.
     after_sketches: ClassVar[frozenset[str]] = frozenset()
+    # Settings that `resolve` uses only after it has filled the step's own folder.
     after_folder: ClassVar[frozenset[str]] = frozenset()
 
     @property
-    def meets_by(self) -> str | None:
-        """The column of sketches, of one key or several of 8 bytes, by which documents meet: those
-        that share none, directly or over others, do not change each other's decisions. "": each is
-        decided on by itself; None: any may matter."""
+    def shared_key_column(self) -> str | None:
+        """The sketch column with a document's keys: one 8-byte value or a list. Documents that
+        share no key, directly or through others, do not change each other's decisions. "": each
+        document is decided alone. None: any document may change any decision."""
         return None
 
     @property
     def obstacle(self) -> str | None:
-        """Why a refresh cannot decide on new documents alone, in order of arrival; None where it
-        can."""
+        """The reason why a refresh cannot decide new documents alone; None if it can."""
         return "it decides by the whole corpus"
 
     @property
     def replaces(self) -> bool:
-        """Return whether a document may go for one that comes in a later run. The step leaves
-        `superseded.parquet` (id, by) in its index then."""
+        """Return True if a document may be dropped for one of a later run. The step then writes
+        `superseded.parquet` (id, by) to its index."""
         return False
 
     @property
-    def dated(self) -> bool:
-        """Return whether the newest of copies stays."""
+    def keeps_newest(self) -> bool:
+        """Return True if the newest of several duplicates is kept."""
         return False
 
     @property
     def most_removed(self) -> float | None:
-        """The largest share that it may remove, of documents or of bytes; None for any."""
+        """The largest share of documents or bytes that the step may remove; None for no limit."""
         return None
 
     def arriving(self, earlier: Sequence[str]) -> CorpusStep:
-        """The step as a refresh has it: over new documents alone, what came first stays. earlier:
-        folders of the runs before, the oldest first."""
+        """Return the step for a refresh, which reads only new documents and keeps those that
+        arrived first. earlier: folders of the previous runs, the oldest first."""
         return self
 
     def earlier(self) -> list[Index]:
-        """The indexes of earlier runs to compare with; UsageError where one cannot be used."""
+        """Return the indexes of earlier runs. Raise UsageError if one cannot be used."""
         return []
 
     def open(self) -> None:
-        """Loads models and compiles patterns, once a worker, before the first batch."""
+        """Load models and compile patterns. Called once per worker, before the first batch."""
 
     def sketch_identity(self) -> Identity:
-        """The part of `identity()` that decides the sketches."""
+        """Return the part of `identity()` that decides the sketches."""
         return self.identity().without(self.after_sketches)
 
     def folder_identity(self) -> Identity:
-        """The part of `identity()` that decides the content of the step's own folder."""
+        """Return the part of `identity()` that decides the step's own folder."""
         return self.identity().without(self.after_folder)
 
     def comparable(self) -> dict[str, Any] | None:
-        """The settings that this step and the index of an earlier run must share. None: the step
-        leaves no index."""
+        """Return the settings that an index must share with this step; None: it leaves no index."""
         return None
 
     def leaves(self) -> list[str]:
-        """Names of files that `resolve` leaves in the step's own folder for OUT."""
+        """Return the names of files in the step's own folder that are linked into OUT."""
         return []
 
     def sketch(self, docs: Documents) -> pa.Table:
-        """One row a document, in order, with all that `resolve` needs of it. Values of parts of a
-        document are list columns."""
+        """Return one row per document, in order, with all that `resolve` needs. Columns of lists
+        hold the values of parts of a document, such as paragraphs."""
         raise NotImplementedError
 
     def resolve(self, sketches: Sketches) -> Decided:
-        """Writes sketches.decisions and returns what the report says of them.
+        """Write sketches.decisions and return the figures for the report.
 
-        The file is parquet, sorted by part and n, with at least the columns part, n, drop (bool)
-        and those of OUT/decisions.parquet. A row is a document that the step decides on, or, with
-        span_start and span_end, a passage: `drop` then means the passage.
+        The file is Parquet, sorted by part and n, with at least the columns part, n, drop (bool)
+        and those of OUT/decisions.parquet. A row decides on a document. A row with span_start and
+        span_end decides on this passage only, and `drop` applies to the passage.
         """
         raise NotImplementedError
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
-        """The batch after the decisions on its documents (rows of this batch only)."""
+        """Return the batch after the decisions. decisions: only the rows of this batch."""
         raise NotImplementedError
 
 
-# Calls "module:function" with a task in a process of its own, whose environment has these variables
-# beside this process's.
+# Calls "module:function" with a task in a separate process. The environment of that process has the
+# given variables in addition.
 CallApart = Callable[[str, object, Mapping[str, str]], None]
 
 
 @dataclass
 class ProductContext:
-    """The corpus that a product is built from, and its folder."""
+    """The corpus that a product is built from, and the product's folder."""
 
-    out: Path  # the product's folder, empty or resumed; the run commits it
+    out: Path  # the product's folder: empty, or with the files of a stopped build
     # The kept documents in batches: id, source, lang and text, or all columns with corpus(None).
     corpus: Callable[..., Iterator[pa.RecordBatch]]
     call_apart: CallApart
     inputs: dict[str, Path] = field(default_factory=dict)  # earlier products: kind -> folder
-    # How many units of its work are done, a note, and the seconds that are left.
+    # Called with the units of work done, a note, and the estimated seconds left.
     progress: Callable[[int, str, float | None], None] = lambda done, note, left: None
     say: Callable[[str], None] = lambda line: None  # prints a line for the user
     workers: int = 1
-    beside: bool = False  # whether steps on documents have left OUT/corpus
-    run: Path | None = None  # the OUT whose corpus this is, which may hold indexes of its dedups
+    beside: bool = False  # True if steps on documents wrote OUT/corpus
+    run: Path | None = None  # OUT of the corpus, which may hold indexes of its dedups
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a product will take. figures: as JSON values; lines: for people."""
+    """The forecast cost of a product. figures: JSON values; lines: text for the user."""
 
     figures: dict[str, Any]
     lines: list[str]
 
 
 class Product(Settings):
-    """A step that makes files of the corpus: a tokenizer, shards, a model."""
+    """A step that builds files from the corpus: a tokenizer, shards, a model."""
 
     makes: ClassVar[str]  # "tokenizer", "shards", "model"
     needs: ClassVar[tuple[str, ...]] = ()
     reads_corpus: ClassVar[bool] = True
-    in_place: ClassVar[bool] = False  # built in OUT itself, where it may be gone on from
-    resumes: ClassVar[str | None] = None  # pattern of what a stopped build goes on from
-    # The recipe's section `read`, for documents that the settings name.
+    in_place: ClassVar[bool] = False  # built in OUT itself, so that a later run can continue it
+    resumes: ClassVar[str | None] = (
+        None  # pattern of the files from which a stopped build continues
+    )
+    # The recipe's section `read`; it applies to documents that the settings name.
     _read: ReadSettings | None = PrivateAttr(None)
 
     def reading(self, read: ReadSettings) -> None:
-        """Sets how documents are read that the settings name."""
         self._read = read
 
     def lineage(self) -> Identity | None:
-        """The part of `identity()` that must be equal for a product in OUT to go on from the files
-        there, unfinished or made under other settings. None: all of it."""
+        """Return the part of `identity()` that must be unchanged for a build to continue from the
+        product's files in OUT, which may be unfinished or have other settings. None: all of it."""
         return None
 
     def own_files(self) -> list[str]:
-        """Paths of input files that the settings name, as fsspec opens them."""
+        """Return the paths or URLs of input files that the settings name, as fsspec opens them."""
         return []
 
     def estimate(self, out: Path, inputs: dict[str, Path], fresh: bool) -> Estimate | None:
-        """What `build` would take, where that is known before; refuses what it would refuse."""
+        """Return the forecast cost of `build`, if known. Raise the errors that `build` would
+        raise."""
         return None
 
     def build(self, context: ProductContext) -> dict[str, Any]:
-        """Writes files into context.out; returns the figures for the report."""
+        """Write files into context.out and return the figures for the report."""
         raise NotImplementedError
 
 
 def with_settings(base: type[Product], kind: Any, **instead: tuple[str, Any, Any]) -> Any:
-    """Return a product that has the settings of a dataclass behind those of the base, with the
-    dataclass's defaults, limits and descriptions. instead: (name, type, field) of a setting that
-    stands in the place of one of the dataclass."""
+    """Return a product class with the settings of `base`, then those of the dataclass `kind`.
+    instead: for a setting of the dataclass, the (name, type, field) that replaces it."""
     fields: Any = {}
     for name, shared in kind.__pydantic_fields__.items():
         name, *field = instead.get(name, (name, shared.annotation, copy(shared)))

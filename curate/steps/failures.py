@@ -1,4 +1,4 @@
-"""Errors inside a step: a line that names the step, the source and the document."""
+"""Errors in a step, as one line that names the step, the file and the document."""
 
 from __future__ import annotations
 
@@ -10,74 +10,76 @@ from typing import TYPE_CHECKING, Any
 
 from llmcurate.base import start
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import LlmcurateError, Unforeseen, disk_error
+from llmcurate.base.errors import LlmcurateError, UnexpectedError, disk_error
 from llmcurate.base.pages.html import plain
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
 
-MOST_SHOWN = 200  # characters of an exception, which may quote a document
+MOST_SHOWN = 200  # characters of an exception, because it may quote a document
 
 
 def named(error: BaseException) -> str:
-    """An exception in a line: its type and its message."""
+    """Return the type and message of an exception in one line."""
     reason = " ".join(plain(str(error), MOST_SHOWN).split())
     return f"{type(error).__name__}: {reason}" if reason else type(error).__name__
 
 
-def described(error: BaseException) -> str:
-    """An exception in a line, with the last line of this package or of a plug-in."""
-    place, trace = "", error.__traceback__ and error.__traceback__.tb_next  # behind who caught it
+def error_with_place(error: BaseException) -> str:
+    """Return an exception in one line, with its last source line in this package or a plug-in."""
+    # Without the first frame, which caught the exception.
+    place, trace = "", error.__traceback__ and error.__traceback__.tb_next
     while trace is not None:
         package = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
         if package in start.OURS | start.plug_ins:
-            place = f" at {shown(Path(trace.tb_frame.f_code.co_filename))}:{trace.tb_lineno}"
+            place = (
+                f" at {relative_path(Path(trace.tb_frame.f_code.co_filename))}:{trace.tb_lineno}"
+            )
         trace = trace.tb_next
     return named(error) + place
 
 
-def shown(path: Path) -> str:
-    """A path as from here where it lies below."""
+def relative_path(path: Path) -> str:
+    """Return a path for messages, relative to the current folder if it is below it."""
     folder = Path.cwd()
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
 def _foreseen(error: Exception) -> bool:
-    """True if the message of an error is for the user as it is."""
-    busy = getattr(
-        sys.modules.get("llmcurate.base.kernels.locks"), "Busy", ()
-    )  # it would load numba
+    # Looked up without an import, which would load numba.
+    busy = getattr(sys.modules.get("llmcurate.base.kernels.locks"), "Busy", ())
     known = isinstance(error, (LlmcurateError, MemoryError, busy))
-    return (known and not isinstance(error, Unforeseen)) or disk_error(error) is not None
+    return (known and not isinstance(error, UnexpectedError)) or disk_error(error) is not None
 
 
 @contextmanager
 def failing(label: str, where: Callable[[], str] = str) -> Iterator[None]:
-    """Turns whatever a step raises into Unforeseen. where: what the step worked on."""
+    """Turn unexpected exceptions into UnexpectedError. where: returns what the step worked on."""
     try:
         yield
     except Exception as error:
         if _foreseen(error):
             raise
-        message = str(error) if isinstance(error, LlmcurateError) else described(error)
+        message = str(error) if isinstance(error, LlmcurateError) else error_with_place(error)
         place = where()
-        failed = Unforeseen(f"step {label} failed{place and f' on {place}'}: {message}")
+        failed = UnexpectedError(f"step {label} failed{place and f' on {place}'}: {message}")
         failed.trace = getattr(error, "trace", "")
         raise failed from error
 
 
 def on_batch(label: str, call: Callable[[Documents], Any], docs: Documents) -> Any:
-    """The answer of a step to a batch, with a row for each document. Unforeseen names the first
-    document on which the step fails alone."""
+    """Return the result of `call` for a batch. Raise UnexpectedError if the call fails or the
+    result does not have one row per document. The message names the first document that fails on
+    its own."""
 
     def answer(docs: Documents) -> Any:
         answered = call(docs)
         rows = getattr(getattr(answered, "table", answered), "num_rows", None)
         if rows != len(docs):
-            what = type(answered).__name__ if rows is None else counted(rows, "row")
-            raise Unforeseen(
-                f"step {label} returned {what} for {counted(len(docs), 'document')}: it has to"
-                " return a row for each, and to mark by `drop` those that go"
+            found = type(answered).__name__ if rows is None else counted(rows, "row")
+            raise UnexpectedError(
+                f"step {label} returned {found} for {counted(len(docs), 'document')}: return one"
+                " row per document, and use `drop` to reject documents"
             )
         return answered
 
@@ -86,8 +88,6 @@ def on_batch(label: str, call: Callable[[Documents], Any], docs: Documents) -> A
 
 
 def _culprit(call: Callable[[Documents], Any], docs: Documents) -> str:
-    """The document, or the smallest batch by halves, on which a call fails."""
-
     def fails(first: int, end: int) -> bool:
         try:
             part = docs.table.slice(first, end - first).combine_chunks()
@@ -105,6 +105,7 @@ def _culprit(call: Callable[[Documents], Any], docs: Documents) -> str:
             first = middle
         else:
             break
+    # Found by halving: the first document on which the call fails, or the smallest such batch.
     if not len(docs):
         return "a batch without documents"
     ids, sources = (docs.table[name][first].as_py() or "" for name in ("id", "source"))

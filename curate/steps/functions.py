@@ -1,9 +1,8 @@
-"""Python of others that a run executes: functions in files, and digests of its source.
+"""User functions that a run executes, and digests of their source.
 
-A function of the user's is named `FILE.py:FUNCTION`, checked unrun and loaded in workers; whatever
-it raises ends the run with one line that names its file and line. A plug-in's step is a module of a
-package. Either is followed into what it imports from its own package, or, where it is in none, from
-files beside it.
+A user's function is named `FILE.py:FUNCTION`. It is checked without being run, then loaded in
+workers. An exception in it ends the run with one line that names file and line. A digest covers a
+module and its imports from the same package or, for a file in no package, from files beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from curate.steps.failures import named, shown
+from curate.steps.failures import named, relative_path
 from llmcurate.base.disk.files import cache_folder, text_digest, write_text
 from llmcurate.base.errors import RunFailed, UsageError
 
@@ -32,15 +31,15 @@ _NAMED = re.compile(r"(.+\.py):([^\W\d]\w*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class FunctionInFile:
-    """path: absolute, for a run may work in another folder."""
+    """A function in a Python file. path: absolute, because a run may work in another folder."""
 
     path: Path
     name: str
 
     @classmethod
     def named(cls, text: str, folder: Path | None = None) -> FunctionInFile:
-        """From FILE.py:FUNCTION, the file as from the recipe's folder or else from here. ValueError
-        where the text is of another form."""
+        """Parse FILE.py:FUNCTION. The file is looked for in `folder` (the recipe's), then in the
+        current folder. Raise ValueError for text of another form."""
         match = _NAMED.fullmatch(text)
         if match is None or "://" in text:
             raise ValueError(f"write {FORM}, as in my_rules.py:keep")
@@ -51,18 +50,19 @@ class FunctionInFile:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> FunctionInFile:
-        """Of a function object. UsageError for one that no file has under a name of its own."""
+        """Return the place of a function. A notebook's function is written to a file. Raise
+        UsageError for a function that is not at the top level or has no source."""
         name = getattr(function, "__qualname__", repr(function))
         file = getattr(getattr(function, "__code__", None), "co_filename", "")
         if not str(file).endswith(".py") or not Path(file).is_file():
             if not name.isidentifier() or function.__code__.co_freevars:
                 raise UsageError(
-                    f"{name} cannot be shipped to workers: write it as `def` at the top"
+                    f"{name} cannot be sent to workers: define it with `def` at the top level"
                 )
             return cls(_written(function), name)
         if not name.isidentifier():
             raise UsageError(
-                f"{name} of {file} has no name of its own there: make it a function of the module"
+                f"{name} in {file} is not a top-level function: define it at the top level"
             )
         return cls(Path(file).resolve(), name)
 
@@ -71,16 +71,15 @@ class FunctionInFile:
 
     @property
     def shown(self) -> str:
-        """The name for messages."""
-        return f"{shown(self.path)}:{self.name}"
+        return f"{relative_path(self.path)}:{self.name}"
 
     def sources(self) -> dict[str, Path]:
-        """The file and those beside it that it imports, by module. UsageError where one of them
-        cannot be read, or the file has no such function. Nothing is run."""
+        """Return the file and the files beside it that it imports, by module name, without running
+        them. Raise UsageError if one cannot be read or the file has no such function."""
         try:
             sources, names = file_sources(self.path), names_in(self.path)
         except SyntaxError as error:
-            where = shown(Path(str(error.filename)))
+            where = relative_path(Path(str(error.filename)))
             raise UsageError(f"{where}:{error.lineno}: {error.msg}") from None
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
@@ -88,20 +87,19 @@ class FunctionInFile:
         if names is not None and self.name not in names:
             near = get_close_matches(self.name, names, 1, 0.5)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UsageError(f"{shown(self.path)} has no function {self.name!r}{hint}")
+            raise UsageError(f"{relative_path(self.path)} has no function {self.name!r}{hint}")
         return sources
 
     def digest(self) -> str:
-        """A digest of the sources."""
         return digest_of(self.sources())
 
     def load(self) -> Callable[..., Any]:
-        """The function, by running its file. RunFailed names what went wrong there."""
+        """Run the file and return the function. Raise RunFailed with the place of an error."""
         sources = self.sources()
         files = {str(path) for path in sources.values()}
         for name, module in list(sys.modules.items()):
             if getattr(module, "__file__", None) in files:
-                del sys.modules[name]  # of an earlier run, it may have been edited since
+                del sys.modules[name]  # loaded by an earlier run; the file may have changed
         module = types.ModuleType(f"_{self.path.stem}_of_recipe")
         module.__file__ = str(self.path)
         sys.modules[module.__name__] = module
@@ -117,28 +115,29 @@ class FunctionInFile:
             raise self.failure(error, "when its file was run") from error
         finally:
             sys.path.remove(folder)
-        # What it imports later is still found, but no file there stands before a library.
+        # Later imports still find files in the folder, but only if no library has that name.
         if folder not in sys.path:
             sys.path.append(folder)
         if not callable(function):
-            raise UsageError(f"{self.shown} is no function")
+            raise UsageError(f"{self.shown} is not a function")
         return function  # type: ignore[no-any-return]
 
     def failure(self, error: BaseException, where: str) -> RunFailed:
-        """The line of an exception that the code raised. where: what it was about."""
+        """Return a RunFailed for an exception of the function. where: what was running, for the
+        message."""
         place, trace = self.shown, error.__traceback__
         files = {str(path) for path in self.sources().values()}
         while trace is not None:
             file = trace.tb_frame.f_code.co_filename
             if file in files:
-                place = f"{shown(Path(file))}:{trace.tb_lineno}"
+                place = f"{relative_path(Path(file))}:{trace.tb_lineno}"
             trace = trace.tb_next
         return RunFailed(f"{place}: {named(error)} ({self.name}, {where})")
 
 
 def _written(function: Callable[..., Any]) -> Path:
-    """A file in the cache, named for its content, with a function of a notebook and all that it
-    uses. UsageError names what has no source."""
+    """Write a notebook's function and everything it uses to a cached file named after the content.
+    Raise UsageError for an object without source."""
     parts: dict[str, str] = {}
     _collect(function.__name__, function, parts)
     text = "\n".join(["from __future__ import annotations", *parts.values()])
@@ -149,7 +148,6 @@ def _written(function: Callable[..., Any]) -> Path:
 
 
 def _collect(name: str, value: Any, parts: dict[str, str]) -> None:
-    """Adds the source of a value, behind those of the names that it uses."""
     if name in parts:
         return
     parts[name] = ""
@@ -164,8 +162,8 @@ def _collect(name: str, value: Any, parts: dict[str, str]) -> None:
             text = textwrap.dedent(inspect.getsource(value))
         except (OSError, TypeError):
             raise UsageError(
-                f"the source of {name} is not known here: write it to a file (in a notebook by"
-                f" %%writefile my_rules.py) and name it: 'my_rules.py:{name}'"
+                f"the source of {name} is not available: write it to a file (in a notebook with"
+                f" %%writefile my_rules.py) and give 'my_rules.py:{name}'"
             ) from None
         around = vars(sys.modules["__main__"]) | getattr(value, "__globals__", {})
         for node in ast.walk(ast.parse(text)):
@@ -179,24 +177,20 @@ def _collect(name: str, value: Any, parts: dict[str, str]) -> None:
                 parts[name] = f"{name} = {value!r}"
                 return
         raise UsageError(
-            f"the function uses {name}, a {type(value).__name__} that workers do not have: make it"
-            " in the function, or write both to a file (in a notebook by %%writefile my_rules.py)"
+            f"the function uses {name}, a {type(value).__name__} that workers do not have: create"
+            " it in the function, or write both to a file (in a notebook: %%writefile my_rules.py)"
         )
-    del parts[name]  # behind what it uses
+    del parts[name]  # moved after the names that it uses
     parts[name] = text
 
 
 def is_function(text: str) -> bool:
-    """Return whether a text is of the form FILE.py:FUNCTION."""
     return _NAMED.fullmatch(text) is not None
 
 
-# Sources.
-
-
 def source_digest(module: str) -> str | None:
-    """A digest of a module and of all that it imports from its own package, or, of a module in no
-    package, from files beside it. None for one that is in no file."""
+    """Return a digest of a module and its imports from its own package or, for a module in no
+    package, from files beside it. None if the module has no file."""
     origin = getattr(sys.modules.get(module), "__file__", None)
     if origin is None:
         return None
@@ -208,19 +202,17 @@ def source_digest(module: str) -> str | None:
 
 
 def file_sources(path: Path) -> dict[str, Path]:
-    """A file by itself and what it imports from files beside it, by the names of modules. OSError,
-    UnicodeDecodeError or SyntaxError where one of them cannot be read."""
+    """Return a file and the files beside it that it imports, by module name. Raise OSError,
+    UnicodeDecodeError or SyntaxError if one cannot be read."""
     return _sources(path.parent, {path.stem: path}, None)
 
 
 def digest_of(sources: dict[str, Path]) -> str:
-    """A digest of modules' names and texts."""
     texts = (f"{name}\0{sources[name].read_text(encoding='utf-8')}" for name in sorted(sources))
     return text_digest("\0".join(texts), "xxh3-128")
 
 
 def _sources(root: Path, first: dict[str, Path], package: str | None) -> dict[str, Path]:
-    """Modules by name: the first one, and what they import below root."""
     sources: dict[str, Path] = {}
     waiting = list(first)
     while waiting:
@@ -241,7 +233,7 @@ def _file(root: Path, module: str) -> Path | None:
 
 
 def _imports(file: Path, package: str) -> Iterator[str]:
-    """The modules that a source may import: `from a import b` names a and a.b."""
+    """Yield the modules that a source may import: `from a import b` names a and a.b."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -252,8 +244,8 @@ def _imports(file: Path, package: str) -> Iterator[str]:
 
 
 def names_in(file: Path) -> list[str] | None:
-    """The names that a file gives at its top: functions, classes, values, imports. None where it
-    imports all that another module has. Nothing of it is run."""
+    """Return the names defined at the top level of a file: functions, classes, values, imports.
+    None if the file has a star import. The file is not run."""
     names: list[str] = []
     waiting: list[ast.AST] = list(ast.parse(file.read_text(encoding="utf-8"), str(file)).body)
     while waiting:

@@ -1,8 +1,8 @@
-"""Steps whose rules were made for English, and take what differs in other languages of a profile.
+"""Steps with rules made for English, adapted to other languages by profiles.
 
-A profile (curate/text/languages.py) has limits by step and setting. They stand in for settings that
-nobody gave, in documents of its language: the step is copied with them, and each copy measures and
-limits its own documents. What a recipe, an option or `--set` gives holds for every language.
+A profile (curate/text/languages.py) has limits that replace a step's defaults in documents of its
+language. A copy of the step with these limits measures and judges such documents. A setting given
+in a recipe or by `--set` applies to every language.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from curate.documents.documents import Documents
 from curate.documents.limits import Langs, Limit, decide
 from curate.steps.contracts import FromFiles, Identity, Step
 from curate.text import languages
-from curate.text.languages import Chosen, Profile, effective
+from curate.text.languages import Chosen, Profile, effective_words
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import problem
 
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PROFILE = (
-    "Whose stop words, end marks and limits hold: auto takes the shipped profile of the language in"
-    " `lang`, where that is not English and has one; a language (th) takes its profile for every"
-    " document; a file of profiles, or the folder of one, comes before the shipped ones;"
-    " none takes no profile. Settings that are given hold for all languages."
+    "The source of stop words, end marks and limits: auto uses the shipped profile of the language"
+    " in `lang`, if it is not English and has one; a language (th) uses its profile for every"
+    " document; a file of profiles, or its folder, takes precedence over the shipped ones;"
+    " none uses no profile. Settings that are given apply to all languages."
 )
 
 
 WORDS = (
-    "How words of scripts without spaces are counted in documents with a profile: auto cuts them by"
-    " a dictionary where the extra `segment` brings one for the language (Thai, Lao, Chinese), else"
-    " takes estimate: grapheme clusters by the profile's mean length of a word (Khmer, Burmese and"
-    " Japanese always). recipe.yaml says what auto was."
+    "The method of counting words in scripts without spaces, in documents with a profile: auto uses"
+    " a dictionary if the extra `segment` has one for the language (Thai, Lao, Chinese), else"
+    " estimate: grapheme clusters divided by the profile's mean word length (always for Khmer,"
+    " Burmese and Japanese). recipe.yaml shows what auto selected."
 )
 
 
 @dataclass(frozen=True)
 class LimitByLang(Limit):
-    """A limit for which profiles have others. others: by the code of a profile, NaN where the rule
-    is off; profiles: the profile that judges a document."""
+    """A limit that differs by language. others: {code of a profile: threshold, NaN if off};
+    profiles: which profile a language has."""
 
     others: Mapping[str, float] = field(default_factory=dict)
     profiles: Chosen = field(default_factory=Chosen)
@@ -68,12 +68,12 @@ class LimitByLang(Limit):
 
 
 class Profiled(FromFiles):
-    """A mixin of such steps, whose `own_limits` compare columns."""
+    """A mixin for steps whose limits are adapted by profiles."""
 
     profile: str = Field("auto", description=PROFILE)
 
     def own_limits(self) -> list[Limit]:
-        """The limits by this copy's settings."""
+        """Return the limits set by this copy's settings."""
         return []
 
     def limits(self) -> list[Limit]:
@@ -95,17 +95,16 @@ class Profiled(FromFiles):
 
     @property
     def chosen(self) -> Chosen:
-        """Which profile judges which document."""
+        """The profiles that may apply, and the choice among them for a document's language."""
         return languages.chosen(self.profile)
 
     @cached_property
     def adapted(self) -> dict[str, Self]:
-        """The step as it is for each profile that changes a setting, by code."""
+        """The adapted copy of the step by profile code, for profiles that change a setting."""
         steps = {profile.code: self._for(profile) for profile in self.chosen.profiles}
         return {code: step for code, step in steps.items() if step is not self}
 
     def _for(self, profile: Profile) -> Self:
-        """The step with the settings that a profile changes, checked as the recipe's are."""
         profile_limits = profile.limits.get(self.name, {})
         changes = {k: v for k, v in profile_limits.items() if k not in self.model_fields_set}
         if not changes:
@@ -113,28 +112,28 @@ class Profiled(FromFiles):
         try:
             checked = type(self).model_validate({**changes, "profile": languages.NONE})
         except ValidationError as error:
-            said = problem(error, lambda name: f"{self.name}.{name}")
-            raise UsageError(f"profile {profile.name}: {said}") from None
+            message = problem(error, lambda name: f"{self.name}.{name}")
+            raise UsageError(f"profile {profile.name}: {message}") from None
         changed = {name: getattr(checked, name) for name in changes}
         return self.model_copy(update=changed, deep=False)
 
     @model_serializer(mode="wrap")
-    def _without_what_profiles_decide(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """The settings; one that was not given, and that a profile changes, is left out: written
-        down it would be given, and hold for all languages."""
+    def _without_profile_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out defaults that a profile changes, which in a recipe would apply to all
+        languages."""
         values = dict(dump(self))
         if self.profile == languages.NONE:
             return values
         try:
             chosen = self.chosen.profiles
-        except UsageError:  # which the run's plan meets, and says
+        except UsageError:  # reported when the run is planned
             return values
         changed = {k for p in chosen for k in p.limits.get(self.name, {})}
         return {k: v for k, v in values.items() if k not in changed - self.model_fields_set}
 
     def identity(self) -> Identity:
-        """With the profiles as they are, so that other figures are another stage."""
-        self.adapted  # noqa: B018 - a profile's mistakes are found when the run is planned
+        """Return the identity with the digests of the profiles."""
+        self.adapted  # noqa: B018 - finds a profile's errors when the run is planned
         facts = super().identity()
         if used := self.chosen.profiles:
             facts.contents["profiles"] = {p.code: p.digest for p in used}
@@ -145,7 +144,7 @@ class Profiled(FromFiles):
         return [*super().resources(), *([str(path)] if path is not None else [])]
 
     def parts(self, docs: Documents) -> Iterator[tuple[Profile | None, Self, np.ndarray]]:
-        """(profile, the step as it is for it, bool[rows]) of the profiles that a batch needs."""
+        """Yield (profile, step adapted to it, bool[rows]: its rows) for each profile in a batch."""
         coded = docs.table["lang"].combine_chunks().dictionary_encode()
         labels = [*coded.dictionary.to_pylist(), None]
         at = coded.indices.fill_null(len(labels) - 1).to_numpy(zero_copy_only=False)
@@ -158,15 +157,15 @@ class Profiled(FromFiles):
 
 
 class CountsWords(Profiled):
-    """A mixin of those that count words, of scripts without spaces, too."""
+    """A mixin for steps that count words, also in scripts without spaces."""
 
     words: str = Field("auto", description=WORDS)
 
     @cached_property
     def effective_words(self) -> str:
-        """The setting `words` as it is here and now."""
+        """The method that `words: auto` selects in this environment."""
         unspaced = [p.code for p in self.chosen.profiles if p.clusters]
-        return effective(self.words, unspaced) if unspaced else self.words
+        return effective_words(self.words, unspaced) if unspaced else self.words
 
     def identity(self) -> Identity:
         facts = super().identity()
@@ -183,24 +182,23 @@ class CountsWords(Profiled):
             yield profile, step, mask
 
     def unspaced(self, docs: Documents) -> list[tuple[Profile, np.ndarray]]:
-        """(profile, rows: int64[]) of the profiles of scripts without spaces in a batch."""
+        """Return (profile, int64[]: its rows) for each profile of a script without spaces."""
         parts = [(profile, mask) for profile, _, mask in self.parts(docs)]
         return [(p, np.flatnonzero(mask)) for p, mask in parts if p is not None and p.clusters]
 
 
 class WordCounting(CountsWords, Step):
-    """The base of those that only count: `measure` annotates columns of documents of one
-    profile."""
+    """The base of steps that only count words: `measure` annotates documents of one profile."""
 
     def measure(self, docs: Documents, profile: Profile | None) -> Documents:
-        """The batch, which is all of one profile, with the columns that the limits look at."""
+        """Return a batch of one profile with the columns that the limits compare."""
         raise NotImplementedError
 
     def apply(self, docs: Documents) -> Documents:
         return decide(self.measured(docs), self.limits())
 
     def measured(self, docs: Documents) -> Documents:
-        """The batch with the columns of `measure`, each row as its profile has it."""
+        """Return the batch with the columns of `measure`, computed per profile."""
         parts = list(self.parts(docs))
         if len(parts) <= 1:
             for profile, step, _ in parts:
@@ -220,11 +218,10 @@ class WordCounting(CountsWords, Step):
 
 
 def _part(docs: Documents, rows: np.ndarray) -> Documents:
-    """Some rows of a batch, whose segmentations are kept with those of the batch."""
-
     def build() -> Documents:
         return Documents(docs.table.select(["text", "lang"]).take(pa.array(rows)))
 
+    # Cached in the batch, so that the segmentations of these rows are made once.
     part = docs.table_of(f"rows {hashlib.sha256(rows.tobytes()).hexdigest()}", build)
-    part.table_of("", lambda: None)  # so that it has a cache that later copies share
+    part.table_of("", lambda: None)  # creates the cache that copies share
     return replace(part, step=docs.step)

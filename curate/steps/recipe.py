@@ -1,4 +1,4 @@
-"""Recipes: YAML checked key by key, with overrides, into a list of steps."""
+"""Recipes: YAML, checked key by key and with overrides, becomes a list of steps."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import problem
 
 CUT = "cut"
-MOST_STEPS = 1000  # each stage of them is a folder, each step a module that workers load
+MOST_STEPS = 1000  # each stage has a folder, each step a module that workers load
 LineOf = Callable[[str], str | None]
 SettingNames = Callable[[], Iterable[str]]
 TOP_KEYS = ("name", "description", "paper", "input", "read", "columns", "steps")
-# Files that are no recipe by their ending, and words in configurations of other tools.
+# Suffixes of files that are not recipes, and words in configurations of other tools.
 OTHERS = {".py": "a Python file", ".toml": "a TOML file", ".ipynb": "a notebook"}
 TOOLS = {
     "datatrove": "DataTrove",
@@ -43,9 +43,9 @@ TOOLS = {
 
 @dataclass(frozen=True, repr=False)
 class Recipe:
-    """Named steps in order; `cuts` holds the positions before which a stage ends; columns: those of
-    corpus/ beside id and text (`documents/attributes.chosen`), by default all. As a text it is the
-    YAML of what was given; `resolved` has the defaults too."""
+    """Named steps in order. cuts: positions before which a stage ends; columns: the columns of
+    corpus/ besides id and text (see `documents/attributes.chosen`); by default, all. `str` gives
+    the YAML of the given settings; `resolved` includes the defaults."""
 
     name: str
     steps: tuple[Settings, ...]
@@ -62,17 +62,15 @@ class Recipe:
 
     @property
     def document_steps(self) -> tuple[Step | CorpusStep, ...]:
-        """The steps on documents, in order."""
         return tuple(s for s in self.steps if isinstance(s, (Step, CorpusStep)))
 
     @property
     def products(self) -> tuple[Product, ...]:
-        """The products, in order."""
         return tuple(s for s in self.steps if isinstance(s, Product))
 
     @property
     def reads_input(self) -> bool:
-        """Whether a step or product reads the run's input, and no product brings it a corpus."""
+        """True if a step or product reads the run's input, and not a corpus built by a product."""
         if self.document_steps:
             return True
         for product in self.products:
@@ -84,19 +82,17 @@ class Recipe:
 
     @property
     def brings_corpus(self) -> bool:
-        """Whether a product names sources of its own, and all that reads a corpus reads that."""
+        """True if a product builds the corpus from its own sources, and no step reads the input."""
         return not self.reads_input and any(p.makes == "corpus" for p in self.products)
 
-    def at_hand(self) -> Recipe:
-        """The recipe as it can run here: see `Settings.at_hand`."""
-        return replace(self, steps=tuple(step.at_hand() for step in self.steps))
+    def without_missing_files(self) -> Recipe:
+        return replace(self, steps=tuple(step.without_missing_files() for step in self.steps))
 
     def resolved(self) -> dict[str, Any]:
-        """All settings, defaults included, in the form that `parse` reads."""
+        """Return all settings, defaults included, in the form that `parse` reads."""
         return self._dump()
 
     def _dump(self, given_alone: bool = False) -> dict[str, Any]:
-        """given_alone: without defaults, as a recipe is written by hand."""
         steps: list[Any] = []
         for i, step in enumerate(self.steps):
             if i in self.cuts:
@@ -125,19 +121,19 @@ class Recipe:
     __repr__ = __str__
 
     def digest(self) -> str:
-        """A hash of everything that decides the output."""
+        """Return a hash of everything that decides the output."""
         parts = [s.identity().values for s in self.steps]
         return text_digest(
             json.dumps([parts, self.read.identity(), sorted(self.cuts), *self.columns])
         )
 
     def reading(self, **settings: Any) -> Recipe:
-        """The recipe with other settings of `read`; those that are None stay as they are."""
+        """Return the recipe with new settings of `read`. None leaves a setting unchanged."""
         stated = {name: value for name, value in settings.items() if value is not None}
         if not stated:
             return self
         before = {n: getattr(self.read, n) for n in self.read.model_fields_set}
-        if "columns" in stated:  # one more name, beside those of the recipe
+        if "columns" in stated:  # added to those of the recipe
             stated["columns"] = {**self.read.columns, **stated["columns"]}
         given = {name: f"--{name.replace('_', '-')} {value}" for name, value in stated.items()}
         return replace(self, read=Entry("read", {**before, **stated}, given=given).parsed())
@@ -145,8 +141,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Change:
-    """Another value for one setting. section: a step's label, or `read`; given: how the user wrote
-    it, for messages."""
+    """A new value of one setting. section: a step's label or `read`; given: what the user wrote."""
 
     section: str
     key: str
@@ -155,8 +150,8 @@ class Change:
 
     @classmethod
     def of(cls, text: str) -> Change:
-        """From the `section.key=value` of a `--set`, or `key=value`, whose section `within` looks
-        up; UsageError where it is none."""
+        """Parse `section.key=value` or `key=value` of a `--set`. Raise UsageError for other
+        forms."""
         path, equals, raw = text.partition("=")
         section, _, key = path.strip().partition(".")
         option = f"--set {text}"
@@ -165,8 +160,8 @@ class Change:
         return cls(section, key, read_yaml(raw, option, lines=False)[0], option)
 
     def within(self, names: Mapping[str, SettingNames]) -> Change:
-        """The change of the one setting that ends as it is written. names: the settings of each
-        section. UsageError where none does, or several do."""
+        """Return the change of the one setting whose dotted name ends with the name that was
+        written. names: the settings of each section. Raise UsageError if none or several match."""
         if self.section in names and self.key:
             return self
         path = f"{self.section}.{self.key}".rstrip(".")
@@ -177,7 +172,7 @@ class Change:
             return replace(self, section=fit[0][0], key=fit[0][1])
         if fit:
             places = " or ".join(f"{section}.{name}" for section, name in fit)
-            raise UsageError(f"{self.given}: more than one setting is called so; write {places}")
+            raise UsageError(f"{self.given}: more than one setting has this name; write {places}")
         if self.key:
             hint = _nearest(self.section, sorted(names))
             raise UsageError(f"{self.given}: no section {self.section!r}; {hint}")
@@ -188,13 +183,13 @@ class Change:
 
 
 class _Source:
-    """A recipe's file, which finds the line of a key for messages."""
+    """A recipe's file and its YAML nodes, to find the line of a key for messages."""
 
     def __init__(self, source: str, root: yaml.Node | None) -> None:
         self.source, self.root = source, root
 
     def at(self, *keys: Any) -> str:
-        """`file:line` of the key at the end of a path of keys, or of the last one there is."""
+        """Return `file:line` of a path of keys, or of the longest part of it that exists."""
         node, line = self.root, None
         for key in keys:
             child = None
@@ -219,14 +214,12 @@ def _nearest(key: str, keys: list[str]) -> str:
 
 
 def _has_truth(value: Any) -> bool:
-    """Return whether a value is true or false, or holds it."""
     if isinstance(value, dict):
         return any(map(_has_truth, (*value, *value.values())))
     return any(map(_has_truth, value)) if isinstance(value, list) else isinstance(value, bool)
 
 
 def _takes_truth(model: type[BaseModel], key: str) -> bool:
-    """Return whether true and false are among the values of a field."""
     kinds = [model.model_fields[key].annotation]
     for kind in kinds:
         kinds += get_args(kind)
@@ -237,15 +230,15 @@ def _takes_truth(model: type[BaseModel], key: str) -> bool:
 def _no_text(key: str, value: Any) -> str:
     shown = "a list or mapping" if isinstance(value, (list, dict)) else str(value).lower()
     return (
-        f"{key}: {shown} is no value of it (YAML takes yes, no, on and off for true and false: put"
-        " a text into quotes)"
+        f"{key}: {shown} is not a valid value (YAML reads yes, no, on and off as true and false:"
+        " put text into quotes)"
     )
 
 
 @dataclass
 class Entry:
-    """A step as a recipe has it, or the section `read`: the one place where settings are as a user
-    wrote them. in_file: the `file:line` of a key; given: by key, the `--set` that it is from."""
+    """A step of a recipe, or its section `read`, with the settings as the user wrote them. in_file:
+    returns the `file:line` of a key; given: {key: the `--set` that changed it}."""
 
     name: str
     settings: dict[str, Any]
@@ -254,16 +247,14 @@ class Entry:
 
     @property
     def section(self) -> str:
-        """The name without its variant."""
         return self.name.partition("@")[0]
 
     @property
     def kind(self) -> type[Any]:
-        """The class of the settings. UsageError for an unknown step."""
+        """The class of the settings. Raise UsageError for an unknown step."""
         return ReadSettings if self.section == "read" else step_class(self.section)
 
     def change(self, change: Change) -> None:
-        """Puts a change into the settings."""
         key, _, inner = change.key.partition(".")
         kind, before = self.kind.model_fields.get(key), self.settings.get(key) or {}
         if kind and inner and get_origin(kind.annotation) is dict and isinstance(before, dict):
@@ -274,8 +265,8 @@ class Entry:
         self.given[key] = change.given
 
     def parsed(self, folder: Path | None = None) -> Any:
-        """The step, or the settings of `read`; UsageError says the first mistake in one line.
-        folder: of the recipe's file."""
+        """Return the step, or the settings of `read`. Raise UsageError for the first mistake.
+        folder: the folder of the recipe."""
         kind, variant = self.kind, self.name.partition("@")[2]
         if variant:
             if "variant" not in kind.model_fields:
@@ -298,24 +289,24 @@ class Entry:
                     f"{where}: unknown key {key!r} in {self.section}; {hint}"
                 ) from None
             above = [self.section] if self._place(key) else []
-            said = problem(error, lambda name: ".".join(filter(None, [*above, name])))
-            raise UsageError(f"{self._where(key)}: {said}") from None
-        except UnicodeEncodeError:  # half of a surrogate pair, where a pattern is to be matched
-            said = f"a value of {self.section} is no Unicode text"
-            raise UsageError(f"{self._where('')}: {said}") from None
+            message = problem(error, lambda name: ".".join(filter(None, [*above, name])))
+            raise UsageError(f"{self._where(key)}: {message}") from None
+        except UnicodeEncodeError:  # half of a surrogate pair in a pattern
+            raise UsageError(
+                f"{self._where('')}: a value of {self.section} is not valid Unicode"
+            ) from None
 
     def _where(self, key: str) -> str:
         return self._place(key) or f"step {self.section}"
 
     def _place(self, key: str) -> str | None:
-        """Where a key is from: its `--set`, or its line. What is wrong with several keys together
-        is of those changes where there are any."""
+        """Return the `--set` or the line that sets a key; for the key "", all `--set` changes."""
         sets = self.given.get(key) or (not key and " ".join(self.given.values()))
         return sets or (self.in_file(key) if self.in_file else None)
 
 
 def make_step(name: str, settings: Mapping[str, Any]) -> Settings:
-    """A step by name (`name` or `name@variant`) and settings; UsageError names the mistake."""
+    """Return a step by name (or `name@variant`) and settings. Raise UsageError for a mistake."""
     step: Settings = Entry(name, dict(settings)).parsed()
     return step
 
@@ -329,11 +320,11 @@ def build(
     description: str = "",
     inputs: tuple[str, ...] = (),
 ) -> Recipe:
-    """A recipe from steps; the same step twice gets the label `name#2`."""
+    """Return a recipe of steps. Raise UsageError for a wrong order of steps and products."""
     seen: dict[str, int] = {}
     for i, step in enumerate(steps):
         seen[step.name] = seen.get(step.name, 0) + 1
-        if seen[step.name] > 1:
+        if seen[step.name] > 1:  # its second use is called `name#2`
             step.named(f"{step.name}#{seen[step.name]}")
         before = steps[i - 1] if i else None
         if isinstance(before, Product) and not isinstance(step, Product):
@@ -344,8 +335,8 @@ def build(
         brings = isinstance(step, Product) and step.makes == "corpus" and not step.reads_corpus
         if brings and any(isinstance(s, (Step, CorpusStep)) for s in steps[:i]):
             raise UsageError(
-                f"recipe {name}: {step.label} names sources of its own, so the steps before it have"
-                " no use; leave `sources` out and it mixes what they keep"
+                f"recipe {name}: {step.label} names its own sources and ignores the steps before"
+                " it; leave `sources` out to mix the documents that they keep"
             )
     return Recipe(name, tuple(steps), description, inputs, read or ReadSettings(), cuts)
 
@@ -356,8 +347,7 @@ def compose(
     sets: tuple[str | Change, ...] = (),
     **reading: Any,
 ) -> Recipe:
-    """A recipe of the chosen steps, as commands of one or a few steps are. reading: settings of
-    `read`."""
+    """Return a recipe of steps given by name and settings. reading: settings of `read`."""
     entries = [Entry(step, dict(settings)) for step, settings in chosen]
     read = Entry("read", reading)
     for entry in entries:
@@ -374,19 +364,19 @@ def parse(
     overrides: tuple[str | Change, ...] = (),
     folder: Path | None = None,
 ) -> Recipe:
-    """A recipe from YAML text. overrides: `step.key=value` or `read.key=value`. folder: where files
-    beside the recipe are."""
+    """Return a recipe from YAML text. overrides: `step.key=value` or `read.key=value`; folder:
+    where relative paths start."""
     kind = OTHERS.get(Path(source).suffix.lower(), "")
     data, root = (None, None) if kind else read_yaml(text, source)
     file = _Source(source, root)
     tool = next((f" of {tool}" for word, tool in TOOLS.items() if word in f"\n{text.lower()}"), "")
     if kind or (tool and "steps" not in (data or ())):
         raise UsageError(
-            f"{source} is {kind or 'a file'}{tool}, not a recipe: that is YAML with a list of"
-            " `steps`, which `llmcurate recipes fineweb` shows an example of"
+            f"{source} is {kind or 'a file'}{tool}, not a recipe: a recipe is YAML with a list of"
+            " `steps`; for an example run `llmcurate recipes fineweb`"
         )
     if not isinstance(data, dict):
-        raise UsageError(f"{source}: a recipe is a mapping with the key `steps`")
+        raise UsageError(f"{source}: a recipe must be a mapping with the key `steps`")
     for key in data:
         if key not in TOP_KEYS:
             where, hint = file.at(key), _nearest(str(key), list(TOP_KEYS))
@@ -399,15 +389,15 @@ def parse(
         raise UsageError(f"{source}: `steps` must be a list of at least one step")
     if len(entries) > MOST_STEPS:
         raise UsageError(
-            f"{source}: {counted(len(entries), 'step')}; a recipe has {MOST_STEPS:,} at most"
+            f"{source}: {counted(len(entries), 'step')}; a recipe may have at most {MOST_STEPS:,}"
         )
     written = _entries(entries, file)
     read_values, inputs = data.get("read") or {}, data.get("input") or []
     if not isinstance(read_values, dict):
-        raise UsageError(f"{file.at('read')}: `read` is a mapping of settings")
+        raise UsageError(f"{file.at('read')}: `read` must be a mapping of settings")
     inputs = (inputs,) if isinstance(inputs, str) else inputs
     if not isinstance(inputs, (list, tuple)) or not all(isinstance(i, str) for i in inputs):
-        raise UsageError(f"{file.at('input')}: `input` is a path or a list of paths")
+        raise UsageError(f"{file.at('input')}: `input` must be a path or a list of paths")
     read = Entry("read", dict(read_values), partial(file.at, "read"))
     _override([read, *written], overrides)
     steps, cuts = _steps(written, folder)
@@ -421,7 +411,7 @@ def parse(
     )
     columns = data.get("columns") or []
     if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
-        raise UsageError(f"{file.at('columns')}: `columns` is a list of names of columns")
+        raise UsageError(f"{file.at('columns')}: `columns` must be a list of column names")
     return replace(recipe, paper=str(data.get("paper") or ""), columns=tuple(columns))
 
 
@@ -446,7 +436,7 @@ def _entries(written: list[Any], file: _Source) -> list[Entry]:
         if alone and not isinstance(settings, dict):
             settings = {alone: settings}
         if not isinstance(settings, dict):
-            raise UsageError(f"{file.at('steps', i)}: the settings of {name} are no mapping")
+            raise UsageError(f"{file.at('steps', i)}: the settings of {name} must be a mapping")
         entries.append(Entry(name, dict(settings), partial(file.at, "steps", i, name)))
     return entries
 
@@ -454,7 +444,6 @@ def _entries(written: list[Any], file: _Source) -> list[Entry]:
 def _steps(
     entries: list[Entry], folder: Path | None = None
 ) -> tuple[list[Settings], frozenset[int]]:
-    """(the steps of the entries, the positions before which a stage ends)."""
     steps: list[Settings] = []
     cuts: set[int] = set()
     for entry in entries:
@@ -466,7 +455,6 @@ def _steps(
 
 
 def _override(entries: list[Entry], overrides: tuple[str | Change, ...]) -> None:
-    """Puts the changes into the entries; sections are step labels and `read`."""
     sections: dict[str, Entry] = {}
     count: Counter[str] = Counter()
     for entry in entries:
@@ -481,7 +469,7 @@ def _override(entries: list[Entry], overrides: tuple[str | Change, ...]) -> None
 
 
 def load(name: str | Path, overrides: tuple[str | Change, ...] = ()) -> Recipe:
-    """A recipe by path, or a shipped one by name."""
+    """Return the recipe at a path, or a shipped one by name."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or (path.exists() and not path.is_dir()):
         try:

@@ -1,14 +1,9 @@
-"""The registry: names of steps, the classes behind them, and the JSON schema of their settings.
+"""The registry: step names, their classes, and the JSON schema of their settings.
 
-A class says its name by `@step("c4")` (contracts.py). Names map to classes lazily, so that listing
-them imports no step: curate/index.json holds where each class stands, and the sources are looked
-through for a name that it lacks. Other distributions add steps by the entry point group
-`llmcurate.steps` (name = "module:Class").
-
-Editors check recipes with the schema, and the command line and docs/reference are made from it,
-so that a setting is written once: as a field of its step. `make reference` writes the schema into
-pipelines/recipe.schema.json, from where commands read it without loading a step. An entry holds a
-digest of the source of its fields; of a step whose source has changed since, the class is loaded.
+Classes are loaded lazily: curate/index.json has the place of each class named by `@step("c4")`, and
+sources are searched for other names. Other packages add steps by the entry point group
+`llmcurate.steps`. `make reference` writes the schema to pipelines/recipe.schema.json, with a digest
+of the source of each step's fields. If that source has changed, the step's class is loaded instead.
 """
 
 from __future__ import annotations
@@ -39,12 +34,11 @@ REGISTRY = {name: found.place for name, found in _declared.items()}
 
 
 def filters() -> list[str]:
-    """The names of the filters."""
     return [name for name, place in REGISTRY.items() if place.startswith("curate.filters.")]
 
 
 def step_names() -> list[str]:
-    """All known names, those of installed plug-ins included."""
+    """Return all known step names, including those of installed plug-ins."""
     return sorted({*REGISTRY, *_plugins()})
 
 
@@ -54,33 +48,33 @@ def _plugins() -> dict[str, str]:
     return {p.name: p.value for p in entry_points(group="llmcurate.steps")}
 
 
-def take_up() -> None:
-    """Takes up the steps that the sources declare and the index lacks."""
+def add_declared() -> None:
+    """Add the steps that the sources declare and the index lacks."""
     _declared.update(declared("curate", WORD))
     REGISTRY.update({name: found.place for name, found in _declared.items()})
 
 
 def facts(key: str) -> dict[str, dict[str, Any]]:
-    """What decorators say under a key, by step."""
+    """Return {step: the value of the keyword argument `key` of its `@step`}."""
     return {step: found.facts[key] for step, found in _declared.items() if key in found.facts}
 
 
 def is_step(name: str) -> bool:
-    """Return whether a step of ours has this name."""
+    """Return True if this package has a step of this name."""
     if name not in REGISTRY and name.isidentifier():
-        take_up()
+        add_declared()
     return name in REGISTRY
 
 
 def step_class(name: str) -> type[Settings]:
-    """The class behind a name; UsageError names the nearest one, RunFailed says why it cannot be
+    """Return a step's class. Raise UsageError for an unknown name, RunFailed if it cannot be
     loaded."""
     place = REGISTRY.get(name) or _plugins().get(name) or (is_step(name) and REGISTRY[name])
     if not place:
         near = get_close_matches(name, step_names(), 1, 0.6 if len(name) > 3 else 0.5)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(step_names())}"
         if ":" in name:
-            hint = "; a function of yours is named FILE.py:FUNCTION"
+            hint = "; write your own function as FILE.py:FUNCTION"
         raise UsageError(f"unknown step {name!r}{hint}")
     try:
         return _load(name, place)
@@ -100,15 +94,15 @@ def _load(name: str, place: str) -> type[Settings]:
     except LlmcurateError:
         raise
     except Exception as error:
-        from curate.steps.failures import described
+        from curate.steps.failures import error_with_place
 
-        raise RunFailed(f"step {name} cannot be loaded from {place}: {described(error)}") from error
+        raise RunFailed(
+            f"step {name} cannot be loaded from {place}: {error_with_place(error)}"
+        ) from error
     if getattr(cls, "name", None) != name:
         raise RunFailed(f"step {name}: the class {place} needs `@step({name!r})` above it")
     return cls
 
-
-# The schema.
 
 FILE = "recipe.schema.json"
 STEPS = "#/$defs/"
@@ -116,7 +110,7 @@ READ = "curate.formats.read_settings:ReadSettings"
 
 
 def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
-    """The schema of recipes of the named steps; by default of all, plug-ins included."""
+    """Return the JSON schema of recipes with the named steps; by default all, plug-ins included."""
     from curate.formats.read_settings import ReadSettings
 
     names = step_names() if names is None else names
@@ -147,18 +141,18 @@ def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
         "type": "object",
         "properties": {
             "name": {"type": "string", "description": "Name of the recipe."},
-            "description": {"type": "string", "description": "One line on its purpose."},
-            "paper": {"type": "string", "description": "Where its steps were published."},
+            "description": {"type": "string", "description": "Purpose of the recipe in one line."},
+            "paper": {"type": "string", "description": "Publication of its steps."},
             "input": {
                 "anyOf": [{"type": "string"}, paths],
-                "description": "Input files; those of the command line replace them.",
+                "description": "Input files; those on the command line replace them.",
             },
             "read": {"$ref": STEPS + "read"},
             "columns": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "Columns of corpus/ beside id and text; `attributes` are scores and"
-                " edits, `-attributes` all columns but these.",
+                "description": "Columns of corpus/ besides id and text. `attributes`: scores and"
+                " edits; `-attributes`: all columns except these.",
             },
             "steps": {"type": "array", "minItems": 1, "items": step},
         },
@@ -169,7 +163,7 @@ def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
 
 
 def schema_text(schema: dict[str, Any]) -> str:
-    """The schema as its file holds it: one line a setting."""
+    """Return the schema as written to its file: one line per setting."""
     definitions = []
     for name, definition in schema["$defs"].items():
         settings = ",\n   ".join(_members(definition.get("properties", {})))
@@ -187,14 +181,14 @@ def _members(values: dict[str, Any]) -> list[str]:
 
 @cache
 def shipped_schema() -> dict[str, Any]:
-    """The schema of the steps in the package, as `make reference` wrote it."""
+    """Return the schema of the package's steps, as written by `make reference`."""
     text = (FOLDER / FILE).read_text(encoding="utf-8")
     return dict(json.loads(text))
 
 
 def definition_of(step: str) -> dict[str, Any]:
-    """Description, paper and settings of a step: as they were written, where the source of its
-    fields is the same, else of the class, which is loaded. UsageError for an unknown step."""
+    """Return description, paper and settings of a step. They come from the shipped schema if it is
+    up to date, else from the class. Raise UsageError for an unknown step."""
     definition: dict[str, Any] = shipped_schema()["$defs"].get(step, {})
     digest, _, modules = definition.get("$comment", "").partition(" ")
     if digest == fields_digest(_place(step), modules.split()):
@@ -209,7 +203,6 @@ def _place(step: str) -> str:
 
 
 def _with_source(step: str, model: Any) -> dict[str, Any]:
-    """The schema of a step with a digest of the source of its fields, and with its modules."""
     definition = class_schema(model)
     with_fields = (kind for kind in model.__mro__ if getattr(kind, "model_fields", None))
     kinds = (model, *with_fields, getattr(model, "described_in", None) or model)
@@ -219,12 +212,10 @@ def _with_source(step: str, model: Any) -> dict[str, Any]:
 
 
 def settings_of(step: str) -> list[str]:
-    """The names of the settings of a step."""
     return [*definition_of(step)["properties"]]
 
 
 def summary_of(step: str) -> str:
-    """One line on the step."""
     return str(definition_of(step).get("description", ""))
 
 
@@ -234,11 +225,11 @@ LIMITS = {
     "maximum": "at most",
     "exclusiveMaximum": "below",
 }
-NO_LIMIT = 1 << 31  # what lies beyond concerns the machine, not the user
+NO_LIMIT = 1 << 31  # limits beyond this are those of number types and not shown
 
 
 def limits_text(field: dict[str, Any]) -> list[str]:
-    """The limits of a number in words."""
+    """Return the limits of a number in words."""
     stated = {k: word for k, word in LIMITS.items() if abs(field.get(k, NO_LIMIT)) < NO_LIMIT}
     texts = [f"{word} {field[k]:,}" for k, word in stated.items()]
     if {"minimum", "maximum"} <= field.keys() and len(texts) == 2:
@@ -247,7 +238,7 @@ def limits_text(field: dict[str, Any]) -> list[str]:
 
 
 def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
-    """The type of a setting with its choices and limits: `integer, at least 1`."""
+    """Return the type of a setting with its choices and limits, as in `integer, at least 1`."""
     if "anyOf" in field:
         kinds = [type_text(kind, schema) for kind in field["anyOf"] if kind.get("type") != "null"]
         return " or ".join(kinds)
@@ -272,10 +263,9 @@ def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
 
 
 def class_schema(model: Any) -> dict[str, Any]:
-    """The schema of the settings of one class, without titles; those of the class itself come
-    before those that others share, but where it has SECTIONS, by the names that open them. A list
-    that is also read from one string may be either.
-    """
+    """Return the schema of a class's settings, without titles. Settings defined by the class itself
+    come before inherited ones. If the class has SECTIONS, the order is unchanged and each setting
+    has its section. Lists that may be given as one string have both types."""
     schema = dict(model.model_json_schema())
     own, fields = get_annotations(model), schema.pop("properties", {})
     if sections := getattr(model, "SECTIONS", {}):
@@ -311,7 +301,7 @@ def class_schema(model: Any) -> dict[str, Any]:
 
 
 def _read_from_text(model: Any, name: str) -> bool:
-    """Whether a list may be written as one string: a validator sees the value before its type."""
+    """Return True if a validator runs before the type check, so that a list may be a string."""
     metadata = model.model_fields[name].metadata
     if any(type(m).__name__ == "BeforeValidator" for m in metadata):
         return True
@@ -320,8 +310,8 @@ def _read_from_text(model: Any, name: str) -> bool:
 
 
 def fields_digest(location: str, modules: Iterable[str]) -> str:
-    """A digest of a class's location and of all that its modules say outside of functions: fields,
-    constants, docstrings of classes. No module is loaded; one without a file has no lines."""
+    """Return a digest of a class's location and of all lines of its modules outside functions. No
+    module is loaded; a module without a file adds no lines."""
     lines = [location]
     for module in modules:
         lines += _outside_functions(module)

@@ -1,7 +1,5 @@
-"""The recipes in the package, as files: their names, texts, and one line on each.
-
-Nothing here checks a recipe, so that lists and shell completion load no step.
-"""
+"""The recipes shipped with the package, as files. No recipe is checked here, so that lists and
+shell completion load no step."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ ENDING = ".yaml"
 
 @dataclass(frozen=True)
 class Shipped:
-    """A recipe of the package. paper: where its steps were published; empty for one of ours."""
+    """A shipped recipe. paper: the publication of its steps; empty if there is no paper."""
 
     name: str
     description: str
@@ -27,12 +25,11 @@ class Shipped:
 
 
 def names() -> list[str]:
-    """The names of the recipes in the package."""
     return sorted(path.stem for path in FOLDER.glob(f"*{ENDING}"))
 
 
 def text_of(name: str) -> str:
-    """The YAML of a recipe of the package; UsageError names the nearest one, or all."""
+    """Return the YAML of a shipped recipe. Raise UsageError, with a hint, for an unknown name."""
     if name not in names():
         near = get_close_matches(name, names(), 1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names())}"
@@ -41,7 +38,7 @@ def text_of(name: str) -> str:
 
 
 def shipped() -> list[Shipped]:
-    """All recipes of the package, by name."""
+    """Return all shipped recipes, by name."""
     import yaml
 
     recipes = []

@@ -1,1 +1,1 @@
-"""Word, line and paragraph tables of a batch, and the kernels under them."""
+"""Tables of the words, lines and paragraphs of a batch, and the kernels that build them."""

@@ -1,4 +1,4 @@
-"""Texts and bytes: Arrow columns as flat byte buffers."""
+"""Arrow columns of texts as flat byte buffers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pyarrow as pa
 
 
 def as_large_string(column: pa.Array | pa.ChunkedArray) -> pa.LargeStringArray:
-    """One contiguous large_string array of the column; copies only where it must."""
+    """Return the column as one contiguous large_string array, which is copied only if needed."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # no chunk at all
+        if isinstance(column, pa.ChunkedArray):  # without chunks
             column = (
                 pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], "string")
             )
@@ -20,10 +20,8 @@ def as_large_string(column: pa.Array | pa.ChunkedArray) -> pa.LargeStringArray:
 
 
 def text_buffers(array: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
-    """(data: uint8[bytes], offsets: int64[rows + 1]); a null row is an empty one.
-
-    The arrays are views of the Arrow buffers, offsets are absolute positions in `data`.
-    """
+    """Return (data: uint8[bytes], offsets: int64[rows + 1]); a null row is empty. Both arrays are
+    views of the Arrow buffers. Offsets are absolute positions in `data`."""
     if len(array) == 0:
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
     _, offsets, data = array.buffers()
@@ -34,6 +32,6 @@ def text_buffers(array: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def text_array(data: np.ndarray, offsets: np.ndarray) -> pa.LargeStringArray:
-    """The large_string array over `data: uint8[bytes]`, `offsets: int64[rows + 1]`."""
+    """Return the large_string array over `data: uint8[bytes]` and `offsets: int64[rows + 1]`."""
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets, np.int64)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)

@@ -1,9 +1,9 @@
-"""Texts as dedups compare them: as they are, in NFC, or in NFKC_Casefold.
+"""Texts in the form that deduplication compares: unchanged, in NFC, or in NFKC_Casefold.
 
 NFKC_Casefold (Unicode Standard, section 3.13, R5; UAX #31) folds case and compatibility forms, such
-as full width, and removes what is ignorable by default, such as soft hyphens and zero-width spaces.
-It is defined by character, with NFC at the end. Of whole texts NFKC, case folding and removal give
-the same, but where a Greek letter has a iota below it, which may change places with accents.
+as full width, and removes ignorable characters, such as soft hyphens and zero-width spaces. It is
+defined per character, with NFC at the end. NFKC, case folding and removal on the whole text give
+the same, except for a Greek letter with an iota below, which may change places with accents.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ _IOTA_BELOW = re.compile("[\u0345\u037a\u1f80-\u1fff]")
 
 
 def _folded(text: str) -> str:
-    """A text after NFKC, case folding and removal, in NFKC."""
     return normalize("NFKC", IGNORABLE.sub("", normalize("NFKC", text).casefold()))
 
 
 @lru_cache(maxsize=4096)
 def casefold_of(character: str) -> str:
-    """The property NFKC_Casefold of a character."""
+    """Return the property NFKC_Casefold of a character."""
     return _folded(character)
 
 
 def nfkc_casefold(text: str) -> str:
-    """toNFKC_Casefold of a text."""
+    """Return toNFKC_Casefold of a text."""
     if text.isascii():
         return text.lower()
     if _IOTA_BELOW.search(text):
@@ -46,11 +45,11 @@ def nfkc_casefold(text: str) -> str:
     return _folded(text)
 
 
-def compared(
+def in_form(
     data: np.ndarray, start: np.ndarray, end: np.ndarray, form: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(data: uint8[], start, end: int64[pieces]): the pieces data[start:end] as they are compared
-    in the form, one after the other; what is given where that is `raw`."""
+    """Return (data: uint8[], start, end: int64[pieces]): the pieces data[start:end], converted to
+    the form and joined. For the form `raw`, the arguments are returned."""
     if form == "raw":
         return data, start, end
     make = nfkc_casefold if form == "nfkc_cf" else partial(normalize, "NFC")
@@ -61,10 +60,10 @@ def compared(
     return np.frombuffer(bytearray().join(pieces), np.uint8), ends[:-1], ends[1:]
 
 
-def compared_texts(text: pa.LargeStringArray, form: str) -> pa.LargeStringArray:
-    """The texts as they are compared; null becomes an empty one, but not where that is `raw`."""
+def texts_in_form(text: pa.LargeStringArray, form: str) -> pa.LargeStringArray:
+    """Return the texts in the form. A null text becomes empty, but stays null in the form `raw`."""
     if form == "raw":
         return text
     data, offsets = text_buffers(text)
-    new, _, ends = compared(data, offsets[:-1], offsets[1:], form)
+    new, _, ends = in_form(data, offsets[:-1], offsets[1:], form)
     return text_array(new, np.concatenate([[0], ends]))

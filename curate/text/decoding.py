@@ -1,8 +1,7 @@
-"""Strangers' bytes as text: which encoding they are in, as browsers find it.
+"""Decoding of untrusted bytes to text: their encoding is found as browsers find it.
 
-The declaration of a page is read as the HTML Standard does ("prescan a byte stream to determine its
-encoding"). If there is none, chardetng decides, as in Firefox.
-"""
+A page's declaration is read as the HTML Standard does ("prescan a byte stream to determine its
+encoding"). For a page without a declaration, chardetng decides, as in Firefox."""
 
 from __future__ import annotations
 
@@ -17,14 +16,14 @@ from curate.text.encodings import BOMS, UTF, Decoded, decode_as, encoding_of
 
 _PRESCAN = 1024  # bytes, as in the HTML Standard
 _HEAD = 4096
-_FIRST = 1 << 20  # bytes in which a declaration is looked for
-_SEEN = 64 << 10  # bytes that are looked at closely, of lines and elements that are not all ASCII
+_FIRST = 1 << 20  # bytes that are searched for a declaration
+_SAMPLE = 64 << 10  # bytes that are examined, of lines and elements that are not all ASCII
 _ESCAPES = re.compile(rb"\x1b(?:\$[@B]|\([JI])")  # not ESC ( B, by which terminals reset
 _CESU_8 = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]")
 _CUT = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
 _ODD = re.compile(r"[\0-\x08\x0e-\x1f\ue000-\uf8ff\ufffd-\uffff]")
 _LANG = re.compile(rb"<html\b[^>]*?[\s:]lang\s*=\s*[\"']?([a-z]{2,3})\b", re.I)
-# A comment, a tag (its name, its attributes, its end), or what is neither.
+# A comment, a tag (its name, its attributes, its end), or other markup.
 _MARKUP = re.compile(
     r"<!(?=--).*?(?:-->|\Z)|<(meta(?=[\s/])|/?[a-z][^\s>]*)"
     r"""((?:=\s*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z))|[^>=]+|=)*)(>|\Z)|<[!/?][^>]*(?:>|\Z)""",
@@ -38,26 +37,26 @@ _OF_HEAD = ("", *_RAW, *(f"/{name}" for name in _RAW), "html", "head", "meta", "
 
 
 class Undecodable(ValueError):
-    """Bytes that no browser decodes: the label, which this says, means `replacement`."""
+    """The bytes have an encoding that no browser decodes. The message is the encoding's label."""
 
 
 def decode(
     payload: bytes, label: str | None = None, *, html: bool = True, url: str | None = None
 ) -> Decoded:
-    """The text of `payload`. label: the charset of the HTTP header. html: whether a meta tag or an
-    XML declaration in the bytes may say the encoding. url: its top-level domain is a hint.
+    """Return the text of `payload`.
 
-    The encoding is, in this order,
+    label: the charset of the HTTP header. html: whether a meta tag or an XML declaration in the
+    bytes may name the encoding. url: its top-level domain is a hint. The encoding is the first of:
 
     1. that of the byte order mark;
-    2. UTF-16 where NULs show it, and ISO-2022-JP where its escapes do: both are valid UTF-8 too;
-    3. UTF-8 where the bytes are valid UTF-8, or are but for some damage, whatever is declared: many
-       servers say iso-8859-1 of every page, and a text in another encoding is rarely valid UTF-8;
-    4. what the header says, then what the bytes say of themselves. Where that is utf-8 and most of
-       what is not ASCII is no UTF-8, it counts as undeclared;
-    5. what chardetng finds, or an encoding of the page's `lang` whose text has more of its letters.
+    2. UTF-16 if NULs show it, and ISO-2022-JP if its escapes do: both are valid UTF-8 too;
+    3. UTF-8 if the bytes are valid UTF-8 apart from some damage, whatever is declared: many servers
+       declare iso-8859-1 for every page, and text in another encoding is rarely valid UTF-8;
+    4. the header's, then the one that the bytes declare. utf-8 counts as undeclared if most bytes
+       beyond ASCII are not valid UTF-8;
+    5. the one that chardetng finds, or one of the page's `lang` whose text has more of its letters.
 
-    Raises Undecodable where 4 gives `replacement`, for 7-bit bytes too if they hold escapes.
+    Raises Undecodable if 4 gives the encoding `replacement`, for 7-bit bytes only with escapes.
     """
     for mark, encoding in BOMS:
         if payload.startswith(mark):
@@ -73,16 +72,15 @@ def decode(
             return min(decoded, more, key=attrgetter("replaced"))._replace(encoding="euc-jp")
         return decoded
     if text.isascii():
-        said = f"{label} {payload[:_PRESCAN].decode('ascii')}".lower()
-        if b"\x1b" in payload or ("hz-gb-2312" in said and b"~{" in payload):
+        labels = f"{label} {payload[:_PRESCAN].decode('ascii')}".lower()
+        if b"\x1b" in payload or ("hz-gb-2312" in labels and b"~{" in payload):
             if _ESCAPES.search(payload):
                 return decode_as(payload, "iso-2022-jp")
-            _declared(payload, label, html)
+            _declared(payload, label, html)  # raises Undecodable for `replacement`
     return Decoded(text, "utf-8", 0)
 
 
 def _declared(payload: bytes, label: str | None, html: bool) -> str | None:
-    """The encoding that the header says, or the bytes; None where neither does."""
     if encoding_of(label) is None:
         label = declared_in(payload) if html else None
     encoding = encoding_of(label)
@@ -92,34 +90,35 @@ def _declared(payload: bytes, label: str | None, html: bool) -> str | None:
 
 
 def _not_utf_8(payload: bytes, label: str | None, html: bool, url: str | None) -> str:
-    """The encoding of bytes that are not all valid UTF-8."""
     encoding = _declared(payload, label, html)
     if encoding in UTF[1:] and b"<" in payload[:_HEAD] and b"\0" not in payload[:_HEAD]:
         encoding = None  # a page of UTF-16 has NULs
-    said = encoding == "utf-8"
+    declares_utf_8 = encoding == "utf-8"
     parts = (part for line in payload.splitlines() for part in line.split(b"<"))
-    seen = b"<".join(part for part in parts if not part.isascii())[:_SEEN]
-    if encoding is None or said:
-        stated = _LANG.search(payload[:_HEAD])
-        encoding = _detected(seen, url, stated[1].decode().lower() if stated else "")
-    # valid: bytes that continue a character. One error is a pair of surrogates as two characters
-    # (CESU-8), none a character cut off at the end. Of sentences in 25 encodings none of one byte a
-    # letter has as many valid bytes as errors; of others 2 % have, and 0.5 % have twice as many.
-    least = 1 if said or encoding.startswith(("windows-125", "iso-8859")) else 2
-    text = seen.decode("utf-8", "replace")
+    sample = b"<".join(part for part in parts if not part.isascii())[:_SAMPLE]
+    if encoding is None or declares_utf_8:
+        lang = _LANG.search(payload[:_HEAD])
+        encoding = _detected(sample, url, lang[1].decode().lower() if lang else "")
+    # valid: continuation bytes of valid characters. A pair of surrogates as two characters (CESU-8)
+    # is one error; a character cut off at the end is no error. Of sentences in 25 encodings, none
+    # in an encoding of one byte per letter has as many valid bytes as errors; of others 2 % do, and
+    # 0.5 % have twice as many.
+    least = 1 if declares_utf_8 or encoding.startswith(("windows-125", "iso-8859")) else 2
+    text = sample.decode("utf-8", "replace")
     valid = len(text.encode()) - len(text) - 2 * text.count("\ufffd")
     cut = _CUT.search(payload[-3:])
-    errors = text.count("\ufffd") - 5 * len(_CESU_8.findall(seen)) - bool(cut)
-    shown = valid or said or (cut is not None and len(cut[0]) > 1)
-    return "utf-8" if valid >= least * errors and shown else encoding
+    errors = text.count("\ufffd") - 5 * len(_CESU_8.findall(sample)) - bool(cut)
+    has_evidence = valid or declares_utf_8 or (cut is not None and len(cut[0]) > 1)
+    return "utf-8" if valid >= least * errors and has_evidence else encoding
 
 
-# What the bytes say.
+# Encodings that the bytes declare or show.
 
 
 def utf_16_in(payload: bytes) -> str | None:
-    """utf-16le or utf-16be, where the beginning has its mark, or the NULs of such a text and is
-    one: characters of a few blocks of 256, or low bytes that are not only those of ASCII."""
+    """Return utf-16le or utf-16be if the bytes begin with its byte order mark, or have NULs where
+    such a text has them. The text must have characters of a few blocks of 256, or low bytes that
+    are not only ASCII's."""
     if marked := next((name for mark, name in BOMS[1:] if payload.startswith(mark)), None):
         return marked
     head = payload[:_HEAD]
@@ -140,8 +139,9 @@ def utf_16_in(payload: bytes) -> str | None:
 
 
 def declared_in(payload: bytes) -> str | None:
-    """The label that a page declares: the HTML Standard's prescan of the first 1,024 bytes, and, as
-    browsers do, the rest of the head. Else that of the XML declaration."""
+    """Return the label of an encoding that a page declares: in a meta tag of the first 1,024 bytes
+    (the HTML Standard's prescan) or of the rest of the head, as browsers do, else in the XML
+    declaration."""
     page = payload[:_FIRST].decode("latin-1")
     if label := _in_meta(page[:_PRESCAN], rest=False) or _in_meta(page, rest=True):
         return label
@@ -150,8 +150,7 @@ def declared_in(payload: bytes) -> str | None:
 
 
 def _in_meta(head: str, rest: bool) -> str | None:
-    """The label in a meta tag. rest: scripts and titles are passed over, and the first tag that
-    no head has ends it."""
+    """Return the label in a meta tag. If `rest`, skip scripts and titles and end after the head."""
     at = 0
     while markup := _MARKUP.search(head, at):
         name, at = (markup[1] or "").lower(), markup.end()
@@ -166,7 +165,6 @@ def _in_meta(head: str, rest: bool) -> str | None:
 
 
 def _of_meta(attributes: str) -> str | None:
-    """The label of a meta tag with these attributes; None where it names no encoding."""
     found: dict[str, str] = {}
     for name, value in _ATTRIBUTE.findall(attributes):
         found.setdefault(name, value[1:-1] if value[:1] in ('"', "'") else value)
@@ -178,16 +176,17 @@ def _of_meta(attributes: str) -> str | None:
 
 
 def _not_utf_16(label: str | None) -> str | None:
-    """A known label, else None; utf-8 for UTF-16, which hides a declaration from this search."""
+    """Return the label if it is known, else None. For UTF-16 return utf-8: if the page were UTF-16,
+    this search could not have read the declaration."""
     encoding = encoding_of(label)
     if encoding in UTF:
         return "utf-8"
     return "windows-1252" if encoding == "x-user-defined" else label if encoding else None
 
 
-# What nothing says.
+# Encodings that nothing declares.
 
-_PYTHON = {"cp874": "windows-874"}  # a name of Python's that chardetng_py gives
+_PYTHON = {"cp874": "windows-874"}  # a Python name that chardetng_py returns
 _1250, _1257 = ("windows-1250", "iso-8859-2"), ("windows-1257", "iso-8859-13")
 # The encodings of a language, as in the HTML Standard's defaults by locale, and its letters beyond
 # ASCII (CLDR's main exemplars).
@@ -203,39 +202,40 @@ _LETTERS = {
     "sk": (_1250, "áäčďéíĺľňóôŕšťúýž"),
     "tr": (("windows-1254",), "âçğıîöşûüİ"),
 }
-# What the detector finds in pages of the languages that it misses. Such a page has at least five
+# The detector's results for pages in languages that it misses. Such a page has at least five
 # different letters beyond ASCII, and all of them are letters of its language.
 _INSTEAD = ("windows-1252", "windows-1250", "windows-1258", "iso-8859-2", "iso-8859-4")
 _MISSED, _DISTINCT = ("hu", "lt"), 5
 _LETTER = re.compile(r"[^\W\d_\0-\x7f]|\ufffd")
 
 
-def _detected(seen: bytes, url: str | None, language: str) -> str:
-    """The encoding that chardetng finds (H. Sivonen 2020), or one of the language if its text
-    has more of its letters. What the detector misses most is always tried."""
+def _detected(sample: bytes, url: str | None, language: str) -> str:
+    """Return the encoding that chardetng finds (H. Sivonen 2020), or an encoding of the page's
+    language if the text then has more letters of the language. If the language is not known, try
+    the languages that chardetng misses most."""
     from chardetng_py import EncodingDetector
 
     detector = EncodingDetector()
-    detector.feed(seen, last=len(seen) < _SEEN)
+    detector.feed(sample, last=len(sample) < _SAMPLE)
     name = detector.guess(tld=_top_level_domain(url), allow_utf8=False)
     found = encoding_of(_PYTHON.get(name, name)) or "windows-1252"
-    stated = (language,) if language in _LETTERS else ()
-    for each in stated or (_MISSED if found in _INSTEAD else ()):
+    languages = (language,) if language in _LETTERS else ()
+    for each in languages or (_MISSED if found in _INSTEAD else ()):
         encodings, letters = _LETTERS[each]
         if found in encodings:
             return found
-        texts = {e: decode_as(seen, e).text for e in (found, *encodings)}
+        texts = {e: decode_as(sample, e).text for e in (found, *encodings)}
         counts = {e: Counter(_LETTER.findall(text)) for e, text in texts.items()}
         own = {e: sum(count[c] for c in letters + letters.upper()) for e, count in counts.items()}
         shares = {e: own[e] / max(sum(count.values()), 1) for e, count in counts.items()}
         best = max(shares, key=shares.__getitem__)
-        if stated or (shares[best] == 1 and len(counts[best]) >= _DISTINCT):
+        if languages or (shares[best] == 1 and len(counts[best]) >= _DISTINCT):
             return best
     return found
 
 
 def _top_level_domain(url: str | None) -> bytes | None:
-    """In ASCII and lower case, or chardetng panics; None if the URL has none."""
+    """Return a URL's top-level domain in ASCII lower case, as chardetng requires it, or None."""
     try:
         host = urlsplit(url or "").hostname or ""
         name = host.rpartition(".")[2].encode("idna").lower()
@@ -248,7 +248,7 @@ def _top_level_domain(url: str | None) -> bytes | None:
 
 
 def encoding_of_file(head: bytes) -> str:
-    """The encoding of a file of lines that begins so: utf-8 whatever damage it has (`decode`)."""
+    """Return the encoding of a file of lines, found from its beginning. Damaged UTF-8 is UTF-8."""
     lines = head[: head.rfind(b"\n") + 1] or head
     return utf_16_in(head) or decode(lines, html=False).encoding
 
@@ -258,8 +258,8 @@ codecs.register_error("marked", lambda error: (_MARK, error.end))  # type: ignor
 
 
 def utf_8_of(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """The chunks of a file in another encoding, as UTF-8. What is invalid in it is a byte 0xFF, so
-    that who decodes the lines finds and counts it (`replaced_in`)."""
+    """Convert the chunks of a file in another encoding to UTF-8 and yield them. Invalid input
+    becomes the byte 0xFF, so that the decoder of the lines can count it (`replaced_in`)."""
     if encoding in UTF:
         for text in codecs.iterdecode(chunks, encoding, "marked"):
             yield text.encode("utf-8", "surrogateescape")
@@ -277,5 +277,5 @@ def _marked(data: bytes, encoding: str) -> bytes:
 
 
 def replaced_in(text: str, line: bytes) -> int:
-    """How many U+FFFD stand in the text of a line for what is no UTF-8 text in it."""
+    """Return how many U+FFFD in the text of a line replace bytes that are not valid UTF-8."""
     return text.count("\ufffd") - line.count("\ufffd".encode())

@@ -1,7 +1,6 @@
-"""Labels and decoders of the WHATWG Encoding Standard (https://encoding.spec.whatwg.org).
+"""The labels and decoders of the WHATWG Encoding Standard (https://encoding.spec.whatwg.org).
 
-encodings.npz has the standard's labels and characters (scripts/encoding_tables.py).
-"""
+encodings.npz holds the standard's labels and characters (scripts/encoding_tables.py)."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))
 UTF = ("utf-8", "utf-16le", "utf-16be")
-# What is taken at a time: a run of ASCII, or the bytes of a character or of an error.
+# Tokens of an encoding: a run of ASCII, or the bytes of a character or of an error.
 _EUC_JP = rb"[\0-\x7f]+|\x8f[\xa1-\xfe](?:.|\Z)|[\x8e\x8f\xa1-\xfe].|."
 _TOKENS = {
     "big5": rb"[\0-\x7f]+|[\x81-\xfe].|.",
@@ -29,7 +28,8 @@ _TOKENS = {
     "gb18030": rb"[\0-\x7f]+|[\x81-\xfe](?:[^0-9]|[0-9](?:[\x81-\xfe](?:[0-9]|\Z)|\Z))|.",
     "shift_jis": rb"[\0-\x7f]+|[\x81-\x9f\xe0-\xfc].|.",
 }
-# Codecs of Python, which are faster, and the characters that each has for bytes of another meaning.
+# Python's codecs, which are faster, and the characters that each gives for bytes that the standard
+# decodes otherwise.
 _CODECS = {
     "big5": ("big5hkscs", re.compile("[¢£¥•‾∼☉♁／＼､]")),
     "euc-jp": ("euc_jp", re.compile("[~¢£¬‖−〜]")),
@@ -42,8 +42,8 @@ _PAIR = re.compile(rb"[\x21-\x7e].|.", re.S)
 
 
 class Decoded(NamedTuple):
-    """A text, the standard's name of its encoding in lower case, and how many U+FFFD stand in it
-    for bytes that are invalid in it."""
+    """A text, its encoding (the standard's name in lower case), and how many U+FFFD in the text
+    replace invalid bytes."""
 
     text: str
     encoding: str
@@ -51,24 +51,24 @@ class Decoded(NamedTuple):
 
     @property
     def losses(self) -> dict[str, int] | None:
-        """How many characters are replaced, by encoding; None where there is none."""
+        """Return the number of replaced characters by encoding, or None if none was replaced."""
         return {self.encoding: self.replaced} if self.replaced else None
 
 
 def encoding_of(label: str | None) -> str | None:
-    """The encoding that a label means, by the standard's name in lower case; None for no label."""
+    """Return the encoding that a label means (the standard's name in lower case), or None."""
     return _labels().get(label.strip("\t\n\f\r ").lower()) if label else None
 
 
 def decode_as(payload: bytes, encoding: str) -> Decoded:
-    """The text of `payload` in an encoding, by the standard's name in lower case."""
+    """Return the text of `payload` in `encoding`, which is the standard's name in lower case."""
     if encoding in UTF:
         try:
             return Decoded(payload.decode(encoding), encoding, 0)
         except UnicodeDecodeError:
             text, own = payload.decode(encoding, "replace"), payload.decode(encoding, "ignore")
             return Decoded(text, encoding, text.count("\ufffd") - own.count("\ufffd"))
-    if encoding == "gbk":  # only its encoder is another
+    if encoding == "gbk":  # only its encoder differs
         return decode_as(payload, "gb18030")._replace(encoding="gbk")
     if encoding in _CODECS:
         codec, others = _CODECS[encoding]
@@ -80,7 +80,7 @@ def decode_as(payload: bytes, encoding: str) -> Decoded:
         text = "".join(_iso_2022_jp(payload))
     elif pattern := _TOKENS.get(encoding):
         tokens, characters = re.compile(pattern, re.S).findall, _characters(encoding)
-        lines = payload.splitlines(keepends=True)  # tokens of a line alone are held
+        lines = payload.splitlines(keepends=True)  # line by line, to save memory
         text = "".join("".join(map(characters.__getitem__, tokens(line))) for line in lines)
     else:
         text = codecs.charmap_decode(payload, "replace", _charmap(encoding))[0]
@@ -103,15 +103,16 @@ def _labels() -> dict[str, str]:
 
 @cache
 def _charmap(encoding: str) -> str:
-    """The 256 characters of a single-byte encoding; U+FFFE, Python's sign, where there is none."""
     characters = _characters(encoding)
-    return "".join(characters.get(bytes([byte]), "\ufffe") for byte in range(256))
+    return "".join(
+        characters.get(bytes([byte]), "\ufffe") for byte in range(256)
+    )  # U+FFFE: no character
 
 
 class _Characters(dict[bytes, str]):
-    """The characters of an encoding by their bytes. What is none is U+FFFD, and an ASCII letter
-    that ends it stays, so that damage takes no markup with it. Beyond the first plane gb18030's
-    are counted off."""
+    """The characters of an encoding by their bytes, U+FFFD for invalid bytes. An ASCII letter at
+    the end of invalid bytes is kept, so that damage removes no markup. Characters of gb18030 beyond
+    the first plane are computed."""
 
     of_four_bytes = False
 
@@ -140,10 +141,9 @@ def _characters(encoding: str) -> _Characters:
 
 
 def _iso_2022_jp(payload: bytes) -> Iterator[str]:
-    """The text between escapes, each part in the set of characters that the last one chose."""
     chosen, escape = "(B", False
     for part in _PART.finditer(payload):
-        if part[1]:  # two escapes and nothing between them would hide what a filter looks for
+        if part[1]:  # two escapes in a row could hide text from a filter
             yield "\ufffd" if escape else ""
             chosen, escape = part[1].decode("ascii").replace("@", "B"), True
             continue
@@ -160,5 +160,5 @@ _HUGE = re.compile(r"&#[0-9]{4000,};?")  # Python reads numbers of at most 4300 
 
 
 def unescape(text: str) -> str:
-    """As `html.unescape` has it, which raises where a reference's number is too long: U+FFFD."""
+    """Return `html.unescape` of a text, but U+FFFD in place of an error for a too long number."""
     return html.unescape(_HUGE.sub("\ufffd", text))

@@ -1,6 +1,6 @@
-"""Folding of UTF-8 bytes, for keys under which passages are compared: `str.lower()` and CCNet's.
+"""Folding of UTF-8 bytes, for keys by which passages are compared: `str.lower()` and CCNet's form.
 
-Eight ASCII bytes are folded at once, as one number; what is not ASCII goes by a table.
+Eight ASCII bytes are folded at once, as one number; other characters are looked up in a table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from curate.text.unicode import char_bytes, code_point
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import load8
 
-# In a folding table: this character goes; for this one look at the text around it.
+# Entries of a folding table: the character is removed; the result depends on the text around it.
 GONE, LOOK = -1, -2
 # The keys of UNICODE_PUNCT in CCNet's cc_net/text_normalizer.py.
 CCNET_PUNCTUATION = "，。、„”“«»１」「《》´∶：？！（）；–—．～’…━〈〉【】％►"
@@ -27,8 +27,8 @@ _PLANES = (*range(0x30000), *range(0xE0000, 0xE0200))  # no other plane holds a 
 
 @lru_cache(maxsize=1)
 def lower_table() -> np.ndarray:
-    """int32[0x110000]: `chr(c).lower()` of every code point where that is one character whatever
-    stands beside it, else LOOK: U+0130 becomes two, and a sigma depends on its place in a word."""
+    """Return `chr(c).lower()` of every code point, int32[0x110000], or LOOK if it is not always one
+    character: U+0130 becomes two, and a sigma depends on its place in the word."""
     table = np.arange(sys.maxunicode + 1, dtype=np.int32)
     for code in _PLANES:
         small = chr(code).lower()
@@ -39,8 +39,9 @@ def lower_table() -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def ccnet_table() -> np.ndarray:
-    """int32[0x110000]: lower case, then digits (Nd) as 0, then CCNet's punctuation and control
-    characters GONE. Source: normalize_for_dedup in cc_net/text_normalizer.py."""
+    """Return CCNet's form of every code point, int32[0x110000]: lower case, digits (Nd) as 0, and
+    punctuation and control characters as GONE. Source: normalize_for_dedup in
+    cc_net/text_normalizer.py."""
     table = lower_table().copy()
     for code in range(0x20000):  # no digit lies beyond, and lower() makes none
         if unicodedata.category(chr(code)) == "Nd":
@@ -55,14 +56,15 @@ _GOES = re.compile(f"[{CCNET_PUNCTUATION}{''.join(map(chr, CCNET_CONTROLS))}]")
 
 
 def ccnet_normal(line: str) -> str:
-    """CCNet's normal form of a line (normalize_for_dedup): stripped, in lower case, every digit a
-    0, without its 34 punctuation characters and control characters."""
+    """Return CCNet's normal form of a line (normalize_for_dedup): stripped, in lower case, with
+    every digit as 0, without control characters and CCNet's 34 punctuation characters."""
     return _GOES.sub("", _DIGIT.sub("0", line.strip().lower()))
 
 
 class Folding(NamedTuple):
-    """table: int32[0x110000], a code point for each, GONE or LOOK; zeros: whether digits become 0;
-    floor: ASCII bytes from here on, save 127 where it is not 0, are not GONE."""
+    """A folding table: int32[0x110000], with a code point, GONE or LOOK for each code point.
+    `zeros`: digits become 0. `floor`: ASCII bytes from `floor` on are not GONE, except 127 if
+    `floor` is not 0."""
 
     table: np.ndarray
     floor: int
@@ -70,8 +72,8 @@ class Folding(NamedTuple):
 
 
 def folding(table: np.ndarray) -> Folding:
-    """The folding of a table that folds ASCII as `str.lower()` does, with digits as 0 or not, with
-    control characters or without; other tables are folded character by character."""
+    """Return the folding of a table. Eight bytes are folded at once if the table folds ASCII as
+    `str.lower()` does, with digits as 0 or not, with control characters or without them."""
     ascii_codes = table[:128].tolist()
     for zeros in (False, True):
         for floor in (0, 32):
@@ -85,19 +87,18 @@ def folding(table: np.ndarray) -> Folding:
 
 @lru_cache(maxsize=1)
 def lower_folding() -> Folding:
-    """`str.lower()`."""
     return folding(lower_table())
 
 
 @lru_cache(maxsize=1)
 def ccnet_folding() -> Folding:
-    """CCNet's normal form, but for white space at the ends."""
+    """Return the folding to CCNet's normal form, without stripping."""
     return folding(ccnet_table())
 
 
 @njit(nogil=True, inline="always")
 def put_code(out, n, code):
-    """Writes a code point as UTF-8 to out[n:]; returns where it ends."""
+    """Write a code point as UTF-8 to out[n:] and return the position after it."""
     if code < 0x80:
         out[n] = code
         return n + 1
@@ -121,15 +122,14 @@ _ONES = np.uint64(0x0101010101010101)
 _TOPS = np.uint64(0x8080808080808080)
 _SPACES = _ONES * np.uint64(32)
 _DELETES = _ONES * np.uint64(127)
-# Added to an ASCII byte, these reach its top bit from A, behind Z, from 0, behind 9 on.
-_FROM_A, _BEHIND_Z = _ONES * np.uint64(128 - 65), _ONES * np.uint64(128 - 91)
-_FROM_0, _BEHIND_9 = _ONES * np.uint64(128 - 48), _ONES * np.uint64(128 - 58)
+# Added to an ASCII byte, these set its top bit from A, after Z, from 0 and after 9 on.
+_FROM_A, _AFTER_Z = _ONES * np.uint64(128 - 65), _ONES * np.uint64(128 - 91)
+_FROM_0, _AFTER_9 = _ONES * np.uint64(128 - 48), _ONES * np.uint64(128 - 58)
 _LOW = np.uint64(15)
 
 
 @njit(nogil=True, inline="always")
 def _is_plain(eight, floor):
-    """Whether none of eight bytes goes, or is more than ASCII."""
     if eight & _TOPS:
         return False
     if floor == 0:
@@ -143,29 +143,25 @@ def _is_plain(eight, floor):
 
 @njit(nogil=True, inline="always")
 def _fold_plain(eight, zeros):
-    """Eight ASCII bytes in lower case; zeros: digits become 0."""
-    upper = (eight + _FROM_A) & ~(eight + _BEHIND_Z) & _TOPS
+    upper = (eight + _FROM_A) & ~(eight + _AFTER_Z) & _TOPS
     eight |= upper >> np.uint64(2)
     if zeros:
-        digit = (eight + _FROM_0) & ~(eight + _BEHIND_9) & _TOPS
+        digit = (eight + _FROM_0) & ~(eight + _AFTER_9) & _TOPS
         eight &= ~((digit >> np.uint64(7)) * _LOW)
     return eight
 
 
 @njit(nogil=True, inline="always")
 def _put8(out, n, eight):
-    """Writes eight bytes to out[n:]; the compiler makes it one store."""
-    n = np.uint64(n)
+    n = np.uint64(n)  # the loop compiles to one store
     for k in range(np.uint64(8)):
         out[n + k] = np.uint8((eight >> (np.uint64(8) * k)) & np.uint64(255))
 
 
 @njit(nogil=True, allocates=True)
 def fold(data: np.ndarray, start: int, end: int, how: Folding, out: np.ndarray) -> int:
-    """Writes data[start:end] folded to out; returns its bytes, or LOOK.
-
-    out: uint8[2 * (end - start) or more], since a character of two bytes may become one of three.
-    """
+    """Write data[start:end] folded to `out`. Return the bytes written, or LOOK if the table has
+    LOOK for a character. `out` is uint8[2 * (end - start) or more]: two bytes may become three."""
     n = 0
     i = start
     while i < end:
@@ -177,7 +173,7 @@ def fold(data: np.ndarray, start: int, end: int, how: Folding, out: np.ndarray) 
                 i += 8
                 continue
         elif end - start >= 8:
-            # The last bytes again with those before them: one byte in, one byte out.
+            # Fold the last bytes again with those before them: lengths do not change.
             eight = load8(data, np.uint64(end - 8))
             if _is_plain(eight, how.floor):
                 n += end - i

@@ -1,9 +1,9 @@
-"""Hashes in kernels for keys that a whole corpus shares: 128 bits of bytes, and 64 of a number.
+"""Hashes in kernels for keys that a whole corpus shares: 128 bits of bytes, 64 bits of a number.
 
-The 128-bit hash is MurmurHash3_x64_128 with seed 0 (A. Appleby, public domain); whole documents
-are compared by xxh3-128, which comes from C. Among 10^12 different keys the odds that any two have
-the same 128 bits are about 10^24 / 2^129, or 1.5e-15. It does not resist texts that are made to
-collide. For tables within a batch base.kernels.intrinsics has a faster one, which is never stored.
+The 128-bit hash is MurmurHash3_x64_128 with seed 0 (A. Appleby, public domain); whole documents are
+compared by xxh3-128, which is implemented in C. Among 10^12 different keys the odds that any two
+have the same 128 bits are about 10^24 / 2^129, or 1.5e-15. It does not resist texts made to
+collide. For tables within a batch base.kernels.intrinsics has a faster hash, which is not stored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from llmcurate.base.kernels.intrinsics import load8, load_few
 
 @njit(nogil=True)
 def mix(value):
-    """Murmur3's 64-bit finaliser: every bit of the input moves every bit of the output."""
+    """Return Murmur3's 64-bit finaliser: every bit of the input moves every bit of the output."""
     value ^= value >> np.uint64(33)
     value *= np.uint64(0xFF51AFD7ED558CCD)
     value ^= value >> np.uint64(33)
@@ -39,7 +39,7 @@ def _rotate(value, bits):
 
 @njit(nogil=True)
 def hash128(data: np.ndarray, start: int, end: int) -> tuple[int, int]:
-    """(first, second: uint64) of data[start:end], data: uint8[]."""
+    """Return the hash (first, second: uint64) of data[start:end], data: uint8[]."""
     first, second = np.uint64(0), np.uint64(0)
     i, stop = np.uint64(start), np.uint64(end)
     size = stop - i

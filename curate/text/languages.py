@@ -1,13 +1,10 @@
-"""Languages: their codes, and profiles of what the rules made for English must know of another.
+"""Languages: their codes, and profiles of what English-made rules must know of another language.
 
 Labels in any form are folded to codes of ISO 639-3 by the tables of language_codes.txt. A profile
-says how the words of a language are counted, which words and end marks its prose has, and the
-limits that hold in place of a rule's own. The shipped ones are in profiles.yaml beside this module,
-with the source of every figure; benchmarks/language_profiles.py learns others in the same form.
-
-Words of scripts without spaces are counted by dictionaries, where a package of PyPI brings a list
-of them (the extra `segment`). Which are used is part of a step's settings as they are written down,
-with a hash of each list: what a run counts does not depend on what else is installed.
+says how words are counted, which words and end marks prose has, and which limits replace a rule's
+own (profiles.yaml, with sources; benchmarks/language_profiles.py learns others). A dictionary
+counts the words of a script without spaces if a PyPI package with a word list is installed; a
+step's recorded settings name each list with its hash, so that counts stay the same.
 """
 
 from __future__ import annotations
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
 
 
 def _code_tables() -> dict[str, dict[str, str]]:
-    """The tables of language_codes.txt, which says where each is from, by name."""
     tables: dict[str, dict[str, str]] = {}
     lines = Path(__file__).with_name("language_codes.txt").read_text("utf-8").splitlines()
     for line in lines:
@@ -60,15 +56,15 @@ _TAG = re.compile(
     r"(?:-[a-z\d](?:-[a-z\d]{1,8})*)*",
     re.ASCII,
 )
-# What a POSIX locale has behind its region (`sr_RS.UTF-8@latin`).
+# The part of a POSIX locale after its region (`sr_RS.UTF-8@latin`).
 _LOCALE = re.compile(r"(?:\.[\w-]+)?(?:@(\w+))?", re.ASCII)
 _MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "arabic": "Arab"}
 
 
 @lru_cache(maxsize=4096)
 def _parsed(label: str) -> tuple[str | None, str | None]:
-    """(ISO 639-3 code, ISO 15924 script) of a label in any form, None each where it says none."""
-    # Common Crawl lists the languages of a page (`zho,eng`), the first before all others.
+    """Return (ISO 639-3 code, ISO 15924 script) of a label in any form, each None if unknown."""
+    # Common Crawl lists a page's languages (`zho,eng`), the main one first.
     name, script = label.partition(",")[0].strip(), None
     at = next((k for k, letter in enumerate(name) if letter in ".@"), len(name))
     if locale := _LOCALE.fullmatch(name[at:]):
@@ -94,36 +90,35 @@ def _parsed(label: str) -> tuple[str | None, str | None]:
 
 
 def script_of(label: str) -> str | None:
-    """The ISO 15924 part of `eng_Latn`; None where the label has none."""
+    """Return the ISO 15924 script of a label such as `eng_Latn`, or None if it has none."""
     return _parsed(label)[1]
 
 
 def iso639_3(label: str) -> str | None:
-    """The ISO 639-3 code of a label: ISO 639-1, 639-2/B or 639-3 (`en`, `eng`), with a script
-    (`eng_Latn`), a BCP 47 tag or a POSIX locale, in any case; None where the label is no code.
-
-    Three letters stand for themselves, but for codes that were given up; only Wikipedia's `als` is
-    another language to ISO.
-    """
+    """Return the ISO 639-3 code of a label, or None if the label is no code. A label is a code of
+    ISO 639-1, 639-2/B or 639-3 (`en`, `eng`), also with a script (`eng_Latn`), a BCP 47 tag or a
+    POSIX locale, in any case. Three letters are their own code, except for withdrawn codes and
+    Wikipedia's `als`, which is another language in ISO."""
     return _parsed(label)[0]
 
 
 def comparable(label: str) -> str:
-    """The code that labels of one language share: that of the macrolanguage where its name is
-    used for this one (`cmn`, `zho` and `zh-TW`), else its own; else the label itself."""
+    """Return the code that all labels of a language share. It is the macrolanguage's code if people
+    use that name for the language (`zho` for `cmn` and `zh-TW`), else the language's own. A label
+    that is no code stays as it is."""
     code = iso639_3(label)
     return label if code is None else _TABLES["dominant"].get(code, code)
 
 
 def macrolanguage(label: str) -> str | None:
-    """The code of the macrolanguage, as `comparable` has it: `zho` of `yue`; None without one."""
+    """Return a label's macrolanguage, in the sense of `comparable` (`zho` for `yue`), or None."""
     code = iso639_3(label)
     return _TABLES["members"].get(code) if code else None
 
 
 def entry_for(label: str, names: Iterable[str]) -> str | None:
-    """Which of the names holds for a label: the label itself, else a name of its language and
-    script, else one of its macrolanguage; None where none does."""
+    """Return the name among `names` that applies to a label: the label itself, else a name of its
+    language and script, else a name of its macrolanguage, else None."""
     return _entry(label, tuple(names))
 
 
@@ -134,7 +129,7 @@ def _entry(label: str, names: tuple[str, ...]) -> str | None:
     script = script_of(label)
     for code in (comparable(label), macrolanguage(label)):
         alike = [name for name in names if comparable(name) == code]
-        # A name without a script is of all of the language's: `th` of `tha_Thai`, too.
+        # A name without a script covers all of the language's scripts: `th` covers `tha_Thai`.
         alike.sort(key=lambda name: (script_of(name) != script, script_of(name) is not None, name))
         if alike and (script is None or script_of(alike[0]) in (None, script)):
             return alike[0]
@@ -142,10 +137,10 @@ def _entry(label: str, names: tuple[str, ...]) -> str | None:
 
 
 def labels_named(keep: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
-    """The labels that `keep` names: by the label itself, or by a code of its language.
+    """Return the labels that `keep` names, by the label itself or by a code of its language.
 
     Raises:
-        ValueError: a name stands for none of the labels; the message says which are near.
+        ValueError: a name matches no label; the message lists similar labels.
     """
     labels = list(labels)
     chosen_labels: set[str] = set()
@@ -153,9 +148,9 @@ def labels_named(keep: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
         if name in labels:
             chosen_labels.add(name)
             continue
-        same, matching = comparable(name), [x for x in labels if stands_for(name, x)]
+        same, matching = comparable(name), [x for x in labels if matches_label(name, x)]
         if not matching and script_of(name) is None:
-            # A macrolanguage that the model has no label for is all of its languages.
+            # A macrolanguage that the model has no label for covers all of its languages.
             matching = [x for x in labels if macrolanguage(x) == same]
         if not matching:
             alike = [x for x in labels if comparable(x) == same]
@@ -167,10 +162,10 @@ def labels_named(keep: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
     return frozenset(chosen_labels)
 
 
-def stands_for(name: str, label: str) -> bool:
-    """Whether a name is of a label's language, and of its script where both say one."""
+def matches_label(name: str, label: str) -> bool:
+    """Return whether `name` means the language of a label, and its script if both have one."""
     wrote = script_of(name)
-    # A label without a script is of all of the language's: lid.176's `th` is `tha_Thai`, too.
+    # A label without a script covers all of the language's: lid.176's `th` covers `tha_Thai`.
     return comparable(name) == comparable(label) and (
         wrote is None or script_of(label) in (None, wrote)
     )
@@ -186,38 +181,34 @@ AUTO, NONE, ESTIMATE = "auto", "none", "estimate"
 
 @dataclass(frozen=True)
 class Profile:
-    """One language.
-
-    name: its code as the file has it. clusters: the mean length of a word in grapheme clusters,
-    for a script without spaces; 0 for one with spaces. stop_words: the most frequent words.
-    end_marks: the characters that end its sentences, closing quotes included; empty where it
-    writes none. limits: by step and setting, what stands in for the step's own.
-    """
+    """The profile of a language. `name`: its code in the file. `clusters`: the mean length of a
+    word in grapheme clusters, for a script without spaces; else 0. `stop_words`: the most frequent
+    words. `end_marks`: the characters that end its sentences, with closing quotes; empty if it has
+    none. `limits`: by step and setting, the values that replace the step's own."""
 
     name: str
     clusters: float = 0.0
     stop_words: tuple[str, ...] = ()
     end_marks: str = ""
     limits: Mapping[str, Mapping[str, float | dict[int, float]]] = field(default_factory=dict)
-    words: str = "estimate"  # by which dictionaries a step counts
+    words: str = "estimate"  # the setting `words` of a step
 
     @property
     def code(self) -> str:
-        """What all labels of the language have in common, as `comparable` says it."""
+        """Return the code that all labels of the language share (`comparable`)."""
         return comparable(self.name)
 
     @property
     def digest(self) -> str:
-        """A hash of all that it says."""
+        """Return a hash of the profile's content."""
         facts = [self.name, self.clusters, self.stop_words, self.end_marks, self.limits]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _profile(path: Path, name: str, values: Any) -> Profile:
-    """The profile of an entry of a file; UsageError names what is wrong with it."""
     where = f"{path}: profile {name}"
     if not isinstance(values, dict):
-        raise UsageError(f"{where}: is no mapping")
+        raise UsageError(f"{where} must be a mapping")
     # `word_length` and `source` are for readers, `reference` for benchmarks/language_profiles.py.
     for key in values.keys() - {
         "source", "word_length", "clusters", "stop_words", "end_marks", "limits", "reference",
@@ -226,13 +217,13 @@ def _profile(path: Path, name: str, values: Any) -> Profile:
     clusters, words = values.get("clusters", 0.0), values.get("stop_words", [])
     marks, limits = values.get("end_marks", ""), values.get("limits", {})
     if not isinstance(clusters, (int, float)) or not (clusters == 0 or 1 <= clusters <= 20):
-        raise UsageError(f"{where}: clusters is a number from 1 to 20")
+        raise UsageError(f"{where}: clusters must be a number from 1 to 20")
     if not isinstance(words, list) or not all(isinstance(w, str) and w for w in words):
-        raise UsageError(f"{where}: stop_words is a list of words")
+        raise UsageError(f"{where}: stop_words must be a list of words")
     if not isinstance(marks, str):
-        raise UsageError(f"{where}: end_marks is a text of characters")
+        raise UsageError(f"{where}: end_marks must be a string of characters")
     if not isinstance(limits, dict) or not all(isinstance(x, dict) for x in limits.values()):
-        raise UsageError(f"{where}: limits has settings by step")
+        raise UsageError(f"{where}: limits must hold settings by step")
     return Profile(name, float(clusters), tuple(dict.fromkeys(words)), marks, limits)
 
 
@@ -246,16 +237,16 @@ def _read(path: Path, stamp: int) -> dict[str, Profile]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"profiles {path}: {getattr(error, 'strerror', error)}") from None
     if not isinstance(values, dict) or not values:
-        raise UsageError(f"profiles {path}: it has no profile, as `th: {{...}}` would be one")
-    # YAML's `no`, which it takes for false, is Norwegian.
+        raise UsageError(f"profiles {path}: it holds no profile such as `th: {{...}}`")
+    # YAML reads `no`, the code of Norwegian, as false.
     names = {("no" if name is False else str(name)): entry for name, entry in values.items()}
     profiles = [_profile(path, name, entry) for name, entry in names.items()]
     return {profile.code: profile for profile in profiles}
 
 
 def read(path: Path) -> dict[str, Profile]:
-    """Profiles by code of a file, or of the file `profiles.yaml` in a folder; UsageError where it
-    is not one."""
+    """Return the profiles of a file, or of `profiles.yaml` in a folder, by code. Raises
+    UsageError."""
     path = path.expanduser()
     path = path / FILE if path.is_dir() else path
     try:
@@ -266,21 +257,21 @@ def read(path: Path) -> dict[str, Profile]:
 
 
 def shipped() -> dict[str, Profile]:
-    """The profiles that come with the package, by code."""
+    """Return the profiles that come with the package, by code."""
     return _read(SHIPPED, 0)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which profile judges a document. by_code: for a label of that code; always: for every
-    document, whatever its label; unlabelled: for one without a label."""
+    """The profiles that judge documents. `by_code`: the profile for documents in the language of
+    this code. `always`: one for every document. `unlabelled`: one for documents without a label."""
 
     by_code: Mapping[str, Profile] = field(default_factory=dict)
     always: Profile | None = None
     unlabelled: Profile | None = None
 
     def of(self, label: str | None) -> Profile | None:
-        """The profile for a label of the column `lang`; None: the rule's own limits hold."""
+        """Return the profile for a label of column `lang`; None if the rule's own limits apply."""
         if self.always is not None or label is None:
             return self.always or self.unlabelled
         code = entry_for(label, self.by_code)
@@ -288,13 +279,13 @@ class Chosen:
 
     @property
     def profiles(self) -> list[Profile]:
-        """All of them, each once, by code."""
+        """Return all profiles, each once, in the order of their codes."""
         by_code = {p.code: p for p in (*self.by_code.values(), self.always, self.unlabelled) if p}
         return [by_code[code] for code in sorted(by_code)]
 
 
 def file_of(setting: str) -> Path | None:
-    """The file that a setting names; None where it is auto, none or a language."""
+    """Return the file that a setting names, or None if the setting is auto, none or a language."""
     named = comparable(setting) in shipped() and not setting.endswith((".yaml", ".yml"))
     if setting in (AUTO, NONE) or named:
         return None
@@ -308,7 +299,7 @@ def _auto() -> Chosen:
 
 
 def chosen(setting: str) -> Chosen:
-    """What a setting `profile` means. UsageError where it names neither a language nor a file."""
+    """Return the profiles of a setting `profile`. Raises UsageError for no language and no file."""
     if setting == NONE:
         return Chosen()
     if setting == AUTO:
@@ -319,7 +310,7 @@ def chosen(setting: str) -> Chosen:
     if not path.exists():
         names = ", ".join(sorted(p.name for p in shipped().values()))
         raise UsageError(
-            f"profile {setting}: no language with a profile ({names}), and no file or folder"
+            f"profile {setting}: neither a language with a profile ({names}) nor a file or folder"
         )
     of_file = read(path)
     everyone = {**_auto().by_code, **of_file}
@@ -331,15 +322,14 @@ def chosen(setting: str) -> Chosen:
 
 @dataclass(frozen=True)
 class Source:
-    """A list of words: the package that brings it, its file there (a word begins each line), and
-    the scripts that it cuts."""
+    """A word list: the PyPI package, the file in it (a word begins each line), and its scripts."""
 
     package: str
     file: str
     scripts: tuple[str, ...]
 
 
-# Khmer, Burmese and Japanese have no plain list on PyPI that is kept.
+# Khmer, Burmese and Japanese have no maintained plain list on PyPI.
 SOURCES = {
     "tha": Source("pythainlp", "corpus/words_th.txt", ("Thai",)),
     "lao": Source("laonlp", "corpus/lo_spellcheck_dict.txt", ("Lao",)),
@@ -348,7 +338,7 @@ SOURCES = {
 
 
 def list_of(code: str) -> Path | None:
-    """The list of a language, where its package is installed; the package is not loaded."""
+    """Return the path of a language's word list, or None if its package is not installed."""
     source = SOURCES.get(code)
     try:
         spec = find_spec(source.package) if source else None
@@ -366,20 +356,21 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def effective(words: str, codes: Iterable[str]) -> str:
-    """A setting `words` as it is here and now: auto becomes `estimate`, or `tha=HASH,zho=HASH` of
-    the lists there are for these languages. UsageError where a named list is another or absent."""
+def effective_words(words: str, codes: Iterable[str]) -> str:
+    """Return the setting `words` as it applies on this machine: auto becomes `tha=HASH,zho=HASH`
+    for the languages that have an installed list, `estimate` if none has. Raises UsageError if a
+    list that the setting names differs or is missing."""
     if words == AUTO:
         paths = {code: list_of(code) for code in sorted(set(codes))}
         dictionaries = [f"{code}={_digest(path)}" for code, path in paths.items() if path]
         return ",".join(dictionaries) or ESTIMATE
-    for code in named(words):
+    for code in list_hashes(words):
         dictionary_for(words, code)
     return words
 
 
-def named(words: str) -> dict[str, str]:
-    """The languages that a setting names, and the hash that each list must have, if any."""
+def list_hashes(words: str) -> dict[str, str]:
+    """Return the hashes (or "") of word lists by language, from a setting `words`."""
     if words in (AUTO, ESTIMATE):
         return {}
     pairs = (entry.strip().partition("=") for entry in words.split(","))
@@ -387,9 +378,9 @@ def named(words: str) -> dict[str, str]:
 
 
 def dictionary_for(words: str, code: str) -> Dictionary | None:
-    """The dictionary for a language by a setting that is effective; None: its words are estimated.
-    UsageError where the list is absent or another."""
-    digests = named(words)
+    """Return a language's dictionary by a setting `words` from `effective_words`, or None if words
+    of the language are estimated. Raises UsageError if the list has another hash or is missing."""
+    digests = list_hashes(words)
     if code not in digests:
         return None
     path = list_of(code)
@@ -399,8 +390,8 @@ def dictionary_for(words: str, code: str) -> Dictionary | None:
         )
     if digests[code] and digests[code] != _digest(path):
         raise UsageError(
-            f"words: {path} is another list than the run had ({digests[code]}): install the version"
-            f" of {SOURCES[code].package} that it had, or take words: auto for a new run"
+            f"words: {path} is not the list that the run used ({digests[code]}): install the"
+            f" version of {SOURCES[code].package} that it used, or set words: auto for a new run"
         )
     return _words(path, code)
 

@@ -1,11 +1,9 @@
 """Lines and paragraphs of a batch, cut at newlines alone, as byte positions.
 
-`text/tables.py` cuts lines as `str.splitlines()` does; here a line ends at `\\n` only. Each kind is
-computed once while the text is unchanged.
-
-Newlines are found eight bytes at a time, without a branch at each boundary, which no processor can
-predict: flags are computed in loops that become vector instructions, and eight flags at once are an
-index into a table of positions.
+`text/tables.py` cuts lines as `str.splitlines()` does; here a line ends at `\\n` only. Each table
+is computed once while the text is unchanged. Newlines are found eight bytes at a time without a
+branch at each boundary, which processors cannot predict: flags are computed in vector loops, and
+eight flags together are an index into a table of positions.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ if TYPE_CHECKING:
     from curate.documents.documents import Documents
 
 
-PADDING = 8  # bytes behind the flags that are read and must be 0; entries of `out` to spare
+PADDING = 8  # zero bytes after the flags, and spare entries of `out`
 
-# Eight bytes of 0 or 1 times this number have them as the upper eight bits.
+# The product of eight bytes of 0 or 1 and this number has them in its upper eight bits.
 _GATHER = np.uint64(0x0102040810204080)
 _SHIFT = np.uint64(56)
 _EIGHT = np.uint64(8)
@@ -39,7 +37,7 @@ for _mask in range(256):
 
 @njit(nogil=True)
 def count_flags(flags):
-    """How many of flags: uint8[n], each 0 or 1, are set."""
+    """Return how many of the flags are 1. `flags` is uint8[n], each 0 or 1."""
     n = np.int64(0)
     for f in flags:
         n += f
@@ -48,8 +46,8 @@ def count_flags(flags):
 
 @njit(nogil=True)
 def flag_positions(flags, n, base, out):
-    """Writes base + the positions of the flags that are set into out: int64[set + PADDING], and
-    returns their number. flags: uint8[n + PADDING], each 0 or 1, 0 from n on."""
+    """Write base + the position of each set flag to `out` and return their number. flags: uint8[n +
+    PADDING], each 0 or 1, and 0 from n on. out: int64[set flags + PADDING]."""
     count = np.uint64(0)
     i, stop = np.uint64(0), np.uint64(n)
     while i < stop:
@@ -65,8 +63,8 @@ def flag_positions(flags, n, base, out):
 
 @dataclass(frozen=True)
 class Extents:
-    """Lines or paragraphs. rows: int64[rows + 1], the first one of each row; start, end:
-    int64[extents], absolute byte positions."""
+    """Lines, paragraphs or sentences as extents of bytes. rows: int64[rows + 1], the first extent
+    of each row. start, end: int64[extents], absolute byte positions."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -104,7 +102,7 @@ def _newlines(data, offsets):
 
 @njit(nogil=True)
 def longest(start, end):
-    """The length of the longest extent, 0 of none; start, end: int64[extents]."""
+    """Return the length of the longest extent, or 0 without extents. start, end: int64[extents]."""
     most = np.int64(0)
     for k in range(len(start)):
         most = max(most, end[k] - start[k])
@@ -113,7 +111,7 @@ def longest(start, end):
 
 @njit(nogil=True)
 def strip_space(data, a, z):
-    """data[a:z] without white space at its ends, as (start, end)."""
+    """Return (start, end) of the bytes data[a:z] without white space at both ends."""
     while a < z:
         n = space_bytes(data, a, z)
         if n == 0:
@@ -131,7 +129,6 @@ def strip_space(data, a, z):
 
 @njit(cache=True, nogil=True)
 def _without_blanks(data, rows, start, end, strip):
-    """Those with more than white space, stripped or as they are."""
     out_rows = np.empty_like(rows)
     out_start, out_end = np.empty_like(start), np.empty_like(end)
     n = 0
@@ -149,7 +146,6 @@ def _without_blanks(data, rows, start, end, strip):
 
 @njit(cache=True, nogil=True)
 def _not_empty(rows, start, end):
-    """Those of at least one byte."""
     out_rows = np.empty_like(rows)
     out_start, out_end = np.empty_like(start), np.empty_like(end)
     n = 0
@@ -165,8 +161,8 @@ def _not_empty(rows, start, end):
 
 @njit(cache=True, nogil=True)
 def _paragraphs(data, offsets, rows, start, end):
-    """Runs of lines without an empty one between them, of the text without white space at its
-    ends: `re.split(r"\\n{2,}", text.strip())`, but a blank text has none."""
+    """Find the paragraphs: runs of lines without an empty line between them in the stripped text,
+    as `re.split(r"\\n{2,}", text.strip())` does. A blank text has no paragraph."""
     out_rows = np.empty_like(rows)
     out_start, out_end = np.empty_like(start), np.empty_like(end)
     n = 0
@@ -189,19 +185,19 @@ def _paragraphs(data, offsets, rows, start, end):
 
 
 def newline_lines(docs: Documents) -> Extents:
-    """`text.split("\\n")` of every row."""
+    """Return the lines of every row: `text.split("\\n")`."""
     return docs.table_of("newline_lines", lambda: Extents(*_newlines(*docs.buffers())))
 
 
 def filled_lines(docs: Documents) -> Extents:
-    """Lines of at least one character: `re.split(r"\\n+", text)` without its empty ends."""
+    """Return the lines of at least one character: `re.split(r"\\n+", text)` without ""."""
     lines = newline_lines(docs)
     build = lambda: Extents(*_not_empty(lines.rows, lines.start, lines.end))  # noqa: E731
     return docs.table_of("filled_lines", build)
 
 
 def written_lines(docs: Documents, strip: bool) -> Extents:
-    """Lines with more than white space, stripped or as they are."""
+    """Return the lines that are not blank; if `strip`, without white space at their ends."""
     lines = newline_lines(docs)
     data, _ = docs.buffers()
 
@@ -212,8 +208,7 @@ def written_lines(docs: Documents, strip: bool) -> Extents:
 
 
 def paragraphs(docs: Documents, strip: bool) -> Extents:
-    """Paragraphs, cut at two and more newlines; strip: each without white space at its ends, blank
-    ones gone."""
+    """Return the paragraphs, cut at two or more newlines; if `strip`, stripped and not blank."""
     lines = newline_lines(docs)
     data, offsets = docs.buffers()
 

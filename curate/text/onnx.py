@@ -1,7 +1,4 @@
-"""Models of texts in ONNX: a session, a tokenizer, and the first output for a text.
-
-Nothing is fetched, and nothing in the folder is run as code.
-"""
+"""ONNX models of texts. Nothing is downloaded, and no file of a model is run as code."""
 
 from __future__ import annotations
 
@@ -12,22 +9,22 @@ import numpy as np
 
 from llmcurate.base.errors import UsageError
 
-# An export stands in the folder itself or, as sentence-transformers and the hub have it, in onnx/.
+# An export is in the folder itself or, from sentence-transformers and the hub, in onnx/.
 ONNX = ("model.onnx", "onnx/model.onnx")
 TOKENIZER = "tokenizer.json"
 
 
 def onnx_file(folder: Path) -> Path | None:
-    """The model's file in a folder; None where there is none."""
+    """Return the ONNX file in a folder, or None."""
     return next((folder / name for name in ONNX if (folder / name).is_file()), None)
 
 
 def onnx_files(folder: Path, what: str) -> list[Path]:
-    """All files that a model's output depends on; UsageError, which begins with `what`, where one
-    or the library is absent."""
+    """Return all files in a folder that a model's output depends on. Raises UsageError, which
+    begins with `what`, if one of these files or the onnxruntime library is missing."""
     model = onnx_file(folder)
     if model is None:
-        raise UsageError(f"{what}: neither {ONNX[0]} nor {ONNX[1]} is there")
+        raise UsageError(f"{what}: neither {ONNX[0]} nor {ONNX[1]} exists")
     if not (folder / TOKENIZER).is_file():
         raise UsageError(f"{what}: {TOKENIZER} is missing")
     if find_spec("onnxruntime") is None:
@@ -37,11 +34,8 @@ def onnx_files(folder: Path, what: str) -> list[Path]:
 
 
 class OnnxText:
-    """A model with inputs input_ids, attention_mask and perhaps token_type_ids.
-
-    One text at a time, on one thread, so that an output does not depend on its neighbours; workers
-    are what makes use of more cores.
-    """
+    """A model with inputs input_ids, attention_mask and perhaps token_type_ids. It runs one text at
+    a time on one thread, so an output depends on no other text; several workers use more cores."""
 
     def __init__(self, folder: Path, max_tokens: int, what: str) -> None:
         import onnxruntime
@@ -55,17 +49,17 @@ class OnnxText:
             self._session = onnxruntime.InferenceSession(
                 str(onnx_file(folder)), options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # both raise plain Exceptions of their own
+        except Exception as error:  # both raise plain Exceptions
             first = str(error).splitlines()[0][:200]
             raise UsageError(f"{what} cannot be loaded: {first}") from None
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(max_tokens)
-        # About 16 bytes a token are looked at: tokenizers would cut a whole book first.
+        # Only 16 characters per token are read: a tokenizer would cut a whole book first.
         self._characters = 16 * max_tokens
         self._inputs = {i.name for i in self._session.get_inputs()}
 
     def run(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """(first output: float32[1, ...], attention mask: int64[1, tokens]) of a text."""
+        """Return (first output: float32[1, ...], attention mask: int64[1, tokens]) of a text."""
         encoding = self._tokenizer.encode(text[: self._characters])
         ids = np.array([encoding.ids or [0]], np.int64)
         mask = np.array([encoding.attention_mask or [1]], np.int64)

@@ -1,11 +1,11 @@
 """An approximate sentence counter for C4's rule of at least three sentences.
 
-C4 counts with NLTK's Punkt model for English, which no wheel ships. This one reads the boundary
-rules that Punkt learns, not its learned list: a word that ends in `!` or `?` (closing quotes and
-brackets aside) ends a sentence; one that ends in `.` does unless the next word starts in lower
+C4 counts with NLTK's Punkt model for English, which no wheel ships. This counter has the boundary
+rules that Punkt learns, not its learned list. A word that ends in `!` or `?` (closing quotes and
+brackets aside) ends a sentence. One that ends in `.` does, unless the next word starts in lower
 case, or the word is an initial (`J.`), has inner periods (`e.g.`, `U.S.`) or is a common English
-abbreviation. The last word of a line always ends one. `benchmarks/sentence_counter.py` prints how
-often it disagrees with Punkt. Full stops of CJK, danda and the like count wherever they stand.
+abbreviation. The last word of a line always ends one. Full stops of CJK, danda and similar marks
+count anywhere. `benchmarks/sentence_counter.py` prints how often it disagrees with Punkt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from curate.text.lines import Extents
 from curate.text.tables import segments
 from curate.text.unicode import ASCII_SPACE, is_lower_ascii, space_bytes
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import place_of
+from llmcurate.base.kernels.intrinsics import sorted_index
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
@@ -39,7 +39,7 @@ def _pack(word: str) -> int:
     return value
 
 
-# Five bits a letter: six letters and fewer fit exactly, so equality of packed words is equality.
+# Five bits per letter: six letters or fewer fit, so equal packed words are equal words.
 _PACKED = np.array(sorted(_pack(w) for w in ABBREVIATIONS), np.int64)
 # Last bytes of words that may end a sentence: `.!?`, closing quotes and brackets.
 _MAY_END = np.zeros(256, np.bool_)
@@ -47,8 +47,8 @@ _MAY_END[list(b".!?\"')]}\x99\x9d\xbb")] = True
 
 
 @njit(nogil=True)
-def _is_closer(data, i, end):
-    """Bytes of a closing quote or bracket that ends at i (inclusive), 0 if none."""
+def _closer_bytes(data, i, end):
+    """Return the size of a closing quote or bracket whose last byte is at i, else 0."""
     b = data[i]
     if b == 34 or b == 39 or b == 41 or b == 93 or b == 125:
         return 1
@@ -60,8 +60,7 @@ def _is_closer(data, i, end):
 
 
 @njit(nogil=True)
-def _abbreviation(data, start, stop):
-    """Whether data[start:stop], a word without its last period, is one that keeps going."""
+def _is_abbreviation(data, start, stop):  # stop: before the last period
     while start < stop and (data[start] == 40 or data[start] == 34 or data[start] == 39):
         start += 1
     n = stop - start
@@ -82,17 +81,17 @@ def _abbreviation(data, start, stop):
         return data[start] < 97 and data[start] != 73  # an initial; "I." ends a sentence
     if n > _LONGEST:
         return False
-    return place_of(_PACKED, value) >= 0
+    return sorted_index(_PACKED, value) >= 0
 
 
-# Marks that end a sentence wherever they stand, in scripts that have them (Unicode's property
+# Marks that end a sentence anywhere, in scripts that have them (Unicode's property
 # Sentence_Terminal), and closing quotes and brackets that belong to the sentence before (Close).
 STOPS = "。！？｡।॥؟۔։።፧။។៕"
 CLOSERS = "」』】》〉〕）”’»\"')]}"
 
 
 def _packed_utf8(characters: str) -> tuple[np.ndarray, np.ndarray]:
-    """(uint32[characters]: their UTF-8 as a number, sorted; bool[256]: their first bytes)."""
+    """Return (uint32[characters]: UTF-8 as numbers, sorted; bool[256]: their first bytes)."""
     encoded = [character.encode() for character in characters]
     begins = np.zeros(256, np.bool_)
     begins[[raw[0] for raw in encoded]] = True
@@ -100,12 +99,12 @@ def _packed_utf8(characters: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 _STOPS, _STOP_BEGINS = _packed_utf8(STOPS)
-_BEHIND, _BEHIND_BEGINS = _packed_utf8(STOPS + CLOSERS)
+_TRAILING, _TRAILING_BEGINS = _packed_utf8(STOPS + CLOSERS)
 
 
 @njit(nogil=True)
 def _mark_bytes(data, i, end, marks, begins):
-    """Bytes of the character at i, if it is one of the marks, else 0."""
+    """Return the size of the character at i if it is one of the marks, else 0."""
     b = data[i]
     if not begins[b]:
         return 0
@@ -115,23 +114,23 @@ def _mark_bytes(data, i, end, marks, begins):
     value = np.uint32(b)
     for k in range(i + 1, i + size):
         value = np.uint32(value << 8 | data[k])
-    return size if place_of(marks, value) >= 0 else 0
+    return size if sorted_index(marks, value) >= 0 else 0
 
 
 @njit(nogil=True)
 def _stop_end(data, i, end):
-    """Where the sentence ends that a stop at i ends: behind all stops and closing marks that follow
-    (UAX #29, SB8a to SB11); i if none is there."""
+    """Return the end of the sentence that a stop at i ends, after further stops and closing marks
+    (UAX #29, SB8a to SB11); i if there is no stop."""
     n = _mark_bytes(data, i, end, _STOPS, _STOP_BEGINS)
     while n:
         i += n
-        n = _mark_bytes(data, i, end, _BEHIND, _BEHIND_BEGINS) if i < end else 0
+        n = _mark_bytes(data, i, end, _TRAILING, _TRAILING_BEGINS) if i < end else 0
     return i
 
 
 @njit(nogil=True)
 def _stops(data, start, end):
-    """(sentences that end at a stop in data[start:end], where the last one ends or `start`)."""
+    """Return (sentences that end at a stop in data[start:end], the last one's end or `start`)."""
     stops = 0
     after = i = start
     while i < end:
@@ -145,15 +144,15 @@ def _stops(data, start, end):
 
 @njit(nogil=True, inline="always")
 def may_end(b):
-    """Whether a word whose last byte is b may end a sentence."""
+    """Return whether a word whose last byte is b can be the last word of a sentence."""
     return _MAY_END[b]
 
 
 @njit(nogil=True)
 def ends_sentence(data, word, stop, following, end):
-    """Whether the word data[word:stop] ends a sentence when the next one starts at `following`."""
+    """Return whether data[word:stop] ends a sentence if the next word starts at `following`."""
     while stop > word:
-        n = _is_closer(data, stop - 1, word)
+        n = _closer_bytes(data, stop - 1, word)
         if n == 0:
             break
         stop -= n
@@ -167,15 +166,13 @@ def ends_sentence(data, word, stop, following, end):
     b = data[following]
     if (b == 34 or b == 39 or b == 40) and following + 1 < end:
         b = data[following + 1]
-    return not (is_lower_ascii(b) or _abbreviation(data, word, stop - 1))
+    return not (is_lower_ascii(b) or _is_abbreviation(data, word, stop - 1))
 
 
 @njit(nogil=True)
 def sentences_of_words(data, start, end, chars, first, stop):
-    """Sentences in a line whose words are start[first:stop], end[first:stop] (white space words).
-
-    chars: int32[words], code points; a word with as many bytes has no mark outside ASCII.
-    """
+    """Return the number of sentences in a line with the words start[first:stop], end[first:stop].
+    chars: int32[words], code points; a word with as many bytes as code points is ASCII."""
     sentences = 0
     pending = False
     for w in range(np.uint64(first), np.uint64(stop)):  # unsigned: see text/tables.py
@@ -197,7 +194,7 @@ def sentences_of_words(data, start, end, chars, first, stop):
     return sentences + 1 if pending else sentences
 
 
-# What a byte says of where words end: nothing, ASCII white space, look at the bytes behind it.
+# Kinds of bytes: part of a word, ASCII white space, or dependent on the next bytes.
 _PLAIN, _SPACE, _MORE = 0, 1, 2
 _BYTE = np.zeros(256, np.uint8)
 _BYTE[:128] = np.where(ASCII_SPACE[:128], _SPACE, _PLAIN)
@@ -206,10 +203,10 @@ _BYTE[128:] = _MORE
 
 @njit(nogil=True)
 def count_words_sentences(data: np.ndarray, start: int, end: int) -> tuple[int, int]:
-    """(words as `str.split` cuts them, sentences) in one line, data[start:end]."""
+    """Return the number of (words by `str.split`, sentences) in one line, data[start:end]."""
     words = sentences = 0
-    pending = False  # whether the last word belongs to a sentence that has not ended
-    asked = False  # whether it ends one if the next word is such
+    pending = False  # the last word is in a sentence that has not ended
+    undecided = False  # the last word may end one, depending on the next
     last = last_end = start
     i = start
     while True:
@@ -224,7 +221,7 @@ def count_words_sentences(data: np.ndarray, start: int, end: int) -> tuple[int, 
         if i >= end:
             break
         words += 1
-        if asked and ends_sentence(data, last, last_end, i, end):
+        if undecided and ends_sentence(data, last, last_end, i, end):
             sentences += 1
             pending = False
         last = i
@@ -239,7 +236,7 @@ def count_words_sentences(data: np.ndarray, start: int, end: int) -> tuple[int, 
                 ascii = False
             i += 1
         last_end = i
-        asked = False
+        undecided = False
         if not ascii:
             marks, last = _stops(data, last, last_end)
             sentences += marks
@@ -247,19 +244,19 @@ def count_words_sentences(data: np.ndarray, start: int, end: int) -> tuple[int, 
                 pending = False
                 continue
         pending = True
-        asked = may_end(data[last_end - 1])
+        undecided = may_end(data[last_end - 1])
     return words, sentences + 1 if pending else sentences
 
 
 @njit(nogil=True)
 def count_sentences(data: np.ndarray, start: int, end: int) -> int:
-    """Sentences in one line, data[start:end]; 0 for an empty one."""
+    """Return the number of sentences in the line data[start:end]; 0 for an empty line."""
     return count_words_sentences(data, start, end)[1]
 
 
 @njit(cache=True, nogil=True)
 def _sentences(data, row_lines, line_words, word_start, word_end, word_chars):
-    """(rows: int64[rows + 1], start, end: int64[sentences])."""
+    """Return the arrays of `Extents`: (rows: int64[rows + 1], start, end: int64[sentences])."""
     n_rows = len(row_lines) - 1
     limit = len(word_start)
     for w in range(len(word_start)):
@@ -273,7 +270,7 @@ def _sentences(data, row_lines, line_words, word_start, word_end, word_chars):
         rows[r] = n
         for k in range(row_lines[r], row_lines[r + 1]):
             stop = line_words[k + 1]
-            begun = np.int64(-1)  # where the sentence began that has not ended yet
+            begun = np.int64(-1)  # start of the sentence that has not ended yet
             for w in range(line_words[k], stop):
                 a, z = word_start[w], word_end[w]
                 if begun < 0:
@@ -309,8 +306,7 @@ def _sentences(data, row_lines, line_words, word_start, word_end, word_chars):
 
 
 def sentences(docs: Documents) -> Extents:
-    """The sentences of every row, without white space at their ends; computed once while the text
-    is unchanged."""
+    """Return the stripped sentences of every row, computed once while the text is unchanged."""
 
     def build() -> Extents:
         tables = segments(docs)

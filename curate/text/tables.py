@@ -1,4 +1,4 @@
-"""The line table and the white space word table of a batch: segmented once, reduced many times.
+"""The line table and the white-space word table of a batch: built once, used many times.
 
 Both come from one pass over the text buffers and are cached on the batch while its text is
 unchanged (`Documents.table_of`). Byte positions are absolute positions in the text buffer.
@@ -17,8 +17,8 @@ from llmcurate.base.kernels import njit
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
 
-# What a byte may be: part of a word, a space, a line end, or the first byte of white space outside
-# ASCII, for which one has to look at the next bytes.
+# Kinds of bytes: part of a word, a space, a line end, or perhaps the first byte of white space
+# outside ASCII, which depends on the next bytes.
 _WORD, _SPACE, _LINE_END, _LOOK = 0, 1, 2, 3
 _KIND = np.full(256, _WORD, np.uint8)
 _KIND[ASCII_SPACE] = _SPACE
@@ -31,12 +31,9 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class LineTable:
-    """Lines as `str.splitlines()` cuts them, each with its stripped extent.
-
-    rows: int64[rows + 1], the first line of each row; raw: int64[lines + 1] where each line
-    starts (a row's last line ends where the row ends); start, end: int64[lines], the line without
-    white space at its ends.
-    """
+    """Lines as `str.splitlines()` cuts them. rows: int64[rows + 1], the first line of each row.
+    raw: int64[lines + 1], where each line starts (a row's last line ends where the row ends).
+    start, end: int64[lines], the line without white space at its ends."""
 
     rows: np.ndarray
     raw: np.ndarray
@@ -46,11 +43,8 @@ class LineTable:
 
 @dataclass(frozen=True)
 class WordTable:
-    """Words as `str.split()` cuts them (runs without white space).
-
-    lines: int64[lines + 1], the first word of each line of the line table; start, end:
-    int64[words]; chars: int32[words], code points.
-    """
+    """Words as `str.split()` cuts them. lines: int64[lines + 1], the first word of each line of the
+    line table. start, end: int64[words], byte positions. chars: int32[words], code points."""
 
     lines: np.ndarray
     start: np.ndarray
@@ -60,7 +54,7 @@ class WordTable:
 
 @dataclass(frozen=True)
 class Segments:
-    """Lines, white space words, and code points of each row (chars: int64[rows])."""
+    """The line table, the word table, and the code points of each row (chars: int64[rows])."""
 
     lines: LineTable
     words: WordTable
@@ -69,8 +63,7 @@ class Segments:
 
 @njit(nogil=True)
 def _most_ends(data, first, stop):
-    """An upper bound of white space characters in data[first:stop]; one vector loop."""
-    n = 0
+    n = 0  # an upper bound of white space characters; one vector loop
     for b in data[first:stop]:
         n += (b <= 32) | ((b >= 0xC2) & (b <= 0xE3))
     return n
@@ -78,16 +71,14 @@ def _most_ends(data, first, stop):
 
 @njit(cache=True, nogil=True)
 def _segment(data, offsets):
-    """The arrays of both tables, and the code points of each row.
-
-    The loop over a line has no branch that depends on where words begin and end: each position is
-    written as a start and as an end, and the counts move on only where it was one.
-    """
+    """Return the arrays of both tables, and the code points of each row. The loop over a line has
+    no branch that depends on word boundaries: each position is written as a start and as an end,
+    and the count of starts or ends advances only if the position was one."""
     rows = len(offsets) - 1
     limit = _most_ends(data, offsets[0], offsets[rows]) + rows + 1
     row_lines = np.empty(rows + 1, np.int64)
     row_chars = np.empty(rows, np.int64)
-    # Upper bounds, cut to size as views; memory that is never touched is never used.
+    # Upper bounds, cut to size as views; untouched memory costs nothing.
     raw = np.empty(limit, np.int64)
     line_words = np.empty(limit, np.int64)
     start = np.empty(limit, np.int64)
@@ -100,8 +91,8 @@ def _segment(data, offsets):
         row_lines[r] = lines
         inner = np.uint64(0)  # bytes of the row so far that are not the first of a character
         first = np.uint64(0)  # where the word began, in characters
-        outside = _ONE  # of a word, at the byte before
-        line_end = _ONE  # bytes of the one before, 0 for a space inside a line
+        outside = _ONE  # 1 if the byte before is outside of words
+        line_end = _ONE  # bytes of the line end before, 0 for a space inside a line
         while i < stop:
             if line_end:
                 raw[lines] = i
@@ -165,11 +156,11 @@ def _segment(data, offsets):
 
 
 def segment(data: np.ndarray, offsets: np.ndarray) -> Segments:
-    """The tables of `(data: uint8[], offsets: int64[rows + 1])`."""
+    """Return the tables of `(data: uint8[], offsets: int64[rows + 1])`."""
     t = _segment(data, offsets)
     return Segments(LineTable(*t[:4]), WordTable(*t[4:8]), t[8])
 
 
 def segments(docs: Documents) -> Segments:
-    """The tables of a batch, computed once while its text is unchanged."""
+    """Return the tables of a batch, computed once while its text is unchanged."""
     return docs.table_of("segments", lambda: segment(*docs.buffers()))

@@ -1,13 +1,11 @@
-"""Words as Unicode's default word boundaries cut them (UAX #29, section 4.1), and their hashes.
+"""Words by Unicode's default word boundaries (UAX #29, section 4.1), and their hashes.
 
-This is a word table of its own beside `text/words.py`: what bff, Dolma and other tools in Rust call
-`split_word_bounds`. Punctuation marks are words too, nothing is folded; only pieces of nothing but
-white space (property White_Space) are left out. Han, kana other than katakana, Thai and the like
-are one word a character with its marks.
-
-The classes are Unicode's of the version UNICODE, from a table that is part of the package, so that
-hashes do not depend on the Python that runs. Rules WB5 to WB13 become a table of states; the class
-of the last character that counts (WB4 passes over marks) is the state.
+Unlike in `text/words.py`, this is what bff, Dolma and other tools in Rust call `split_word_bounds`:
+punctuation marks are words too, nothing is folded, and only pieces of white space alone (property
+White_Space) are left out. In Han, kana other than katakana, Thai and similar scripts each character
+with its marks is a word. Classes are from Unicode version UNICODE, in a table of the package, so
+hashes do not depend on the running Python. Rules WB5 to WB13 become a table of states; the state is
+the class of the last character that counts (WB4 skips marks).
 """
 
 from __future__ import annotations
@@ -74,19 +72,19 @@ NUMERIC, KATAKANA, JOINER, REGION = range(15, 19)
 # Added to a class: Extended_Pictographic (WB3c), and White_Space.
 PICTOGRAPH, WHITE = 32, 64
 _KIND = 31
-# States beside the classes: an odd number of regional indicators is REGION, an even one is
-# REGIONS; behind a mark in a word, which only a letter or a number follows; the text's start.
+# More states: REGION and REGIONS are an odd and an even number of regional indicators, IN_LETTERS
+# and IN_NUMBER follow a mark in a word, START is the text's start.
 REGIONS, IN_LETTERS, IN_NUMBER, START = range(len(CLASSES), len(CLASSES) + 4)
 _WIDTH = 32
-_JOIN, _LOOK = 32, 64  # beside the next state: no boundary; the rule looks ahead
+_JOIN, _LOOK = 32, 64  # flags of an entry: no boundary before; look ahead
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xD1B54A32D192ED03)
 
 
 @dataclass(frozen=True)
 class UaxWords:
-    """rows: int64[rows + 1], the first word of each row; start, end: int64[words], byte positions
-    in the buffer; hash: uint64[words], of the word's bytes."""
+    """The word table. rows: int64[rows + 1], the first word of each row. start, end: int64[words],
+    byte positions in the buffer. hash: uint64[words], of the word's bytes."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -96,7 +94,7 @@ class UaxWords:
 
 @lru_cache(maxsize=1)
 def class_table() -> np.ndarray:
-    """uint8[0x110000]: the word break class of every code point, with PICTOGRAPH and WHITE."""
+    """Return each code point's word break class, with PICTOGRAPH and WHITE: uint8[0x110000]."""
     table = by_code_point(RUNS)
     table[members("s")] |= WHITE
     return table
@@ -104,8 +102,9 @@ def class_table() -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def state_table() -> np.ndarray:
-    """uint8[states * 32]: for a state and a class the next state, with _JOIN where there is no
-    boundary before the character and _LOOK where that depends on what comes behind it."""
+    """Return the next state for a state and a class, uint8[states * 32]. The next state has _JOIN
+    if there is no boundary before the character, and _LOOK if that depends on the next
+    characters."""
     table = np.zeros((START + 1, _WIDTH), np.uint8)
     letters, words = (LETTER, HEBREW), (LETTER, HEBREW, NUMERIC, KATAKANA, JOINER)
     for kind in range(len(CLASSES)):
@@ -113,7 +112,7 @@ def state_table() -> np.ndarray:
     for state in range(START + 1):
         if state in (CR, LF, NEWLINE, START):
             table[state, [EXTEND, FORMAT, ZWJ]] = OTHER
-        else:  # WB4; behind a mark a space no longer joins one
+        else:  # WB4; after a mark a space no longer joins one
             table[state, [EXTEND, FORMAT, ZWJ]] = (OTHER if state == SPACE else state) | _JOIN
     table[CR, LF] = LF | _JOIN  # WB3
     table[SPACE, SPACE] = SPACE | _JOIN  # WB3d
@@ -137,7 +136,6 @@ def state_table() -> np.ndarray:
 
 @njit(nogil=True)
 def _class_at(data, i, stop, kinds):
-    """(class with its bits, bytes) of the character at i; of what is not UTF-8: Other, 1."""
     b = data[i]
     if b < 0x80:
         return np.int64(kinds[b]), np.int64(1)
@@ -148,9 +146,8 @@ def _class_at(data, i, stop, kinds):
 
 
 @njit(nogil=True)
-def _ahead(data, i, stop, kinds, state, kind):
-    """The entry of the state table for a mark in a word, whose next character that counts is at i
-    or behind it."""
+def _look_ahead(data, i, stop, kinds, state, kind):
+    """Return the state table's entry for punctuation in a word, by the character that follows."""
     following = np.int64(OTHER)
     while i < stop:
         entry, n = _class_at(data, i, stop, kinds)
@@ -169,12 +166,9 @@ def _ahead(data, i, stop, kinds, state, kind):
 
 @njit(nogil=True)
 def uax_hashes(data, start, stop, kinds, states, starts, ends, out):
-    """Words of data[start:stop]: their positions and hashes are put into starts, ends: int64[] and
-    out: uint64[], each of stop - start + 1 or more. Returns their number.
-
-    Both tables come from `class_table` and `state_table`. No branch depends on where
-    words end, which cannot be predicted.
-    """
+    """Write positions and hashes of the words of data[start:stop], and return their number. starts,
+    ends: int64[], out: uint64[], each of stop - start + 1 entries or more. The tables are from
+    `class_table` and `state_table`. No branch depends on word ends, which cannot be predicted."""
     words = np.int64(0)
     state = np.int64(START)
     joined = False  # the last character was a ZWJ
@@ -195,7 +189,7 @@ def uax_hashes(data, start, stop, kinds, states, starts, ends, out):
                 entry |= _JOIN  # WB3c
             joined = kind & _KIND == ZWJ
         if entry & _LOOK:
-            entry = np.int64(_ahead(data, i + n, stop, kinds, state, kind & _KIND))
+            entry = np.int64(_look_ahead(data, i + n, stop, kinds, state, kind & _KIND))
         join = (entry >> 5) & 1
         state = entry & _KIND
         starts[words] = first
@@ -222,7 +216,7 @@ def _table(data, offsets, kinds, states):
     rows = len(offsets) - 1
     size = offsets[rows] - offsets[0]
     row_words = np.empty(rows + 1, np.int64)
-    # Upper bounds; memory that is never touched is never used.
+    # Upper bounds; untouched memory costs nothing.
     start = np.empty(size + 1, np.int64)
     end = np.empty(size + 1, np.int64)
     value = np.empty(size + 1, np.uint64)
@@ -244,5 +238,5 @@ def _table(data, offsets, kinds, states):
 
 
 def uax_words(data: np.ndarray, offsets: np.ndarray) -> UaxWords:
-    """The words of `(data: uint8[], offsets: int64[rows + 1])`."""
+    """Return the words of `(data: uint8[], offsets: int64[rows + 1])`."""
     return UaxWords(*_table(data, offsets, class_table(), state_table()))

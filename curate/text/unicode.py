@@ -1,7 +1,7 @@
-"""Character questions on UTF-8 bytes, as numba kernels.
+"""Tests of characters in UTF-8 bytes, as numba kernels.
 
-White space is Python's `str.isspace` (what `str.split()` and `str.strip()` use); line ends are
-those of `str.splitlines()`; digits are Unicode's Nd (what `\\d` matches).
+White space is Python's `str.isspace` (used by `str.split()` and `str.strip()`), line ends are those
+of `str.splitlines()`, and digits are Unicode's Nd (what `\\d` matches).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import first_from
+from llmcurate.base.kernels.intrinsics import lower_bound
 
 ASCII_SPACE = np.zeros(256, np.bool_)
 ASCII_SPACE[[9, 10, 11, 12, 13, 28, 29, 30, 31, 32]] = True
@@ -31,8 +31,7 @@ UPPER, DIGIT, ALNUM = 1, 2, 4
 
 @lru_cache(maxsize=1)
 def character_flags() -> np.ndarray:
-    """uint8[0x110000]: UPPER, DIGIT, ALNUM where `str.isupper`, `isdigit`, `isalnum` of the one
-    character hold."""
+    """Return each code point's flags, uint8[0x110000]: UPPER, DIGIT, ALNUM by `str.isupper` etc."""
     flags = np.zeros(sys.maxunicode + 1, np.uint8)
     for code in (*range(0x40000), *range(0xE0000, 0xE0200)):  # no other plane holds any
         letter = chr(code)
@@ -42,7 +41,7 @@ def character_flags() -> np.ndarray:
 
 @njit(nogil=True, inline="always")
 def char_bytes(lead: int) -> int:
-    """Bytes of the UTF-8 character that starts with `lead`; 1 for a stray continuation byte."""
+    """Return the bytes of the UTF-8 character that starts with `lead`; 1 for a stray byte."""
     if lead < 0xC0:
         return 1
     if lead < 0xE0:
@@ -54,7 +53,7 @@ def char_bytes(lead: int) -> int:
 
 @njit(nogil=True, inline="always")
 def space_bytes(data: np.ndarray, i: int, end: int) -> int:
-    """Bytes of the white space character at i, 0 if there is none."""
+    """Return the size in bytes of the white space character at i, else 0."""
     b = data[i]
     if b < 0x80:
         return 1 if ASCII_SPACE[b] else 0
@@ -78,7 +77,7 @@ def space_bytes(data: np.ndarray, i: int, end: int) -> int:
 
 @njit(nogil=True, inline="always")
 def line_end_bytes(data: np.ndarray, i: int, end: int) -> int:
-    """Bytes of the line end at i (CR LF is one of two bytes), 0 if there is none."""
+    """Return the size in bytes of the line end at i (CR LF is one of two bytes), else 0."""
     b = data[i]
     if b < 0x80:
         if not ASCII_LINE_END[b]:
@@ -93,7 +92,7 @@ def line_end_bytes(data: np.ndarray, i: int, end: int) -> int:
 
 @njit(nogil=True)
 def code_point(data: np.ndarray, i: int, end: int) -> int:
-    """The code point at i; -1 where the bytes are cut off or not UTF-8."""
+    """Return the code point at i; -1 if the bytes are cut off or not UTF-8."""
     b = np.int64(data[i])
     n = char_bytes(b)
     if n == 1:
@@ -108,24 +107,23 @@ def code_point(data: np.ndarray, i: int, end: int) -> int:
 
 @njit(nogil=True)
 def is_digit(code: int) -> bool:
-    """Whether the code point is a decimal digit (category Nd)."""
+    """Return whether the code point is a decimal digit (category Nd)."""
     if 48 <= code <= 57:
         return True
     if code < 0x660:
         return False
-    k = first_from(DIGIT_ZEROS, code + 1) - 1
+    k = lower_bound(DIGIT_ZEROS, code + 1) - 1
     return code - DIGIT_ZEROS[k] < 10
 
 
 @njit(nogil=True)
 def is_lower_ascii(b: int) -> bool:
-    """Whether the byte is a-z."""
     return 97 <= b <= 122
 
 
 @njit(nogil=True)
 def count_chars(data: np.ndarray, start: int, end: int) -> int:
-    """Code points in data[start:end]."""
+    """Return the number of code points in data[start:end]."""
     n = np.int64(0)
     for b in data[start:end]:  # a slice, so that it becomes vector code
         n += np.uint8(b & np.uint8(0xC0)) != np.uint8(0x80)
@@ -134,7 +132,7 @@ def count_chars(data: np.ndarray, start: int, end: int) -> int:
 
 @njit(cache=True, nogil=True)
 def row_chars(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """int64[rows]: code points of every row."""
+    """Return int64[rows]: the code points of every row."""
     out = np.empty(len(offsets) - 1, np.int64)
     for r in range(len(out)):
         out[r] = count_chars(data, offsets[r], offsets[r + 1])

@@ -1,8 +1,7 @@
-"""Words and sentences of scripts without spaces in any part of a batch.
+"""Words and sentences of scripts without spaces, in any part of a batch.
 
-Words are cut by a dictionary where the profile has one, else estimated by grapheme clusters (see
-`curate.text.languages`). A Thai or Lao sentence ends at a blank between two letters.
-"""
+Words are cut by a dictionary if the profile has one, else estimated from grapheme clusters (see
+`curate.text.languages`). A Thai or Lao sentence ends at a space between two letters."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def row_sums(rows: np.ndarray, values: np.ndarray, dtype: type = np.int64) -> np.ndarray:
-    """dtype[rows]: sums of values: number[tokens] over the tokens of each row."""
+    """Return the sum of the values of each row's tokens, dtype[rows]. values: number[tokens]."""
     before = np.concatenate(([0], np.cumsum(values, dtype=dtype)))
     sums: np.ndarray = np.diff(before[rows])
     return sums
@@ -32,9 +31,10 @@ def row_sums(rows: np.ndarray, values: np.ndarray, dtype: type = np.int64) -> np
 def begin_words(
     cuts: np.ndarray, start: np.ndarray, end: np.ndarray, inside: np.ndarray
 ) -> np.ndarray:
-    """bool[tokens]: which tokens begin a word. cuts: int64[], where a dictionary cuts; start, end:
-    int64[tokens], bytes; inside: bool[tokens], the clusters of a script without spaces; one
-    goes on with the word before it, unless a cut or a gap is between them."""
+    """Return flags of the tokens that begin a word, bool[tokens]. cuts: int64[], the positions at
+    which a dictionary cuts. start, end: int64[tokens], bytes. inside: bool[tokens], whether a token
+    is a grapheme cluster of a script without spaces. Such a cluster belongs to the word of the
+    cluster before it unless a cut or a gap is between them."""
     begins = np.ones(len(start), np.bool_)
     is_cut = cuts[np.minimum(np.searchsorted(cuts, start), len(cuts) - 1)] == start
     begins[1:] = ~inside[1:] | ~inside[:-1] | (end[:-1] != start[1:]) | is_cut[1:]
@@ -44,8 +44,8 @@ def begin_words(
 def words_within(
     docs: Documents, profile: Profile, start: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """float64[extents]: the words in each data[start:end]. profile: of a script without spaces;
-    what stands between its letters counts as runs of other letters and digits."""
+    """Return the number of words in each data[start:end], float64[extents]. `profile` is that of a
+    script without spaces; each run of other letters and digits is a word."""
     table = words(docs)
     inside = (table.flags & IS_CLUSTER) > 0
     dictionary = dictionary_for(profile.words, profile.code)
@@ -59,7 +59,7 @@ def words_within(
     return counts - before[np.searchsorted(table.start, start)]
 
 
-# Scripts whose words are others in length than those of Han and kana: first and last code point.
+# Scripts whose words differ in length from those of Han and kana: first and last code point.
 SCRIPTS = {
     "tha": (0x0E00, 0x0E7F), "lao": (0x0E80, 0x0EFF), "mya": (0x1000, 0x109F),
     "khm": (0x1780, 0x17FF),
@@ -67,12 +67,13 @@ SCRIPTS = {
 
 
 def words_by_script(data: np.ndarray, table: Words) -> np.ndarray:
-    """float64[rows]: the words of each row of a word table, in whatever language: clusters by the
-    mean length of a word in the profile of their script, Han and kana by that of Chinese."""
+    """Return the number of words in each row of a word table, in any language, float64[rows]. For a
+    script without spaces, this is the number of grapheme clusters divided by the mean length of a
+    word in the profile of the script; for Han and kana, in the profile of Chinese."""
     clusters = np.flatnonzero(table.flags & IS_CLUSTER)
     row = np.searchsorted(table.rows, clusters, side="right") - 1
     number = len(table.rows) - 1
-    # Three bytes each, or four of Han; what is cut short is no letter of these scripts.
+    # Three bytes each, four for some Han; a truncated character is in none of these scripts.
     lead, middle = (data[table.start[clusters] + k].astype(np.int64) for k in (0, 1))
     code = np.where(lead < 0xF0, (lead & 15) << 12 | (middle & 63) << 6, 0)
     counts = np.diff(table.rows) - np.bincount(row, minlength=number).astype(np.float64)
@@ -85,7 +86,7 @@ def words_by_script(data: np.ndarray, table: Words) -> np.ndarray:
 
 
 def more_words(docs: Documents, profile: Profile, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """int64[extents]: the words in each data[start:end] beside those that white space parts."""
+    """Return how many words data[start:end] has beyond those between spaces, int64[extents]."""
     spaced = segments(docs).words.start
     parted = np.searchsorted(spaced, end) - np.searchsorted(spaced, start)
     counts = np.rint(words_within(docs, profile, start, end)).astype(np.int64)
@@ -94,8 +95,8 @@ def more_words(docs: Documents, profile: Profile, start: np.ndarray, end: np.nda
 
 
 def sentences_of(docs: Documents, unspaced: list[tuple[Profile, np.ndarray]]) -> Extents:
-    """The sentences of every row. unspaced: (profile, rows: int64[]) of scripts without spaces; a
-    language without end marks has a sentence's end at a blank between two of its letters."""
+    """Return the sentences of every row. unspaced: (profile, rows: int64[]) of scripts without
+    spaces; a language without end marks ends a sentence at a space between two of its letters."""
     table = sentences(docs)
     unmarked = np.zeros(len(docs), np.bool_)
     for profile, rows in unspaced:

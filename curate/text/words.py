@@ -1,11 +1,9 @@
 """The word table: runs of `\\w` or marks, folded and hashed once, for filters, dedup and models.
 
 A word is a run of letters, digits, underscores (Python's `\\w`) and marks (`\\p{M}`, which belong
-to their letters). Scripts written without spaces (Thai, Lao, Khmer, Burmese, Han, kana) are cut by
-grapheme cluster: a base character with the marks behind it is a word. Hashes are of the word in
-lower case (Unicode's simple mapping), so that shingles do not depend on case.
-
-The character classes are computed from the running Python's Unicode data.
+to their letters), by the running Python's Unicode data. Scripts written without spaces (Thai, Lao,
+Khmer, Burmese, Han, kana) are cut by grapheme cluster: a base character with its marks is a word.
+Hashes are of the word in lower case (Unicode's simple mapping), so that shingles ignore case.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 OTHER, LETTER, DIGIT, CONNECTOR, MARK, CLUSTER = range(6)
-_BLOCK = 256  # code points that are looked at together
+_BLOCK = 256  # code points that are classified together
 # Word flags.
 HAS_LETTER, HAS_DIGIT, IS_CLUSTER = 1, 2, 4
 
@@ -49,9 +47,9 @@ UNSPACED = (
 
 @dataclass(frozen=True)
 class Words:
-    """rows: int64[rows + 1], the first word of each row; start, end: int64[words], absolute byte
-    positions; hash: uint64[words], of the lower-cased word; chars: int32[words], code points;
-    flags: uint8[words], HAS_LETTER | HAS_DIGIT | IS_CLUSTER."""
+    """The word table. rows: int64[rows + 1], the first word of each row. start, end: int64[words],
+    absolute byte positions. hash: uint64[words], of the word in lower case. chars: int32[words],
+    code points. flags: uint8[words], HAS_LETTER | HAS_DIGIT | IS_CLUSTER."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -63,11 +61,11 @@ class Words:
 
 @lru_cache(maxsize=1)
 def character_tables() -> tuple[np.ndarray, np.ndarray]:
-    """(class: uint8[0x110000], lower: int32[0x110000]) of every code point."""
+    """Return the class and the lower case of every code point, uint8 and int32[0x110000]."""
     kinds = np.zeros(sys.maxunicode + 1, np.uint8)
     lower = np.arange(sys.maxunicode + 1, dtype=np.int32)
     for start in (*range(0, 0x40000, _BLOCK), *range(0xE0000, 0xF0000, _BLOCK)):  # no other
-        # What is not printable is no letter, mark or number; most blocks are all letters or empty.
+        # Letters, marks and numbers are printable; most blocks are all letters or empty.
         letters = "".join(filter(str.isprintable, map(chr, range(start, start + _BLOCK))))
         if len(letters) == _BLOCK and letters.isalpha() and letters.lower() == letters:
             kinds[start : start + _BLOCK] = LETTER
@@ -98,7 +96,7 @@ def _segment(data, offsets, fold, ascii_flags, kinds, lower):
     rows = len(offsets) - 1
     size = offsets[rows] - offsets[0]
     row_words = np.empty(rows + 1, np.int64)
-    # Upper bounds; memory that is never touched is never used.
+    # Upper bounds; untouched memory costs nothing.
     start = np.empty(size + 1, np.int64)
     end = np.empty(size + 1, np.int64)
     hashes = np.empty(size + 1, np.uint64)
@@ -116,7 +114,7 @@ def _segment(data, offsets, fold, ascii_flags, kinds, lower):
         while i < stop:
             b = data[i]
             if b < 0x80 and not flag & IS_CLUSTER:
-                # Without branches, since where words end cannot be predicted.
+                # Without branches, since word ends cannot be predicted.
                 c = fold[b]
                 word = c != 0
                 start[words] = first
@@ -176,7 +174,7 @@ def _segment(data, offsets, fold, ascii_flags, kinds, lower):
 
 @lru_cache(maxsize=1)
 def ascii_fold() -> np.ndarray:
-    """uint8[256]: the lower-case byte of an ASCII word character, 0 of any other byte."""
+    """Return uint8[256]: the lower-case byte of an ASCII word character, 0 of any other byte."""
     kinds, lower = character_tables()
     fold = np.zeros(256, np.uint8)
     fold[:128] = np.where(kinds[:128] == OTHER, 0, lower[:128])
@@ -185,7 +183,7 @@ def ascii_fold() -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def ascii_flags() -> np.ndarray:
-    """uint8[256]: the flag that an ASCII character gives to its word."""
+    """Return uint8[256]: the flag that an ASCII character gives to its word."""
     kinds, _ = character_tables()
     flags = np.zeros(256, np.uint8)
     flags[:128] = np.choose(kinds[:128], (0, HAS_LETTER, HAS_DIGIT, 0, 0, 0))
@@ -194,12 +192,8 @@ def ascii_flags() -> np.ndarray:
 
 @njit(nogil=True)
 def word_hashes(data, start, stop, fold, kinds, lower, out):
-    """Words of data[start:stop], whose hashes (those of the word table) are put into
-    out: uint64[stop - start + 1 or more].
-
-    For reductions that need nothing else of the words. ASCII takes a path without branches, since
-    where words end cannot be predicted.
-    """
+    """Write the hashes of the words of data[start:stop], as in the word table, to `out` and return
+    their number. out: uint64[stop - start + 1 or more]. ASCII is handled without branches."""
     words = 0
     value = np.uint64(0)
     inside = cluster = False
@@ -240,10 +234,10 @@ def word_hashes(data, start, stop, fold, kinds, lower, out):
 
 
 def word_table(data: np.ndarray, offsets: np.ndarray) -> Words:
-    """The word table of `(data: uint8[], offsets: int64[rows + 1])`."""
+    """Return the word table of `(data: uint8[], offsets: int64[rows + 1])`."""
     return Words(*_segment(data, offsets, ascii_fold(), ascii_flags(), *character_tables()))
 
 
 def words(docs: Documents) -> Words:
-    """The word table of a batch, computed once while its text is unchanged."""
+    """Return the word table of a batch, computed once while its text is unchanged."""
     return docs.table_of("words", lambda: word_table(*docs.buffers()))

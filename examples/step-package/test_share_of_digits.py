@@ -1,4 +1,4 @@
-"""What share_of_digits drops, and what it keeps."""
+"""The documents that share_of_digits drops and keeps."""
 
 from curate.documents.documents import documents
 from curate.steps.recipe import make_step

@@ -1,1 +1,1 @@
-"""What curate, tokenize_kit and train stand on; it imports none of them."""
+"""The base that curate, tokenize_kit and train build on. The base imports none of them."""

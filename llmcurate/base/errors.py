@@ -7,64 +7,62 @@ import re
 
 
 class LlmcurateError(Exception):
-    """Something the user can act on; the message is one line and says what to do."""
+    """An error that the user can act on. Its message is one line and says what to do."""
 
     exit_code = 1
     trace = ""  # of the worker that raised it, for --debug
 
+    # IPython shows this line instead of a traceback.
     def _render_traceback_(self) -> list[str]:
-        """What a notebook (IPython) shows of it, in place of a traceback: the line alone."""
         return [f"{type(self).__name__}: {self}"]
 
 
 class UsageError(LlmcurateError):
-    """The command, recipe or input was used wrongly."""
+    """A command, recipe or input is wrong."""
 
     exit_code = 2
 
 
 class RunFailed(LlmcurateError):
-    """The run cannot go on; what is committed stays, and running again resumes."""
+    """The run cannot go on. Committed work is kept; if the same command runs again, it resumes."""
 
     exit_code = 1
 
 
-class Unforeseen(RunFailed):
-    """An exception that no rule foresaw; the message says where it was raised."""
+class UnexpectedError(RunFailed):
+    """An exception that no other rule covers. The message says where it was raised."""
 
 
 class Damaged(RunFailed):
-    """A file is not what was written; the message says which and how. A run makes it anew."""
+    """A file is not what was written. The message names the file and the difference."""
 
 
-class TooMuchGone(RunFailed):
-    """A dedup would remove more than its `max_removal`; share: of documents, or of bytes."""
+class TooMuchRemoved(RunFailed):
+    """A deduplication would remove a `share` of documents or bytes above `max_removal`."""
 
     share: float = 0.0
 
 
 class LockHeld(LlmcurateError):
-    """Another live process works in the same OUT."""
+    """Another live process is working in the same output folder OUT."""
 
     exit_code = 75
 
 
-def name_file(error: OSError, path: object) -> None:
-    """Says which file an error is about, where nothing else does and the error can say it.
-
-    One with a message alone (pyarrow's, numpy's) would lose the message.
-    """
+def set_error_file(error: OSError, path: object) -> None:
+    """Set the file name of an OSError that has an error number but names no file. An error that has
+    only a message (pyarrow's, numpy's) is left alone: it would lose the message."""
     if error.errno is not None and error.filename is None:
         error.filename = str(path)
 
 
 def may_not_write(error: OSError) -> bool:
-    """Return whether the system refuses because a file or medium is for reading only."""
+    """Return whether a write failed because of permissions or a read-only medium."""
     return error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def disk_error(error: BaseException) -> LlmcurateError | None:
-    """Turns 'no space', 'file too large' and 'quota' errors into one line; None for others."""
+    """Return a one-line error for a full disk, an exceeded quota or a too large file, else None."""
     full = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
     number = getattr(error, "errno", None)
     message = str(error)
@@ -76,7 +74,7 @@ def disk_error(error: BaseException) -> LlmcurateError | None:
         "Not enough free space",  # numpy's tofile
         "Could not write all bytes",  # DuckDB
     )
-    short = re.match(r"\d+ requested and \d+ written$", message)  # of numpy's tofile
+    short = re.match(r"\d+ requested and \d+ written$", message)  # numpy's tofile
     if number in full or short or any(t in message for t in texts):
         where = getattr(error, "filename", None)
         place = f" while writing {where}" if where else ""

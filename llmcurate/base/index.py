@@ -1,9 +1,9 @@
-"""The index of a package: what its modules declare by decorators, known without loading them.
+"""The index of a package: the names that its modules declare by decorators, known without loading.
 
-`@step("c4")` stands above a class, `@reader("pdf", endings=(".pdf",))` above a function. The file
-index.json of the package keeps name, module and what else the decorator says, so that help and
-checks of recipes read one small file. `make reference` writes it. The sources are what holds: who
-misses a name there looks through them by `declared`.
+`@step("c4")` declares a class, `@reader("pdf", endings=(".pdf",))` a function. The package's
+index.json keeps each name, its module and the decorator's other arguments, so that help and recipe
+checks read one small file. `make reference` writes it. The sources are authoritative: `declared`
+searches them for a name that index.json lacks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ FILE = "index.json"
 
 @dataclass(frozen=True)
 class Declared:
-    """name: as users write it; place: `module:Class`; facts: what the decorator says beside it."""
+    """A class or function that a decorator declares: its `name` as users write it, its `place` as
+    `module:Class`, and the decorator's keyword arguments, `facts`."""
 
     name: str
     place: str
@@ -34,16 +35,14 @@ class Declared:
 
     @property
     def module(self) -> str:
-        """The module that declares it."""
         return self.place.partition(":")[0]
 
     def load(self) -> Any:
-        """The class or the function itself."""
         return getattr(import_module(self.module), self.place.partition(":")[2])
 
 
 def index_of(package: str) -> dict[str, dict[str, Declared]]:
-    """What index.json of a package holds: by decorator, then by name."""
+    """Return the content of a package's index.json: by decorator, then by declared name."""
     text = Path(HOME, package, FILE).read_text(encoding="utf-8")
     return {
         word: {each["name"]: Declared(**each) for each in entries}
@@ -53,20 +52,18 @@ def index_of(package: str) -> dict[str, dict[str, Declared]]:
 
 @cache
 def declared(package: str, word: str) -> dict[str, Declared]:
-    """What the sources of a package, or of a folder of it (`curate.formats`), declare by a
-    decorator, by name. Nothing is loaded."""
-    sign = re.compile(rf"^@(?:\w+\.)?{word}\(".encode(), re.MULTILINE)
+    """Return what the decorator `word` declares in the sources of a package, or of one of its
+    folders (`curate.formats`), by declared name. No module is imported."""
+    decorator = re.compile(rf"^@(?:\w+\.)?{word}\(".encode(), re.MULTILINE)
     found = {}
     for path in sorted(Path(HOME, *package.split(".")).rglob("*.py")):
-        if sign.search(content := path.read_bytes()):
+        if decorator.search(content := path.read_bytes()):
             module = ".".join(path.relative_to(HOME).with_suffix("").parts)
             found.update({each.name: each for each in _of_module(module, content, word)})
     return found
 
 
 def _of_module(module: str, content: bytes, word: str) -> Iterator[Declared]:
-    """What a module declares. A call whose first argument is no text, as `@app.command()`, declares
-    its function under the place of it."""
     for node in ast.parse(content).body:
         for call in getattr(node, "decorator_list", ()):
             function = getattr(call, "func", None)
@@ -77,20 +74,32 @@ def _of_module(module: str, content: bytes, word: str) -> Iterator[Declared]:
             if isinstance(function, ast.Name) and isinstance(name, str):
                 facts = {str(key.arg): ast.literal_eval(key.value) for key in call.keywords}
                 yield Declared(name, place, facts)
-            else:
-                yield Declared(place, place)
+            else:  # such as `@app.command()`
+                yield Declared(place, place, {"word": _first_word(node, call)})
+
+
+def _first_word(node: ast.stmt, call: ast.Call) -> str:
+    """Return the word after `llmcurate` on the command line: a command's group (from `dedup_app`),
+    its name in `@app.command(NAME)` or `@command(app, SETTINGS, NAME)`, or its function's name."""
+    is_method = isinstance(call.func, ast.Attribute)
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0]
+    group = ast.unparse(owner)
+    if group != "app":
+        return group.removesuffix("_app")
+    names = call.args if is_method else call.args[2:]
+    name = ast.literal_eval(names[0]) if names else getattr(node, "name", "")
+    return str(name).replace("_", "-")
 
 
 def modules_of(package: str) -> list[ModuleType]:
-    """Import every module of a folder, in the order of names; [] if there is no such folder. So a
-    module adds to a table by being in the folder."""
+    """Import every module of a folder, in the order of their names, and return them; return [] if
+    the folder does not exist. A module in the folder need not be registered."""
     names = sorted(path.stem for path in Path(HOME, *package.split(".")).glob("*.py"))
     return [import_module(f"{package}.{name}") for name in names if name != "__init__"]
 
 
 def index_text(package: str, words: tuple[str, ...]) -> str:
-    """The text of index.json, by the sources: a line a name, known names in the order that they
-    have, new ones behind them."""
+    """Return index.json made from the sources: a name per line, known names in their old order."""
     known = index_of(package)
     parts = []
     for word in words:

@@ -1,4 +1,4 @@
-"""Dataclasses as JSON: messages between processes, which are read again, and records of figures."""
+"""Dataclasses as JSON: messages between processes, and records of figures."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Message:
-    """The base of messages. Fields are of JSON's types, or paths, tuples, dictionaries by name and
-    other dataclasses; modules import the types of their fields when they are loaded."""
+    """The base class of messages. Fields hold JSON types, paths, tuples, dictionaries by name and
+    dataclasses. Field types must be imported at run time, not for type checking alone."""
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"ser_json_inf_nan": "constants"}
 
     def to_json(self) -> bytes:
-        """Return one line of JSON, without its end. NaN and infinities are written as Python
-        writes them."""
+        """Return one line of JSON without a newline. It may hold NaN, Infinity and -Infinity."""
         adapter = _adapter_of(type(self))
         try:
             line: bytes = adapter.dump_json(self)
-        except ValueError:  # names of files may be no UTF-8
+        except ValueError:  # a file name may not be valid UTF-8
             line = json.dumps(adapter.dump_python(self, mode="json")).encode()
         return line
 
@@ -37,10 +36,10 @@ class Message:
         """Return the message that `to_json` wrote.
 
         Raises:
-            pydantic.ValidationError: a field is missing, or of another type.
+            pydantic.ValidationError: a field is missing or has the wrong type.
         """
         adapter, text = _adapter_of(cls), line if isinstance(line, str) else line.decode()
-        if "\\ud" in text:  # half a character, of a name that is no UTF-8
+        if "\\ud" in text:  # a lone surrogate: a file name that is not valid UTF-8
             message: M = adapter.validate_python(json.loads(text))
         else:
             message = adapter.validate_json(text)
@@ -49,18 +48,18 @@ class Message:
 
 @dataclass(frozen=True)
 class Task(Message):
-    """The base of tasks for an engine's workers. part: the number of this one among them."""
+    """The base class of tasks for the workers of an engine. `part` is the number of the task."""
 
     part: int
 
 
 def encode(value: object) -> bytes:
-    """Return the JSON of a message, or of another value that JSON holds."""
+    """Return the JSON of a message or of any other JSON value."""
     return value.to_json() if isinstance(value, Message) else json.dumps(value).encode()
 
 
 def decode(kind: type[T], line: bytes | str) -> T:
-    """Return the message of that class, or the value of another type, that `encode` wrote."""
+    """Return the message or other value of type `kind` that `encode` wrote."""
     if isinstance(kind, type) and issubclass(kind, Message):
         return cast(T, kind.from_json(line))
     return cast(T, json.loads(line))
@@ -72,21 +71,22 @@ def _adapter(kind: type) -> Any:
     return TypeAdapter(kind)
 
 
-_adapter_of: Any = functools.cache(_adapter)  # which takes a while to make
+_adapter_of: Any = functools.cache(_adapter)  # slow to build
 
 
-OPTIONAL = {"optional": True}  # metadata of a field that JSON leaves out where it is absent
+OPTIONAL = {"optional": True}  # field metadata: leave it out of the JSON if None, False or empty
 _PART = re.compile(r"(?:(\w+)=)?([\w.]+)(?:([?!])([\w.]*))?")
 
 
 def json_values(record: Any) -> Any:
     """Return a record as JSON values.
 
-    Of a dataclass these are its fields in their order, or what its `JSON` names: attributes,
-    properties or methods, `settings=sets` under another name, `kept.lengths` under the last one.
-    `ages?` is left out where it is absent (None, False or empty), `text?other` where the other is,
-    `text!other` where the other is there. A `JSON` that is one string names what stands for the
-    record. Numbers of arrays have six digits behind the point.
+    A dataclass gives its fields in order, or the entries of its class attribute `JSON`. An entry
+    names an attribute, property or method. `settings=sets` writes `sets` under the name `settings`;
+    `kept.lengths` is written as `lengths`. `ages?` is left out if it is absent (None, False or
+    empty), `text?other` is left out if `other` is absent, and `text!other` if `other` is present.
+    If `JSON` is one string, the value of that attribute replaces the record. Floats in arrays are
+    rounded to six decimal places.
     """
     names = getattr(record, "JSON", None)
     if isinstance(names, str):
@@ -107,12 +107,11 @@ def json_values(record: Any) -> Any:
 
 
 def _named(record: object, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """The parts of a record that JSON has."""
     for name in names:
         part = _PART.fullmatch(name)
         assert part is not None, name
         key, attribute, condition, other = part.groups()
-        if condition is None or _is_there(record, other or attribute) == (condition == "?"):
+        if condition is None or _is_present(record, other or attribute) == (condition == "?"):
             value = attrgetter(attribute)(record)
             yield (
                 key or attribute.rpartition(".")[2],
@@ -120,7 +119,7 @@ def _named(record: object, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
             )
 
 
-def _is_there(record: object, attribute: str) -> bool:
+def _is_present(record: object, attribute: str) -> bool:
     value = attrgetter(attribute)(record)
     is_empty = isinstance(value, (list, tuple, dict)) and not value
     return value is not None and value is not False and not is_empty

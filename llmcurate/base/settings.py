@@ -1,4 +1,4 @@
-"""Settings, checked by pydantic, and read from JSON that anyone may have written."""
+"""Dataclasses of settings: checked by pydantic, and read from untrusted JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema, core_schema
 from llmcurate.base.errors import LlmcurateError, UsageError
 
 Config = TypeVar("Config")
-_hints: Any = functools.cache(typing.get_type_hints)  # of a dataclass, which take a while
+_hints: Any = functools.cache(typing.get_type_hints)  # slow, so cached
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(**options: Any) -> Any:
-        """A dataclass of settings: ``UsageError`` names the first value that a field refuses."""
+        """Decorate a dataclass of settings: ``UsageError`` names the first refused value."""
 
         def checked(kind: type) -> type:
             kind = pydantic.dataclasses.dataclass(kind, config=_STRICT, **options)
@@ -46,28 +46,25 @@ else:
         return checked
 
 
-# A type among the names that lead to a value: `int`, `constrained-int`, `literal['auto']`, `Task`.
+# Parts of an error's location that are types, not names: `int`, `Task`, `literal['auto']`.
 _TYPE = re.compile(r"int|float|bool|str|dict|list|path|[A-Z]\w*|.*\W.*")
 _LONGEST = 200  # characters of a value in a message
 _EXPECTED = {
-    **{"int": "a whole number", "float": "a number", "bool": "true or false", "string": "a text"},
+    **{"int": "a whole number", "float": "a number", "bool": "true or false", "string": "a string"},
     **{"tuple": "a list", "dict": "an object", "dataclass": "an object of settings"},
 }
 
 
 def problem(error: ValidationError, named: Callable[[str], str] = str, kind: Any = None) -> str:
-    """Say in one line which setting was refused first, its value, and what to give.
-
-    ``named``: a name as the user writes it. ``kind``: the class of the settings, whose names are
-    offered for an unknown one.
-    """
+    """Return a line with the first refused setting, its value and what to give instead. ``named``
+    turns a name into the form that the user writes. Names are suggested from the class ``kind``."""
     first, *others = error.errors()
-    place = _place(first)
+    place = _path_of(first)
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     name = named("".join(parts).removeprefix("."))
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         names = dotted_names(kind, lists=True) if kind else []
-        return f"unknown setting {name!r}{_near(name, names)}"
+        return f"unknown setting {name!r}{_suggestion(name, names)}"
     if first["type"].startswith("missing"):
         return f"{name} is missing"
     if first["type"] == "value_error":
@@ -75,17 +72,15 @@ def problem(error: ValidationError, named: Callable[[str], str] = str, kind: Any
     value = first["input"]
     shown = repr(value) if isinstance(value, str) else str(value)
     shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
-    choices = [first, *(other for other in others if _place(other) == place)]
+    choices = [first, *(other for other in others if _path_of(other) == place)]
     return f"{name} is {shown}: {', or '.join(dict.fromkeys(map(_advice, choices)))}"
 
 
-def _place(error: Any) -> list[str | int]:
-    """The names that lead to a refused value, without the types of a choice between types."""
+def _path_of(error: Any) -> list[str | int]:
     return [part for part in error["loc"] if not _TYPE.fullmatch(str(part))]
 
 
 def _advice(error: Any) -> str:
-    """What to give in place of a value."""
     limits = {name: _whole(limit) for name, limit in error.get("ctx", {}).items()}
     match error["type"]:
         case "greater_than_equal":
@@ -101,7 +96,7 @@ def _advice(error: Any) -> str:
         case "string_pattern_mismatch":
             return f"it must be of the form {limits['pattern']}"
         case "too_short":
-            return f"give {limits['min_length']} or more of them"
+            return f"give {limits['min_length']} or more entries"
         case "finite_number":
             return "give a finite number"
     expected = _EXPECTED.get(error["type"].partition("_")[0])
@@ -109,14 +104,12 @@ def _advice(error: Any) -> str:
 
 
 def _whole(limit: Any) -> Any:
-    """A limit without `.0`."""
     return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
 class ByKind:
-    """The annotation of a choice between dataclasses of settings, of which the value of ``kind``
-    decides, or a word, which is that kind; else the first is meant.
-    """
+    """Annotation of a field that holds one of several dataclasses of settings. The ``kind`` of the
+    value selects the dataclass, by default the first one; a string is a ``kind``."""
 
     def __get_pydantic_core_schema__(self, union: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         members, name = members_of(union), str(handler.field_name)
@@ -133,27 +126,25 @@ class ByKind:
 
 
 def shared(kind: Any, name: str) -> Any:
-    """A setting of a dataclass as the field of another class that means the same."""
+    """Return a copy of a dataclass's setting, for a field of equal meaning in another class."""
     return copy(kind.__pydantic_fields__[name])
 
 
-def refuse(condition: bool, message: str) -> None:
-    """Raise ``LlmcurateError`` where the condition holds."""
+def refuse_if(condition: bool, message: str) -> None:
+    """Raise ``UsageError`` with the message if the condition holds."""
     if condition:
         raise UsageError(message)
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """As JSON has it: tuples are lists."""
+    """Return the settings as JSON values: tuples become lists."""
     return dict(json.loads(json.dumps(dataclasses.asdict(config))))
 
 
 def from_dict(kind: type[Config], values: Any, where: str) -> Config:
-    """Build settings from parsed JSON that may have been written by anyone.
-
-    Raises ``LlmcurateError`` naming where and the key of unknown, missing or mistyped values.
-    """
-    refuse(not isinstance(values, dict), f"{where}: give an object of settings")
+    """Build settings from parsed JSON that anyone may have written. Raises ``UsageError``, which
+    begins with ``where`` and names an unknown, missing or mistyped key."""
+    refuse_if(not isinstance(values, dict), f"{where}: give an object of settings")
     try:
         settings: Config = kind.__pydantic_validator__.validate_json(json.dumps(values))  # type: ignore[attr-defined]
     except ValidationError as error:
@@ -162,28 +153,25 @@ def from_dict(kind: type[Config], values: Any, where: str) -> Config:
 
 
 def members_of(kind: Any, *, lists: bool = False) -> tuple[Any, ...]:
-    """The dataclasses that a field of this type may hold, with ``lists`` those in a list too."""
+    """Return the dataclasses that a field of this type may hold; if ``lists``, in a list too."""
     inside = () if typing.get_origin(kind) is tuple and not lists else typing.get_args(kind)
     return tuple(member for member in (kind, *inside) if dataclasses.is_dataclass(member))
 
 
 def kinds_of(member: Any) -> tuple[str, ...]:
-    """The values of ``kind`` that mean this dataclass, or one that it finds ``of_kind``; none where
-    it has no such setting, or where a file is named in its place.
-    """
+    """Return the values of ``kind`` that select this dataclass: its ``kinds`` (``of_kind`` makes a
+    class of each), else the literals of its field ``kind``. Return () if it has neither."""
     own: tuple[str, ...] = typing.get_args(_hints(member).get("kind"))
     kinds: tuple[str, ...] = vars(member).get("kinds", own)
     return kinds
 
 
 def _is_kind(member: Any, tag: Any) -> bool:
-    """Whether a value of ``kind`` means this dataclass: one of its words, or what it ``names``."""
     names = getattr(member, "names", None)
     return tag in kinds_of(member) or (names is not None and isinstance(tag, str) and names(tag))
 
 
 def _member(members: tuple[Any, ...], value: Any, name: str) -> Any:
-    """The dataclass that a value's ``kind`` names."""
     tag = value.get("kind") if isinstance(value, dict) else None
     for member in members if tag is not None else ():
         if _is_kind(member, tag):
@@ -196,24 +184,23 @@ def _member(members: tuple[Any, ...], value: Any, name: str) -> Any:
 
 
 def change(config: Config, changes: dict[str, Any], where: str) -> Config:
-    """The config with other values at dotted names: ``{"attention.window": 64}``. A value may be an
-    object of such names; a word where a choice of dataclasses stands is its ``kind``, which sets
-    what only another kind has back. All changes count together. Raises ``LlmcurateError``.
-    """
+    """Return the settings with other values at dotted names, as in ``{"attention.window": 64}``. A
+    value may be an object of such names. For a field that holds one of several dataclasses, a
+    string is the ``kind``; settings that the new kind lacks are dropped. The result is checked
+    after all changes. Raises ``LlmcurateError``, which begins with ``where``."""
     values = to_dict(config)
-    named = flat(changes)
+    named = flatten(changes)
     for name in sorted(named, key=_kinds_first):
-        _put(type(config), values, name.split("."), named[name], (where, name))
+        _set_value(type(config), values, name.split("."), named[name], (where, name))
     return from_dict(type(config), values, where)
 
 
 def _kinds_first(name: str) -> tuple[bool, int]:
-    """A kind, also where it stands for what it is a kind of, comes before what belongs to it."""
     return not name.endswith("kind"), name.count(".")
 
 
-def unflat(values: dict[str, Any]) -> dict[str, Any]:
-    """Dotted names as objects in objects; a word beside names below it is their ``kind``."""
+def unflatten(values: dict[str, Any]) -> dict[str, Any]:
+    """Turn dotted names into nested objects. A string that has names below it is their ``kind``."""
     nested: dict[str, Any] = {}
     for name in sorted(values, key=lambda name: name.count(".")):
         *above, last = name.split(".")
@@ -226,10 +213,10 @@ def unflat(values: dict[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Objects in objects as dotted names."""
+def flatten(values: dict[str, Any], above: str = "") -> dict[str, Any]:
+    """Turn nested objects into dotted names. An empty object stays a value."""
     parts = (
-        flat(value, f"{above}{name}.")
+        flatten(value, f"{above}{name}.")
         if isinstance(value, dict) and value
         else {above + name: value}
         for name, value in values.items()
@@ -237,11 +224,14 @@ def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
     return {dotted: value for part in parts for dotted, value in part.items()}
 
 
-def _put(kind: Any, values: Any, names: list[str], value: Any, whole: tuple[str, str]) -> None:
-    """Set one value in the object of a dataclass, in place."""
+def _set_value(
+    kind: Any, values: Any, names: list[str], value: Any, whole: tuple[str, str]
+) -> None:
     name, *further = names
     if name not in {field.name for field in dataclasses.fields(kind)}:
-        if hasattr(kind, "rest") and not further:  # of a class in a file, which alone knows it
+        if (
+            hasattr(kind, "rest") and not further
+        ):  # only a class in the user's file knows its settings
             values[kind.rest] = {**values.get(kind.rest, {}), name: value}
             return
         raise _unknown(*whole, type_of=kind, last=names)
@@ -262,19 +252,17 @@ def _put(kind: Any, values: Any, names: list[str], value: Any, whole: tuple[str,
         named = new_type.named(value) if hasattr(new_type, "named") else {"kind": value}
         inner = {**kept, **named}
     else:
-        _put(_member(members, inner, ": ".join(whole)), inner, chosen, value, whole)
+        _set_value(_member(members, inner, ": ".join(whole)), inner, chosen, value, whole)
     values[name] = inner
 
 
 def _unknown(where: str, name: str, *, type_of: Any, last: list[str]) -> LlmcurateError:
-    """What to say of a name that no setting has: the nearest, or one that ends so."""
     above = name[: len(name) - len(".".join(last))]
-    hint = _near(name, [above + setting for setting in dotted_names(type_of)])
+    hint = _suggestion(name, [above + setting for setting in dotted_names(type_of)])
     return UsageError(f"{where}: unknown setting {name!r}{hint}")
 
 
-def _near(name: str, names: list[str]) -> str:
-    """The name that may be meant: one that ends so, or the nearest."""
+def _suggestion(name: str, names: list[str]) -> str:
     ends = [setting for setting in names if setting.split(".")[-1] == name.split(".")[-1]]
     close = ends or difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]}?" if close else ""
@@ -282,10 +270,7 @@ def _near(name: str, names: list[str]) -> str:
 
 @functools.cache
 def dotted_names(kind: Any, *, lists: bool = False) -> list[str]:
-    """The names of all settings of a dataclass and of those in it, of every kind.
-
-    ``lists``: those in lists too.
-    """
+    """Return the dotted names of all settings in a dataclass, and if ``lists``, in its lists."""
     names, hints = [], _hints(kind)
     for name in (field.name for field in dataclasses.fields(kind)):
         names.append(name)

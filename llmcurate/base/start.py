@@ -1,12 +1,10 @@
-"""The start of our processes: no file of the user's is imported in place of a module.
+"""The start of llmcurate's processes: no file of the user is imported in place of a library module.
 
 `python llmcurate/base/start.py MODULE ARGUMENTS` calls MODULE's `main`. The working folder, which
-`python -m` puts first on the path of modules, is off it. A notebook keeps its folder there: a file
-in it that hides a module which ours need is an error that names the file.
-
-pandas is for those who use it (`late_pandas`). pyarrow asks for it as soon as it converts a
-value, which might be one of pandas', and so each process that makes an array would load it, for a
-quarter of a second.
+`python -m` puts first on sys.path, is removed. A notebook keeps its folder: a file in it that hides
+a module that llmcurate needs is an ImportError that names the file. pandas is loaded only for code
+that uses it (`late_pandas`): pyarrow would import it to convert any value, which costs a quarter of
+a second per process.
 """
 # ruff: noqa: PTH118, PTH120 (pathlib imports modules that may be hidden)
 
@@ -23,14 +21,14 @@ if TYPE_CHECKING:
     from types import FrameType, ModuleType
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-HOME = os.path.dirname(os.path.dirname(HERE))  # the folder of our packages
+HOME = os.path.dirname(os.path.dirname(HERE))  # the folder that holds llmcurate's packages
 OURS = {"curate", "llmcurate", "tokenize_kit", "train"}
-_hiding: list[str] = []  # the user's folders on the path of modules, before the libraries
-plug_ins: set[str] = set()  # modules of the user's that we are to load
+_hiding: list[str] = []  # the user's folders on sys.path, before the libraries
+plug_ins: set[str] = set()  # modules of the user that llmcurate is asked to load
 
 
 class _Finder:
-    """Finds our packages for each other; ImportError names a file that hides a module from them."""
+    """Finder of llmcurate's packages. Its ImportError names a file that hides a needed module."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
@@ -39,8 +37,10 @@ class _Finder:
         file = hiding.origin if hiding else None
         if path is not None or not (own or file) or name in plug_ins:
             return None
-        by = [module.partition(".")[0] for module in importers(sys._getframe(1))]
-        if OURS.isdisjoint(by[:1] if own else by[: [*by, "__main__"].index("__main__")]):
+        packages = [module.partition(".")[0] for module in importers(sys._getframe(1))]
+        if OURS.isdisjoint(
+            packages[:1] if own else packages[: [*packages, "__main__"].index("__main__")]
+        ):
             return None
         folders = [HOME] if own else [folder for folder in sys.path if folder not in _hiding]
         known = PathFinder.find_spec(name, folders)
@@ -50,7 +50,7 @@ class _Finder:
 
 
 def importers(frame: FrameType | None) -> list[str]:
-    """The modules whose code an import is made for, the nearest first. frame: that asks for it."""
+    """Return the modules that lead to an import, the nearest first, from `frame` outwards."""
     names = []
     while frame is not None:
         names.append(str(frame.f_globals.get("__name__")))
@@ -59,9 +59,9 @@ def importers(frame: FrameType | None) -> list[str]:
 
 
 def watch() -> None:
-    """Look at the imports of this process from now on."""
+    """Check this process's imports from now on for files that hide a needed module."""
     module = sys.orig_argv[sys.orig_argv.index("-m") + 1] if "-m" in sys.argv[:1] else ""
-    if module.partition(".")[0] in OURS:  # `python -m llmcurate`, which is about to be loaded
+    if module.partition(".")[0] in OURS:  # `python -m llmcurate` is about to be loaded
         leave_folder()
     script = getattr(sys.modules["__main__"], "__file__", None) or ""
     folders = {os.path.realpath(folder) for folder in ("", os.path.dirname(script))}
@@ -71,7 +71,7 @@ def watch() -> None:
 
 
 def leave_folder() -> None:
-    """Take the working folder off the path of modules; if PYTHONPATH names it, to the end of it."""
+    """Remove the working folder from sys.path; if PYTHONPATH names it, move it to the end."""
     working = os.path.realpath("")
     front, rest = _parts_of_path()
     sys.path[:] = [p for p in front if os.path.realpath(p) not in {working, HERE} - {HOME}] + rest
@@ -82,24 +82,24 @@ def leave_folder() -> None:
 
 
 def _parts_of_path() -> tuple[list[str], list[str]]:
-    """The path of modules before Python's own library, and from there on."""
     library = os.path.dirname(os.__file__)
     start = sys.path.index(library) if library in sys.path else 0
     return sys.path[:start], sys.path[start:]
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """The command line of a process that calls `main` of a module."""
+    """Return the command line of a process that calls a module's `main`."""
     return [sys.executable, os.path.join(HERE, "start.py"), module, *arguments]
 
 
-# Packages that import no pandas: where one of them seems to, pyarrow or DuckDB does, from C.
+# Packages that import no pandas. An import that seems to come from one of them comes from C code
+# of pyarrow or DuckDB.
 _WITHOUT_PANDAS = {*OURS, "pyarrow", "duckdb"}
 
 
 def late_pandas() -> None:
-    """Hide pandas from modules of ours in this process, a worker or the command; the first other
-    module that imports it, such as a plug-in's, gets it, and pyarrow is told."""
+    """Hide pandas from llmcurate, pyarrow and DuckDB in this process. The first other module that
+    imports pandas, such as a plug-in, gets pandas; pyarrow then looks for pandas again."""
     if "pandas" not in sys.modules:
         sys.meta_path.insert(0, _LatePandas())
 
@@ -119,22 +119,21 @@ class _LatePandas:
                 if self in sys.meta_path:
                     sys.meta_path.remove(self)
                 execute(module)
-                _tell_arrow()
+                _refresh_arrow()
 
             spec.loader.exec_module = load  # type: ignore[method-assign]
         return spec
 
 
-def _tell_arrow() -> None:
-    """pyarrow, which may have looked in vain, takes series and such for what they are from now on;
-    where it is what imports pandas, it holds the lock and needs nobody to say so."""
+def _refresh_arrow() -> None:
+    """Make pyarrow look for pandas again, unless pyarrow is importing pandas and holds the lock."""
     api = getattr(sys.modules.get("pyarrow.lib"), "_pandas_api", None)
     if api is not None and not api._lock.locked():
         api.pd  # noqa: B018 (its getter looks again)
 
 
 def main() -> None:
-    """Call the `main` of the module that the command line names, with the rest of it."""
+    """Call `main` of the module that the command line names, with the remaining arguments."""
     sys.path += [HOME] if HOME not in sys.path else []
     del sys.argv[0]
     sys.exit(import_module(sys.argv[0]).main())
@@ -143,7 +142,7 @@ def main() -> None:
 if __name__ == "__main__":
     leave_folder()
     sys.path.insert(0, HOME)
-    from llmcurate.base import start  # by the name that all others import it by
+    from llmcurate.base import start  # under the name that all other modules use
 
     sys.path.remove(HOME)
     start.main()

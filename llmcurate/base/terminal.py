@@ -1,18 +1,14 @@
-"""What is printed: lines and JSON that a terminal can be given, the progress of long work, tables.
+"""Output: lines and JSON that are safe for a terminal, the progress of long work, tables.
 
-Documents, file names, URLs and answers of servers are written by strangers. A terminal obeys escape
-sequences in them, and marks of direction make a line read otherwise than it is written (Unicode
-TR 36). So all that is printed goes through here, with control characters made visible
-(tests/test_architecture.py). Progress is always on stderr: a bar on a terminal, one line in a
-notebook, lines in a log. Rich draws bars and measures characters, and loads with the first one.
+Documents, file names, URLs and servers' answers are written by strangers, and terminals obey escape
+sequences in them. So everything printed goes through this module (tests/test_architecture.py),
+which makes control characters and direction marks visible (Unicode TR 36). Progress is on stderr: a
+bar on a terminal, one line in a notebook, lines in a log. Rich draws bars, and is loaded on use.
 
-All of it fits the terminal: tables are laid out for its width, or for 80 columns where there is
-none, as in a pipe. Lines of prose break between words on a terminal alone: in a pipe or a log a
-message stays one line, which `grep` finds whole (as git's and pip's). A word that is wider than the
-terminal, such as a path, a URL, an id or a command in backticks, has a line of its own and is never
-cut, so that it can be copied. JSON, recipes and other text for programs is printed as it is.
-
-Ctrl-C and SIGTERM end a command at once, with a line, whatever it computes.
+Tables fit the terminal's width, or 80 columns without one. Prose breaks between words on a terminal
+only: in a pipe or a log a message stays one line, which `grep` finds. A word wider than the
+terminal (a path, a URL, a command in backticks) has its own line, so that it can be copied. Text
+for programs is printed unchanged. Ctrl-C and SIGTERM end a command at once.
 """
 
 from __future__ import annotations
@@ -35,10 +31,10 @@ from typing import Any, TextIO
 
 from llmcurate.base.disk.units import format_duration
 
-# Marks of direction can make a page read otherwise than it is written (Unicode TR 36).
+# Direction marks can make a page read differently from how it is written (Unicode TR 36).
 DIRECTION = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
-# What JSON lets through and a terminal obeys: DEL, C1, marks of direction, halves of surrogates.
+# Characters that JSON allows and a terminal obeys: DEL, C1, direction marks, lone surrogates.
 _JSON_RAW = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
@@ -50,7 +46,7 @@ def _visible(char: str) -> str:
         return chr(0x2400 + code)  # control pictures
     if code == 0x7F:
         return "\u2421"
-    if 0xDC80 <= code < 0xDD00:  # a byte of a file's name that is no UTF-8 (PEP 383)
+    if 0xDC80 <= code < 0xDD00:  # a byte of a file name that is not valid UTF-8 (PEP 383)
         return f"\\x{code - 0xDC00:02x}"
     if 0xD800 <= code < 0xE000:
         return "\ufffd"
@@ -60,37 +56,35 @@ def _visible(char: str) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with control characters, marks of direction and bytes that are no UTF-8 made
-    visible. Line ends and tabs stay."""
-    # Most texts hold none, which a whole-string test finds at once.
+    """Return the text with control characters, direction marks and invalid UTF-8 bytes made
+    visible; line ends and tabs stay."""
+    # Most texts have none of these, which a test of the whole string finds quickly.
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_visible, text))
 
 
 def one_line(text: object) -> str:
-    """The same on one line: line ends and tabs are a space."""
+    """Return the `visible` text on one line: line ends and tabs become spaces."""
     return visible(re.sub(r"[\t\r\n]+", " ", str(text)))
 
 
 COMMAND = re.compile(r" *(next: +)?(cd \S+ && )?llmcurate \w")
-SECOND = re.compile(r" +\S.*?  +(?=\S)")  # what stands before the second column
+SECOND = re.compile(r" +\S.*?  +(?=\S)")  # the text before the second column
 # A command in backticks is one word.
 WORDS = re.compile(r" *(?:`(?:llmcurate|pip|cd|python) [^`\n]*`|[^ \n])+")
 
 
 def width() -> int:
-    """Columns of the terminal (COLUMNS where it is set), between 60 and 200; 80 without one."""
+    """Return the columns of the terminal (COLUMNS if set), between 60 and 200; 80 without one."""
     return min(max(shutil.get_terminal_size((80, 24)).columns, 60), 200)
 
 
 def wrapped(line: str, columns: int, hang: int | None = None) -> list[str]:
-    """The lines of at most so many columns that a line makes, broken between words; all but the
-    first one are indented by `hang`, by default as what stands two spaces or more behind the first
-    words, else two more than the first line. A wider word is a line.
-
-    A line of a command breaks as a shell takes it, so that it can be copied.
-    """
+    """Break a line between words into lines of at most `columns`. A wider word has its own line.
+    Later lines are indented by `hang`. By default they begin where the line's second column begins,
+    after two spaces or more; without such a column, they are indented by two more than the first
+    line. A command line breaks so that a shell accepts it when it is copied."""
     end = " \\" if COMMAND.match(line) else ""
     if columns_of(line) <= columns:
         return [line]
@@ -108,7 +102,7 @@ def wrapped(line: str, columns: int, hang: int | None = None) -> list[str]:
 
 
 def columns_of(text: str) -> int:
-    """Columns that a text takes: wide characters count twice, codes of colours not at all."""
+    """Return the columns that a text takes: wide characters take two, colour codes none."""
     if text.isascii() and "\x1b" not in text:
         return len(text)
     from rich.cells import cell_len
@@ -117,7 +111,6 @@ def columns_of(text: str) -> int:
 
 
 def _fitted(text: str, stream: TextIO) -> str:
-    """The text with its lines broken, where the stream is a terminal."""
     if not stream.isatty():
         return text
     columns = width()
@@ -125,23 +118,23 @@ def _fitted(text: str, stream: TextIO) -> str:
 
 
 def echo(text: object = "", colours: bool = False, end: str = "\n", as_it_is: bool = False) -> None:
-    """Prints what a command answers, on stdout. colours: whether codes of colours in it are ours;
-    whoever puts them in makes the text between them visible. as_it_is: no line is broken."""
+    """Print a command's answer on stdout. If `colours`, colour codes in the text are kept; the
+    caller must first make texts of strangers `visible`. If `as_it_is`, no line is broken."""
     pieces = _COLOURS.split(str(text)) if colours else [str(text)]
     shown = "".join(p if n % 2 else visible(p) for n, p in enumerate(pieces))
     _write(sys.stdout, (shown if as_it_is else _fitted(shown, sys.stdout)) + end, True)
 
 
 def echo_json(value: Any, to: TextIO | None = None, default: Any = None) -> None:
-    """Prints a value, or a record, as one line of JSON, on stdout unless a stream is given."""
+    """Print a value or a record as one line of JSON, on stdout or on the given stream."""
     from llmcurate.base.messages import json_values
 
     line = json_line(json.dumps(json_values(value), ensure_ascii=False, default=default))
     _write(to or sys.stdout, line + "\n")
 
 
-def answer(figures: Any, text: str, as_json: bool, quiet: bool = False) -> None:
-    """Prints what a command found out: one line of JSON, else, unless it is quiet, the text."""
+def print_result(figures: Any, text: str, as_json: bool, quiet: bool = False) -> None:
+    """Print a command's result: as one line of JSON, else as text unless quiet."""
     if as_json:
         echo_json(figures)
     elif not quiet:
@@ -149,17 +142,17 @@ def answer(figures: Any, text: str, as_json: bool, quiet: bool = False) -> None:
 
 
 def json_line(text: str) -> str:
-    """JSON of the same value, whose characters a terminal obeys are escaped."""
+    """Escape those characters in JSON that a terminal would obey. The JSON value stays the same."""
     return _JSON_RAW.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def tell(text: object, end: str = "\n") -> None:
-    """Prints lines for people on stderr; one line is `terminal.progress.say`'s."""
+def print_lines(text: object, end: str = "\n") -> None:
+    """Print lines for people on stderr. For a single line use `say`."""
     _write(sys.stderr, _fitted(visible(str(text)), sys.stderr) + end, flush=True)
 
 
 def _write(stream: TextIO, text: str, flush: bool = False) -> None:
-    """Prints what is safe; what the stream's encoding lacks as Python writes it."""
+    """Print safe text. Characters that the stream's encoding lacks become backslash escapes."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
     print(text, end="", file=stream, flush=flush)
@@ -169,18 +162,17 @@ def _write(stream: TextIO, text: str, flush: bool = False) -> None:
 
 LOG_SECONDS = 10.0
 NOTEBOOK_SECONDS = 0.5
-TITLE = 24  # characters of a title before a bar
-PACE_SECONDS = 3600.0  # the pace is that of the last hour: a partition may take minutes
-_shown: list[Progress] = []  # innermost last
+TITLE = 24  # fewest columns of a title before a bar
+PACE_SECONDS = 3600.0  # the pace is measured over an hour: a partition may take minutes
+_displays: list[Progress] = []  # innermost last
 
 
 def _in_notebook() -> bool:
-    """Return whether a cell's output is where lines go, which draws a line again after a return."""
     return "ipykernel" in sys.modules
 
 
-def what_fits(note: str, columns: int) -> str:
-    """The first parts of a note, between commas, that take no more columns; else whole words."""
+def fit_note(note: str, columns: int) -> str:
+    """Return the first comma-separated parts of a note that fit, else its first words."""
     for comma in (", ", " "):
         parts = note.split(comma)
         while parts and columns_of(comma.join(parts)) > columns:
@@ -191,23 +183,21 @@ def what_fits(note: str, columns: int) -> str:
 
 
 class Progress:
-    """Counts done of total under a title; use as a context manager. done: by an earlier run.
-
-    The time that is left goes by the pace since the first one was done: what comes before it, as
-    kernels that compile, is done once.
-    """
+    """A display, and context manager, that counts work done out of `total`; an earlier run has done
+    `done` of it. The remaining time follows the pace after the first unit, since kernels compile
+    only once."""
 
     def __init__(self, title: str, total: int, quiet: bool = False, done: int = 0) -> None:
         self.title, self.total, self.done = one_line(title), total, done
         self._quiet = quiet
         self._bar: Any = None
         self._task: Any = None
-        self._said = time.monotonic()
+        self._shown_at = time.monotonic()
         self._mentioned = False
         self._drawn = 0  # characters of the line in a notebook
 
     def __enter__(self) -> Progress:
-        _shown.append(self)
+        _displays.append(self)
         if not self._quiet and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import (
@@ -219,6 +209,7 @@ class Progress:
             from rich.progress import Progress as RichProgress
 
             console = Console(stderr=True)
+            self.title = self.title[: max(TITLE, console.width // 2 - 8)]
             self._bar = RichProgress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(max(0, console.width - 60) // 4),
@@ -230,69 +221,69 @@ class Progress:
                 speed_estimate_period=PACE_SECONDS,
             )
             self._task = self._bar.add_task(
-                self.title[:TITLE], total=self.total, completed=self.done, note=""
+                self.title, total=self.total, completed=self.done, note=""
             )
             self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        _shown.remove(self)
+        _displays.remove(self)
         if self._bar is not None:
             self._bar.stop()
         if self._drawn:
-            tell("")
+            print_lines("")
 
     def update(
         self, done: int | None = None, note: str = "", seconds_left: float | None = None
     ) -> None:
-        """One more done, or `done` in all; note: what to say beside it. seconds_left: for a line of
-        a log, where the work knows it; a bar goes by its own pace."""
+        """Count one more unit as done, or set their number to `done`. `note` is shown beside it.
+        `seconds_left` is for a log's line, if the caller knows it; a bar uses its own pace."""
         self.done = self.done + 1 if done is None else done
         note = one_line(note)
         if self._bar is not None:
-            title, bar = columns_of(self.title[:TITLE]), self._bar.columns[1].bar_width
+            title, bar = columns_of(self.title), self._bar.columns[1].bar_width
             counts = 2 * len(str(max(self.total, self.done))) + 1  # 7 for the time, 5 for gaps
-            note = what_fits(note, self._bar.console.width - title - bar - counts - 12)
+            note = fit_note(note, self._bar.console.width - title - bar - counts - 12)
             self._bar.update(self._task, completed=self.done, note=note)
         elif not self._quiet:
             parts = [note] if note else []
             if seconds_left is not None:
                 parts.append(f"{format_duration(seconds_left)} left")
-            self._say("".join(f", {part}" for part in parts))
+            self._log("".join(f", {part}" for part in parts))
 
-    def _say(self, tail: str) -> None:
+    def _log(self, tail: str) -> None:
         notebook = _in_notebook()
-        if time.monotonic() - self._said < (NOTEBOOK_SECONDS if notebook else LOG_SECONDS):
+        if time.monotonic() - self._shown_at < (NOTEBOOK_SECONDS if notebook else LOG_SECONDS):
             return
-        self._said = time.monotonic()
+        self._shown_at = time.monotonic()
         line = f"{self.title}: {self.done} of {self.total}{tail}"
         if notebook:
             print(f"\r{line.ljust(self._drawn)}", end="", file=sys.stderr, flush=True)
             self._drawn = len(line)
         else:
-            tell(line)
+            print_lines(line)
 
 
-def mention(note: str) -> None:
-    """Says what the work that is shown waits for: beside its bar, or as a line of the log, the
-    first one at once. Nothing where no progress is shown."""
-    if not _shown:
+def show_note(note: str) -> None:
+    """Show what the current work waits for: beside its bar, or in the log, which gets the first
+    note at once."""
+    if not _displays:
         return
-    progress = _shown[-1]
+    progress = _displays[-1]
     if not progress._mentioned:
         progress._mentioned = True
-        progress._said -= LOG_SECONDS
+        progress._shown_at -= LOG_SECONDS
     progress.update(progress.done, note)
 
 
 def say(message: str, quiet: bool = False) -> None:
-    """A plain line for people, on stderr."""
+    """Print a plain line for people on stderr."""
     if not quiet:
-        tell(one_line(message))
+        print_lines(one_line(message))
 
 
 def suggest(*words: object, quiet: bool = False) -> None:
-    """`next:` and the command that comes next, quoted as a shell takes it, on stderr."""
+    """Print `next:` and the command to run next, quoted for a shell, on stderr."""
     say(f"next: {shlex.join(['llmcurate', *map(str, words)])}", quiet)
 
 
@@ -308,14 +299,14 @@ def table(
     indent: int = 0,
     bold: Iterable[tuple[int, int]] = (),
 ) -> list[str]:
-    """The lines of a table that fits the terminal, its columns two spaces apart.
+    """Return the lines of a table that fits the terminal, its columns two spaces apart.
 
-    Where it is too wide, its titles and its widest texts wrap at words, or each row stands below
-    its first cell, or is a block: its first cell, and below it the others, each behind its title.
-    Of these layouts the one that fits with the fewest lines is taken.
+    If it would be too wide, the shortest of three layouts is used: titles and wide texts wrap at
+    words; they wrap, and each row is below its first cell; or each row is a block of its first cell
+    and, below it, the others, each after its title.
 
-    head: titles of the columns, () for none. left: columns of text, set to the left; all others
-    are set to the right. bold: (row, column) of cells that are bold on a terminal with colours.
+    head: titles of the columns, () for none. left: columns that are aligned to the left; all others
+    are aligned to the right. bold: (row, column) of cells that get a terminal's code for bold.
     """
     cells = [[one_line(cell) for cell in row] for row in ([head] if head else []) + [*rows]]
     if not cells:
@@ -331,8 +322,8 @@ def table(
 
 @dataclass(frozen=True)
 class _Grid:
-    """The cells of a table, rows of one length; titled: whether the first row holds titles; room:
-    columns for a line."""
+    """The cells of a table, in rows of equal length. `titled`: the first row has titles. `room`:
+    the width of a line."""
 
     cells: list[list[str]]
     titled: bool
@@ -341,13 +332,13 @@ class _Grid:
     room: int
 
     def widest(self, start: int = 0) -> list[int]:
-        """Columns of the widest cells of each column; start: the first row that counts."""
+        """Return the width of each column, from row `start` on."""
         columns = zip(*self.cells[start:], strict=True)
         return [max(map(columns_of, column)) for column in columns]
 
     def sizes(self, first: int) -> list[int]:
-        """The same from a column on, where titles and texts wrap, the widest ones first, until it
-        is enough or only words are left."""
+        """Return the widths of the columns from `first` on, reduced until the table fits. Titles
+        and texts wrap, those of the widest column first, down to their longest words."""
         words = [max(map(_longest, column)) for column in zip(*self.cells, strict=True)][first:]
         body = self.widest(self.titled) or [0] * len(self.cells[0])
         sizes = [max(pair) for pair in zip(map(_longest, self.cells[0]), body, strict=True)][first:]
@@ -359,8 +350,8 @@ class _Grid:
         return sizes
 
     def lines(self, sizes: list[int]) -> list[str] | None:
-        """The rows, their last columns of these sizes, below the first cell if it is none of them;
-        None where they do not fit."""
+        """Return the rows with their last columns in these widths; if the first column has no
+        width, its cells are on lines above. Return None if the rows do not fit."""
         first, lines = len(self.cells[0]) - len(sizes), []
         if sum(sizes) + GAP * (len(self.cells[0]) - 1) > self.room or not sizes:
             return None
@@ -368,7 +359,7 @@ class _Grid:
             lines += wrapped(row[0], self.room) if first and row[0].strip() else []
             pieces = [wrapped(cell, n, 0) for cell, n in zip(row[first:], sizes, strict=True)]
             height = max(map(len, pieces))
-            if self.titled and y == 0:  # stand right above their columns
+            if self.titled and y == 0:  # right above their columns
                 pieces = [[""] * (height - len(piece)) + piece for piece in pieces]
             for texts in zip_longest(*pieces, fillvalue=""):
                 line = "  " * first
@@ -379,7 +370,7 @@ class _Grid:
         return lines
 
     def blocks(self) -> list[str]:
-        """A line each cell, numbers set to the right of the widest one."""
+        """Return a line for each cell; numbers are aligned to the right of the widest number."""
         titles = self.cells[0] if self.titled else [""] * len(self.cells[0])
         hang = max(map(columns_of, titles[1:]), default=0) + 2 * self.titled
         numbers = [n for x, n in enumerate(self.widest(self.titled)) if x and x not in self.left]
@@ -403,30 +394,30 @@ def _longest(cell: str) -> int:
 
 
 def coloured(stream: TextIO) -> bool:
-    """Return whether the stream is a terminal that wants colours (https://no-color.org)."""
+    """Return whether the stream is a terminal that accepts colours (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-# Python raises KeyboardInterrupt only between two steps of its own; compiled code, as training a
-# tokenizer or a long query, can keep it from doing so for minutes. A run may end anywhere, so after
-# a grace period the process simply ends.
+# Python raises KeyboardInterrupt only between its own steps. Compiled code, such as the training of
+# a tokenizer or a long query, can delay it for minutes. A run may end anywhere, so the process
+# simply ends after a grace period.
 GRACE_SECONDS = 3.0
-EXIT_CODES = {number: 128 + number for number in (signal.SIGINT, signal.SIGTERM)}  # as of shells
+EXIT_CODES = {number: 128 + number for number in (signal.SIGINT, signal.SIGTERM)}  # as shells do
 LINES = {
-    signal.SIGINT: "stopped; the same command goes on from here",
-    signal.SIGTERM: "llmcurate: stopped by SIGTERM; the same command goes on from here",
+    signal.SIGINT: "stopped; run the same command to resume",
+    signal.SIGTERM: "llmcurate: stopped by SIGTERM; run the same command to resume",
 }
 
 
 def end_on_sigterm() -> None:
-    """From now on SIGTERM ends the process with a line, unless whoever started it had it ignored. A
-    second one ends it at once."""
+    """From now on, end the process with a line on the first SIGTERM and at once on a second one.
+    This does nothing if the parent process had SIGTERM ignored."""
     process = os.getpid()
 
     def end(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        if os.getpid() == process:  # not in one that was forked
-            tell(LINES[signal.SIGTERM])
+        if os.getpid() == process:  # not in a forked process
+            print_lines(LINES[signal.SIGTERM])
         sys.exit(EXIT_CODES[signal.SIGTERM])
 
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
@@ -435,26 +426,24 @@ def end_on_sigterm() -> None:
 
 @contextmanager
 def prompt_interrupt() -> Iterator[None]:
-    """Within, a signal of EXIT_CODES that raised nothing for GRACE_SECONDS ends the process.
-
-    Does nothing outside the main thread, in interactive Python, or where the caller handles SIGINT
-    in its own way.
-    """
+    """Within the block, a signal of EXIT_CODES ends the process if the block has not ended
+    GRACE_SECONDS later. This does nothing outside the main thread, in interactive Python, or if the
+    caller handles SIGINT."""
     main = threading.current_thread() is threading.main_thread()
-    typed = hasattr(sys, "ps1")  # a notebook or a prompt, which has more to lose than the run
-    if not main or typed or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    interactive = hasattr(sys, "ps1")  # a notebook or a prompt, which has more to lose than the run
+    if not main or interactive or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
-    over = threading.Event()
+    finished = threading.Event()
 
     def watch() -> None:
         while received := os.read(read_end, 1):
             number = received[0]
-            if number in EXIT_CODES and not over.wait(GRACE_SECONDS):
-                if signal.getsignal(number) != signal.SIG_DFL:  # else it is said already
-                    tell(LINES[signal.Signals(number)])
+            if number in EXIT_CODES and not finished.wait(GRACE_SECONDS):
+                if signal.getsignal(number) != signal.SIG_DFL:  # else the line was printed already
+                    print_lines(LINES[signal.Signals(number)])
                 os._exit(EXIT_CODES[signal.Signals(number)])
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -463,7 +452,7 @@ def prompt_interrupt() -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        finished.set()
         signal.set_wakeup_fd(before)
         os.close(write_end)
         watcher.join()

@@ -1,5 +1,5 @@
-# Sourced by each run.sh with its arguments CORPORA and OUT: $here is the script's own folder, $small
-# the model of all experiments here, 295 thousand parameters, and how it is trained.
+# Sourced by each run.sh with its arguments CORPORA and OUT. $here is the script's folder. $small is
+# the model of all experiments, 295 thousand parameters, with its training settings.
 corpora=$1 out=$2 here=$(dirname "$0")
 mkdir -p "$out"
 PYTHON=${PYTHON:-python3}

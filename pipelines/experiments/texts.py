@@ -1,4 +1,4 @@
-"""Texts of the experiments: JSON lines in and out, pieces of equal length, an order from a seed."""
+"""Texts of the experiments: JSONL files, pieces of equal length, a shuffled order."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Row = dict[str, Any]
 
 
 def read(path: str | Path) -> list[Row]:
-    """The objects of a file of JSON lines, plain or compressed by its ending."""
+    """Return the objects of a JSONL file, compressed or not by its ending."""
     with pa.input_stream(str(path)) as file:
         return [json.loads(line) for line in file.read().splitlines()]
 
 
 def write(path: str | Path, rows: Iterable[Row]) -> None:
-    """Objects as JSON lines."""
+    """Write objects as JSONL."""
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
 def pieces(rows: Iterable[Row], characters: int) -> list[Row]:
-    """Texts in pieces of exactly so many characters; what is shorter at the end is left out."""
+    """Split texts into pieces of exactly that many characters. Shorter rests are left out."""
     return [
         {"id": f"{row['id']}+{start}", "text": row["text"][start : start + characters]}
         for row in rows
@@ -35,12 +35,12 @@ def pieces(rows: Iterable[Row], characters: int) -> list[Row]:
 
 
 def shuffled(rows: Sequence[Any], seed: int) -> list[Any]:
-    """In an order that the seed draws."""
+    """Return the objects in an order drawn from the seed."""
     return random.Random(seed).sample(rows, len(rows))
 
 
 def novels(corpora: str, characters: int) -> tuple[list[Row], list[Row]]:
-    """(pieces of novels to train on, pieces to score by 20 other authors), both shuffled."""
+    """Return pieces of novels to train on, and pieces by 20 other authors to score, shuffled."""
     chapters = read(f"{corpora}/longtext/en-novels.jsonl.zst")
     authors = set(shuffled(sorted({chapter["author"] for chapter in chapters}), 0)[:20])
     trained = [chapter for chapter in chapters if chapter["author"] not in authors]
@@ -49,8 +49,11 @@ def novels(corpora: str, characters: int) -> tuple[list[Row], list[Row]]:
 
 
 def web_pages(corpora: str, out: str) -> tuple[list[Row], list[Row]]:
-    """(text of the web pages to train on, main text of the others to score), half and half by their
-    ids; main texts of 1,000 characters and more. All text of the pages is in OUT/extracted."""
+    """Return text of half of the web pages to train on, and main texts of the other half to score.
+
+    The halves are shuffled by ids. Main texts have at least 1,000 characters. OUT/extracted has all
+    text of the pages.
+    """
     import pyarrow.dataset as ds
 
     dataset = ds.dataset(f"{out}/extracted/corpus", format="parquet")

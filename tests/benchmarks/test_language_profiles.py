@@ -41,7 +41,7 @@ class NoModel:
         return docs.annotate("score", np.full(len(docs), 0.75))
 
 
-def test_what_is_learned_keeps_the_language_and_can_be_used(tmp_path: Path) -> None:
+def test_a_learned_profile_can_be_read_and_keeps_texts_of_its_language(tmp_path: Path) -> None:
     rows = [{"id": str(i), "text": dutch(i), "lang": "nl"} for i in range(60)]
     rows += [{"id": "x", "text": "Ein Satz.", "lang": "de"}]
     entries, passed = learned(lambda: [pa.RecordBatch.from_pylist(rows)], NoModel())
@@ -86,7 +86,9 @@ def test_stop_words_are_the_most_frequent_until_they_have_their_share() -> None:
     assert len(counts.stop_words(1.0)) == 24
 
 
-def test_a_limit_lies_where_as_much_is_beyond_it_as_in_english_and_is_never_stricter() -> None:
+def test_a_language_limit_drops_the_share_that_the_english_limit_drops_and_is_never_stricter() -> (
+    None
+):
     over = Limit("long_words", "word_length", "max_word_length", 10, above=True)
     values = np.linspace(0, 20, 1001)
     assert limit_of(over, values, [0.01, 5, 1]) == pytest.approx(19.8)
@@ -100,7 +102,7 @@ def test_a_limit_lies_where_as_much_is_beyond_it_as_in_english_and_is_never_stri
     assert limit_of(marks, np.linspace(0, 1, 50), [0.03, 0.5, 0.3]) == 0.06
 
 
-def test_the_file_reads_as_it_was_meant() -> None:
+def test_the_written_profile_file_reads_back_as_the_same_entries() -> None:
     entries = {
         "no": {"stop_words": ["og", "no", "1"], "end_marks": '."\\', "limits": {"x": {2: 1}}}
     }

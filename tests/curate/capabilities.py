@@ -1,4 +1,4 @@
-"""Permissions that count for root too: Linux gives it capabilities to read every file."""
+"""Drop Linux capabilities, so that file permissions apply to root too."""
 
 from __future__ import annotations
 

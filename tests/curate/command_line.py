@@ -1,6 +1,6 @@
-"""The command line, without a process of its own and with one.
+"""Run the command line in this process or in a new one.
 
-A process loads libraries and compiled kernels anew, which takes longer than most commands' work.
+A new process loads libraries and kernels again, which takes longer than most commands.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _build = typer.main.get_command
 @functools.cache
 def app_command() -> Any:
     """The command line's parser, which takes a while to build; each call sets it up anew."""
-    return _build(cli.app)
+    return _build(cli.whole_app())
 
 
 def build_once(patch: pytest.MonkeyPatch) -> None:

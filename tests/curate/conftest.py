@@ -1,4 +1,4 @@
-"""What tests of whole runs share: small inputs, runs in this process, digests of what they left."""
+"""Fixtures for tests of whole runs: small inputs, runs in this process, output digests."""
 
 from __future__ import annotations
 

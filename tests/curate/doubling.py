@@ -1,4 +1,4 @@
-"""Whether work grows with its input, not with the square of it."""
+"""Check that work grows linearly with its input, not with its square."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deeds that make files durable, in their order; unlike elsewhere in tests a sync is real."""
+"""Record the calls that make files durable, in order. Here syncs are real."""
 
 from __future__ import annotations
 

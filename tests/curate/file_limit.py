@@ -1,4 +1,4 @@
-"""Processes whose files may only be so large, as if the disk were full."""
+"""Run a process with a file size limit, as if the disk were full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that find nothing of what the other tasks of their phase write."""
+"""Run each task without the files that other tasks of its phase write."""
 
 from __future__ import annotations
 

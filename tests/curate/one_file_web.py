@@ -1,4 +1,4 @@
-"""The network as tests of published files see it."""
+"""A fake network that serves one published file."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from curate.demo.web import build_web
 from curate.products.pretraining import NAMES, PretrainProduct
 from curate.steps.recipe import Change
 from curate.steps.registry import settings_of, shipped_schema
-from tests.curate.lab.formats.test_wat import envelope, wat
+from tests.curate.lab.formats.wat_files import envelope, wat
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "run_docs.py"))
@@ -124,8 +124,9 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "looking": ("run limits.yaml crawl/ -o out",),
     "dedup/bloom": ("dedup january -o out-01 --method bloom",),
     "dedup/compare": ("tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.2",),
-    "howto/deduplicate": ("dedup sample/ -o out-01 --method minhash",),
 }
+# Commands of how-tos that take more than a few seconds, by their beginnings.
+SLOW = ("llmcurate ablate ", "llmcurate decontaminate ")
 
 
 def names(path: Path) -> str:
@@ -185,17 +186,22 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return world(tmp_path_factory.mktemp("things"))
 
 
+def archives(folder: Path) -> Path:
+    """Write the demo's web under the names that pages use; return its first archive."""
+    first, second = build_web(folder / "crawl").paths
+    for name in ("archives", "sample", "crawl-sample", "january", "february"):
+        (folder / name).mkdir()
+        shutil.copy(second if name == "february" else first, folder / name)
+    return first
+
+
 def world(folder: Path) -> Path:
     """The folder with archives, texts, runs, tokenizers, shards and models by the pages' names."""
     import sentencepiece
 
     from curate.demo.language import train_demo_model
 
-    web = build_web(folder / "crawl")
-    first, second = web.paths
-    for name in ("archives", "sample", "crawl-sample", "january", "february"):
-        (folder / name).mkdir()
-        shutil.copy(second if name == "february" else first, folder / name)
+    first = archives(folder)
     for name in ("crawl.warc.gz", "pages.warc.gz"):
         shutil.copy(first, folder / name)
     wat(folder / "crawl.warc.wat.gz", envelope())
@@ -317,14 +323,27 @@ def test_the_commands_of_a_page_run(page: Path, things: Path, tmp_path: Path) ->
     run_page(page, tmp_path, env)
 
 
-def run_page(page: Path, folder: Path, env: dict[str, str]) -> None:
+@pytest.mark.parametrize("page", ["deduplicate", "filter"])
+def test_the_quick_commands_of_a_how_to_run(page: str, tmp_path: Path) -> None:
+    archives(tmp_path)
+    write_lines(tmp_path / "wikipedia.jsonl", [{"text": "The river runs past the mill."}])
+    env = SCRIPT["environment"](tmp_path / ".bin")
+    if page == "filter":
+        run_command("llmcurate filter gopher_quality sample/ -o out", tmp_path, env)
+    run_page(ROOT / f"docs/howto/{page}.md", tmp_path, env, without=SLOW)
+
+
+def run_page(page: Path, folder: Path, env: dict[str, str], without: tuple[str, ...] = ()) -> None:
     for kind, text in (block for each in PAGES for block in blocks(each)):
         if kind == "python" and (name := re.match(r"# (\w+\.py)\n", text)):
             (folder / name[1]).write_text(text, encoding="utf-8")
     prepare(names(page), folder, env)
     for command in commands(page):
-        if needs(command) is None:
+        if needs(command) is None and not command.startswith(without):
             run_command(small(command), folder, env)
+    for kind, text in blocks(page) if page.parent.name == "howto" else ():
+        if kind == "python" and not text.startswith("# "):
+            SCRIPT["printed"](f"python -c {shlex.quote(text)}", folder, env)
 
 
 def run_command(command: str, folder: Path, env: dict[str, str]) -> None:

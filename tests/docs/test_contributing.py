@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: the code of its walk-through works as it stands there."""
+"""The code of CONTRIBUTING.md's walk-through works as printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorial and the notebooks print what stands in them."""
+"""The tutorial and the notebooks show the output that their commands give."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_notebooks_give_the_outputs_that_they_hold(path: Path, tmp_path: Path) -
     assert SCRIPT["executed"](notebook, tmp_path) == notebook
 
 
-def test_another_output_is_seen_and_another_duration_is_not(tmp_path: Path) -> None:
+def test_changed_output_is_noticed_and_changed_durations_are_not(tmp_path: Path) -> None:
     page = "```console\n$ echo 5 kept, in 2.0 s\n{}\n```\n"
     script = SCRIPT["written"]
     for number, (stands, prints) in enumerate(

@@ -1,4 +1,4 @@
-"""Commands of pages run in zsh too, which expands brackets and braces that no quotes hold."""
+"""Commands on pages also work in zsh, which expands unquoted brackets and braces."""
 
 from __future__ import annotations
 

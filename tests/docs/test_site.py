@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -58,6 +59,34 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     assert len(pages) >= len(SOURCES)
     loaded = {p.name: Page(p.read_text(encoding="utf-8")).loaded for p in pages}
     assert {name: urls for name, urls in loaded.items() if urls} == {}
+
+
+def test_every_page_has_its_markdown(site: Path) -> None:
+    sources = [path.relative_to(ROOT / "docs").with_suffix("") for path in SOURCES]
+    texts = {str(page): (site / f"{page}.md").read_text(encoding="utf-8") for page in sources}
+    assert [page for page, text in texts.items() if not text.strip() or "{toctree}" in text] == []
+    assert "def no_recipes(text, metadata):" in texts["howto/filter"]
+    assert "class llmcurate.Corpus" in texts["api"] and "make install" in texts["contributing"]
+    head = (site / "howto" / "filter.html").read_text(encoding="utf-8").partition("</head>")[0]
+    assert 'type="text/markdown" href="filter.md"' in head
+
+
+def test_llms_txt_lists_every_page_once(site: Path) -> None:
+    title, _, quote, *lines = (site / "llms.txt").read_text(encoding="utf-8").splitlines()
+    assert title == "# llmcurate" and quote.startswith("> ")
+    links = [match for line in lines if (match := re.match(r"- \[.+\]\((.+)\): \S", line))]
+    assert [line for line in lines if line and not line.startswith(("## ", "- ["))] == []
+    listed = [link[1] for link in links]
+    pages = [path.relative_to(ROOT / "docs").with_suffix(".md").as_posix() for path in SOURCES]
+    assert sorted(listed) == sorted(set(pages) - {"index.md"})
+    assert all((site / page).is_file() for page in listed)
+
+
+def test_the_way_of_a_newcomer_is_short() -> None:
+    how_tos = sorted((ROOT / "docs" / "howto").glob("*.md"))
+    pages = [ROOT / "README.md", ROOT / "docs" / "tutorial.md", *how_tos]
+    assert len(how_tos) == 6
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 2500
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What all fuzz tests share: damage by a seed, and what damaged files may lead to.
+"""Seeded damage for fuzz tests, and the outcomes that are allowed.
 
 The property: the right result or an error of one line; no crash, no hang, no traceback, no more
 memory than a file of that size may take. `make fuzz` runs these tests with many examples and with

@@ -7,7 +7,6 @@ import gzip
 import lzma
 import struct
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,9 @@ import pytest
 import zstandard
 from hypothesis import example, given
 
-from curate.formats.inputs import plan_inputs
-from curate.formats.read_settings import ReadSettings
-from curate.formats.reading import PartitionReader
 from llmcurate.base.errors import LlmcurateError
-from tests.curate.formats.test_warc import arc, http, warc
+from tests.curate.formats.warc_files import arc, http, warc
+from tests.fuzz.archives import read
 from tests.fuzz.mutations import FUZZ, SEEDS, damaged, outcome
 
 TEXT = "The river rose in the night, and by the morning the whole valley was under water. "
@@ -69,23 +66,6 @@ CODECS: dict[str, Callable[[list[bytes]], bytes]] = {
     ),
     ".dictionary.zst": _with_dictionary,
 }
-
-
-def read(path: Path, **settings: Any) -> tuple[list[Any], list[Any]]:
-    """(batches of documents, what is corrupt) of a file, in partitions of some kilobytes."""
-    how = ReadSettings(partition_bytes=2048, **settings)
-    plan = plan_inputs([str(path)], how.partition_bytes)
-    batches, corrupt = [], []
-    for part in range(len(plan.partitions)):
-        reader = PartitionReader(plan, part, how)
-        for batch in reader:
-            batch.docs.table.validate(full=True)
-            batches.append(batch.docs)
-            if batch.refused is not None:
-                batch.refused.split()
-        corrupt += map(asdict, reader.account.corrupt.places())
-    assert all(c["file"] and c["what"] and "\n" not in c["what"] for c in corrupt)
-    return batches, corrupt
 
 
 def path_of(folder: Path, kind: str, codec: str) -> Path:

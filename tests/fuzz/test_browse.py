@@ -15,7 +15,7 @@ from hypothesis import given
 from curate.inspect.browse.library import library
 from curate.inspect.browse.server import HEADERS, Server
 from tests.curate.conftest import Bench
-from tests.curate.inspect.browse.test_browse import HOSTILE, STEPS, get, rows
+from tests.curate.inspect.browse.served import HOSTILE, STEPS, get, rows
 from tests.fuzz.mutations import FUZZ, ODD, SEEDS, contents, damaged, outcome
 
 FIELDS = ["words", "status", "rule", "lang", "column", "cluster", "least", "most", "page", "id"]
@@ -64,7 +64,7 @@ def test_any_fields_give_a_page_or_a_refusal(server: Server, seed: int) -> None:
 
 @FUZZ
 @given(seed=SEEDS)
-def test_any_bytes_get_an_answer_and_the_server_goes_on(server: Server, seed: int) -> None:
+def test_any_bytes_get_an_answer_and_the_server_continues(server: Server, seed: int) -> None:
     out = Path(server.library.out)
     before = contents(out) if seed % 8 == 0 else None
     own = f"127.0.0.1:{server.server_port}"

@@ -22,7 +22,7 @@ from curate.dedup.suffix_array.search_index import SearchIndex, _digest
 from curate.lab.semantic.matrix import Basis
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.conftest import Bench, pages
-from tests.curate.dedup.test_suffix_array_search import index_of
+from tests.curate.dedup.search_indexes import index_of
 from tests.fuzz.mutations import FUZZ, SEEDS, contents, damaged, damaged_tree, outcome
 
 ODD_NUMBERS = [0, -1, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 2**64 - 1, 1e300]
@@ -146,9 +146,11 @@ def test_a_dedup_against_a_damaged_index_ends_and_touches_nothing_else(
 
 
 @pytest.mark.parametrize("record", ["[]", "7", "{}"])
-def test_a_record_of_an_index_that_is_none_is_one_line(tmp_path: Path, record: str) -> None:
+def test_an_invalid_index_record_is_a_one_line_error(tmp_path: Path, record: str) -> None:
     (tmp_path / "index.json").write_text(record)
-    with pytest.raises(RunFailed, match=r"index\.json is not what was written: make that index"):
+    with pytest.raises(
+        RunFailed, match=r"index\.json was changed after it was written: run that dedup"
+    ):
         all_in(tmp_path)
 
 
@@ -160,28 +162,32 @@ def test_an_index_has_as_many_partitions_as_files_of_sketches(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("files", [[["ids.parquet", [3, "x"]]], {"../victim": [3, "x"]}], ids=str)
-def test_files_that_are_none_of_an_index_are_one_line(tmp_path: Path, files: object) -> None:
+def test_invalid_files_in_an_index_record_are_a_one_line_error(
+    tmp_path: Path, files: object
+) -> None:
     record = IndexRecord(1, "a", "", "", 1, {}, "", False, files)
     write_record(tmp_path, record)
-    with pytest.raises(RunFailed, match=r"index\.json is not what was written"):
+    with pytest.raises(RunFailed, match=r"index\.json was changed after it was written"):
         Index("a", tmp_path, record).check()
 
 
 @pytest.mark.parametrize("row", [[5, -1], [-2, -1], [0, -1, 0]], ids=str)
-def test_a_basis_that_kernels_cannot_follow_is_one_line(tmp_path: Path, row: list[int]) -> None:
+def test_a_basis_that_kernels_cannot_follow_is_a_one_line_error(
+    tmp_path: Path, row: list[int]
+) -> None:
     whole = np.zeros(2, np.float32), np.array([0, -1], np.int32), np.zeros((1, 3), np.float32)
     mixed = np.zeros((3, 2), np.float32)
     Basis(*whole, mixed).save(tmp_path / "basis.npz")
     basis = Basis.load(tmp_path / "basis.npz")
-    with pytest.raises(UsageError, match="features that there are not"):
+    with pytest.raises(UsageError, match="unknown features"):
         basis.vectors(np.array([0, 1]), np.array([2], np.int32), np.array([1], np.int32))
     Basis(whole[0], np.array(row, np.int32), whole[2], mixed).save(tmp_path / "basis.npz")
-    with pytest.raises(UsageError, match="is damaged; run that dedup again"):
+    with pytest.raises(UsageError, match="is damaged: run that dedup again"):
         Basis.load(tmp_path / "basis.npz")
 
 
 @pytest.mark.parametrize("rows", [1 << 40, 10**30])
-def test_a_basis_that_claims_more_numbers_than_it_has_is_one_line(
+def test_a_basis_that_claims_more_numbers_than_it_has_is_a_one_line_error(
     tmp_path: Path, rows: int
 ) -> None:
     Basis(
@@ -195,5 +201,5 @@ def test_a_basis_that_claims_more_numbers_than_it_has_is_one_line(
             if name == "idf.npy":
                 data = data.replace(b"'shape': (2,), }".ljust(len(head)), head)
             claims.writestr(name, data)
-    with pytest.raises(UsageError, match=r"basis\.npz is damaged; run that dedup again"):
+    with pytest.raises(UsageError, match=r"basis\.npz is damaged: run that dedup again"):
         Basis.load(tmp_path / "basis.npz")

@@ -59,7 +59,7 @@ def fasttext(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @FUZZ
 @given(seed=SEEDS)
-def test_a_damaged_fasttext_model_answers_or_is_one_line(fasttext: Path, seed: int) -> None:
+def test_a_damaged_fasttext_model_answers_or_is_a_one_line_error(fasttext: Path, seed: int) -> None:
     kind = small_models.name(KINDS[seed % len(KINDS)])
     path = fasttext / "damaged.bin"
     path.write_bytes(damaged((fasttext / f"{kind}.bin").read_bytes(), seed))
@@ -105,7 +105,9 @@ def _with_digest(data: bytes, seed: int) -> bytes:
 @pytest.mark.parametrize("name", ["m.bin", "pieces.bin", "m.arpa"])
 @FUZZ
 @given(seed=SEEDS)
-def test_a_damaged_ngram_model_scores_or_is_one_line(ngrams: Path, name: str, seed: int) -> None:
+def test_a_damaged_ngram_model_scores_or_is_a_one_line_error(
+    ngrams: Path, name: str, seed: int
+) -> None:
     data = (ngrams / name).read_bytes()
     crafted = name.endswith(".bin") and seed % 3 == 0
     path = _write(

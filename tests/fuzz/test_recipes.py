@@ -37,7 +37,7 @@ def test_a_damaged_recipe_is_a_recipe_or_one_line(seed: int) -> None:
 
 @FUZZ
 @given(seed=SEEDS)
-def test_odd_values_in_a_recipe_are_one_line(seed: int) -> None:
+def test_odd_values_in_a_recipe_are_a_one_line_error(seed: int) -> None:
     text = json.dumps(damaged_tree(TREES[seed % len(TREES)], seed))
     result = outcome(lambda: _parsed(text))
     assert result is None or "stranger.yaml" in str(result)
@@ -56,21 +56,21 @@ def test_odd_values_in_a_recipe_are_one_line(seed: int) -> None:
     ],
     ids=lambda step: next(iter(step)),
 )
-def test_settings_that_were_errors_of_python_or_took_for_ever(step: dict[str, Any]) -> None:
+def test_settings_that_once_crashed_or_hung_are_refused_in_one_line(step: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"stranger\.yaml|step "):
         parse(json.dumps({"steps": [step]}), "stranger.yaml")
 
 
-def test_a_profile_that_is_none_is_said_when_the_run_is_planned() -> None:
+def test_an_unknown_profile_is_refused_when_the_run_is_planned() -> None:
     recipe = parse("{steps: [{gopher_quality: {profile: nowhere}}]}", "stranger.yaml")
     assert "nowhere" in str(recipe)
-    with pytest.raises(UsageError, match="profile nowhere: no language"):
+    with pytest.raises(UsageError, match="profile nowhere: neither a language"):
         recipe.digest()
 
 
 @FUZZ
 @given(seed=SEEDS)
-def test_odd_settings_of_any_step_are_one_line(seed: int) -> None:
+def test_odd_settings_of_any_step_are_a_one_line_error(seed: int) -> None:
     draw = random.Random(seed)
     name = draw.choice(NAMES)
     fields = list(step_class(name).model_fields)

@@ -167,7 +167,7 @@ def test_looking_at_a_damaged_out_is_an_answer_or_one_line(home: Path, seed: int
         "UPDATE facts SET value = '{'",
     ],
 )
-def test_a_damaged_record_of_refreshes_is_one_line(home: Path, sql: str) -> None:
+def test_a_damaged_record_of_refreshes_is_a_one_line_error(home: Path, sql: str) -> None:
     shutil.rmtree(home / "out", ignore_errors=True)
     shutil.copytree(home / "grown", home / "out", symlinks=True)
     with sqlite3.connect(home / "out" / DB) as db:
@@ -179,7 +179,7 @@ def test_a_damaged_record_of_refreshes_is_one_line(home: Path, sql: str) -> None
 
 
 @pytest.mark.parametrize("change", [{"removals": "x"}, {"text_bytes": None}, {"files": [1]}])
-def test_a_snapshot_whose_manifest_has_no_numbers_is_one_line(
+def test_a_snapshot_whose_manifest_has_no_numbers_is_a_one_line_error(
     home: Path, change: dict[str, Any]
 ) -> None:
     from curate.run.homes import manifest

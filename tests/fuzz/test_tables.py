@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 
+from tests.fuzz.archives import read
 from tests.fuzz.mutations import FUZZ, SEEDS, damaged, damaged_tree, outcome
-from tests.fuzz.test_archives import read
 
 ROWS: list[dict[str, Any]] = [
     {

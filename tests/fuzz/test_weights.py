@@ -95,4 +95,4 @@ def test_nats_that_claim_more_numbers_than_they_have_are_made_again(tmp_path: Pa
     np.savez(path, **{nats._MADE_OF: np.array(json.dumps({"text": "x"}))})
     with ZipFile(path, "a") as file:
         file.writestr("text.npy", head.getvalue())
-    assert nats._read(path) == ({}, {})
+    assert nats._read_stored(path) == ({}, {})

@@ -24,7 +24,7 @@ PRINTED = {
         (2, 0.75),
     ),
     "unigram_model_trainer.cc: kExpectedFrequencyThreshold, 1.1 times the vocabulary": (
-        (float(unigram_pieces._LEAST), unigram_pieces._MORE),
+        (float(unigram_pieces._LEAST), unigram_pieces._SURPLUS),
         (0.5, 1.1),
     ),
     "unigram_model_trainer.cc: kMinScorePenaltyDelta, of characters without a score": (

@@ -13,7 +13,7 @@ from tokenizers import normalizers
 
 from llmcurate.base.errors import LlmcurateError
 from tests.parameters import drawn, few
-from tests.tokenize_kit.encode.test_encoder import tokenizer_of
+from tests.tokenize_kit.encode.tokenizers import tokenizer_of
 from tests.tokenize_kit.sentencepiece_models import HARD, LINES, trained
 from tokenize_kit.encode.parts import encode_parts
 from tokenize_kit.learn.training import train_tokenizer
@@ -78,7 +78,7 @@ def test_a_text_in_parts_has_the_ids_of_the_whole(tokenizers, kind):
         assert np.concatenate(list(tokenizer.encode_parts(parts))).tolist() == expected
         inside = tokenizer._tokens
         chunks = [np.frombuffer(c.encode(), np.uint8) for c in text]
-        ids = list(encode_parts(chunks, inside.encode, inside.settle, part_bytes))
+        ids = list(encode_parts(chunks, inside.encode, inside.encode_settled, part_bytes))
         assert np.concatenate(ids).tolist() == expected
 
     check()
@@ -99,7 +99,7 @@ def test_long_rows_are_encoded_in_parts(tokenizers):
     texts = ["the cat " * 50, "", "a", "กินข้าว" * 40, "b" * 300]
     raw = [text.encode() for text in texts]
     data, offsets = np.frombuffer(b"".join(raw), np.uint8), np.cumsum([0, *map(len, raw)])
-    ids, sizes = encode_rows(data, offsets, inside.encode, inside.settle, 100)
+    ids, sizes = encode_rows(data, offsets, inside.encode, inside.encode_settled, 100)
     rows = [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])]
     assert rows == [tokenizers["bpe"].encode(text) for text in texts]
 
@@ -140,10 +140,10 @@ def test_texts_come_in_order_and_no_more_of_them_is_read_than_needed(tokenizers)
     assert list(tokenizer.encode_texts([])) == [] and tokenizer.encode("") == []
 
 
-def test_text_that_is_none_is_one_line(tokenizers):
+def test_invalid_unicode_is_a_one_line_error(tokenizers):
     tokenizer = tokenizers["bpe"]
-    with pytest.raises(LlmcurateError, match="not Unicode: surrogates"):
+    with pytest.raises(LlmcurateError, match="not valid Unicode: surrogates"):
         tokenizer.encode("a\ud800")
     for parts in ([b"a", b"\xff"], [b"\xe0\xb8"]):
-        with pytest.raises(LlmcurateError, match="not UTF-8"):
+        with pytest.raises(LlmcurateError, match="not valid UTF-8"):
             list(tokenizer.encode_parts(parts))

@@ -5,7 +5,7 @@ import torch
 from train.device import same_bits
 
 
-def test_same_bits_are_asked_of_a_gpu_alone_and_for_as_long_as_wanted(monkeypatch):
+def test_deterministic_mode_is_set_only_on_a_gpu_and_only_while_requested(monkeypatch):
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # a user's own stays
     asked = torch.are_deterministic_algorithms_enabled
     for name, wanted, expected in (
@@ -18,7 +18,7 @@ def test_same_bits_are_asked_of_a_gpu_alone_and_for_as_long_as_wanted(monkeypatc
         assert not asked()
 
 
-def test_what_computes_otherwise_is_put_back_after_an_error():
+def test_deterministic_mode_is_restored_after_an_error():
     filled = torch.utils.deterministic.fill_uninitialized_memory
     try:
         with same_bits(torch.device("cuda"), True):

@@ -66,13 +66,13 @@ import torch
 from torch import nn
 from train.attention import Alibi
 from train.model.positions import Positions
-from train.model.roles import Role, give
+from train.model.roles import Role, set_roles
 
 class Slopes(Positions):
     def __init__(self, config):
         super().__init__(config)
         self.weight = nn.Parameter(torch.zeros(config.attention.heads))
-        give(self, weight=Role(part="positions", use="vector"))
+        set_roles(self, weight=Role(part="positions", use="vector"))
     def bias(self):
         return Alibi(slopes=self.weight.exp())
 """

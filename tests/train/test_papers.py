@@ -45,7 +45,7 @@ PRINTED = {
     ),
     "Joshi et al. 2020, span_bert.py, max-pair-targets: 20 places in a span": (heads.PLACES, 20),
     "Levine et al. 2021, README.md of pmi-masking: 2 to 5 words, over 10 occurrences": (
-        (masked.LONGEST_NGRAM, masked.SEEN),
+        (masked.LONGEST_NGRAM, masked.MIN_COUNT),
         (5, 10),
     ),
     "Clark et al. 2020, configure_pretraining.py, disc_weight: 50": (Replaced().weight, 50.0),
@@ -94,7 +94,7 @@ PRINTED = {
         dataclasses.astuple(laws.HOFFMANN),
         (1.69, 406.4, 410.7, 0.34, 0.28),
     ),
-    "Hoffmann et al. 2022, table 3: 20 tokens a parameter": (laws.TOKENS_A_PARAMETER, 20),
+    "Hoffmann et al. 2022, table 3: 20 tokens per parameter": (laws.TOKENS_PER_PARAMETER, 20),
     "Besiroglu et al. 2024, table 1": (
         dataclasses.astuple(laws.BESIROGLU),
         (1.8172, 482.01, 2085.43, 0.3478, 0.3658),

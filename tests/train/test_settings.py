@@ -14,7 +14,7 @@ from pydantic import Field
 import train.config
 import train.model.config
 from llmcurate.base.errors import LlmcurateError
-from llmcurate.base.settings import change, dataclass, from_dict, to_dict, unflat
+from llmcurate.base.settings import change, dataclass, from_dict, to_dict, unflatten
 from train.config import TrainConfig
 from train.model.encodings.alibi import Alibi
 from train.model.presets import preset
@@ -114,28 +114,28 @@ def test_a_wrong_value_is_named(values, message):
 def test_a_mapping_by_name_is_one_of_values_of_its_type():
     assert from_dict(TrainConfig, {"eval": {"news": "x"}}, "file").eval == {"news": "x"}
     for wrong, message in (
-        ({"news": 3}, "eval.news is 3: give a text"),
+        ({"news": 3}, "eval.news is 3: give a string"),
         ("x", "eval is 'x': give an object"),
     ):
         with pytest.raises(LlmcurateError, match=message):
             from_dict(TrainConfig, {"eval": wrong}, "file")
 
 
-def test_a_word_is_the_kind_of_settings_and_names_below_it_are_theirs():
+def test_a_plain_value_sets_the_kind_and_dotted_names_set_its_fields():
     for values in ({"objective": "masked", "objective.rate": 0.3}, {"objective.rate": 0.3}):
         values["objective.kind"] = "masked"
-        assert from_dict(TrainConfig, unflat(values), "x").objective == Masked(rate=0.3)
+        assert from_dict(TrainConfig, unflatten(values), "x").objective == Masked(rate=0.3)
     assert from_dict(TrainConfig, {"objective": "masked"}, "x").objective == Masked()
 
 
-def test_other_values_at_dotted_names_count_together():
+def test_a_nested_mapping_of_settings_changes_several_values_at_once():
     tiny = preset("tiny")
     changed = change(tiny, {"attention": {"heads": 8, "kv_heads": 4}, "layers": 2}, "model")
     assert (changed.attention.heads, changed.attention.kv_heads, changed.layers) == (8, 4, 2)
     assert changed.attention.head_dim == tiny.attention.head_dim
 
 
-def test_another_kind_sets_back_what_is_not_its_own_and_the_same_kind_keeps_it():
+def test_another_kind_resets_its_settings_and_the_same_kind_keeps_them():
     neox = preset("pythia-160m")
     assert change(neox, {"position": "alibi"}, "model").position == Alibi()
     assert change(neox, {"position.kind": "rope"}, "model").position.dim == 16
@@ -155,6 +155,6 @@ def test_another_kind_sets_back_what_is_not_its_own_and_the_same_kind_keeps_it()
         ("attention.kv_heads", 5, "attention.kv_heads is 5: it must divide attention.heads (6)"),
     ],
 )
-def test_a_name_or_value_that_is_none_is_one_line(name, value, message):
+def test_an_unknown_setting_or_invalid_value_is_a_one_line_error(name, value, message):
     with pytest.raises(LlmcurateError, match=re.escape(message)):
         change(preset("tiny"), {name: value}, "model")

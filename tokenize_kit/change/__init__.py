@@ -1,1 +1,1 @@
-"""Tokenizers changed: converted between file formats, extended, pruned."""
+"""Change tokenizers: convert them between file formats, extend and prune them."""

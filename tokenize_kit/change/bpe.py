@@ -1,7 +1,8 @@
-"""BPE that grows: tokens and merges that a byte-level or character BPE lacks.
+"""Extend a byte-level or character BPE with new tokens and merges.
 
-Texts are encoded by the old merges; pairs of the ids are counted and merged as in training. Every
-new merge comes behind all old ones, so a text is encoded as before and then merged further.
+Texts are encoded by the old merges; pairs of the ids are counted and merged as in training. All new
+merges come after the old ones, so a text is first encoded by the old merges and then merged
+further.
 """
 
 from __future__ import annotations
@@ -35,17 +36,15 @@ from tokenize_kit.learn.bpe import choose_characters
 from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
 from tokenize_kit.learn.words import WordCounts, lay_out
 
-# Two merges may spell the same token, as a learned one and one of before: so many more are learned.
-_MORE = 16
+# Merges may spell a token that exists already, so this many more are learned.
+_EXTRA_TOKENS = 16
 Merges = list[tuple[bytes, bytes]]
 Text = TypeVar("Text", bytes, str)
 
 
 def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
-    """(ids: uint32[], how many of each: int64[]) of pieces that patterns have cut.
-
-    letters: uint8[]; ends: int64[pieces + 1].
-    """
+    """Encode the pieces into which patterns have cut a text. Return (ids: uint32[], number of ids
+    per piece: int64[]). letters: uint8[], the pieces concatenated; ends: int64[pieces + 1]."""
     ones = np.ones(len(ends) - 1, np.int64)
     return encode_pieces(read_only(letters), ends, ends[1:].copy(), ones, plan.bpe, new_cache())
 
@@ -53,11 +52,10 @@ def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
 def learn_byte_tokens(
     form: ByteBpe, plan: Plan, batches: Iterable[Buffers], tokens: int, least: int = LEAST
 ) -> tuple[list[bytes], Merges]:
-    """(new tokens, new merges), in order; the first token's id is form.size.
-
-    batches: texts; tokens: how many at most; least: occurrences of a pair that is merged. The same
-    texts in any order give the same. No token is spelled as an added token is.
-    """
+    """Return (new tokens, new merges) in the order of learning; the first token's id is form.size.
+    batches: texts; tokens: the largest number of new tokens; least: the smallest count of a pair
+    that is merged. The result does not depend on the order of texts. No new token is spelled like
+    an added token of the old tokenizer."""
     counted = WordCounts(plan.tables)
     for data, offsets in batches:
         counted.add(data, offsets)
@@ -66,7 +64,7 @@ def learn_byte_tokens(
     banned, lengths = _encoded(plan, [token.content for token in form.added])
     text = lay_out(ids.astype(np.int32), np.append(0, np.cumsum(sizes)), counts)
     learned = learn(
-        text, form.size, form.size + tokens + tokens // 8 + _MORE, least, LONGEST,
+        text, form.size, form.size + tokens + tokens // 8 + _EXTRA_TOKENS, least, LONGEST,
         banned.astype(np.int32), np.cumsum(np.append(0, lengths)),
     )  # fmt: skip
     never = {token.content.encode() for token in form.added}
@@ -85,18 +83,16 @@ def spell_merges(
     learned: np.ndarray,
     tokens: int,
 ) -> tuple[list[Text], list[tuple[Text, Text]]]:
-    """Learned merges as they are spelled, each once, until there are enough tokens.
-
-    old: tokens to ids; taken: their merges; never: what no token is spelled as; learned: as
-    bpe_merges.learn returns it.
-    """
+    """Convert learned merges of ids into merges of text. Return (new tokens, new merges) without
+    repetitions; at most `tokens` tokens are new. old: the ids of old tokens; taken: the old merges;
+    never: texts that no token may have; learned: the array that bpe_merges.learn returns."""
     spelled = {number: token for token, number in old.items()}
     spellings = set(old)
     new: list[Text] = []
     merges: list[tuple[Text, Text]] = []
     for left, right, token_id in learned.tolist():
         if left not in spelled or right not in spelled:
-            continue  # made of one that may not be
+            continue  # a part is not allowed
         pair = spelled[left], spelled[right]
         token = pair[0] + pair[1]
         if token in never:
@@ -114,16 +110,17 @@ def spell_merges(
 
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-_NONE = -1  # of no word
-# (ids: int64[], of which word each is: int64[]) of a text as it stands in a document.
+_NONE = -1  # the word of an id outside all words
+# text -> (ids: int64[], the number of each id's word: int64[])
 Words = Callable[[str], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class CharBpe:
-    """tokens: those that merges make and single characters, to ids, as the file spells them;
-    others: ids of bytes, special, unknown and user-defined ones to their texts; merges: in order of
-    rank; in a SentencePiece model every two neighbours that spell a token merge."""
+    """A BPE of characters. tokens: the ids of single characters and of tokens made by merges, by
+    their spelling in the file; others: the texts of byte, special, unknown and user-defined tokens,
+    by id; merges: the merges in order of rank. In a SentencePiece model, two neighbours merge if
+    together they spell a token."""
 
     tokens: dict[str, int]
     merges: tuple[tuple[str, str], ...]
@@ -134,22 +131,21 @@ class CharBpe:
 
     @property
     def size(self) -> int:
-        """The highest id and one."""
+        """The highest id plus one."""
         return max([*self.tokens.values(), *self.others]) + 1
 
     @property
     def special(self) -> dict[str, int]:
-        """The ids of special tokens."""
         return {token.content: token.number for token in self.added if token.special}
 
     @property
     def starts_words(self) -> bool:
-        """Whether no token goes on over a space, a U+2581 here."""
+        """True if no token continues after a space (here U+2581)."""
         return not any(SPACE in text.lstrip(SPACE) for text in self.tokens)
 
 
 def char_bpe_from_json(parts: Parts) -> CharBpe:
-    """The form of a tokenizer.json whose model is a BPE of characters; raises CannotHold."""
+    """Return the form of a tokenizer.json whose model is a BPE of characters. Raises CannotHold."""
     model = parts["model"]
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
@@ -171,9 +167,9 @@ def char_bpe_from_json(parts: Parts) -> CharBpe:
 
 
 def char_bpe_from_pieces(form: Pieces) -> CharBpe:
-    """The form of a SentencePiece model of the kind bpe."""
+    """Return the form of a SentencePiece BPE model. Raises CannotHold."""
     if any(kind == UNUSED for _, _, kind in form.pieces):
-        raise CannotHold("it has unused pieces, of which SentencePiece's BPE makes their parts")
+        raise CannotHold("it has unused pieces, which SentencePiece's BPE replaces by their parts")
     tokens = {text: n for n, (text, _, kind) in enumerate(form.pieces) if kind == NORMAL}
     ranked = sorted(tokens, key=lambda text: (-form.pieces[tokens[text]][1], tokens[text]))
     merges = [
@@ -192,7 +188,8 @@ def char_bpe_from_pieces(form: Pieces) -> CharBpe:
 
 
 def words_by_tokenizers(form: CharBpe, tokenizer: Tokenizer) -> Words:
-    """Words are what the tokenizer cuts before it merges, and where they are more, at spaces."""
+    """Return a function that encodes a text with the `tokenizers` library. It returns the ids, and
+    for each id the number of its word. The library's words are cut further at spaces."""
 
     def words(text: str) -> tuple[np.ndarray, np.ndarray]:
         encoding = tokenizer.encode(text, add_special_tokens=False)
@@ -218,8 +215,8 @@ def words_by_sentencepiece(form: CharBpe, raw: bytes) -> Words:
 
 
 def _at_spaces(form: CharBpe) -> Callable[[np.ndarray], np.ndarray]:
-    """The number of the word of each id, where a word begins with a U+2581 behind something else;
-    all one word where tokens go on over spaces."""
+    """Return a function that gives for each id the number of its word. A word begins at a U+2581
+    that follows another character. If tokens continue after spaces, all ids are one word."""
     begins, ends = np.zeros(form.size, np.bool_), np.zeros(form.size, np.bool_)
     for text, number in form.tokens.items() if form.starts_words else ():
         begins[number], ends[number] = text.startswith(SPACE), text.endswith(SPACE)
@@ -235,15 +232,15 @@ def _at_spaces(form: CharBpe) -> Callable[[np.ndarray], np.ndarray]:
 def learn_character_tokens(
     form: CharBpe, words: Words, texts: Iterable[str], tokens: int, least: int = LEAST
 ) -> tuple[list[str], list[tuple[str, str]], list[list[int]]]:
-    """(new tokens, new merges, the old ids of each new token), in order; the first token's id is
-    form.size.
+    """Return (new tokens, new merges, the old ids of each new token) in the order of the new ids;
+    the first token's id is form.size.
 
-    Characters that are spelled in bytes come first, as many as in training: of those seen `least`
-    times the commonest, that cover nearly all of such text, and half of the tokens at most. Then
-    texts are encoded by the old merges, and pairs of what comes out are merged as in training;
-    bytes and what is unknown merge with nothing. tokens: how many at most. The same texts in any
-    order give the same. No token is spelled as a special one or a byte is.
-    """
+    First, characters that are spelled in bytes become tokens, as in training: those seen at least
+    `least` times, the most common first, until they cover nearly all occurrences of such
+    characters. They are at most half of the new tokens. Then texts are encoded by the old merges
+    and pairs of ids are merged as in training; bytes and unknown tokens are not merged. tokens: the
+    largest number of new tokens. The result does not depend on the order of texts. No new token has
+    the text of a special or byte token."""
     letters = _Letters(form)
     ordinary = np.zeros(form.size, np.bool_)
     ordinary[list(form.tokens.values())] = True
@@ -278,8 +275,8 @@ def learn_character_tokens(
 
 
 class _Letters:
-    """The characters that a tokenizer spells in bytes, counted; as symbols they are `form.size` and
-    their code point."""
+    """Counts of the characters that a tokenizer spells in bytes. The symbol (a number) of such a
+    character is `form.size` plus its code point."""
 
     def __init__(self, form: CharBpe) -> None:
         self.size = form.size
@@ -291,7 +288,8 @@ class _Letters:
         self._ids = {int(byte): number for number, byte in enumerate(self._byte) if byte >= 0}
 
     def read(self, ids: np.ndarray, of_word: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ids and the words they are of, with characters in place of their bytes."""
+        """Replace the byte tokens of each character by its symbol; return the ids and the number of
+        the word that each id belongs to."""
         values = self._byte[ids]
         spelled = np.flatnonzero(values >= 0)
         if not len(spelled):
@@ -301,7 +299,7 @@ class _Letters:
             try:
                 text = values[run].astype(np.uint8).tobytes().decode("utf-8")
             except UnicodeDecodeError:
-                continue  # spelled so by no text
+                continue  # not produced by text
             self.counts.update(text)
             heads = run[(values[run] & 0xC0) != 0x80]
             parts += [ids[at : run[0]], np.frombuffer(text.encode("utf-32-le"), "<u4") + self.size]
@@ -312,7 +310,7 @@ class _Letters:
         return np.concatenate(parts).astype(np.int64), of_word[np.concatenate(words)]
 
     def chosen(self, least: int, tokens: int) -> list[str]:
-        """The characters that become tokens, by code point."""
+        """Return the characters that become tokens, sorted by code point."""
         usable = (c for c, n in self.counts.items() if n >= least and c.isprintable())
         counts = Counter({c: self.counts[c] for c in usable if not c.isspace()})
         return sorted(choose_characters(counts, tokens)[0])
@@ -324,9 +322,7 @@ class _Letters:
 def _number_characters(
     counted: Counter[bytes], size: int, first: list[str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(symbols: int32[], sizes: int64[words], counts: int64[words]) of words, with the characters
-    of `first` numbered from `size` on, and cut where another one stands."""
-    ordered = sorted(counted.items())  # the order of texts decides nothing
+    ordered = sorted(counted.items())  # independent of the order of texts
     sizes = np.array([len(word) // 4 for word, _ in ordered], np.int64)
     counts = np.array([count for _, count in ordered], np.int64)
     symbols = np.frombuffer(b"".join(word for word, _ in ordered), np.int32)
@@ -346,7 +342,6 @@ def _number_characters(
 
 
 def _ordinary_ids(form: CharBpe, words: Words, text: str) -> list[int]:
-    """The ids of a text, none where it is not all ordinary tokens."""
     ids = words(text)[0].tolist()
     usable = set(form.tokens.values())
     return ids if all(number in usable for number in ids) else []

@@ -1,4 +1,5 @@
-"""Conversion between file formats: the same ids, or a refusal that names the reason."""
+"""Convert a tokenizer to another file format. The result gives the same ids, or the conversion
+stops with an error that names the reason."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.formats.forms import SPACE, ByteBpe, CannotHold, Form
 from tokenize_kit.formats.gguf import (
     from_metadata,
+    known_difference,
     names_in,
-    obstacle,
     read_metadata,
     to_metadata,
     write_metadata,
@@ -51,12 +52,13 @@ from tokenize_kit.pattern.automaton import compile_pattern, pattern_name
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
 
-_MEASURED = ("tokenizer.json", "sentencepiece")  # that open without a pattern's name
+_MEASURED = ("tokenizer.json", "sentencepiece")  # can be opened without a pattern's name
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertedCard(Card):
-    """The card of a tokenizer in another format. terms: what GGUF names, a field each."""
+    """The card of a converted tokenizer. terms: the names of model and pattern in a GGUF file; each
+    becomes a field of the JSON."""
 
     converted_from: str
     algorithm: str
@@ -81,7 +83,8 @@ class ConvertedCard(Card):
         return f"Converted to {self.format} from {self.converted_from}, with the same ids."
 
     def json(self) -> dict[str, Any]:
-        """With GGUF's terms in their place; a pattern is one of ranks, known by a name or not."""
+        """Return the card's fields as JSON values. The names in a GGUF file become fields.
+        `pattern` is included only for a file of tiktoken's ranks, even if it is null."""
         return {
             name: value
             for field, whole in super().json().items()
@@ -98,19 +101,17 @@ def convert(
     pattern: str | None = None,
     batches: Iterable[Buffers] | None = None,
 ) -> ConvertedCard:
-    """Writes the tokenizer at `path` in the format `to`, one of reading.FILES; its card.
-
-    out: a folder, or the file itself where it has the format's suffix. pattern: of a .tiktoken
-    source. batches: texts on which both have to give the same ids; none: verify.hard_texts.
-    Nothing is written where they do not. Raises CannotHold (exit code 1) naming what stands in the
-    way, LlmcurateError for files that are no tokenizers.
-    """
+    """Convert the tokenizer at `path` to the format `to`, a key of FILES, write it with its card,
+    and return the card. out: a folder, or the file itself if it has the format's suffix. pattern:
+    the pattern of a .tiktoken source. batches: texts for which both tokenizers must give the same
+    ids; by default verify.builtin_batches. If ids differ, nothing is written. Raises CannotHold
+    (exit code 1) naming the unsupported feature, and LlmcurateError for invalid files."""
     if to not in FILES:
         raise UsageError(f"to {to!r}: choose {', '.join(FILES)}")
     source = open_source(path, pattern)
     try:
         data, terms = file_of_form(source.form, to)
-        if source.kind == to == "tokenizer.json":  # as it is, whatever else it holds
+        if source.kind == to == "tokenizer.json":  # unchanged, with fields that the form lacks
             data = source.path.read_bytes()
         encode = _reopen(data, to, terms)
         sample = Sample()
@@ -119,11 +120,11 @@ def convert(
         scores = unigram_scores(source.form) if libraries else None
         checked = compare(source.encode, encode, texts, scores)
     except CannotHold as error:
-        more = obstacle(source.form) if to == "gguf" else ""
+        more = known_difference(source.form) if to == "gguf" else ""
         if source.kind == "tokenizer.json" and SPACE in str(error):
             more = (
-                "; U+2581 is a character there and a space in SentencePiece: verify on texts of"
-                " your own (--on), or convert the tokenizer.model that was trained with it"
+                "; U+2581 is a character there and a space in SentencePiece: verify on your own"
+                " texts (--on), or convert the tokenizer.model that was trained with it"
             )
         raise CannotHold(f"{source.path}: cannot become {to}: {error}{more}") from None
     if batches is not None and not checked.texts:
@@ -131,17 +132,16 @@ def convert(
     facts = describe_file(source.form, target_file(out, to)[1], data)
     card = _card(source, to, facts, terms, checked)
     if batches is not None and (formats := [k for k in (to, source.kind) if k in _MEASURED]):
-        with TemporaryDirectory() as folder:  # the ids of both are the same on these texts
+        with TemporaryDirectory() as folder:  # on these texts, both have the same ids
             file = Path(folder) / FILES[formats[0]]
             file.write_bytes(data if formats[0] == to else source.path.read_bytes())
-            measured, _ = measure(file, sample, "a sample of the texts it was verified on")
+            measured, _ = measure(file, sample, "a sample of the texts used to verify it")
             card = replace(card, measured=measured)
     write_files(out, to, data, source.form, card)
     return card
 
 
 def _sampling(batches: Iterable[Buffers], sample: Sample) -> Iterator[Buffers]:
-    """The batches, their texts put into the sample."""
     for data, offsets in batches:
         sample.add_rows(data, offsets)
         yield data, offsets
@@ -149,8 +149,9 @@ def _sampling(batches: Iterable[Buffers], sample: Sample) -> Iterator[Buffers]:
 
 @dataclass(frozen=True)
 class Terms:
-    """What belongs to a file and has no place in it: of ranks the name and the text of the pattern,
-    and special tokens; of GGUF the names of model and pattern."""
+    """Facts that users of the file need but that it does not contain. For tiktoken's ranks: the
+    name and the text of the pattern, and the special tokens. For GGUF: the names of model and
+    pattern."""
 
     pattern: str | None = None
     pat_str: str | None = None
@@ -159,7 +160,7 @@ class Terms:
 
 
 def file_of_form(form: Form, to: str) -> tuple[bytes, Terms]:
-    """(the file's bytes, the terms that belong to it)."""
+    """Convert a form to the format `to`; return (the file's bytes, the terms for its card)."""
     if to == "tokenizer.json":
         return tokenizer_of(form).to_str(pretty=True).encode(), Terms()
     if to == "gguf":
@@ -167,7 +168,9 @@ def file_of_form(form: Form, to: str) -> tuple[bytes, Terms]:
         return write_metadata(metadata), Terms(gguf=names_in(metadata))
     if isinstance(form, ByteBpe):
         if to == "sentencepiece":
-            raise CannotHold("SentencePiece has no pattern that cuts text, and no tokens of bytes")
+            raise CannotHold(
+                "SentencePiece has no pattern to split text by, and no tokens of bytes"
+            )
         raw = to_ranks(form)
         name = pattern_name(form.parts)
         name = name if name in PATTERN_NAMES else None
@@ -181,13 +184,14 @@ def file_of_form(form: Form, to: str) -> tuple[bytes, Terms]:
 
 
 def _reopen(data: bytes, to: str, terms: Terms) -> Encode:
-    """The encoding of the written file, read anew."""
     if to == "tiktoken":
         plan = plan_of(read_ranks(data), PATTERN_NAMES[0])
         try:
             table = compile_pattern(terms.pat_str or "", "rust")
         except UnsupportedPattern as error:
-            raise CannotHold(f"how tiktoken reads its pattern is not known: {error}") from None
+            raise CannotHold(
+                f"its pattern is not supported in tiktoken's syntax: {error}"
+            ) from None
         return ByteEncoder(replace(plan, tables=(table,))).encode
     with TemporaryDirectory() as folder:
         file = Path(folder) / FILES[to]
@@ -198,7 +202,7 @@ def _reopen(data: bytes, to: str, terms: Terms) -> Encode:
             return open_vocabulary(file).encode
         except LlmcurateError as error:
             reason = str(error).removeprefix(f"{file}: ")
-            raise CannotHold(f"what was written does not open again: {reason}") from None
+            raise CannotHold(f"the written file cannot be opened: {reason}") from None
 
 
 def _card(
@@ -206,11 +210,11 @@ def _card(
 ) -> ConvertedCard:
     notes = list(source.notes)
     if to == "tiktoken":
-        notes.append("a file of ranks has neither pattern nor special tokens: they are in its card")
+        notes.append("a .tiktoken file has neither pattern nor special tokens: the card lists them")
     if checked.ties:
         notes.append(
             f"in {checked.ties} of {counted(checked.texts, 'text')} two paths are equally good, and"
-            " SentencePiece's sums in float32 take another one"
+            " SentencePiece's float32 sums choose the other one"
         )
     if terms.special_tokens is not None:
         facts = facts._replace(special_tokens=terms.special_tokens)
@@ -232,19 +236,20 @@ def _card(
 
 
 def write_files(out: Path, to: str, data: bytes, form: Form, card: ConvertedCard) -> None:
-    """The file and its card, and for a tokenizer.json what transformers reads beside it."""
-    alone, file = target_file(out, to)
+    """Write the file, its card and, for a tokenizer.json in a folder, the other files that
+    transformers reads."""
+    is_file, file = target_file(out, to)
     folder = file.parent
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; name a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    if to == "tokenizer.json" and not alone:
+    if to == "tokenizer.json" and not is_file:
         write_transformers(folder, Tokenizer.from_str(data.decode()), end_token(form))
     write_atomic(file, data)
-    card.write(out.with_suffix(".card.json") if alone else out / "tokenizer_card.json")
+    card.write(out.with_suffix(".card.json") if is_file else out / "tokenizer_card.json")
 
 
 def target_file(out: Path, to: str) -> tuple[bool, Path]:
-    """(whether `out` is the file's own name, the file)."""
-    alone = out.suffix == Path(FILES[to]).suffix and not out.is_dir()
-    return alone, out if alone else out / FILES[to]
+    """Return (True if `out` names a file and not a folder, the path of the file to write)."""
+    is_file = out.suffix == Path(FILES[to]).suffix and not out.is_dir()
+    return is_file, out if is_file else out / FILES[to]

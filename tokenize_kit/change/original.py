@@ -1,4 +1,5 @@
-"""The tokenizer that is to be changed: its file, its form, how it prepares text and encodes it."""
+"""Open a tokenizer that is to be changed or converted: read its file, its form, its preparation of
+text and its encoder."""
 
 from __future__ import annotations
 
@@ -60,13 +61,14 @@ from tokenize_kit.formats.tokenizer_json import (
 )
 
 _UNICODE = ("NFC", "NFD", "NFKC", "NFKD")
-_BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+_TRANSFORMERS_FILES = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
 @dataclass(frozen=True)
 class Original:
-    """parts: a tokenizer.json as it is read, None for a .model; raw: a .model's bytes; prepared:
-    text as the model sees it, spaces as spaces; None: as it is, or by whoever encodes."""
+    """A tokenizer that is to be changed. parts: the contents of a tokenizer.json, None for a
+    .model; raw: the bytes of a .model; prepared: a function that returns text as the model sees it
+    but with plain spaces; None if text is not changed or if the encoder prepares it."""
 
     path: Path
     form: Form | CharBpe
@@ -78,35 +80,33 @@ class Original:
 
     @property
     def size(self) -> int:
-        """The highest id and one, added tokens included."""
+        """The highest id plus one, added tokens included."""
         return self.form.size
 
     @property
     def file_name(self) -> str:
-        """The name of its file in a folder."""
+        """The name of the tokenizer's file in a folder."""
         return "tokenizer.model" if self.parts is None else "tokenizer.json"
 
     def words(self) -> Words:
-        """The function by which a BPE of characters cuts and encodes."""
+        """Return the function with which a BPE of characters cuts and encodes text."""
         assert isinstance(self.form, CharBpe)
         if self.parts is None:
             return words_by_sentencepiece(self.form, self.raw)
         return words_by_tokenizers(self.form, load_tokenizer(self.path))
 
     def plan(self) -> Plan:
-        """The tables of a byte-level BPE, for prepared text."""
+        """Return the tables of a byte-level BPE, for prepared text. Raises CannotHold."""
         assert isinstance(self.form, ByteBpe)
         encoder = Encoder(byte_bpe_tokenizer(self.form))
         if encoder.plan is None:
-            raise CannotHold(f"{self.path}: it is not encoded by our kernels: {encoder.reason}")
+            raise CannotHold(f"{self.path}: our kernels cannot encode it: {encoder.reason}")
         return encoder.plan
 
 
 def open_tokenizer(path: Path) -> Original:
-    """A tokenizer.json (BPE of bytes or characters, Unigram) or a .model (BPE, Unigram).
-
-    Raises LlmcurateError naming the file for others.
-    """
+    """Open a tokenizer.json (byte or character BPE, Unigram) or a .model (BPE, Unigram). Raises
+    LlmcurateError naming the file for any other file."""
     file = file_of(path)
     kind = kind_of(file)
     if not file.is_file():
@@ -148,7 +148,7 @@ def _read_json(
             return byte_bpe_from_json(parts | {"normalizer": None}), steps.normalize_str
         return byte_bpe_from_json(parts), None
     if parts["model"].get("type") == "BPE":
-        return char_bpe_from_json(parts), None  # its library cuts and prepares
+        return char_bpe_from_json(parts), None  # the library prepares and splits text
     form = pieces_from_json(parts, whole=False)
     if steps is None:
         return form, None
@@ -165,30 +165,28 @@ def _by_sentencepiece(raw: bytes) -> Callable[[str], str]:
 def write_changed(
     original: Original, out: Path, data: bytes, new: np.ndarray | None = None
 ) -> Path:
-    """Writes a changed tokenizer's file into a folder, and what transformers reads beside a
-    tokenizer.json: the old one's files, else new ones. Returns the file.
-
-    new: int64[old ids], the new ids of tokens where they changed.
-    """
+    """Write the file of a changed tokenizer into a folder and return the file's path. For a
+    tokenizer.json, also write the other files that transformers reads: copies of the original
+    tokenizer's files if it has these, otherwise new files. new: int64[old ids], the new id of each
+    token if ids changed."""
     out.mkdir(parents=True, exist_ok=True)
     file, folder = out / original.file_name, original.path.parent
     write_atomic(file, data)
     if original.parts is None:
         return file
-    if not (folder / _BESIDE[0]).is_file():
+    if not (folder / _TRANSFORMERS_FILES[0]).is_file():
         write_transformers(out, Tokenizer.from_file(str(file)), end_token(original.form))
         return file
-    for name in _BESIDE:
+    for name in _TRANSFORMERS_FILES:
         if (folder / name).is_file():
             data = (folder / name).read_bytes()
-            if name == _BESIDE[0] and new is not None:
+            if name == _TRANSFORMERS_FILES[0] and new is not None:
                 data = _renumbered(folder / name, data, new)
             write_atomic(out / name, data)
     return file
 
 
 def _renumbered(file: Path, data: bytes, new: np.ndarray) -> bytes:
-    """A tokenizer_config.json with new ids of its added tokens."""
     try:
         config = json.loads(data)
         decoder = config.get("added_tokens_decoder", {})
@@ -196,22 +194,20 @@ def _renumbered(file: Path, data: bytes, new: np.ndarray) -> bytes:
             str(int(new[int(number)])): token for number, token in decoder.items()
         }
     except (ValueError, AttributeError, IndexError) as error:
-        raise UsageError(f"{file}: not of this tokenizer ({error})") from None
+        raise UsageError(f"{file}: does not fit this tokenizer ({error})") from None
     return encode_json(config)
 
 
 def file_with_added(parts: Parts, added: tuple[Added, ...]) -> bytes:
-    """A changed tokenizer.json of byte-level BPE as `tokenizers` writes it.
-
-    added: its added tokens with their ids. They are put into the vocabulary: the library numbers
-    those that stand beside it anew. Raises CannotHold where one would then come out of text.
-    """
+    """Return a changed tokenizer.json of byte-level BPE, written by `tokenizers`. added: the file's
+    added tokens with their ids. These tokens become part of the vocabulary, since the library would
+    renumber them otherwise. Raises CannotHold if ordinary text could then give a special token."""
     vocab = parts["model"]["vocab"]
     for token in added:
         if vocab.setdefault(token.content, token.number) != token.number:
-            raise CannotHold(f"the added token {token.content!r} is spelled as an ordinary one")
+            raise CannotHold(f"the added token {token.content!r} has the text of an ordinary token")
     tokenizer = Tokenizer.from_str(json.dumps(parts))
-    unknown = parts["model"].get("unk_token")  # an honest answer to a text that has no letters
+    unknown = parts["model"].get("unk_token")  # text may give it
     special = [token for token in added if token.special and token.content != unknown]
     plain = Tokenizer.from_str(json.dumps(parts))
     plain.encode_special_tokens = True
@@ -225,14 +221,13 @@ def file_with_added(parts: Parts, added: tuple[Added, ...]) -> bytes:
 
 
 def end_token(form: Form | CharBpe) -> str | None:
-    """The spelling of the token that ends a document, if there is one."""
+    """Return the spelling of the token that ends a document, or None."""
     if isinstance(form, Pieces) and 0 <= form.end < form.size:
         return form.pieces[form.end][0]
     return next((name for name in END_OF_TEXT if name in form.special), None)
 
 
 def algorithm_name(form: Form | CharBpe) -> str:
-    """The name of the algorithm on cards."""
     if isinstance(form, ByteBpe):
         return "byte-level BPE"
     unigram = isinstance(form, Pieces) and form.kind == "unigram"
@@ -240,7 +235,7 @@ def algorithm_name(form: Form | CharBpe) -> str:
 
 
 class FileFacts(NamedTuple):
-    """The fields of every card on its file."""
+    """The fields of a card that describe the tokenizer's file."""
 
     file: str
     vocab: int
@@ -252,10 +247,8 @@ class FileFacts(NamedTuple):
 def describe_file(
     form: Form | CharBpe, file: Path, data: bytes, ids: dict[int, int] | None = None
 ) -> FileFacts:
-    """The file, its hash, tokens and special tokens.
-
-    ids: the new ids of old tokens, of those that stay; none: they are as in the form.
-    """
+    """Return the file's name, vocabulary size, special tokens and hash. ids: the new id of each
+    kept token, by its old id; None if ids are unchanged."""
     size, special = form.size, form.special
     if ids is not None:
         size = len(ids)
@@ -264,11 +257,12 @@ def describe_file(
     return FileFacts(file.name, size, special, end_token(form), sha256)
 
 
-Key = bytes | tuple[str, str]  # the text of an ordinary token; ("special" or "byte", its spelling)
+Key = bytes | tuple[str, str]  # text of an ordinary token; ("special" or "byte", spelling)
 
 
 def token_texts(form: Form | CharBpe) -> dict[bytes, float | None]:
-    """The ordinary tokens as bytes of text, in order of their ids, to their scores in a Unigram."""
+    """Return the ordinary tokens, as the bytes of their text, in order of ids, each with its
+    Unigram score (None for other models)."""
     if isinstance(form, Pieces):
         normal = [(text, score) for text, score, kind in form.pieces if kind == NORMAL]
         return {text.replace(SPACE, " ").encode(): score for text, score in normal}
@@ -279,12 +273,13 @@ def token_texts(form: Form | CharBpe) -> dict[bytes, float | None]:
 
 
 def space_of(form: CharBpe) -> str:
-    """How its tokens spell a space: U+2581, or as it is."""
+    """Return the spelling of a space in the form's tokens: U+2581 or a plain space."""
     return SPACE if any(SPACE in text for text in form.tokens) else " "
 
 
 def ids_of(original: Original) -> dict[Key, int]:
-    """All keys of tokens to their ids; of two with one key the first, whose own it is."""
+    """Return the ids of tokens by key (`keys_of`). If tokens share a key, it belongs to a token
+    that has it as its first key; among such tokens, to the one with the lowest id."""
     ids: dict[Key, int] = {}
     keys = keys_of(original)
     for turn in range(2):
@@ -295,8 +290,8 @@ def ids_of(original: Original) -> dict[Key, int]:
 
 
 def keys_of(original: Original) -> dict[int, tuple[Key, ...]]:
-    """Ids to the keys of their tokens, their own first; a byte that is spelled apart from the
-    character is that character where there is no such byte."""
+    """Return the keys of each token, by id. Tokens of two tokenizers are the same if they share a
+    key. A byte-fallback token has its byte as a second key."""
     form, end = original.form, end_token(original.form)
     special = partial(_special, end)
     if isinstance(form, ByteBpe):
@@ -337,7 +332,7 @@ _SUFFIXES = {Path(name).suffix: kind for kind, name in FILES.items()}
 
 @dataclass(frozen=True)
 class Source:
-    """A tokenizer that was read. notes: what of its file is no part of the form."""
+    """A tokenizer read from a file. notes: features of the file that the form does not have."""
 
     path: Path
     kind: str
@@ -348,7 +343,8 @@ class Source:
 
 
 def file_of(path: Path) -> Path:
-    """The tokenizer's file: the path, or what a folder holds, tokenizer.json first."""
+    """Return the path of a tokenizer's file: `path` itself or, if it is a folder, the tokenizer
+    file in it. If the folder has several, tokenizer.json comes first."""
     if not path.is_dir():
         return path
     return next(
@@ -357,7 +353,7 @@ def file_of(path: Path) -> Path:
 
 
 def kind_of(file: Path) -> str:
-    """The format of a file by its name; LlmcurateError for others."""
+    """Return the format of a file, as its name shows it. Raises LlmcurateError for other names."""
     kind = _SUFFIXES.get(file.suffix)
     if kind is None:
         raise UsageError(
@@ -367,11 +363,9 @@ def kind_of(file: Path) -> str:
 
 
 def open_source(path: Path, pattern: str | None = None) -> Source:
-    """pattern: the name of a published one, for ranks.
-
-    Raises LlmcurateError naming the file: for what is no tokenizer, and for one that has a part
-    which only its own format holds (CannotHold).
-    """
+    """Open a tokenizer to convert. pattern: the name of a published pattern, for .tiktoken files.
+    Raises LlmcurateError naming an invalid file, and CannotHold if the tokenizer has a feature that
+    only its own format supports."""
     file = file_of(path)
     kind = kind_of(file)
     if not file.is_file():
@@ -408,12 +402,12 @@ def _form(
     parts: Parts = parts_of(tokenizer)
     post = parts.get("post_processor")
     if post and post["type"] != "ByteLevel":
-        notes.append("tokens that its post-processor puts around a text are no part of the result")
+        notes.append("the tokens that its post-processor puts around a text are not converted")
     return form_from_json(parts)
 
 
 def encoder_of(form: Form) -> Encode:
-    """Encoding with a form itself, by `tokenizers` or `sentencepiece`."""
+    """Return an encoder that runs a form with the library `tokenizers` or `sentencepiece`."""
     if isinstance(form, ByteBpe):
         tokenizer = byte_bpe_tokenizer(form)
         tokenizer.encode_special_tokens = True
@@ -427,4 +421,4 @@ def _encode_pieces(form: Pieces) -> Encode:
     try:
         return by_library(sentencepiece.SentencePieceProcessor(model_proto=write_form(form)))
     except RuntimeError as error:
-        raise CannotHold(f"sentencepiece does not take its pieces ({error})") from None
+        raise CannotHold(f"sentencepiece does not accept its pieces ({error})") from None

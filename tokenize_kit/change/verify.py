@@ -1,4 +1,4 @@
-"""The comparison of two tokenizers: the same ids on hard texts, on every token, on a corpus."""
+"""Compare two tokenizers: they must give the same ids for hard texts, all tokens and a corpus."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tokenize_kit.formats.forms import NORMAL, SPACE, CannotHold, Form, Pieces
 from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
 
 Buffers = tuple[np.ndarray, np.ndarray]  # data: uint8[], offsets: int64[rows + 1]
-Texts = Callable[[], Iterable[Buffers]]  # reads them, as often as it is called
-Encode = Callable[[np.ndarray, np.ndarray], Buffers]  # to (ids: uint32[], how many: int64[rows])
+Texts = Callable[[], Iterable[Buffers]]  # reads the texts anew at each call
+Encode = Callable[[np.ndarray, np.ndarray], Buffers]  # -> (ids: uint32[], counts: int64[rows])
 
 
 _ROWS = 256
@@ -23,8 +23,9 @@ _ROUNDING = 2.0**-20
 
 @dataclass
 class Comparison:
-    """texts, bytes: that gave the same; ties: of them, texts in which float32 and exact sums choose
-    otherwise between equally good paths."""
+    """The outcome of a comparison. texts, bytes: the number of texts compared and of their bytes;
+    ties: the number of texts for which float32 and exact sums choose different, equally good
+    paths."""
 
     texts: int = 0
     bytes: int = 0
@@ -32,13 +33,12 @@ class Comparison:
 
 
 def pack_texts(texts: list[str]) -> Buffers:
-    """Texts as buffers."""
     raw = [text.encode() for text in texts]
     return pack(raw)
 
 
 def builtin_batches(form: Form) -> Iterator[Buffers]:
-    """The built-in texts, and the text of every token alone and behind a letter."""
+    """Yield the built-in texts, and each token's text alone and after a letter."""
     added = [] if isinstance(form, Pieces) else [token.content for token in form.added]
     yield pack_texts([*HARD_TEXTS, *SCRIPTS, *added])
     if isinstance(form, Pieces):
@@ -58,11 +58,10 @@ def builtin_batches(form: Form) -> Iterator[Buffers]:
 def compare(
     before: Encode, after: Encode, batches: Iterable[Buffers], scores: np.ndarray | None = None
 ) -> Comparison:
-    """Encodes with both; CannotHold shows the first text whose ids differ.
-
-    scores: float64[ids] of Unigram pieces, where SentencePiece is one of the two: it adds them in
-    float32, and where two paths are equally good, rounding decides.
-    """
+    """Encode texts with both tokenizers. Raises CannotHold naming the first text whose ids differ.
+    scores: float64[ids], the scores of Unigram pieces if one of the tokenizers is SentencePiece.
+    SentencePiece adds scores in float32, so rounding decides between equally good paths; such
+    differences are allowed."""
     checked = Comparison()
     for data, offsets in batches:
         ids, sizes = before(data, offsets)
@@ -85,7 +84,7 @@ def compare(
 
 @dataclass(frozen=True)
 class Lengths:
-    """The lengths of the same texts with the old and the new tokenizer."""
+    """The average bytes per token of the same texts with the old and with the new tokenizer."""
 
     measured_texts: int
     measured_bytes: int
@@ -94,17 +93,17 @@ class Lengths:
 
 
 # Called with a batch, its ids by the old tokenizer and by the new one.
-Seen = Callable[[Buffers, Buffers, Buffers], None]
+OnBatch = Callable[[Buffers, Buffers, Buffers], None]
 
 
 def compare_lengths(
-    before: Encode, after: Encode, batches: Iterable[Buffers], seen: Seen
+    before: Encode, after: Encode, batches: Iterable[Buffers], on_batch: OnBatch
 ) -> Lengths:
-    """Encodes texts with both."""
+    """Encode texts with both tokenizers and measure bytes per token."""
     texts = size = old = new = 0
     for batch in batches:
         ids, new_ids = before(*batch), after(*batch)
-        seen(batch, ids, new_ids)
+        on_batch(batch, ids, new_ids)
         offsets = batch[1]
         texts, size = texts + len(offsets) - 1, size + int(offsets[-1] - offsets[0])
         old, new = old + len(ids[0]), new + len(new_ids[0])
@@ -117,7 +116,7 @@ def _difference(text: str, was: np.ndarray, now: np.ndarray) -> CannotHold:
     at = int(differs[0]) if len(differs) else same
     shown = text if len(text) <= 60 else f"{text[:60]}..."
     return CannotHold(
-        f"it would not be faithful: in {shown!r} token {at} is"
+        f"its ids would differ: in {shown!r} token {at} is"
         f" {_token(was, at)} before and {_token(now, at)} after"
     )
 
@@ -127,7 +126,7 @@ def _token(ids: np.ndarray, at: int) -> str:
 
 
 def unigram_scores(form: Form) -> np.ndarray | None:
-    """float64[ids] of a Unigram model, None for others."""
+    """Return float64[ids], the scores of a Unigram model; None for other models."""
     if not isinstance(form, Pieces) or form.kind != "unigram":
         return None
     return np.array([score if kind == NORMAL else 0.0 for _, score, kind in form.pieces])

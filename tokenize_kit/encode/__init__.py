@@ -1,1 +1,1 @@
-"""Texts to token ids."""
+"""Encode texts into token ids."""

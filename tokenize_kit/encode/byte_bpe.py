@@ -1,7 +1,7 @@
-"""Byte-level BPE: a tokenizer.json or tiktoken's ranks as tables, and pieces of text to ids.
+"""Byte-level BPE: read a tokenizer.json or tiktoken's ranks into tables, and encode pieces of text.
 
-Taken are vocabularies with all 256 bytes, cut by patterns that the compiler takes. Everything else
-is left to `tokenizers`, with the name of the feature that stands in the way.
+A tokenizer must have all 256 bytes in its vocabulary and only patterns that our compiler supports.
+For others, Unsupported is raised with the reason, and the `tokenizers` library encodes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from llmcurate.base.kernels import njit, read_only
 from tokenize_kit.encode.greedy import encode_greedy, make_greedy, no_greedy
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
 from tokenize_kit.encode.normalize import NormalForm
-from tokenize_kit.encode.parts import NOTHING, encode_rows
+from tokenize_kit.encode.parts import NOTHING_SETTLED, encode_rows
 from tokenize_kit.encode.trie import build_trie, token_of
 from tokenize_kit.encode.words import (
     INLINE,
@@ -41,13 +41,13 @@ from tokenize_kit.formats.tokenizer_json import (
 from tokenize_kit.pattern.automaton import Table, compile_pattern
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
-from tokenize_kit.pattern.scan import cut_rows, settled
+from tokenize_kit.pattern.scan import count_final_pieces, cut_rows
 
-# Of a byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table; greedy:
-# greedy.Greedy, which is used where `orderly`; slots, token_at: trie.build_trie of all tokens:
-# where `whole`, a piece that is a token is that token, whatever merging gives.
+# A byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table; greedy:
+# greedy.Greedy, used if `orderly`; slots, token_at: trie.build_trie of all tokens; whole: a piece
+# that is a token becomes that token, whatever merging gives.
 Bpe = namedtuple("Bpe", "bytes pairs greedy orderly slots token_at whole")
-# Arrays for a piece. symbols, ranks: int64[n]; dead: bool[n + 1], all False.
+# Buffers for a piece. symbols, ranks: int64[n]; dead: bool[n + 1], all False.
 Work = namedtuple("Work", "symbols ranks dead")
 
 
@@ -63,7 +63,6 @@ def _merge_by_rank(byte_ids, pairs, data, a, z, symbols, ranks):
 
 @njit(nogil=True)
 def _encode_piece(data, a, z, bpe, work):
-    """Writes the ids of a piece to work.symbols; returns how many."""
     if bpe.whole:
         token = token_of(bpe.slots, bpe.token_at, data, a, z)
         if token >= 0:
@@ -76,7 +75,6 @@ def _encode_piece(data, a, z, bpe, work):
 
 @njit(nogil=True)
 def _encode_rows(data, offsets, ends, counts, bpe, cache, work, out, sizes):
-    """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
     w, piece = np.int64(0), 0
     for row in range(len(counts)):
         before = w
@@ -109,7 +107,8 @@ def _encode_rows(data, offsets, ends, counts, bpe, cache, work, out, sizes):
 
 @njit(cache=True, nogil=True)
 def encode_pieces(data, offsets, ends, counts, bpe, cache):
-    """(ids: uint32[], sizes: int64[rows]) of rows cut into pieces (scan.cut_rows)."""
+    """Encode rows of text that patterns have cut into pieces. ends, counts: the result of
+    scan.cut_rows. Return (ids: uint32[], number of ids per row: int64[rows])."""
     out = np.empty(offsets[-1] - offsets[0] + 1, np.uint32)
     sizes = np.empty(len(counts), np.int64)
     longest = longest_piece(offsets, ends, counts)
@@ -121,8 +120,9 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
 
 @dataclass(frozen=True)
 class Plan:
-    """The tables of an encoder: patterns, merges, the tokens that are looked for in the text before
-    anything else, and the normal form that a text must have, NFC and the like."""
+    """The tables of an encoder. tables: the compiled patterns; bpe: the tables of merges; added:
+    tokens matched in the text before it is split; form: the normal form that a text must have, such
+    as NFC."""
 
     tables: tuple[Table, ...]
     bpe: Bpe
@@ -146,16 +146,16 @@ def _read_model(model: Model) -> Bpe:
     try:
         rows = [(vocab[a], vocab[b], vocab[a + b]) for a, b in merges]
     except (KeyError, ValueError):
-        raise Unsupported("a merge of what is not in the vocabulary") from None
+        raise Unsupported("a merge of tokens that are not in the vocabulary") from None
     if len({(a, b) for a, b, _ in rows}) != len(rows):
-        raise Unsupported("a merge that stands twice")
+        raise Unsupported("a merge listed twice")
     pairs = pair_table(np.array(rows, np.int64).reshape(-1, 3))
     tokens: dict[int, bytes] = {}
     for word, number in vocab.items():
         try:
             tokens[number] = from_letters(word)
         except KeyError:
-            continue  # not of bytes: no text gives it
+            continue  # not spelled in bytes: never produced by text
     tokens = {number: word for number, word in tokens.items() if word}
     greedy = make_greedy(tokens, byte_ids, pairs)
     whole = bool(model.get("ignore_merges"))
@@ -171,30 +171,29 @@ _NONE = (np.empty(0, np.uint32), np.empty(0, np.int32))
 
 
 def read_plan(parts: Parts) -> Plan:
-    """The plan of a tokenizer.json that `tokenizers` has read, so that its parts are where they
-    belong; raises Unsupported."""
+    """Return the plan of a tokenizer.json that `tokenizers` has loaded. Raises Unsupported."""
     step = parts["normalizer"]
     form: Any = None if step is None else step["type"]
     if form and form not in get_args(NormalForm):
-        raise Unsupported(f"the normaliser {form}")
+        raise Unsupported(f"the normalizer {form}")
     for token in parts["added_tokens"]:
         if not token["special"] and (token["lstrip"] or token["rstrip"] or token["single_word"]):
-            raise Unsupported("an added token that takes its surroundings")
+            raise Unsupported("an added token that strips spaces or matches whole words only")
     try:
         tables = tuple(compile_pattern(p) for p in patterns_of(parts["pre_tokenizer"]))
     except UnsupportedPattern as error:
         raise Unsupported(str(error)) from None
     if not tables:
-        raise Unsupported("no pattern that cuts the text")
+        raise Unsupported("no pattern that splits the text")
     added = tuple(t["content"] for t in parts["added_tokens"] if not t["special"])
     if form and added:
-        raise Unsupported("added tokens that are not special, and a normaliser")
+        raise Unsupported("added tokens that are not special, together with a normalizer")
     return Plan(tables, _read_model(parts["model"]), added, form)
 
 
 def plan_of(ranks: dict[bytes, int], pattern: str) -> Plan:
-    """Tables that give tiktoken's ids. ranks: with all bytes; pattern: one of NAMES. Raises
-    ValueError for tokens that no table of ours holds."""
+    """Build tables that give tiktoken's ids. ranks: the rank of each token, all 256 bytes included;
+    pattern: a name in PATTERNS. Raises ValueError if the tokens do not fit into a table."""
     rows = [
         (ranks[left], ranks[right], rank)
         for token, rank in ranks.items()
@@ -212,8 +211,8 @@ def plan_of(ranks: dict[bytes, int], pattern: str) -> Plan:
 
 
 class ByteEncoder:
-    """Encodes by our kernels. Ids do not depend on what was encoded before, nor on how texts come
-    in batches; threads may share one of these."""
+    """An encoder that uses our kernels. Ids do not depend on texts encoded earlier or on how texts
+    are batched; threads may share one encoder."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan: Plan | None = plan
@@ -222,20 +221,19 @@ class ByteEncoder:
         self._tables = tuple(table.kernel for table in plan.tables)
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(ids: uint32[], how many of each row: int64[rows]).
+        """Return (ids: uint32[], number of ids per row: int64[rows]). data: uint8[], valid UTF-8;
+        offsets: int64[rows + 1]."""
+        return encode_rows(data, offsets, self._encode, self.encode_settled)
 
-        data: uint8[], valid UTF-8; offsets: int64[rows + 1].
-        """
-        return encode_rows(data, offsets, self._encode, self.settle)
-
-    def settle(self, data: np.ndarray) -> tuple[np.ndarray, int]:
-        """The ids of the settled beginning of a text, and its bytes (parts.Settle)."""
+    def encode_settled(self, data: np.ndarray) -> tuple[np.ndarray, int]:
+        """Encode the first bytes of a text: those whose ids stay the same whatever text follows.
+        Return the ids and the number of these bytes (see parts.EncodeSettled)."""
         data = read_only(data)
         whole = np.array([0, len(data)])
         ends, _ = cut_rows(data, whole, self._tables[:1])
-        count = settled(data, ends, self._tables[0])
+        count = count_final_pieces(data, ends, self._tables[0])
         if not count:
-            return NOTHING
+            return NOTHING_SETTLED
         end = int(ends[count - 1])
         if len(self._tables) > 1:
             ends, _ = cut_rows(data, whole, self._tables)
@@ -255,8 +253,9 @@ class ByteEncoder:
     def sample(
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `encode`, each merge dropped with the probability `rate`, drawn by the rows' keys:
-        uint64[rows]. As by the library, words that are tokens are merged too, but at rate 0."""
+        """Encode as `encode` does, but skip each merge with probability `rate`. Draws depend on
+        `keys`: uint64[rows]. As in the library, a word that is a token is also merged step by step,
+        except at rate 0."""
         from tokenize_kit.encode.sampling import sample_pieces
 
         if not rate:

@@ -1,8 +1,8 @@
-"""BPE over characters, as SentencePiece and a tokenizer.json made from its models do.
+"""BPE over characters, as in SentencePiece and in a tokenizer.json converted from its models.
 
-A word falls into stretches at positions that no token in the text reaches over; most stretches are
-a token or a character. Others are cut into tokens from left to right (greedy.py) or, where the
-order of merges does not allow that, by rank (merges.py).
+A word is split at positions that no token in the text spans; most of the resulting stretches are
+one token or character. The other stretches are cut into tokens from left to right (greedy.py) or,
+if the order of merges does not allow that, merged by rank (merges.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import stir
+from llmcurate.base.kernels.intrinsics import mix_bits
 from tokenize_kit.encode.greedy import (
     ID,
     LEFT,
@@ -47,36 +47,36 @@ from tokenize_kit.encode.words import (
     write_fallback,
 )
 
-DENSE = "\u2e80"  # ideographs, kana, Hangul: thousands of characters, so few tokens of each two
-ASK = -1  # instead of the longest token: not looked for yet
-LACKING = -1  # instead of an id: a character that the vocabulary does not spell
+DENSE = "\u2e80"  # ideographs, kana, Hangul: of their many pairs of characters, few are in tokens
+ASK = -1  # in place of the longest token: not looked up yet
+LACKING = -1  # in place of an id: a character that is not in the vocabulary
 _34, _40, _46, _63 = np.uint64(34), np.uint64(40), np.uint64(46), np.uint64(63)
 _ONE = np.uint64(1)
 _2, _32 = np.uint64(2), np.uint64(32)
 
-# A token's number: that of its character (0: of one that is in no token), else behind those, by the
-# time of its merge. beside: uint64[]: a bit for every two characters that are neighbours in a
-# token; joins: the same of those between which tokens merge; steps: int32[4 a slot]: of a
-# trie.CharacterTrie of numbers the base, parent and token of a slot, in one cache line; tokens:
-# int32[numbers, 5], columns as greedy.py's, lengths in characters, ids LACKING or below for what
-# must not come out: -2 - k stands for parts[part_ends[k]:part_ends[k + 1]], numbers; ids:
-# int32[numbers]: the last column; dense: the number of the first character of scripts of which
-# most neighbours are in no token; pairs: merges.pair_table; orderly: whether tokens may be looked
-# for from left to right, else pairs are those of all merges.
+# Tokens are numbered: first single characters (0: in no token), then tokens in the order of their
+# merges. beside: uint64[]: bits of every two characters that are neighbours in a token; joins: the
+# same for characters at the border of a merge; steps: int32[4 per slot]: base, parent and token of
+# a trie.CharacterTrie's slot, in one cache line; tokens: int32[numbers, 5], columns of greedy.py,
+# lengths in characters; a negative id is not output: LACKING stands for the fallback, -2 - k for
+# the numbers parts[part_ends[k]:part_ends[k + 1]]; ids: int32[numbers]: the last column; dense:
+# number of the first character of scripts in which most neighbours are in no token; pairs:
+# merges.pair_table; orderly: the greedy encoder may be used, otherwise pairs holds all merges.
 CharBpe = namedtuple(
     "CharBpe", "alphabet beside joins steps tokens pairs orderly parts part_ends dense ids"
 )
-# Arrays for n characters. numbers, positions: int32[n + 1], of number_characters; merged, ranks,
+# Buffers for n characters. numbers, positions: int32[n + 1], of number_characters; merged, ranks,
 # longest: int64[n + 1]; dead: bool[n + 1], all False; near: bool[n + 1]; sums: float32[0], words:
-# for words.py.
+# used by words.py.
 Work = namedtuple("Work", "numbers positions merged ranks longest dead near sums words")
 
 
 @dataclass(frozen=True)
 class Merges:
-    """tokens: of two characters and more, in the order of their first merge; rows: (left, right,
-    merged, rank) as texts, a part being a token or a character; ids: text to id, of tokens and
-    characters that may come out; parted: token to the two that stand for it."""
+    """The merges of a model, as text. tokens: the tokens of two or more characters, in the order of
+    their first merge; rows: (left, right, merged, rank), where left and right are tokens or
+    characters; ids: the ids of tokens and characters that may be encoded; parted: for each unused
+    piece the two parts that replace it."""
 
     tokens: list[str]
     rows: list[tuple[str, str, str, int]]
@@ -85,7 +85,7 @@ class Merges:
 
 
 def make_char_bpe(merges: Merges) -> CharBpe:
-    """Raises ValueError for tokens that no table holds."""
+    """Build the tables of merges. Raises ValueError if the tokens do not fit into a table."""
     letters = [text for text in merges.ids if len(text) == 1]
     alphabet, size = make_alphabet([*merges.tokens, *letters])
     characters = sorted({*"".join(merges.tokens), *letters})
@@ -157,14 +157,14 @@ def _ids(merges: Merges, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray
 
 @njit(nogil=True, forceinline=True)
 def _two_bits(left, right):
-    mixed = stir(np.uint64(left) << _32 | np.uint64(right))
+    mixed = mix_bits(np.uint64(left) << _32 | np.uint64(right))
     return mixed >> _46, _ONE << (mixed >> _40 & _63) | _ONE << (mixed >> _34 & _63)
 
 
 @njit(cache=True, nogil=True)
 def _pair_bits(pairs):
-    """uint64[]: two bits of a word for every pair of characters, int32[n, 2], 16 bits of space for
-    each: one pair in seventy that is not there seems to be."""
+    """Return a table, uint64[], that tells if a pair of characters (`pairs`: int32[n, 2]) is in it.
+    Two bits are set per pair, in 16 bits of space; 1 in 70 absent pairs seems present."""
     size = 1024
     while size < 16 * len(pairs):
         size *= 2
@@ -183,7 +183,6 @@ def _has_pair(bits, left, right):
 
 @njit(cache=True, nogil=True)
 def _fill_shorter(links, token_at, data, ends, numbers, tokens):
-    """Fills, of each token, the longest one that is a proper beginning of it."""
     for k in range(len(numbers)):
         node = np.int64(data[ends[k]])
         tokens[numbers[k], SHORTER] = token_at[node]
@@ -195,7 +194,6 @@ def _fill_shorter(links, token_at, data, ends, numbers, tokens):
 
 @njit(nogil=True, forceinline=True)
 def _longest_token(steps, data, a, z):
-    """(the longest token that data[a:z] begins with, its characters)."""
     slot = np.uint64(data[a])
     best, size = np.int64(steps[slot << _2 | _2]), np.int64(1)
     for k in range(a + 1, z):
@@ -211,10 +209,8 @@ def _longest_token(steps, data, a, z):
 
 @njit(nogil=True)
 def _cut_greedily(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
-    """As greedy.encode_greedy, over characters: tokens of those from a to z to out.
-
-    longest: int64[], the longest token at each of them, or ASK. Returns how many.
-    """
+    """Write the tokens of characters a to z to out, the same as greedy.encode_greedy; return their
+    number. longest: int64[], the longest token at each character, or ASK if not looked up yet."""
     n = 0
     at = np.int64(a)
     token = longest[a]
@@ -251,10 +247,8 @@ def _cut_greedily(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
 
 @njit(nogil=True, forceinline=True)
 def _mark_neighbours(bpe, numbers, n, near):
-    """near[k]: whether some token has characters k and k + 1 side by side; False is certain.
-
-    Without a branch, and before anything else, so that the table's bits come many at a time.
-    """
+    """Set near[k] to False if no token has characters k and k + 1 as neighbours. This loop has no
+    branch and runs first, so that the processor loads many table entries at once."""
     for k in range(n - 1):
         left, right = numbers[k], numbers[k + 1]
         near[k] = (left > 0) & (right > 0) & _has_pair(bpe.beside, left, right)
@@ -263,8 +257,8 @@ def _mark_neighbours(bpe, numbers, n, near):
 
 @njit(nogil=True, forceinline=True)
 def merge_characters(bpe, fallback, work, n, data, position, out, w):
-    """Writes to out[w:] the ids of work.numbers[:n], characters of data[position:]; returns the new
-    length."""
+    """Encode the characters of data[position:], numbered in work.numbers[:n], and write their ids
+    to out[w:]; return the position after the last id."""
     steps, tokens, pairs, ids = bpe.steps, bpe.tokens, bpe.pairs, bpe.ids
     numbers, positions, merged, longest, near = (
         work.numbers, work.positions, work.merged, work.longest, work.near
@@ -280,7 +274,7 @@ def merge_characters(bpe, fallback, work, n, data, position, out, w):
                 w += 1
                 a += 1
                 continue
-        # Up to where no token that stands in the text reaches further.
+        # Extend z until no token in the text spans it.
         z = np.int64(a + 1)
         size = np.int64(1)
         at = a
@@ -288,7 +282,7 @@ def merge_characters(bpe, fallback, work, n, data, position, out, w):
         while at < z:
             longest[at] = numbers[at]
             if near[at]:
-                # Behind a character of another script each pair counts: a token may begin there.
+                # After a character of another script every pair counts: a token may begin there.
                 loose = loose or numbers[at] < bpe.dense
                 if not loose:
                     token, characters = _longest_token(steps, numbers, at, n)
@@ -303,7 +297,7 @@ def merge_characters(bpe, fallback, work, n, data, position, out, w):
         if bpe.orderly and longest[a] == ASK:
             token, size = _longest_token(steps, numbers, a, z)
             longest[a] = token
-        if bpe.orderly and size == z - a:  # a text that is a token becomes that token
+        if bpe.orderly and size == z - a:  # the whole stretch is one token
             merged[0] = longest[a]
             m = np.int64(1)
         elif bpe.orderly:
@@ -344,14 +338,14 @@ def merge_characters(bpe, fallback, work, n, data, position, out, w):
     return w
 
 
-# Tokens that are taken before anything is merged, the longest at every position from left to right.
-# first: uint8[256]: 1 for a byte that one begins with; slots, symbol_at: trie.build_trie, of
-# indexes in ids and sizes: int64[]: id and bytes of each.
+# Tokens matched before any merge, the longest at each position from left to right. first:
+# uint8[256]: 1 for the first byte of a symbol; slots, symbol_at: trie.build_trie of indexes into
+# ids and sizes; ids, sizes: int64[]: id and bytes of each symbol.
 Symbols = namedtuple("Symbols", "first slots symbol_at ids sizes")
 
 
 def make_symbols(ids: dict[bytes, int]) -> Symbols:
-    """The table of symbols; ids: text to id."""
+    """Build the table of symbols. ids: the id of each symbol, by its text."""
     first = np.zeros(256, np.uint8)
     for text in ids:
         first[text[0]] = 1
@@ -362,7 +356,6 @@ def make_symbols(ids: dict[bytes, int]) -> Symbols:
 
 @njit(nogil=True)
 def _next_symbol(symbols, data, a, z):
-    """(position, number) of the first symbol in data[a:z]; (z, -1) where there is none."""
     if len(symbols.ids):
         for at in range(a, z):
             if symbols.first[data[at]]:
@@ -374,8 +367,7 @@ def _next_symbol(symbols, data, a, z):
 
 @njit(nogil=True, forceinline=True)
 def _encode_word(data, a, z, bpe, symbols, fallback, work, out, w):
-    """Appends the ids of data[a:z] to out[:w]; returns the new length."""
-    while True:  # what stands before, between and behind symbols
+    while True:  # the text before, between and after symbols
         stop, symbol = _next_symbol(symbols, data, a, z)
         n = number_characters(bpe.alphabet, data, a, stop, work.numbers, work.positions)
         w = merge_characters(bpe, fallback, work, n, data, a, out, w)
@@ -388,7 +380,6 @@ def _encode_word(data, a, z, bpe, symbols, fallback, work, out, w):
 
 @njit(nogil=True)
 def _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, work, own, out, sizes):
-    """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
     sums, none = work.sums, np.float32(0)
     w = np.int64(0)
     for row in range(len(sizes)):
@@ -420,10 +411,8 @@ def _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, work, ow
 
 @njit(cache=True, nogil=True)
 def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cache):
-    """(ids: uint32[], sizes: int64[rows]) of normalised rows.
-
-    width: ids that a byte gives at most.
-    """
+    """Encode normalized rows; return (ids: uint32[], number of ids per row: int64[rows]). width:
+    the largest number of ids per byte."""
     out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
     sizes = np.empty(len(offsets) - 1, np.int64)
     most = longest_row(offsets, LONGEST)

@@ -1,9 +1,10 @@
-"""The encoder of a tokenizer.json: our kernels where they give the library's ids, else the library.
+"""The encoder of a tokenizer.json: our kernels if they give the library's ids, otherwise the
+library.
 
-Taken are byte-level BPE (byte_bpe.py), and Unigram and BPE over characters in the forms that
-converters write (T5, XLM-R, Llama, Mistral, Gemma) and our own Unigram. Everything else is left to
-`tokenizers`, with the name of the feature that stands in the way. So are rows in which its
-normaliser may do what ours does not (normaliser_exceptions.py).
+The kernels support byte-level BPE (byte_bpe.py), the forms of Unigram and character BPE that
+converters write (T5, XLM-R, Llama, Mistral, Gemma) and the Unigram trained here. For all others,
+Encoder.reason names the unsupported feature. If the kernels are used, the library still encodes
+rows that its normalizer might treat differently (normalize.find_odd).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tokenize_kit.encode.normalize import (
     normalize_rows,
     read_charsmap,
 )
-from tokenize_kit.encode.parts import NOTHING, encode_rows
+from tokenize_kit.encode.parts import NOTHING_SETTLED, encode_rows
 from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
 from tokenize_kit.encode.words import (
     WORDS,
@@ -62,10 +63,10 @@ _NOWHERE = Crossings(True, True, True)
 
 @dataclass(frozen=True)
 class Preparation:
-    """The preparation of text for the model. charsmap: of characters; prefix: a space before it;
-    lead: none before one that begins with a space; squeeze: runs of spaces are one; words: whether
-    it is cut before every space; plain: whether a space is no U+2581, and nothing is changed at
-    all."""
+    """The preparation of text for the model. charsmap: the replacements of characters; prefix: True
+    if a space is put before the text; lead: True if this is not done for a text that begins with a
+    space; squeeze: True if runs of spaces become one space; words: True if text is cut before every
+    space; plain: True if text is not changed and spaces are not written as U+2581."""
 
     charsmap: Charsmap
     prefix: bool = False
@@ -76,7 +77,7 @@ class Preparation:
 
 
 def read_preparation(parts: Parts) -> Preparation:
-    """The form of a tokenizer.json; raises Unsupported."""
+    """Return the preparation in a tokenizer.json. Raises Unsupported."""
     changes = flat_steps(parts["normalizer"])
     cuts = flat_steps(parts["pre_tokenizer"])
     charsmap = no_charsmap()
@@ -84,32 +85,35 @@ def read_preparation(parts: Parts) -> Preparation:
         charsmap = read_charsmap(base64.b64decode(changes[0]["precompiled_charsmap"] or ""))
         changes = changes[1:]
         if any(b"  " in text for text in charsmap.single.values()):
-            raise Unsupported("a precompiled normaliser that doubles spaces")
-    rest = [_step_name(step) for step in changes]
-    kinds = [_step_name(step) for step in cuts]
+            raise Unsupported("a precompiled normalizer that doubles spaces")
+    normalizers = [_step_name(step) for step in changes]
+    cut_steps = [_step_name(step) for step in cuts]
     always_split = ["Metaspace always split"]
-    if rest == ["prepend", "replace"] and kinds == [] and not len(charsmap.units):
+    if normalizers == ["prepend", "replace"] and cut_steps == [] and not len(charsmap.units):
         return Preparation(charsmap, prefix=True)
-    if rest == ["replace"] and kinds in ([], ["Split space"]) and not len(charsmap.units):
+    if (
+        normalizers == ["replace"]
+        and cut_steps in ([], ["Split space"])
+        and not len(charsmap.units)
+    ):
         return Preparation(charsmap)
-    if rest == [] and kinds == ["Metaspace never"]:
+    if normalizers == [] and cut_steps == ["Metaspace never"]:
         return Preparation(charsmap)
-    if rest == [] and kinds in (["Metaspace first"], ["Metaspace always"]):
+    if normalizers == [] and cut_steps in (["Metaspace first"], ["Metaspace always"]):
         return Preparation(charsmap, prefix=True, lead=True)
-    if (rest == [] and kinds == ["WhitespaceSplit", *always_split]) or (
-        rest in (["strip", "runs"], ["strip", "runs one"]) and kinds == always_split
+    if (normalizers == [] and cut_steps == ["WhitespaceSplit", *always_split]) or (
+        normalizers in (["strip", "runs"], ["strip", "runs one"]) and cut_steps == always_split
     ):
         return Preparation(charsmap, prefix=True, squeeze=True, words=True)
-    if rest == [] and kinds == always_split:
+    if normalizers == [] and cut_steps == always_split:
         return Preparation(charsmap, prefix=True, lead=True, words=True)
-    if rest == [] and kinds == ["Split words"] and not len(charsmap.units):
+    if normalizers == [] and cut_steps == ["Split words"] and not len(charsmap.units):
         return Preparation(charsmap, plain=True)
     names = [step["type"] for step in [*changes, *cuts]]
-    raise Unsupported(f"a form of {', '.join(names) or 'no pre-tokeniser'}")
+    raise Unsupported(f"the steps {', '.join(names)}" if names else "no pre-tokenizer")
 
 
 def _step_name(step: Step) -> str:
-    """The action of a step, where it is one that converters write; else its type."""
     kind: str = step["type"]
     if kind == "Prepend" and step["prepend"] == SPACE:
         return "prepend"
@@ -123,7 +127,7 @@ def _step_name(step: Step) -> str:
         split = " split" if step.get("split", True) else ""
         return f"Metaspace {step.get('prepend_scheme', 'always')}{split}"
     if kind == "Split" and not step["invert"]:
-        if step["pattern"] == {"String": " "}:  # no space is left
+        if step["pattern"] == {"String": " "}:  # after `replace` no space is left
             return "Split space"
         if step["pattern"] == {"Regex": WORDS} and step["behavior"] == "Isolated":
             return "Split words"
@@ -131,7 +135,7 @@ def _step_name(step: Step) -> str:
 
 
 def has_pieces(parts: Parts) -> bool:
-    """Whether a tokenizer.json is of this kind, not of bytes as GPT-2 has them."""
+    """Return True if the model is a Unigram or a BPE over characters, not over GPT-2's bytes."""
     steps = flat_steps(parts["pre_tokenizer"])
     return parts["model"].get("type") in ("Unigram", "BPE") and not any(
         step["type"] == "ByteLevel" for step in steps
@@ -139,10 +143,11 @@ def has_pieces(parts: Parts) -> bool:
 
 
 class PieceEncoder:
-    """Encodes rows that are not odd. table: uint8[0x110000] for odd_rows.find_odd, of clusters."""
+    """An encoder of Unigram and character BPE. table: uint8[0x110000], the table by which
+    normalize.find_odd finds odd rows, those that the library must encode; None if no row is odd."""
 
     def __init__(self, parts: Parts) -> None:
-        """parts: a tokenizer.json that `tokenizers` has read; raises Unsupported."""
+        """Read a tokenizer.json that `tokenizers` has loaded. Raises Unsupported."""
         form = read_preparation(parts)
         if any(not token["special"] for token in parts["added_tokens"]):
             raise Unsupported("added tokens that are not special")
@@ -163,19 +168,19 @@ class PieceEncoder:
             self._unigram(model, form)
         elif kind == "BPE":
             if form.words or form.plain:
-                raise Unsupported("byte pairs in words that are cut at spaces")
+                raise Unsupported("BPE in words that are cut at spaces")
             self._bpe(model)
         else:
             raise Unsupported(f"the model {kind}")
-        # A space that is there twice, or of another kind, is only seen where something cuts at it.
+        # Double and unusual spaces only matter if text is cut at spaces or its characters replaced.
         self.table: np.ndarray | None = None
         if len(form.charsmap.units) or form.words:
             self.table = cluster_table(form.charsmap.single, white=form.squeeze)
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(ids: uint32[], how many of each row: int64[rows])."""
+        """Return (ids: uint32[], number of ids per row: int64[rows])."""
         if self._normalizer is None:
-            return encode_rows(data, offsets, self._encode, self.settle)
+            return encode_rows(data, offsets, self._encode, self.encode_settled)
         return self._encode(data, offsets)
 
     def _encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -186,8 +191,8 @@ class PieceEncoder:
     def sample(
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `encode`, of a Unigram, the ways drawn by their probability to the power `rate` and
-        the rows' keys: uint64[rows]."""
+        """Encode a Unigram as `encode` does, but draw a path: each path's chance is in proportion
+        to its probability to the power `rate`. The draws depend on `keys`: uint64[rows]."""
         from tokenize_kit.encode.sampling import sample_unigram
 
         if self._normalizer is not None:
@@ -197,14 +202,15 @@ class PieceEncoder:
             read_only(data), offsets, unigram, fallback, borders, width, keys, rate
         )
 
-    def settle(self, data: np.ndarray) -> tuple[np.ndarray, int]:
-        """As `ByteEncoder.settle`; a text that is not cut into words has ids as a whole alone."""
+    def encode_settled(self, data: np.ndarray) -> tuple[np.ndarray, int]:
+        """Encode the first bytes of a text: those whose ids stay the same whatever text follows
+        (see parts.EncodeSettled). Nothing is encoded if text must be normalized first."""
         if self._normalizer is not None:
-            return NOTHING
+            return NOTHING_SETTLED
         raw = data.tobytes()
         space = len(raw[: raw.rfind(b" ") + 1].rstrip(b" "))  # where the last spaces begin
         end = max(raw.rfind(b"\n") + 1, space)
-        return (self._encode(data, np.array([0, end]))[0], end) if end else NOTHING
+        return (self._encode(data, np.array([0, end]))[0], end) if end else NOTHING_SETTLED
 
     def _unigram(self, model: Model, form: Preparation) -> None:
         vocab = model["vocab"]
@@ -218,9 +224,7 @@ class PieceEncoder:
         scores = np.array([score for _, score in vocab], np.float64)
         fallback = _fallback(model, {text: k for k, (text, _) in enumerate(vocab)}, unknown, False)
         if len(fallback.bytes) and scores[unknown] > -1e5:
-            raise Unsupported(
-                "bytes for unknown characters, and an unknown piece that text may have"
-            )
+            raise Unsupported("byte fallback together with an unknown piece that text may contain")
         if form.plain:
             grains = scores * 64
             if " " not in pieces or not len(fallback.bytes) or np.any(grains != np.round(grains)):
@@ -229,10 +233,10 @@ class PieceEncoder:
                 raise Unsupported("a split of words")
         lacking = float(scores.min()) - PENALTY
         if not np.all(np.isfinite(scores)):
-            raise Unsupported("a score that is no number")
+            raise Unsupported("a score that is not a number")
         sums = np.empty(0, np.float32)
         unigram = make_unigram(pieces, scores, sums, lacking, rounds=False, exact=True)
-        # Sums of float64 are rounded, too: a text that is not cut there is not cut here.
+        # float64 sums are rounded as well, so text is cut only where the library cuts it.
         borders = _EVERY_SPACE if form.words else _RUNS_BEGIN if form.plain else _NOWHERE
         width = 3 if len(fallback.bytes) and " " not in pieces else 1
         self._kernel: Any = encode_unigram
@@ -246,7 +250,7 @@ class PieceEncoder:
         unknown = vocab.get(model.get("unk_token") or "", -1)
         fallback = _fallback(model, vocab, max(unknown, 0), bool(model.get("fuse_unk")))
         if not len(fallback.bytes) and unknown < 0:
-            raise Unsupported("unknown characters that vanish")
+            raise Unsupported("unknown characters that are dropped")
         pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
         if any(_BYTE.fullmatch(part) for pair in pairs for part in pair):
             raise Unsupported("merges of bytes")
@@ -259,7 +263,7 @@ class PieceEncoder:
             if all(len(part) == 1 or part in tokens for part in (left, right))
         ]
         if len({(left, right) for left, right, _, _ in rows}) != len(rows):
-            raise Unsupported("a merge that stands twice")
+            raise Unsupported("a merge listed twice")
         spaced = {text: text.replace(SPACE, " ") for text in tokens}
         merges = Merges(
             [*spaced.values()],
@@ -282,15 +286,14 @@ def _fallback(model: Model, vocab: dict[str, int], unknown: int, joined: bool) -
     return Fallback(unknown, byte_ids, joined)
 
 
-_ROWS = 256  # texts given to the library at once
+_ROWS = 256  # texts per call of the library
 
 
 class Encoder:
-    """Encodes as `tokenizer` does with `encode_special_tokens` set: no special token comes out of
-    text. `reason` says why the library does the work, None where our kernels do; then threads may
-    share one of these. `plan` is that of a byte-level vocabulary, else None. `drawn`: the model of
-    which ids can be drawn (sampling.py).
-    """
+    """An encoder that never gives special tokens, like `tokenizer` with `encode_special_tokens`
+    set. reason: the reason for which the library encodes. It is None if our kernels encode; then
+    threads may share the encoder. plan: the tables of a byte-level vocabulary, None for others.
+    drawn: the kind of the model if `sample` can draw its ids, otherwise None."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -298,7 +301,7 @@ class Encoder:
         self.reason: str | None = None
         self.drawn: Literal["bpe", "unigram"] | None = None
         self._added: list[bytes] = []
-        self._table: np.ndarray | None = None  # rows that it finds odd go to the library
+        self._table: np.ndarray | None = None  # the library encodes rows that it finds odd
         self._clusters = False
         parts = parts_of(tokenizer)
         try:
@@ -318,13 +321,12 @@ class Encoder:
             self.plan, self.reason = None, str(error)
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As `ByteEncoder` does."""
         return self._encode(data, offsets, None, 0.0)
 
     def sample(
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `sample` of the kernels does; what the library has to encode is not drawn."""
+        """Encode as the kernels' `sample` does. Rows that the library must encode are not drawn."""
         return self._encode(data, offsets, keys, rate)
 
     def _encode(
@@ -347,11 +349,11 @@ class Encoder:
         return np.concatenate([ids for ids, _ in parts]), np.concatenate([n for _, n in parts])
 
     def odd(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """bool[rows]: the rows that our kernels leave to the library."""
+        """Return bool[rows]: True for rows that the library must encode."""
         if self._table is not None:
             return find_odd(data, offsets, self._table, self._clusters)
         odd = np.zeros(len(offsets) - 1, np.bool_)
-        for token in self._added:  # a tokenizer with these has no table
+        for token in self._added:  # a tokenizer with added tokens has no table
             raw = data[offsets[0] : offsets[-1]].tobytes()
             at = raw.find(token)
             while at >= 0:
@@ -368,23 +370,24 @@ class Encoder:
         return self._kernels.sample(data, offsets, keys, rate)
 
     @property
-    def settles(self) -> bool:
-        """Whether `settle` ever gives anything."""
+    def can_settle(self) -> bool:
+        """False if `encode_settled` never encodes any bytes."""
         return self.reason is None and not self._added
 
-    def settle(self, data: np.ndarray) -> tuple[np.ndarray, int]:
-        """As `ByteEncoder.settle`; nothing where the library has to encode the text."""
-        if not self.settles:
-            return NOTHING
+    def encode_settled(self, data: np.ndarray) -> tuple[np.ndarray, int]:
+        """Encode the first bytes of a text: those whose ids stay the same whatever text follows
+        (see parts.EncodeSettled). Nothing is encoded if the library has to encode the text."""
+        if not self.can_settle:
+            return NOTHING_SETTLED
         if self._table is None:
-            return self._kernels.settle(data)
-        # Nothing behind an ASCII character changes what is before it, in no normal form.
+            return self._kernels.encode_settled(data)
+        # No normal form lets text after an ASCII character change the text before it.
         end = len(data) - 1
         while end > 0 and data[end] >= 0x80:
             end -= 1
         if end <= 0 or find_odd(data, np.array([0, end]), self._table, self._clusters)[0]:
-            return NOTHING
-        return self._kernels.settle(data[:end])
+            return NOTHING_SETTLED
+        return self._kernels.encode_settled(data[:end])
 
     def _encoded(self, texts: list[str]) -> list[Any]:
         try:

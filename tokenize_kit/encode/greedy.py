@@ -1,10 +1,10 @@
-"""Byte-pair encoding from left to right: the longest token that may follow the one before.
+"""Byte-pair encoding from left to right: take the longest token that may follow the previous one.
 
-The tokens that merging by rank leaves are the only ones that give the text and in which every
-neighbour may follow the one before it: merging the two alone leaves the two. So tokens are tried
-from the longest, and where none may follow, the last one is taken back (van Antwerpen and Neubeck
-2024, github.com/github/rust-gems, crate bpe). A byte costs a step in a trie, a token a question;
-merging costs three look-ups a byte and a search for the lowest rank.
+The result of merging by rank is the only sequence of tokens in which every neighbour may follow the
+one before it, that is, the text of the pair alone is encoded as these two tokens. So tokens are
+tried from the longest, and if none may follow, the last token is undone (van Antwerpen and Neubeck
+2024, github.com/github/rust-gems, crate bpe). This takes one step in a trie per byte and one test
+per token; merging takes three look-ups per byte and a search for the lowest rank.
 """
 
 from __future__ import annotations
@@ -14,33 +14,32 @@ from collections import namedtuple
 import numpy as np
 
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import load8, stir
+from llmcurate.base.kernels.intrinsics import load8, mix_bits
 from tokenize_kit.encode.merges import NO_RANK, Pairs, merge_short, pair_table, rank_of
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.trie import build_trie, longest_token, shorter_tokens
 
-# Joins: bytes before and after a border between two tokens, as bits. Two tokens may always stand
-# side by side where no merge has such bytes on both sides of its own border; so most questions are
-# answered by the text alone, before it is asked which tokens they are.
+# Joins: bytes before and after the border of a merge, as bits. Two tokens may always be neighbours
+# if no merge has the same bytes around its border. So most tests need only the text.
 
 _1, _6, _16 = np.uint64(1), np.uint64(6), np.uint64(16)
 _32, _63 = np.uint64(32), np.uint64(63)
-# Of eight bytes, the first one lowest, those that count: three before a border and three after;
-# three and one; one and three; one and one.
+# Masks of eight bytes, the first one lowest: three before a border and three after; three and one;
+# one and three; one and one.
 _SIX, _TWO = np.uint64(0xFFFFFFFFFFFF), np.uint64(0xFFFF)
 _LONG_LEFT, _LONG_RIGHT = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF0000)
 _SHORT = np.uint64(0xFFFF0000)
 
 
 def joins_of(data: np.ndarray, ends: np.ndarray, split: np.ndarray) -> np.ndarray:
-    """Bits of all merges, uint64[1024 + a power of two]: first a bit for every byte before and
-    after, of merges with a part shorter than three bytes; then bits of hashes of all merges.
-
-    data: uint8[], ends: int64[tokens + 1]: the tokens' bytes; split: int32[tokens, 2]: what each
-    was merged from, the first 256 from nothing.
-    """
+    """Build the table, uint64[1024 + a power of two], in which `may_join` looks up if a merge may
+    join the bytes around a border. The first 1024 words are for merges with a part shorter than
+    three bytes: they have a bit per pair of bytes, one byte on each side of the border. The other
+    words have bits at the hashes of up to six bytes around each border. data: uint8[], ends:
+    int64[tokens + 1]: the bytes of tokens; split: int32[tokens, 2]: the two tokens that each was
+    merged from (unused for the first 256, the bytes)."""
     merges = len(split) - 256
-    bits = np.zeros(1024 + (1 << max(0, merges.bit_length() - 1)), np.uint64)  # 64 a merge
+    bits = np.zeros(1024 + (1 << max(0, merges.bit_length() - 1)), np.uint64)  # 64 per merge
     _fill_joins(np.concatenate([data, np.zeros(8, np.uint8)]), ends, split, bits)
     return bits
 
@@ -60,24 +59,23 @@ def _fill_joins(data, ends, split, bits):
                 six &= _LONG_RIGHT
             else:
                 six &= _SHORT
-        bit = stir(six) >> _32
+        bit = mix_bits(six) >> _32
         position = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
         bits[position] |= _1 << (bit & _63)
 
 
 @njit(nogil=True, forceinline=True)
 def _has_join(bits, six):
-    bit = stir(six) >> _32
+    bit = mix_bits(six) >> _32
     position = np.uint64(1024) + ((bit >> _6) & np.uint64(len(bits) - 1025))
     return bits[position] >> (bit & _63) & _1 != 0
 
 
 @njit(nogil=True, forceinline=True)
 def may_join(bits, data, at):
-    """Whether a merge may have these bytes around the position where it joins; False is certain.
-
-    Without a branch: the answer is hard to foresee, and what follows does not wait for it.
-    """
+    """Return False if no merge joins two tokens with the bytes of `data` around position `at`; True
+    means that a merge may do so. The code has no branch, since the result is hard to predict and
+    the processor can begin later work without it."""
     if at < 3 or at + 5 > len(data):
         return True
     six = load8(data, np.uint64(at - 3)) & _SIX
@@ -87,22 +85,20 @@ def may_join(bits, data, at):
     return _has_join(bits, six) | (short & (left | right | _has_join(bits, six & _SHORT)))
 
 
-# Tokens are numbered by the time of their merge: bytes 0 to 255, then merges by rank. slots,
+# Tokens are numbered in the order of their merges: bytes 0 to 255, then merges by rank. slots,
 # token_at: trie.build_trie; tokens: int32[tokens, 5], columns below; pairs: merges.pair_table of
-# these numbers; joins: joins.joins_of.
+# these numbers; joins: joins_of.
 Greedy = namedtuple("Greedy", "slots token_at tokens pairs joins")
-# Bytes; the longest token that it begins with, -1 for none; what it was merged from, itself for a
-# byte; the vocabulary's id.
+# Columns: bytes; the longest shorter token that it begins with, or -1; the two tokens that it was
+# merged from (itself for a byte); the id in the vocabulary.
 LENGTH, SHORTER, LEFT, RIGHT, ID = range(5)
 
 
 @njit(nogil=True)
 def may_follow(tokens, pairs, left, right):
-    """Whether merging the two tokens' bytes leaves these two.
-
-    Merges are taken back from the latest on; at the border between the two none may have been
-    possible earlier than the one that was made.
-    """
+    """Return True if merging the bytes of both tokens gives these two tokens again. The merges of
+    both tokens are undone, latest first; the result is False if a merge across the border would
+    have come before a merge within one of the tokens."""
     limit = np.int64(1 << 62)
     while True:
         merged = rank_of(pairs, left, right)
@@ -128,9 +124,8 @@ def may_follow(tokens, pairs, left, right):
 
 @njit(nogil=True)
 def encode_greedy(greedy, data, a, z, out, dead):
-    """Writes the ids of data[a:z] to out: int64[]; returns how many. dead: bool[z - a + 1] to use,
-    all False, and left so: positions at which no token may follow what is before them.
-    """
+    """Write the ids of data[a:z] to out: int64[]; return their number. dead: bool[z - a + 1], a
+    buffer for positions at which no token may follow, all False before and after the call."""
     slots, token_at, tokens, pairs, joins = greedy
     n = 0
     at = a
@@ -167,8 +162,8 @@ def encode_greedy(greedy, data, a, z, out, dead):
 
 @njit(cache=True, nogil=True)
 def derive_merges(data, ends, byte_numbers, pairs, ids):
-    """(left, right: int64[tokens] of the last merge of each token's bytes): right is -1 for a byte,
-    left is -1 where they do not merge to `wanted`."""
+    """Find the last merge of each token's bytes; return its two parts (left, right): int64[tokens].
+    right is -1 for a byte; left is -1 if the bytes do not merge to ids[token]."""
     left, right = np.full(len(ids), -1, np.int64), np.full(len(ids), -1, np.int64)
     symbols = np.empty(16, np.int64)
     ranks = np.empty(16, np.int64)
@@ -190,12 +185,10 @@ def derive_merges(data, ends, byte_numbers, pairs, ids):
 
 
 def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) -> Greedy | None:
-    """The tables of `encode_greedy`, or None where it would not give the ids of merging by rank.
-
-    tokens: id -> bytes; byte_ids: int64[256]; pairs: merges.pair_table. A token that its own
-    bytes do not merge to never appears in any text, and is left out. None where a token is merged
-    before one that it is made of: time then has no order.
-    """
+    """Return the tables of `encode_greedy`, or None if they would not give the ids of merging by
+    rank. tokens: the bytes of each id; byte_ids: int64[256]; pairs: the merges, from
+    merges.pair_table. A token is left out if its own bytes do not merge to it. None is returned if
+    a token is merged before one of its parts, or if the tokens do not fit into a trie."""
     names = sorted(tokens)
     data, ends = pack([tokens[k] for k in names])
     ids = np.array(names, np.int64)
@@ -226,7 +219,7 @@ def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) ->
 
 
 def no_greedy() -> Greedy:
-    """An empty one, for kernels that shall not use it."""
+    """Return empty tables, for kernels that do not use them."""
     slots, token_at = build_trie([b"a"], np.zeros(1, np.int64))
     pairs = pair_table(np.empty((0, 3), np.int64))
     return Greedy(slots, token_at, np.empty((0, 5), np.int32), pairs, np.zeros(1025, np.uint64))

@@ -1,8 +1,8 @@
-"""Byte-pair merges as a table, and a word's bytes merged by rank.
+"""Byte-pair merges as a table, and merging by rank.
 
-At every step the pair of lowest rank is merged, the leftmost of equals, until no pair has a rank:
-what `tokenizers` and tiktoken do. Short words are scanned for the lowest rank, long ones keep a
-heap, so a word of a million letters takes a million log a million steps.
+Each step merges the pair of lowest rank, the leftmost in a tie, until no pair has a rank, as
+`tokenizers` and tiktoken do. Short words are scanned for the lowest rank; long words keep a heap,
+so a word of n letters takes n log n steps.
 """
 
 from __future__ import annotations
@@ -12,28 +12,26 @@ from collections import namedtuple
 import numpy as np
 
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import stir
+from llmcurate.base.kernels.intrinsics import mix_bits
 
 NO_RANK = np.int64(1 << 62)
-SHORT = 40  # symbols up to which scanning beats a heap
+SHORT = 40  # up to this many symbols, scanning is faster than a heap
 _ONE, _6, _40, _63 = np.uint64(1), np.uint64(6), np.uint64(40), np.uint64(63)
 _ID = np.int64(0xFFFFFFFF)
 
 
-# slots: int64[n, 2]: left << 32 | right, and rank << 32 | merged id, NO_RANK where it is free;
-# bits: uint64[m]: a bit for every pair, for most questions are for pairs that do not merge.
+# slots: int64[n, 2]: left << 32 | right, and rank << 32 | merged id, NO_RANK in a free slot;
+# bits: uint64[m]: a bit for every pair, since most pairs looked up do not merge.
 Pairs = namedtuple("Pairs", "slots bits")
 
 
 def pair_table(merges: np.ndarray, ranks: np.ndarray | None = None) -> Pairs:
-    """The table of merges: int64[n, 3] of left, right and merged id.
-
-    ranks: int64[n], else a row's position is its rank; of equal pairs the last one counts.
-    """
+    """Build the table of merges. merges: int64[n, 3], the left, right and merged id of each merge;
+    ranks: int64[n], by default the row numbers. If a pair occurs twice, the last row counts."""
     size = max(64, len(merges))
     slots = np.zeros((1 << int(3 * size).bit_length(), 2), np.int64)
     slots[:, 1] = NO_RANK
-    bits = np.zeros(1 << (int(size).bit_length() - 2), np.uint64)  # 16 to 32 bits a pair
+    bits = np.zeros(1 << (int(size).bit_length() - 2), np.uint64)  # 16 to 32 bits per pair
     ranks = np.arange(len(merges)) if ranks is None else ranks
     _insert(slots, bits, np.ascontiguousarray(merges, np.int64), ranks.astype(np.int64))
     return Pairs(slots, bits)
@@ -44,7 +42,7 @@ def _insert(slots, bits, merges, ranks):
     mask = np.uint64(len(slots) - 1)
     for row in range(len(merges)):
         key = merges[row, 0] << 32 | merges[row, 1]
-        mixed = stir(np.uint64(key))
+        mixed = mix_bits(np.uint64(key))
         slot = mixed & mask
         while slots[slot, 1] != NO_RANK and slots[slot, 0] != key:
             slot = (slot + np.uint64(1)) & mask
@@ -56,10 +54,10 @@ def _insert(slots, bits, merges, ranks):
 
 @njit(nogil=True, forceinline=True)
 def rank_of(pairs, left, right):
-    """rank << 32 | merged id of a pair, NO_RANK for none."""
+    """Return rank << 32 | merged id of a pair, or NO_RANK if the pair does not merge."""
     slots, bits = pairs
     key = np.int64(left) << 32 | np.int64(right)
-    mixed = stir(np.uint64(key))
+    mixed = mix_bits(np.uint64(key))
     bit = mixed >> _40
     if bits[(bit >> _6) & np.uint64(len(bits) - 1)] >> (bit & _63) & _ONE == 0:
         return NO_RANK
@@ -72,14 +70,14 @@ def rank_of(pairs, left, right):
 
 @njit(nogil=True)
 def merge_short(pairs, symbols, ranks, n, until=1):
-    """Merges symbols: int64[] of n in place, until so many are left or none merges; returns how
-    many are left. ranks: int64[n] to use."""
+    """Merge the ids symbols[:n]: int64[] in place until only `until` ids are left or no pair
+    merges; return the number of ids left. ranks: int64[n], a buffer."""
     for k in range(n - 1):
         ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
     while n > until:
         best, at = NO_RANK, 0
         for k in range(n - 1):
-            if ranks[k] >> 32 < best >> 32:  # of equal ranks the leftmost, whatever comes out
+            if ranks[k] >> 32 < best >> 32:  # among equal ranks the leftmost
                 best, at = ranks[k], k
         if best == NO_RANK:
             break
@@ -97,7 +95,6 @@ def merge_short(pairs, symbols, ranks, n, until=1):
 
 @njit(nogil=True)
 def _less(ranks, a, b):
-    """Whether the pair at a goes before the one at b: by rank, then by position."""
     x, y = ranks[a] >> 32, ranks[b] >> 32
     return x < y or (x == y and a < b)
 
@@ -136,7 +133,6 @@ def _sift_up(heap, positions, ranks, k):
 
 @njit(nogil=True)
 def _move(heap, positions, ranks, size, at, rank):
-    """Gives the pair at symbol `at` a new rank, and its position in the heap."""
     before = ranks[at]
     ranks[at] = rank
     if rank >> 32 > before >> 32:
@@ -147,7 +143,7 @@ def _move(heap, positions, ranks, size, at, rank):
 
 @njit(nogil=True, allocates=True)
 def merge_long(pairs, symbols, ranks, n):
-    """`merge_short` with a heap of pairs by rank and position."""
+    """Merge as `merge_short` does, but with a heap of pairs, until no pair merges."""
     ranks[n - 1] = NO_RANK
     for k in range(n - 1):
         ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])

@@ -1,13 +1,14 @@
-"""SentencePiece's normalisation of text, with U+2581 written as a space.
+"""SentencePiece's normalization of text, with U+2581 written as a space.
 
-SentencePiece writes every space as U+2581 and looks for pieces in that. To it both are one
-character, and so they are here, in one byte. At every position one of these is taken: the longest
-user-defined symbol, which stays as it is, else the longest key of the precompiled normaliser, which
-is replaced, else a character (sentencepiece, src/normalizer.cc, Normalizer::NormalizePrefix).
+SentencePiece writes every space as U+2581 before it looks for pieces. To SentencePiece, a space and
+U+2581 are the same character, so both are written here as a space, which takes one byte. At each
+position the normalizer takes the longest user-defined symbol, which stays unchanged; otherwise the
+longest key of the precompiled normalizer, which is replaced; otherwise one character
+(sentencepiece, src/normalizer.cc, Normalizer::NormalizePrefix).
 
-The precompiled normaliser is a blob: the size of an array in bytes (uint32), the array
-(darts-clone: a unit has a label, an offset to its children by exclusive or, and a leaf that holds
-the position of the replacement), and replacements that each end in NUL.
+The precompiled normalizer is a blob: the size of an array in bytes (uint32), the array
+(darts-clone: a unit has a label, an offset to its children by exclusive or, and a leaf with the
+position of the replacement), and replacements that each end in NUL.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from tokenize_kit.encode.trie import build_trie, longest_token
 from tokenize_kit.encode.words import width_of
 from tokenize_kit.formats.tokenizer_json import Unsupported
 
-ODD = 255  # in a table: a row with this character is odd
+ODD = 255  # in a table: rows with this character are odd, that is, left to the library
 _WHITE = "\t\n\v\f\r\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
 NormalForm = Literal["NFC", "NFD", "NFKC", "NFKD"]
-SMALL = 6  # bytes: `tokenizers` asks its normaliser for a whole cluster of fewer (precompiled.rs)
-# Letters that extend a cluster (UAX 29), beside marks, formats and emoji modifiers.
+SMALL = 6  # bytes: `tokenizers` normalizes shorter clusters as a whole (precompiled.rs)
+# Letters that extend a cluster (UAX 29), in addition to marks, formats and emoji modifiers.
 _EXTENDING = [0x0E33, 0x0EB3, 0xFF9E, 0xFF9F, *range(0x1F3FB, 0x1F400)]
 _PREPENDED = [0x0D4E, 0x111C2, 0x111C3, 0x113D1, 0x1193F, 0x11941, 0x11A3A, 0x11D46, 0x11F02]
 _PREPENDED += range(0x11A84, 0x11A8A)
@@ -40,11 +41,10 @@ _PREPENDED += range(0x11A84, 0x11A8A)
 
 @cache
 def form_table(form: NormalForm) -> np.ndarray:
-    """uint8[0x110000]: for NFC, NFD, NFKC or NFKD, the combining class of a character, ODD for one
-    that the form changes, may change behind another, or that is unknown.
-
-    A text without ODD whose classes never fall but to 0 is in that form (UAX 15, quick check).
-    """
+    """Return uint8[0x110000] for a normal form: the combining class of each character, or ODD. A
+    character is ODD if it is unknown, or if normalization changes it, alone or after another
+    character. A text without ODD characters is in that form if its classes never fall except to 0
+    (UAX 15, quick check)."""
     table = np.zeros(sys.maxunicode + 1, np.uint8)
     for point in range(sys.maxunicode + 1):
         if 0xD800 <= point < 0xE000 or 0xAC00 <= point < 0xD7A4 or point >= 0xF0000:
@@ -68,8 +68,8 @@ def form_table(form: NormalForm) -> np.ndarray:
 
 @cache
 def _clusters() -> np.ndarray:
-    """uint8[0x110000]: 1 for what may belong to the character before it, ODD for what takes the
-    one behind it."""
+    """Return uint8[0x110000]: 1 for characters that may belong to the cluster of the character
+    before, ODD for characters that pull the next character into their own cluster."""
     table = np.zeros(sys.maxunicode + 1, np.uint8)
     for point in range(0x80, sys.maxunicode + 1):
         table[point] = unicodedata.category(chr(point)) in ("Mn", "Mc", "Me", "Cf", "Cn")
@@ -81,8 +81,9 @@ def _clusters() -> np.ndarray:
 
 
 def cluster_table(single: dict[int, bytes], *, white: bool) -> np.ndarray:
-    """uint8[0x110000] for a precompiled normaliser that replaces characters so, as `find_odd` takes
-    it; white: whether white space other than spaces matters behind it."""
+    """Return the table of `find_odd`, uint8[0x110000], for a precompiled normalizer. single:
+    replacements of single characters; white: True if later steps depend on white space other than
+    spaces."""
     table = _clusters().copy()
     bad = "\u2581" + (_WHITE if white else "")
     table[[ord(character) for character in bad if ord(character) not in single]] = ODD
@@ -94,11 +95,12 @@ def cluster_table(single: dict[int, bytes], *, white: bool) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def find_odd(data, offsets, table, clusters):
-    """bool[rows]: whether a row is odd, by form_table or, for clusters, by cluster_table."""
+    """Return bool[rows]: True for rows that the library must encode. table: the result of
+    form_table or, if clusters is True, of cluster_table."""
     odd = np.zeros(len(offsets) - 1, np.bool_)
     for row in range(len(odd)):
         at, z = np.int64(offsets[row]), np.int64(offsets[row + 1])
-        before = np.int64(0)  # a combining class, or bytes of a character
+        before = np.int64(0)  # the last character's combining class, or its bytes for clusters
         while at < z:
             byte = np.int64(data[at])
             if byte < 0x80:
@@ -133,18 +135,18 @@ def find_odd(data, offsets, table, clusters):
 
 _LABEL = np.uint32(0x800000FF)
 NO_KEY, LOOK = -1, -2  # of Charsmap.begins
-_SHORT = 3  # bytes: no more than the characters have that are looked up in begins
+_SHORT = 3  # bytes: as many as the longest characters that are looked up in begins
 _DEEPEST, _MOST_PATHS = 256, 1 << 21  # published ones: some 20 bytes, some 10,000 keys
 
 
 @dataclass(frozen=True)
 class Charsmap:
-    """units: uint32[]; texts: uint8[], each to its NUL; pairs: uint8[65536], 1 where a key begins
-    with these two bytes (first << 8 | second), or with the first one alone; longest: bytes of the
-    longest replacement; single: code point to replacement, of keys that are one character;
-    begins: int32[1 << 16]: of code points below that, NO_KEY, LOOK for those with which a key
-    begins, or, where that character is the only key and what replaces it is short and has neither
-    a space nor U+2581, the position of that in texts."""
+    """A precompiled normalizer. units: uint32[]; texts: uint8[], replacements that end in NUL;
+    pairs: uint8[65536], 1 if a key begins with these two bytes (first << 8 | second) or is the
+    first byte alone; longest: the length in bytes of the longest replacement; single: the
+    replacements of keys of one character, by code point; begins: int32[1 << 16], by code point:
+    NO_KEY if no key begins with the character, LOOK if a search is needed, otherwise the position
+    in `texts` of the character's replacement, which is short and has neither spaces nor U+2581."""
 
     units: np.ndarray
     texts: np.ndarray
@@ -155,7 +157,6 @@ class Charsmap:
 
 
 def no_charsmap() -> Charsmap:
-    """A normaliser that leaves every text as it is."""
     none = np.empty(0, np.uint8)
     begins = np.full(1 << 16, NO_KEY, np.int32)
     return Charsmap(np.empty(0, np.uint32), none, np.zeros(1 << 16, np.uint8), 0, {}, begins)
@@ -163,20 +164,20 @@ def no_charsmap() -> Charsmap:
 
 @lru_cache(maxsize=4)
 def read_charsmap(blob: bytes) -> Charsmap:
-    """Raises Unsupported for an array with offsets out of range, or one that ends keys within a
-    character."""
+    """Read a precompiled normalizer. Raises Unsupported for offsets out of range and for keys that
+    end within a character."""
     if not blob:
         return no_charsmap()
     size = int.from_bytes(blob[:4], "little")
     if size < 1024 or size % 1024 or size + 5 > len(blob) or blob[-1]:
-        raise Unsupported("a precompiled normaliser of another form")
+        raise Unsupported("a precompiled normalizer of another form")
     units = np.frombuffer(blob, np.uint32, size // 4, 4).copy()
     raw = blob[4 + size :]
     texts = np.frombuffer(raw, np.uint8).copy()
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise Unsupported("a precompiled normaliser that writes no UTF-8") from None
+        raise Unsupported("a precompiled normalizer that does not write UTF-8") from None
     bases = _bases(units)
     pairs, values, keys, starts = _keys(units, bases, texts)
     ends = np.flatnonzero(texts == 0)
@@ -192,20 +193,19 @@ def read_charsmap(blob: bytes) -> Charsmap:
 
 
 def _bases(units: np.ndarray) -> np.ndarray:
-    """int64[units]: where children of each unit would be, less their labels."""
     positions = np.arange(len(units))
     offsets = (units >> 10).astype(np.int64) << ((units & 512) >> 6).astype(np.int64)
     bases: np.ndarray = positions ^ offsets
     inner = units & _LABEL <= 0xFF
     if units[0] & 0x1FF or not offsets[0] or np.any((bases[inner] | 0xFF) >= len(units)):
-        raise Unsupported("a precompiled normaliser that leads astray")
+        raise Unsupported("a precompiled normalizer with offsets out of range")
     leaves = inner & (units >> 8 & 1 == 1)
     if np.any(units[bases[leaves]] >> 31 == 0):
-        raise Unsupported("a precompiled normaliser that leads astray")
+        raise Unsupported("a precompiled normalizer with offsets out of range")
     return bases
 
 
-# How many bytes follow the first one of a character; -1 for a byte that begins none.
+# The number of bytes after the first byte of a character; -1 for other bytes.
 _BEHIND = np.full(256, -1, np.int64)
 _BEHIND[:0x80], _BEHIND[0xC2:0xE0], _BEHIND[0xE0:0xF0], _BEHIND[0xF0:0xF5] = 0, 1, 2, 3
 
@@ -213,8 +213,6 @@ _BEHIND[:0x80], _BEHIND[0xC2:0xE0], _BEHIND[0xE0:0xF0], _BEHIND[0xF0:0xF5] = 0, 
 def _keys(
     units: np.ndarray, bases: np.ndarray, texts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, dict[int, int], frozenset[int]]:
-    """(pairs, positions of replacements, those of keys that are one character, characters that
-    begin a longer key), of the keys that are UTF-8, breadth first."""
     labels = (units & _LABEL).astype(np.int64)
     slots = np.flatnonzero(labels <= 0xFF)
     slots = slots[slots > 0]
@@ -225,8 +223,8 @@ def _keys(
     positions: list[np.ndarray] = []
     keys: dict[int, int] = {}
     starts: set[int] = set()
-    # Of every path: its unit, bytes that its last character lacks, its first byte, the bytes of its
-    # first character, and whether it has no other.
+    # For each path: its unit, the bytes missing in its last character, its first byte, the bytes of
+    # its first character, and whether that is its only character.
     unit, lacking, head, first = (np.zeros(1, np.int64) for _ in range(4))
     single = np.ones(1, np.bool_)
     for depth in range(_DEEPEST):
@@ -243,7 +241,7 @@ def _keys(
         if depth:
             starts |= set(np.unique(first[(before == 0) & (lacking >= 0)]).tolist())
         first = np.where(single, first << 8 | byte, first)
-        real = lacking >= 0  # no text has the others' bytes
+        real = lacking >= 0  # other paths are not UTF-8
         unit, lacking, head, first = unit[real], lacking[real], head[real], first[real]
         single, byte = single[real], byte[real]
         if not len(unit):
@@ -252,7 +250,7 @@ def _keys(
         leaf = units[unit] >> 8 & 1 == 1
         value = (units[bases[unit[leaf]]] & 0x7FFFFFFF).astype(np.int64)
         if np.any(lacking[leaf]) or np.any(value >= len(texts)) or np.any(texts[value] >> 6 == 2):
-            raise Unsupported("a precompiled normaliser that cuts characters")
+            raise Unsupported("a precompiled normalizer that splits characters")
         if depth == 0:
             pairs[byte[leaf]] = 1
         if depth == 1:
@@ -260,26 +258,25 @@ def _keys(
         whole = zip(first[leaf & single].tolist(), value[single[leaf]].tolist(), strict=True)
         keys |= {_code_point(code): position for code, position in whole}
         positions.append(value)
-    raise Unsupported("a precompiled normaliser that does not end")
+    raise Unsupported("a precompiled normalizer with endless keys")
 
 
 def _code_point(code: int) -> int:
-    """The code point that these bytes of UTF-8 spell."""
     return ord(code.to_bytes(4, "big").lstrip(b"\0").decode() or "\0")
 
 
-_MOST_MATCHES = 32  # Normalizer::kMaxTrieResultsSize: longer keys are not seen
+_MOST_MATCHES = 32  # Normalizer::kMaxTrieResultsSize: longer keys are ignored
 _SPACE = np.uint8(0x20)
 
-# What may begin with a byte: nothing but itself; a space that is one; a key of the normaliser; a
-# user-defined symbol, or U+2581.
+# Classes of bytes by what may begin with them: only the byte's own character; a space; a key of the
+# normalizer; a user-defined symbol or U+2581.
 _PLAIN, _BLANK, _KEY, _SYMBOL = 0, 1, 2, 3
 
-# special: uint8[256] of these; units, texts, pairs, begins: charsmap.Charsmap; widest: bytes of
-# what replaces one, at most; slots, length_at: trie.build_trie of the user-defined symbols; prefix,
-# suffix: whether a space goes before or behind the text; squeeze: whether runs of spaces become
-# one, those at the ends none; single: whether keys of one character are all that counts; lead:
-# whether no space goes before a text that begins with one.
+# special: uint8[256] of these classes; units, texts, pairs, begins: of Charsmap; widest: bytes of
+# the longest replacement; slots, length_at: trie.build_trie of the user-defined symbols; prefix,
+# suffix: a space goes before or after the text; squeeze: runs of spaces become one, and those at
+# the ends are dropped; single: only keys of one character count; lead: no space goes before a text
+# that begins with one.
 Normalizer = namedtuple(
     "Normalizer",
     "special units texts pairs begins widest slots length_at prefix suffix squeeze single lead",
@@ -296,7 +293,8 @@ def make_normalizer(
     single: bool = False,
     lead: bool = False,
 ) -> Normalizer:
-    """symbols: user-defined, as the model spells them. Raises ValueError for too many of them."""
+    """Build a normalizer. symbols: user-defined symbols as the model spells them. Raises ValueError
+    if there are too many symbols."""
     special = np.full(256, _PLAIN, np.uint8)
     keys = charsmap.pairs.reshape(256, 256).any(axis=1)
     special[keys] = _KEY
@@ -322,8 +320,6 @@ def make_normalizer(
 
 @njit(nogil=True)
 def _key(units, data, at, z):
-    """(bytes, position of the replacement) of the longest key that data[at:z] begins with; 0 bytes
-    for none."""
     size, value, matches = 0, np.int64(0), 0
     unit = units[0]
     position = np.int64(0)
@@ -344,7 +340,6 @@ def _key(units, data, at, z):
 
 @njit(nogil=True)
 def _write(out, w, source, a, b):
-    """Appends source[a:b], each U+2581 as a space; returns the new length."""
     while a < b:
         if source[a] == 0xE2 and a + 2 < b and source[a + 1] == 0x96 and source[a + 2] == 0x81:
             out[w] = _SPACE
@@ -358,20 +353,19 @@ def _write(out, w, source, a, b):
 
 @njit(nogil=True)
 def _normalize(data, at, z, norm, out, w):
-    """Appends data[at:z], normalised, to out[:w]; returns the new length, -1 for want of room."""
     special, units, texts, pairs = norm.special, norm.units, norm.texts, norm.pairs
     begins = norm.begins
     begin = w
     squeeze = norm.squeeze
     after_space = squeeze
-    led = not squeeze and at < z  # something but spaces has been met
+    led = not squeeze and at < z  # a character other than a space was read
     if led and norm.prefix:
         out[w] = _SPACE
         w += 1
     while at < z:
         if w + (z - at) + norm.widest + 8 > len(out):
             return -1
-        while led and at < z:  # what is left alone
+        while led and at < z:  # the fast path: characters that stay unchanged
             byte = data[at]
             kind = special[byte]
             if kind == _PLAIN:
@@ -415,7 +409,7 @@ def _normalize(data, at, z, norm, out, w):
                 break
         if at == z:
             break
-        # One step: `size` bytes of the text, as they are or replaced by texts[a:b].
+        # One step: `size` bytes of the text, unchanged or replaced by texts[a:b].
         byte = data[at]
         size, a, b = 0, np.int64(0), np.int64(0)
         if special[byte] == _SYMBOL:
@@ -461,7 +455,7 @@ def _normalize(data, at, z, norm, out, w):
         while w > begin and out[w - 1] == _SPACE:
             w -= 1
     if norm.lead and w > begin and (w == begin + 1 or out[begin + 1] == _SPACE):
-        w -= 1  # a text that begins with a space, or that nothing is left of, has none before it
+        w -= 1  # drop the prefix if the text is empty or begins with a space
         for k in range(begin, w):
             out[k] = out[k + 1]
     if norm.suffix and led:
@@ -472,7 +466,7 @@ def _normalize(data, at, z, norm, out, w):
 
 @njit(cache=True, nogil=True)
 def normalize_rows(data, offsets, norm):
-    """(bytes: uint8[], offsets: int64[rows + 1]) of the rows as the model's pieces see them."""
+    """Return the normalized rows as (bytes: uint8[], offsets: int64[rows + 1])."""
     rows = len(offsets) - 1
     ends = np.zeros(rows + 1, np.int64)
     out = np.empty((offsets[-1] - offsets[0]) + 2 * rows + norm.widest + 64, np.uint8)

@@ -1,4 +1,4 @@
-"""A text in parts: the ids of one document of any length, in memory for a part of it."""
+"""Encode one text of any length part by part, so that the whole text need not be in memory."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-# (data: uint8[], offsets: int64[rows + 1]) to (ids: uint32[], how many of each row: int64[rows])
+# (data: uint8[], offsets: int64[rows + 1]) -> (ids: uint32[], number of ids per row: int64[rows])
 Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-# (data: uint8[]) to the ids of its first bytes, as far as no text behind `data` can change them,
-# and how many bytes that are: 0 where only a whole text has ids.
-Settle = Callable[[np.ndarray], tuple[np.ndarray, int]]
+# (data: uint8[]) -> (the ids of its first bytes, the number of these bytes). The beginning is
+# settled: text after `data` cannot change its ids. 0 bytes if only whole texts can be encoded.
+EncodeSettled = Callable[[np.ndarray], tuple[np.ndarray, int]]
 PART_BYTES = 4 << 20
-NOTHING = np.empty(0, np.uint32), 0
+NOTHING_SETTLED = np.empty(0, np.uint32), 0
 
 
 def pack(rows: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """(data: uint8[], offsets: int64[rows + 1]) of rows, one behind the other."""
+    """Concatenate rows; return (data: uint8[], offsets: int64[rows + 1])."""
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     return np.frombuffer(bytearray().join(rows), np.uint8), offsets
 
 
-def whole_alone(data: np.ndarray) -> tuple[np.ndarray, int]:
-    """The `Settle` of a tokenizer that only takes whole texts."""
-    return NOTHING
+def settle_nothing(data: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return no ids and length 0: `encode_settled` of a tokenizer that encodes only whole texts."""
+    return NOTHING_SETTLED
 
 
 def encode_parts(
-    chunks: Iterable[np.ndarray], encode: Encode, settle: Settle, part_bytes: int = PART_BYTES
+    chunks: Iterable[np.ndarray],
+    encode: Encode,
+    encode_settled: EncodeSettled,
+    part_bytes: int = PART_BYTES,
 ) -> Iterator[np.ndarray]:
-    """The ids of one text, uint32[] a part. chunks: uint8[], valid UTF-8 each.
-
-    In memory are a part, a chunk, and what is not settled: a long word, or the whole text where
-    only that has ids.
-    """
+    """Yield the ids of one text, one uint32[] per part. chunks: uint8[], each valid UTF-8. Memory
+    holds a part, a chunk and the text whose ids may still change: a long word, or the whole text if
+    the tokenizer encodes whole texts only."""
     waiting, size, enough = [np.empty(0, np.uint8)], 0, part_bytes
     for chunk in chunks:
         for part in _parts(chunk, part_bytes):
@@ -42,7 +43,7 @@ def encode_parts(
             if size < enough:
                 continue
             data = np.concatenate(waiting)
-            ids, end = settle(data)
+            ids, end = encode_settled(data)
             if end:
                 yield ids
             waiting, size = [data[end:]], size - end
@@ -51,7 +52,6 @@ def encode_parts(
 
 
 def _parts(data: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Valid UTF-8 in parts of whole characters."""
     start = 0
     while start < len(data):
         end = min(start + size, len(data))
@@ -65,10 +65,11 @@ def encode_rows(
     data: np.ndarray,
     offsets: np.ndarray,
     encode: Encode,
-    settle: Settle,
+    encode_settled: EncodeSettled,
     part_bytes: int = PART_BYTES,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`encode`, whose tables take some times the size of its text, of rows and parts of rows."""
+    """Run `encode` on groups of rows and on parts of long rows, because the tables of `encode` take
+    several times the memory of the text."""
     if offsets[-1] - offsets[0] <= part_bytes:
         return encode(data, offsets)
     ids, sizes = [], []
@@ -83,7 +84,7 @@ def encode_rows(
             last = first + 1
             row = data[offsets[first] : offsets[last]]
             before = len(ids)
-            ids += encode_parts([row], encode, settle, part_bytes)
+            ids += encode_parts([row], encode, encode_settled, part_bytes)
             sizes.append(np.array([sum(map(len, ids[before:]))], np.int64))
         first = last
     return np.concatenate(ids), np.concatenate(sizes)

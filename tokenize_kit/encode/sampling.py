@@ -1,11 +1,11 @@
-"""Spellings that are drawn: BPE dropout (Provilkov et al. 2020), and ways through a Unigram's
-lattice (Kudo 2018).
+"""Encode with randomly drawn tokens: by BPE dropout (Provilkov et al. 2020), or by random paths
+through a Unigram's lattice (Kudo 2018).
 
-What is drawn depends on a document's key and on the place in its text, on nothing else. Dropout is
-that of `tokenizers`: of the merges that wait, the first one is passed over with the given
-probability, until one is made; then those that were passed over wait again. A Unigram's way is
-drawn by its probability to the power `rate`, as by SentencePiece with nbest_size -1: backward sums
-over the lattice, then one piece after the other from the left.
+Draws depend only on a document's key and the position in its text. Dropout works as in
+`tokenizers`: the first of the waiting merges is skipped with the given probability until one is
+made; then the skipped merges wait again. A Unigram's path is drawn by its probability to the power
+`rate`, as in SentencePiece with nbest_size -1: the sums of all paths are computed from the end of
+the text, then pieces are drawn from left to right.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import stir
+from llmcurate.base.kernels.intrinsics import mix_bits
 from tokenize_kit.encode.merges import NO_RANK, rank_of
 from tokenize_kit.encode.trie import number_characters
 from tokenize_kit.encode.words import (
@@ -33,15 +33,13 @@ _NOTHING = -np.inf
 
 @njit(nogil=True)
 def _begin(states, key, place):
-    """Draws begin anew, by the key of a document and a place in its text."""
-    states[0] = stir(np.uint64(key) ^ stir(np.uint64(place) + _STEP))
+    states[0] = mix_bits(np.uint64(key) ^ mix_bits(np.uint64(place) + _STEP))
 
 
 @njit(nogil=True)
 def _draw(states):
-    """The next number of [0, 1)."""
     states[0] += _STEP
-    return np.float64(stir(stir(states[0])) >> _11) * 2.0**-53
+    return np.float64(mix_bits(mix_bits(states[0])) >> _11) * 2.0**-53
 
 
 @njit(nogil=True)
@@ -57,7 +55,6 @@ def _swap(values, places, a, b):
 
 @njit(nogil=True)
 def _push(values, places, size, value, place):
-    """Adds an entry to a heap of `size`; the new size."""
     values[size], places[size] = value, place
     at = size
     while at > 0 and _before(values, places, at, (at - 1) >> 1):
@@ -68,7 +65,6 @@ def _push(values, places, size, value, place):
 
 @njit(nogil=True)
 def _pop(values, places, size):
-    """Moves the first entry of a heap behind it; the new size, at which it stands."""
     size -= 1
     _swap(values, places, 0, size)
     at = np.int64(0)
@@ -86,8 +82,6 @@ def _pop(values, places, size):
 
 @njit(nogil=True)
 def _merge(pairs, symbols, n, rate, states, waiting, passed, following, preceding):
-    """Merges symbols: int64[] of n in place, each merge dropped at times; returns how many are
-    left. waiting, passed: int64[2, 3 * n] to use."""
     values, places = waiting[0], waiting[1]
     size = np.int64(0)
     for k in range(n):
@@ -112,13 +106,13 @@ def _merge(pairs, symbols, n, rate, states, waiting, passed, following, precedin
             continue
         now = rank_of(pairs, symbols[at], symbols[gone])
         if now == NO_RANK or now & _ID != value & _ID:
-            continue  # these are no longer side by side
+            continue  # no longer neighbours
         symbols[at], symbols[gone] = value & _ID, -1
-        behind, front = following[gone], preceding[at]
-        following[at] = behind
-        if behind < n:
-            preceding[behind] = at
-            value = rank_of(pairs, symbols[at], symbols[behind])
+        after, front = following[gone], preceding[at]
+        following[at] = after
+        if after < n:
+            preceding[after] = at
+            value = rank_of(pairs, symbols[at], symbols[after])
             if value != NO_RANK:
                 size = _push(values, places, size, value, at)
         if front >= 0:
@@ -135,7 +129,8 @@ def _merge(pairs, symbols, n, rate, states, waiting, passed, following, precedin
 
 @njit(cache=True, nogil=True)
 def sample_pieces(data, offsets, ends, counts, bpe, keys, rate):
-    """As byte_bpe.encode_pieces, merges dropped with the probability `rate`; keys: uint64[rows]."""
+    """Encode as byte_bpe.encode_pieces does, but skip merges with probability `rate`. keys:
+    uint64[rows], the key of each row's document."""
     out = np.empty(offsets[-1] - offsets[0] + 1, np.uint32)
     sizes = np.empty(len(counts), np.int64)
     longest = longest_piece(offsets, ends, counts)
@@ -164,16 +159,16 @@ def sample_pieces(data, offsets, ends, counts, bpe, keys, rate):
 
 @njit(nogil=True)
 def _add_logs(a, b):
-    """The logarithm of the sum of two numbers given as logarithms."""
     high, low = max(a, b), min(a, b)
     return high if low == _NOTHING else high + np.log1p(np.exp(low - high))
 
 
 @njit(nogil=True)
 def _backward(unigram, rate, numbers, n, sums):
-    """Fills sums: float64[n + 1]: of every position the logarithm of all ways from it on."""
+    """Fill `sums`, float64[n + 1]: for each position, the logarithm of the sum of the weights of
+    all paths from it to the end of the text."""
     slots, values = unigram.slots, unigram.values
-    numbers[n] = 0  # no token goes on there
+    numbers[n] = 0  # no token continues here
     sums[n] = 0.0
     for at in range(n - 1, -1, -1):
         total = _NOTHING
@@ -196,8 +191,6 @@ def _backward(unigram, rate, numbers, n, sums):
 
 @njit(nogil=True)
 def _choose(unigram, rate, numbers, at, sums, share):
-    """(the token, -1 for a character without a piece, and where it ends) that a share of the ways
-    on from `at` reaches."""
     slots, values = unigram.slots, unigram.values
     slot = np.uint64(numbers[at])
     score, token = values[slot << _1 | _1], np.int64(unigram.token_at[slot])
@@ -222,8 +215,8 @@ def _choose(unigram, rate, numbers, at, sums, share):
 
 @njit(cache=True, nogil=True)
 def sample_unigram(data, offsets, unigram, fallback, crossed, width, keys, rate):
-    """As unigram.encode_unigram, ways drawn by their probability to the power `rate`; keys:
-    uint64[rows]."""
+    """Encode as unigram.encode_unigram does, but draw a path: each path's chance is in proportion
+    to its probability to the power `rate`. keys: uint64[rows], the key of each row's document."""
     out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
     sizes = np.empty(len(offsets) - 1, np.int64)
     most = longest_row(offsets, 1)

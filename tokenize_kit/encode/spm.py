@@ -1,8 +1,9 @@
-"""SentencePiece's model files by our own kernels, with the ids of sentencepiece 0.2.3.
+"""SentencePiece's model files encoded by our kernels, with the ids of sentencepiece 0.2.3.
 
-Unigram and BPE, with any precompiled normaliser, user-defined symbols, unused pieces and bytes for
-unknown characters. Words and characters as models, spaces that are not written as U+2581 and what
-the library itself cannot mean are left to it, by name.
+Unigram and BPE models are supported, with any precompiled normalizer, user-defined symbols, unused
+pieces and byte fallback. The sentencepiece library encodes all other models, such as word and
+character models and models that do not write spaces as U+2581; SpmEncoder.reason names the
+unsupported feature.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from tokenize_kit.formats.sentencepiece_model import (
 )
 from tokenize_kit.formats.tokenizer_json import Unsupported
 
-# SentencePiece's BPE as merges over characters: two neighbours merge where they spell a piece, the
-# highest score first, the leftmost of equals. User-defined symbols are taken out before; an unused
-# piece is merged, and comes out as the two that it was merged from (src/bpe_model.cc, 0.2.3).
+# SentencePiece's BPE as merges over characters: neighbours that spell a piece merge, the highest
+# score first, the leftmost in a tie. User-defined symbols are matched first. An unused piece is
+# merged but output as the two parts it was merged from (src/bpe_model.cc, 0.2.3).
 
-_DEEPEST = 100  # kMaxBpeResegmentDepth, beyond which an unused piece comes out whole
+_DEEPEST = 100  # kMaxBpeResegmentDepth: deeper unused pieces are output whole
 
 
 def merges_of(model: Model) -> Merges:
-    """The merges of a BPE model; raises Unsupported."""
+    """Return the merges of a BPE model. Raises Unsupported."""
     mergeable = pieces_of(model, (NORMAL, UNUSED))
     scores = np.array([piece.score for piece in model.pieces], np.float32)
     if np.any(np.isnan(scores)):
-        raise Unsupported("a score that is no number")
-    scores += np.float32(0)  # no zero below another
+        raise Unsupported("a score that is not a number")
+    scores += np.float32(0)  # turns -0.0 into 0.0
     tokens = sorted((t for t in mergeable if len(t) > 1), key=lambda t: -scores[mergeable[t]])
     letters = set("".join(mergeable))
     mergeable_parts = letters | mergeable.keys()
@@ -65,16 +66,16 @@ def merges_of(model: Model) -> Merges:
     return Merges(tokens, rows, ids, parted)
 
 
-_GRAIN = 64  # scores in whole 1/64 have sums without rounding errors below RESET
-_MOST_NESTED = 64  # user-defined symbols that begin with one another; the library looks no further
+_GRAIN = 64  # sums of multiples of 1/64 have no rounding errors below RESET
+_MOST_NESTED = 64  # user-defined symbols that begin with one another; the library's limit
 
 
 class SpmEncoder:
-    """Encodes as the library does. `reason` says why it does the work, None where kernels do; then
-    threads may share one of these."""
+    """An encoder with the ids of the sentencepiece library. reason: the reason for which the
+    library encodes. It is None if our kernels encode; then threads may share the encoder."""
 
     def __init__(self, raw: bytes, library: Any) -> None:
-        """raw: a model file; library: its sentencepiece.SentencePieceProcessor."""
+        """Read a model. raw: the bytes of the model file; library: its SentencePieceProcessor."""
         self._by_library = by_library(library)
         self.reason: str | None = None
         try:
@@ -85,10 +86,8 @@ class SpmEncoder:
             self.reason = str(error)
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(ids: uint32[], how many of each row: int64[rows]).
-
-        data: uint8[], valid UTF-8; offsets: int64[rows + 1].
-        """
+        """Return (ids: uint32[], number of ids per row: int64[rows]). data: uint8[], valid UTF-8;
+        offsets: int64[rows + 1]."""
         if self.reason is None:
             data, offsets = normalize_rows(read_only(data), offsets, self._normalizer)
             return self._encode(read_only(data), offsets)
@@ -96,7 +95,7 @@ class SpmEncoder:
 
 
 def by_library(library: Any) -> Encode:
-    """Encoding by a sentencepiece.SentencePieceProcessor, texts as UTF-8."""
+    """Return an encoder of UTF-8 texts that calls a sentencepiece.SentencePieceProcessor."""
 
     def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         texts = [data[a:z].tobytes().decode("utf-8") for a, z in pairwise(offsets.tolist())]
@@ -124,7 +123,7 @@ def _normalizer(model: Model) -> Normalizer:
 
 
 def _nested(symbols: list[str]) -> int:
-    """The most symbols of which each begins with the one before."""
+    """Return the length of the longest chain of symbols, each the beginning of the next."""
     most, chain = 0, list[str]()
     for symbol in sorted(symbols):
         while chain and not symbol.startswith(chain[-1]):
@@ -139,7 +138,7 @@ def _kernel(model: Model) -> Encode:
     if len(unknown) != 1:
         raise Unsupported("a model without an unknown piece")
     if any("\0" in piece.text or not piece.text for piece in model.pieces):
-        raise Unsupported("a piece that is empty or holds NUL")
+        raise Unsupported("a piece that is empty or contains NUL")
     byte_ids = np.empty(0, np.int64)
     if model.byte_fallback:
         pieces = enumerate(model.pieces)
@@ -153,7 +152,7 @@ def _kernel(model: Model) -> Encode:
 
 
 def _bpe(model: Model, fallback: Fallback) -> Encode:
-    # User-defined symbols, as normalised text has them, and their ids.
+    # User-defined symbols, as spelled in normalized text, and their ids.
     symbols = {text.encode(): k for text, k in pieces_of(model, (USER_DEFINED,)).items()}
     merges = merges_of(model)
     bpe, symbol_table = make_char_bpe(merges), make_symbols(symbols)
@@ -166,7 +165,7 @@ def _unigram(model: Model, fallback: Fallback) -> Encode:
     pieces = pieces_of(model, (NORMAL, USER_DEFINED))
     rounded = np.array([piece.score for piece in model.pieces], np.float32)
     if not np.all(np.isfinite(rounded)):
-        raise Unsupported("a score that is no number")
+        raise Unsupported("a score that is not a number")
     normal = [k for k, piece in enumerate(model.pieces) if piece.kind == NORMAL]
     least = min((rounded[k] for k in normal), default=np.finfo(np.float32).max)
     lacking = np.float32(least) - np.float32(PENALTY)

@@ -1,8 +1,9 @@
 """Double-array tries (Aoe 1989) of tokens: over bytes, and over characters as small numbers.
 
-Over bytes a step is one load of four bytes: as in darts-clone a slot names its byte, not its
-parent, which is enough where no two parents have their children at the same base. A vocabulary of
-characters has some thousand of them; numbered, a character of three bytes is one step, not three.
+Over bytes, a step loads four bytes. As in darts-clone, a slot stores its byte and not its parent;
+this suffices because no two parents have their children at the same base. Over characters, a
+character of three bytes takes one step instead of three; vocabularies have few different
+characters.
 """
 
 from __future__ import annotations
@@ -15,18 +16,17 @@ from llmcurate.base.kernels import njit
 from tokenize_kit.encode.parts import pack
 
 MOST_SLOTS = 1 << 22
-# A slot: its byte, whether it is taken, whether a token ends there, the base of its children.
+# Bits of a slot: its byte; it is taken; a token ends here; the base of its children.
 _TAKEN, _TOKEN, _BASE = np.uint32(1 << 8), np.uint32(1 << 9), np.uint32(10)
 _LABEL = np.uint32(0x1FF)
-_TRIES = 64  # slots tried in vain after which the ones before are given up
+_TRIES = 64  # after this many failed slots, earlier free slots are not tried again
 
 
 def build_trie(tokens: list[bytes], ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(slots: uint32[], ends: int32[]: the token that ends at a slot, -1 for none).
-
-    tokens: distinct and not empty; ids: int64[tokens]. The root is slot 0; children lie at their
-    parent's base + byte, and no walk leaves the table. Raises ValueError over MOST_SLOTS.
-    """
+    """Build a trie; return (slots: uint32[], ends: int32[]: the id of the token that ends at a
+    slot, or -1). tokens: distinct and not empty; ids: int64[tokens]. The root is slot 0; a child is
+    at its parent's base plus its byte, and no look-up leaves the table. Raises ValueError if more
+    than MOST_SLOTS are needed."""
     order = sorted(range(len(tokens)), key=tokens.__getitem__)
     data, ends = pack([tokens[k] for k in order])
     slots, token_at = _build(data, ends, np.asarray(ids, np.int64)[order])
@@ -39,7 +39,7 @@ def build_trie(tokens: list[bytes], ids: np.ndarray) -> tuple[np.ndarray, np.nda
 def _grown(slots, token_at, based, size):
     larger, larger_found = np.zeros(size, np.uint32), np.empty(size, np.int32)
     larger_based = np.zeros(size, np.bool_)
-    for k in range(len(slots)):  # numba takes seconds to compile what slices do
+    for k in range(len(slots)):  # numba takes seconds to compile slices
         larger[k], larger_found[k], larger_based[k] = slots[k], token_at[k], based[k]
     for k in range(len(slots), size):
         larger_found[k] = -1
@@ -52,13 +52,13 @@ def _build(data, ends, ids):
     size = 1 << 12
     slots, token_at = np.zeros(size, np.uint32), np.full(size, -1, np.int32)
     based = np.zeros(size, np.bool_)  # bases in use
-    # A leaf's base is 0, so its child by byte 0 would be the root: the root bears another byte.
+    # A leaf's base is 0, so its child by byte 0 would be the root: the root has another byte.
     slots[0] = _TAKEN | np.uint32(1)
     # Ranges of sorted tokens that share their first `depth` bytes, breadth first.
     parents, lows, highs, depths = [0], [0], [count], [0]
     children = np.empty(256, np.int64)
     starts = np.empty(257, np.int64)
-    cursor = 257  # no slot before it is tried
+    cursor = 257  # the first slot to try
     last = 0
     at = 0
     while at < len(parents):
@@ -110,7 +110,7 @@ def _build(data, ends, ids):
 
 @njit(nogil=True, forceinline=True)
 def longest_token(slots, token_at, data, a, z):
-    """The longest token that data[a:z] begins with, -1 for none."""
+    """Return the id of the longest token that data[a:z] begins with, or -1."""
     unit = slots[np.uint64(0)]
     best = np.uint64(0)
     for k in range(a, z):
@@ -126,7 +126,7 @@ def longest_token(slots, token_at, data, a, z):
 
 @njit(nogil=True)
 def token_of(slots, token_at, data, a, z):
-    """The token that data[a:z] is, -1 for none."""
+    """Return the id of the token that equals data[a:z], or -1."""
     unit = slots[np.uint64(0)]
     position = np.uint64(0)
     for k in range(a, z):
@@ -140,7 +140,8 @@ def token_of(slots, token_at, data, a, z):
 
 @njit(nogil=True)
 def prefix_ends(slots, data, a, z, ends):
-    """Puts the ends of all tokens that data[a:z] begins with into ends: int64[]; how many."""
+    """Find all tokens that data[a:z] begins with; write the positions of their ends to `ends`:
+    int64[] and return their number."""
     unit = slots[np.uint64(0)]
     count = 0
     for k in range(a, z):
@@ -156,10 +157,8 @@ def prefix_ends(slots, data, a, z, ends):
 
 @njit(cache=True, nogil=True)
 def shorter_tokens(slots, token_at, data, ends, ids, count):
-    """int32[count]: of each token the longest one that is a proper beginning of it, -1 for none.
-
-    data, ends: bytes of the tokens; ids: their numbers, below count.
-    """
+    """Return int32[count]: for each token the longest token that is a proper prefix of it, or -1.
+    data, ends: the bytes of the tokens; ids: their ids, below `count`."""
     shorter = np.full(count, -1, np.int32)
     for k in range(len(ids)):
         position = np.int64(0)
@@ -174,32 +173,33 @@ MOST_CHARACTER_SLOTS = 1 << 26
 
 
 # An alphabet is int32[]: the number of a code point c is alphabet[alphabet[c >> 8] + (c & 255)], 0
-# for one that the vocabulary does not have. The positions of blocks come first, then the first
-# block.
+# if the vocabulary does not have it. The positions of blocks come first, then the blocks.
 _BLOCKS = 0x1100
-# links: int32[slots, 2]: base of a slot's children, and its parent; a child by number s lies at
-# base + s, those of the root at s. token_at: int32[slots]: the token that ends there, -1 for none.
+# links: int32[slots, 2]: base of a slot's children, and its parent; a child by number s is at
+# base + s, a child of the root at s. token_at: int32[slots]: the token that ends there, or -1.
 CharacterTrie = namedtuple("CharacterTrie", "links token_at")
 
 
 def make_alphabet(texts: list[str]) -> tuple[np.ndarray, int]:
-    """(the alphabet of these texts, how many characters it has): numbers by code point, from 1."""
+    """Number the characters of the texts from 1, in order of code points. Return (alphabet, the
+    number of characters)."""
     points = np.unique(code_points(texts))
     used = np.union1d(points >> 8, [0])
     alphabet = np.zeros(_BLOCKS + ((len(used) + 1) << 8), np.int32)
-    alphabet[:_BLOCKS] = len(alphabet) - 256  # a block without a character
+    alphabet[:_BLOCKS] = len(alphabet) - 256  # the empty block
     alphabet[used] = _BLOCKS + 256 * np.arange(len(used))
     alphabet[alphabet[points >> 8] + (points & 0xFF)] = np.arange(1, len(points) + 1)
     return alphabet, len(points)
 
 
 def code_points(texts: list[str]) -> np.ndarray:
-    """int64[]: those of all texts, one after the other."""
+    """Return int64[]: the code points of all texts, concatenated."""
     return np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32).astype(np.int64)
 
 
 def numbers_of(alphabet: np.ndarray, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """(numbers: int32[], ends: int64[texts + 1]) of the characters of the texts."""
+    """Replace characters by their numbers in the alphabet; return (numbers: int32[], ends:
+    int64[texts + 1])."""
     points = code_points(texts)
     return alphabet[alphabet[points >> 8] + (points & 0xFF)], np.cumsum([0, *map(len, texts)])
 
@@ -207,7 +207,9 @@ def numbers_of(alphabet: np.ndarray, texts: list[str]) -> tuple[np.ndarray, np.n
 def build_character_trie(
     alphabet: np.ndarray, size: int, texts: list[str], ids: np.ndarray
 ) -> CharacterTrie:
-    """texts: distinct, not empty, of characters that the alphabet (of `size`) has; ids: int64[]."""
+    """Build a trie of distinct, non-empty texts whose characters are in the alphabet. size: the
+    number of characters of the alphabet; ids: int64[texts]. Raises ValueError if more than
+    MOST_CHARACTER_SLOTS are needed."""
     order = sorted(range(len(texts)), key=texts.__getitem__)
     numbers, ends = numbers_of(alphabet, [texts[k] for k in order])
     return build_number_trie(numbers, ends, np.asarray(ids, np.int64)[order], size)
@@ -216,8 +218,8 @@ def build_character_trie(
 def build_number_trie(
     numbers: np.ndarray, ends: np.ndarray, ids: np.ndarray, size: int
 ) -> CharacterTrie:
-    """As build_character_trie, of texts as numbers, in sorted order: numbers: int32[], ends:
-    int64[texts + 1]."""
+    """Build a trie of sorted texts whose characters are given as numbers; see build_character_trie.
+    numbers: int32[]; ends: int64[texts + 1]."""
     links, token_at = _build_characters(numbers, ends, ids, size)
     if not len(links):
         raise ValueError(f"the tokens need more than {MOST_CHARACTER_SLOTS} slots")
@@ -226,7 +228,7 @@ def build_number_trie(
 
 @njit(nogil=True, allocates=True)
 def _resized(links, token_at, size):
-    """Both with `size` slots; loops, for numba takes seconds to compile what slices do."""
+    """Return both arrays with `size` slots, by loops: numba takes seconds to compile slices."""
     other, other_found = np.empty((size, 2), np.int32), np.empty(size, np.int32)
     for k in range(size):
         other[k, 0], other[k, 1], other_found[k] = 0, -1, -1
@@ -237,10 +239,9 @@ def _resized(links, token_at, size):
 
 @njit(cache=True, nogil=True)
 def _build_characters(numbers, ends, ids, alphabet):
-    """Tokens in sorted order; breadth first, so that slots with many children come first."""
     none, nothing = np.empty((0, 2), np.int32), np.empty(0, np.int32)
     links, token_at = _resized(none, nothing, 4 * alphabet + 4096)
-    # The root has the base 0 and no slot of its own: slot 0 is taken, and nobody's child.
+    # The root has base 0. Slot 0 is reserved and is no slot's child.
     parents, lows, highs, depths = [0], [0], [len(ids)], [0]
     children = np.empty(alphabet + 1, np.int64)
     starts = np.empty(alphabet + 2, np.int64)
@@ -290,14 +291,14 @@ def _build_characters(numbers, ends, ids, alphabet):
             lows.append(starts[k])
             highs.append(starts[k + 1])
             depths.append(depth + 1)
-    # A leaf's base is 0, others' bases are `last` at most: no walk leaves these.
+    # A leaf's base is 0 and other bases are at most `last`, so no walk leaves the table.
     return _resized(links, token_at, last + alphabet + 2)
 
 
 @njit(nogil=True)
 def number_characters(alphabet, data, a, z, numbers, positions):
-    """Writes to numbers: int32[] those of the characters of data[a:z], to positions: int32[] where
-    each begins behind a; returns how many."""
+    """Write the numbers of the characters of data[a:z] to numbers: int32[] and their positions,
+    relative to a, to positions: int32[]; return the number of characters."""
     n = np.uint64(0)
     i, end = np.uint64(a), np.uint64(z)
     while i < end:

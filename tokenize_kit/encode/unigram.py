@@ -1,13 +1,14 @@
-"""Unigram: the pieces of greatest summed score that spell a text, as the libraries choose them.
+"""Unigram: split a text into the pieces with the greatest sum of scores, as SentencePiece and
+`tokenizers` do.
 
-From left to right every position keeps the best path to it; a later path must be strictly better to
-replace an earlier one. A character that no piece spells alone costs the least score less ten.
-SentencePiece sums in float32 over a whole text, so that rounding may decide between near paths
-(src/unigram_model.cc, Model::EncodeOptimized); `tokenizers` sums in float64, word by word.
+From left to right each position keeps its best path; a later path replaces it only if it is
+strictly better. A character without a piece costs the lowest score minus ten. SentencePiece sums in
+float32 over a whole text, so that rounding may decide between close paths (src/unigram_model.cc,
+Model::EncodeOptimized); `tokenizers` sums in float64, word by word.
 
-A cached word has its path, computed by exact sums, and how large the sum of the text before it may
-be for rounding to leave that path the best. Only where that sum is larger, sums are made in float32
-as SentencePiece makes them.
+A cached word stores its path, computed with exact sums, and a limit: as long as the sum of the
+scores before the word is below this limit, rounding cannot change the path. Above the limit the
+word is summed again in float32, as in SentencePiece.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ from tokenize_kit.encode.words import (
     write_fallback,
 )
 
-RESET = 100_000.0  # sums beyond it are moved to 0 (unigram_model.cc, 0.2.3)
-PENALTY = 10.0  # below the least score, of a character without a piece
-UNKNOWN = -1  # a token, of a character without a piece
+RESET = 100_000.0  # larger sums are reset to 0 (unigram_model.cc, 0.2.3)
+PENALTY = 10.0  # a character without a piece scores this much below the lowest score
+UNKNOWN = -1  # the token of a character without a piece
 _NOTHING = -np.inf
 
-# alphabet: of trie.py; slots, values: a trie, one cache line a step: int32[4 a slot] and the
-# same memory as float64[2 a slot]: the base of a slot's children, its parent (-1 at the root), the
-# score of the token that ends there, -inf for none; token_at: int32[slots]: that token; longest:
-# characters of the longest one; lacking: the score of a character without a piece; sums:
-# float32[ids]: what an id adds to the sum of a text, where a character without a piece may be
-# several ids; rounds: whether sums are those of float32; exact: they have no rounding errors all
-# the same; worst: the largest score, without sign.
+# alphabet: of trie.py; slots, values: a trie, one cache line per step: int32[4 per slot] and the
+# same memory as float64[2 per slot]: the base of a slot's children, its parent (-1 at the root),
+# the score of the token that ends there or -inf; token_at: int32[slots]: that token; longest:
+# characters of the longest token; lacking: score of a character without a piece; sums:
+# float32[ids]: amount that an id adds to the sum of a text (a character without a piece may be
+# several ids); rounds: sums are float32; exact: rounding never changes a sum; worst: the
+# largest absolute score.
 Unigram = namedtuple(
     "Unigram", "alphabet slots values token_at longest lacking sums rounds exact worst"
 )
-# Arrays for n characters. numbers, positions: int32[n + 1], of number_characters; sums, gaps:
-# float64[n + 1]: of every position the best way's sum, and by how much it is better than the second
-# best; starts, lasts: int32[n + 1]: where the last token of the best way begins, and its slot,
-# UNKNOWN for none; path, ends: int32[n]; words: of words.cut_words.
+# Buffers for n characters. numbers, positions: int32[n + 1], of number_characters; sums, gaps:
+# float64[n + 1]: for each position the sum of the best path and its margin to the second best;
+# starts, lasts: int32[n + 1]: start and slot (or UNKNOWN) of the last token of the best path; path,
+# ends: int32[n]; words: of words.cut_words.
 Work = namedtuple("Work", "numbers positions sums gaps starts lasts path ends words")
 _1, _2 = np.uint64(1), np.uint64(2)
 
@@ -64,8 +65,9 @@ def make_unigram(
     rounds: bool,
     exact: bool,
 ) -> Unigram:
-    """pieces: text to id, those that a text may give; scores: float64[ids]. Raises ValueError for
-    pieces that no table holds."""
+    """Build the tables. pieces: the ids of pieces by text, without pieces that must never be
+    encoded from text; scores: float64[ids]. Raises ValueError if the pieces do not fit into a
+    table."""
     used = np.array([*pieces.values()], np.int64)
     alphabet, size = make_alphabet([*pieces])
     links, token_at = build_character_trie(alphabet, size, [*pieces], used)
@@ -92,18 +94,16 @@ def make_unigram(
 
 @njit(nogil=True)
 def best_path(unigram, rounds, work, n, total):
-    """The best path of n characters by sums that begin at `total`; returns its sum.
-
-    rounds: whether sums are those of float32. One of float64 that is rounded to it is the same
-    number, for float64 has more than twice as many digits.
-    """
+    """Find the best path of n characters; return `total` plus the sum of the path's scores. rounds:
+    True if sums are float32. They are computed in float64 and rounded to float32, which gives the
+    same numbers, since float64 has more than twice as many digits."""
     slots, values, numbers = unigram.slots, unigram.values, work.numbers
     sums, gaps, starts, lasts = work.sums, work.gaps, work.starts, work.lasts
     for k in range(1, n + 1):
         sums[k] = _NOTHING
         gaps[k] = np.inf
     sums[0] = total
-    numbers[n] = 0  # no token goes on there
+    numbers[n] = 0  # no token continues here
     for at in range(n):
         i = np.uint64(at)
         sum_before = sums[i]
@@ -140,11 +140,9 @@ def best_path(unigram, rounds, work, n, total):
 
 @njit(nogil=True)
 def trace_path(token_at, work, n):
-    """The tokens of the best way and the characters they end at, to the ends of path[:n], ends[:n].
-
-    token_at: of a Unigram. Returns (where they begin, by how much that way is better than any
-    other, whether it has characters without a piece).
-    """
+    """Write the tokens of the best path and the characters at which they end to the last elements
+    of path[:n] and ends[:n]. Return (index of the first token, margin to the second-best path, True
+    if characters without a piece are on the path). token_at: the array of a Unigram."""
     first, at, margin, lacks = n, n, np.inf, False
     while at > 0:
         first -= 1
@@ -165,20 +163,14 @@ _ALWAYS = np.int64((1 << 32) - 1)
 
 @njit(nogil=True)
 def _safe_below(margin, n, worst):
-    """The limit of the sum before a word of n characters, below which rounding changes nothing.
-
-    Sums below 2**E are rounded by 2**(E - 25) at most, once for each of n tokens at most, on either
-    path; twice that much is allowed for. worst: of a Unigram.
-    """
+    """Return a limit: if the sum of scores before a word of n characters is below it, rounding
+    cannot change the word's path. Sums below 2**E are rounded by at most 2**(E - 25), at most n
+    times on each of two paths; the limit allows for twice that. worst: as in Unigram."""
     return np.int64(min(max(margin * 2.0**22 / n - 2 * n * worst, 0.0), 1e9))
 
 
 @njit(nogil=True)
 def _encode_word(data, a, z, unigram, fallback, rounds, total, work, out, w):
-    """Appends the ids of data[a:z] to out[:w], by sums that begin at `total`.
-
-    Returns (the new length, the new sum, by how much the path is better, characters).
-    """
     n = number_characters(unigram.alphabet, data, a, z, work.numbers, work.positions)
     total = best_path(unigram, rounds, work, n, total)
     first, margin, lacks = trace_path(unigram.token_at, work, n)
@@ -202,11 +194,10 @@ def _encode_word(data, a, z, unigram, fallback, rounds, total, work, out, w):
 
 @njit(nogil=True)
 def _encode_rows(data, offsets, unigram, fallback, crossed, cache, work, own, out, sizes):
-    """Writes the ids of all rows to out, their number to sizes; returns how many there are."""
     w = np.int64(0)
     sums, rounds = unigram.sums, unigram.rounds
-    calm = RESET - LONGEST * unigram.worst  # below it no sum within a word comes to be reset
-    exactly = np.bool_(0)  # a literal would have numba compile _word anew
+    calm = RESET - LONGEST * unigram.worst  # below it no sum is reset within a word
+    exactly = np.bool_(0)  # a literal would make numba compile _encode_word again
     for row in range(len(sizes)):
         a, row_end, before = np.int64(offsets[row]), np.int64(offsets[row + 1]), w
         total = np.float32(0)
@@ -231,7 +222,7 @@ def _encode_rows(data, offsets, unigram, fallback, crossed, cache, work, own, ou
                         if rounds and not unigram.exact:
                             safe = _safe_below(margin, n, unigram.worst)
                         add_word(cache, slot, low, high, data, a, z, own, m, safe)
-                        k -= 1  # known now, if not safe
+                        k -= 1  # cached now, but not always safe
                         if not rounds or abs(np.float64(total)) < min(calm, np.float64(safe)):
                             continue
                         k += 1
@@ -248,10 +239,8 @@ def _encode_rows(data, offsets, unigram, fallback, crossed, cache, work, own, ou
 
 @njit(cache=True, nogil=True)
 def encode_unigram(data, offsets, unigram, fallback, crossed, width, cache):
-    """(ids: uint32[], sizes: int64[rows]) of normalised rows.
-
-    width: ids that a byte gives at most.
-    """
+    """Encode normalized rows; return (ids: uint32[], number of ids per row: int64[rows]). width:
+    the largest number of ids per byte."""
     out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
     sizes = np.empty(len(offsets) - 1, np.int64)
     most = longest_row(offsets, LONGEST)

@@ -1,8 +1,8 @@
-"""The vocabulary that encodes shards, whatever kind of file it comes from.
+"""Open a tokenizer file of any kind for the encoding of shards.
 
-tokenizer.json    our kernels where they can, else `tokenizers`
-*.model           SentencePiece, our kernels where they can, else its own library
-*.tiktoken        tiktoken's ranks, by our kernels; the file does not say how text is cut
+tokenizer.json    our kernels if possible, otherwise `tokenizers`
+*.model           SentencePiece: our kernels if possible, otherwise its library
+*.tiktoken        tiktoken's ranks, by our kernels; the file does not contain its pattern
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from llmcurate.base.errors import UsageError
 from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.encode.parts import Encode, Settle, whole_alone
+from tokenize_kit.encode.parts import Encode, EncodeSettled, settle_nothing
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.formats.forms import read_file
 from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, special_of
@@ -27,16 +27,17 @@ from tokenize_kit.formats.tokenizer_json import (
     special_ids,
 )
 
-# As Encode of two more: keys of the rows, uint64[rows], and a rate.
+# Encode with two more arguments: the rows' keys, uint64[rows], and a rate.
 Sample = Callable[[np.ndarray, np.ndarray, np.ndarray, float], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """size: the highest id and one; special: name to id; file: its name beside the shards;
-    forbidden: bool[size]: ids that no text may give; threads: whether `encode` may run in several
-    at once; drawn: the model of which `sample` draws ids, None where it cannot; undrawn: the rows
-    that it does not draw, bool[rows]; settle: as parts.py has it."""
+    """A tokenizer that encodes shards. size: the highest id plus one; special: the ids of special
+    tokens by name; file: the name that a copy of the tokenizer's file gets next to the shards;
+    forbidden: bool[size], the ids that text must never give; threads: True if several threads may
+    call `encode` at once; drawn: the kind of the model if `sample` can draw its ids, otherwise
+    None; undrawn: a function that returns bool[rows], the rows for which `sample` draws nothing."""
 
     path: Path
     file: str
@@ -48,27 +49,27 @@ class Vocabulary:
     sample: Sample | None = None
     drawn: str | None = None
     undrawn: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    settle: Settle = whole_alone
+    encode_settled: EncodeSettled = settle_nothing
 
     def sampled(self, rate: float) -> Sample:
-        """Encoding with ids that are drawn; raises ``LlmcurateError`` for a model of which they
-        cannot be, and for a rate that it does not have."""
+        """Return the encoder that draws ids at random. Raises ``LlmcurateError`` if the model
+        cannot draw ids or the rate is out of range."""
         if self.sample is None or self.drawn is None:
             raise UsageError(
-                f"{self.path}: sampling: ids are drawn of byte-level BPE and of Unigram in a"
-                " tokenizer.json that our kernels encode; leave sampling out"
+                f"{self.path}: sampling works for byte-level BPE and for a tokenizer.json with a"
+                " Unigram model that our kernels encode; leave sampling out"
             )
         if not (0 <= rate <= 1 if self.drawn == "bpe" else rate > 0):
-            limits = "0 to 1" if self.drawn == "bpe" else "above 0"
-            raise UsageError(f"sampling {rate:g}: for {self.drawn} give {limits}")
+            limits = "from 0 to 1" if self.drawn == "bpe" else "above 0"
+            raise UsageError(f"sampling {rate:g}: for {self.drawn} give a rate {limits}")
         return self.sample
 
     def end(self) -> int:
-        """The id of the token that ends a document."""
+        """Return the id of the token that ends a document."""
         return self._first(END_OF_TEXT, "end-of-text", "encode without it (--no-eos)")
 
     def begin(self) -> int:
-        """The id of the token that begins a document."""
+        """Return the id of the token that begins a document."""
         return self._first(BEGIN_OF_TEXT, "beginning-of-text", "encode without it (no --bos)")
 
     def _first(self, names: tuple[str, ...], role: str, without: str) -> int:
@@ -81,7 +82,7 @@ class Vocabulary:
 
 
 def open_vocabulary(path: Path, pattern: str | None = None) -> Vocabulary:
-    """Read a tokenizer's file; pattern: the name of a published one, for ranks. Raises
+    """Open a tokenizer file. pattern: the name of a published pattern, for .tiktoken files. Raises
     ``LlmcurateError`` naming the file."""
     if path.suffix == ".tiktoken":
         return open_ranks(path, pattern)[0]
@@ -100,7 +101,7 @@ def _library(path: Path) -> Vocabulary:
     tokenizer = load_tokenizer(path)
     size = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
     special = special_ids(tokenizer)
-    # The unknown token is an honest answer to text; every other special token would be a forgery.
+    # Text may give the unknown token; any other special token would be forged.
     forged = [index for name, index in special.items() if "unk" not in name.lower()]
     encoder = Encoder(tokenizer)
     marked, ours = _marked(size, forged), encoder.reason is None
@@ -115,22 +116,23 @@ def _library(path: Path) -> Vocabulary:
         sample=encoder.sample,
         drawn=encoder.drawn,
         undrawn=encoder.odd,
-        settle=encoder.settle if encoder.settles else whole_alone,
+        encode_settled=encoder.encode_settled if encoder.can_settle else settle_nothing,
     )
 
 
 def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes, int]]:
-    """tiktoken's file, and its ranks by token; raises ``LlmcurateError`` naming it."""
+    """Open a .tiktoken file; return its vocabulary and the rank of each token. Raises
+    ``LlmcurateError`` naming the file."""
     if pattern not in PATTERN_NAMES:
         names = ", ".join(PATTERN_NAMES)
         raise UsageError(
-            f"{path}: ranks do not say how text is cut: give --pattern, one of {names}"
+            f"{path}: a .tiktoken file does not contain its pattern: give --pattern, one of {names}"
         )
     try:
         ranks = read_ranks(read_file(path))
         plan = plan_of(ranks, pattern)
     except ValueError as error:
-        raise UsageError(f"{path}: no file of ranks: {error}") from None
+        raise UsageError(f"{path}: not a .tiktoken file: {error}") from None
     special = special_of(pattern, max(ranks.values()))
     size = max(special.values()) + 1
     forbidden = _marked(size, list(special.values()))
@@ -145,7 +147,7 @@ def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes,
         threads=True,
         sample=encoder.sample,
         drawn="bpe",
-        settle=encoder.settle,
+        encode_settled=encoder.encode_settled,
     )
     return vocabulary, ranks
 
@@ -160,7 +162,7 @@ def _pieces(path: Path) -> Vocabulary:
         size = processor.GetPieceSize()
         control = [k for k in range(size) if processor.IsControl(k)]
         special = {processor.IdToPiece(k): k for k in control}
-    except (RuntimeError, OSError, ValueError):  # the last of a piece that is not UTF-8
+    except (RuntimeError, OSError, ValueError):  # ValueError: a piece is not UTF-8
         size = 0
     if not size:
         raise UsageError(f"{path}: not a SentencePiece model")

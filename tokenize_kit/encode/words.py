@@ -1,8 +1,8 @@
-"""Words of a text: where they end, a cache of their ids, and the fallback of unknown characters.
+"""Words of a text: their ends, a cache of their ids, and the fallback of unknown characters.
 
-The cache is emptied when it is full, so memory is bounded and ids never depend on it. A longer
-word is kept when it comes again: in a script without spaces few do, and keeping one costs as much
-as encoding it.
+The cache is emptied when it is full, so memory is bounded; ids never depend on it. A word of more
+than 15 bytes is cached only when it occurs again: in a script without spaces few such words occur
+twice, and caching a word costs as much as encoding it.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from typing import Any
 import numpy as np
 
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import hash_bytes, load8, load_few, prefetch, stir
+from llmcurate.base.kernels.intrinsics import hash_bytes, load8, load_few, mix_bits, prefetch
 from tokenize_kit.formats.forms import BYTE_PIECES
 from tokenize_kit.formats.tokenizer_json import Unsupported
 
-SLOTS = 1 << 18  # words of the cache, half of them in use at most
-ARENA = 1 << 22  # bytes of long words, and ids of words of many
-LONGEST = 64  # bytes of a word that is kept: longer ones hardly come again
+SLOTS = 1 << 18  # of the cache, at most half of them used
+ARENA = 1 << 22  # bytes of long words; a quarter as many ids
+LONGEST = 64  # bytes of a cached word: longer words rarely occur again
 SEEN = 1 << 17
-INLINE = 15  # bytes of a word that stands in its entry
+INLINE = 15  # bytes of a word stored in its entry
 _LONG = np.uint64(0x80)
 _1, _8, _32, _56 = np.uint64(1), np.uint64(8), np.uint64(32), np.uint64(56)
 _LOW, _MIX = np.uint64(0xFFFFFFFF), np.uint64(0x9E3779B97F4A7C15)
 _MASK = np.uint64(SLOTS - 1)
 
 # entries: uint64[SLOTS, 4]: the word, or its hash and position in `letters`; its ids, or their
-# position in `ids`, and how many. used: int64[3]: entries, bytes of letters, ids. seen:
-# uint16[SEEN], of words that do not stand in their entry and came once: a part of the hash.
+# position in `ids`; their number. used: int64[3]: entries, bytes of letters, ids. seen:
+# uint16[SEEN]: part of the hash of longer words that occurred once.
 Cache = namedtuple("Cache", "entries letters ids used seen")
 
 
 def new_cache() -> Cache:
-    """An empty one, 16 MiB."""
+    """Return an empty cache of 16 MiB."""
     buffer = np.zeros(4 * SLOTS + 4, np.uint64)
     first = -(buffer.ctypes.data // 8) % 4  # no entry lies in two cache lines
     return Cache(
@@ -50,7 +50,7 @@ def new_cache() -> Cache:
 
 @njit(nogil=True)
 def same_bytes(letters, at, data, a, n):
-    """Whether these n bytes are the same, eight of them or more."""
+    """Return True if n bytes of `letters` at `at` equal those of `data` at `a`; n is at least 8."""
     i, j, remaining = np.uint64(at), np.uint64(a), np.uint64(n)
     while remaining > _8:
         if load8(letters, i) != load8(data, j):
@@ -61,7 +61,7 @@ def same_bytes(letters, at, data, a, n):
 
 @njit(nogil=True, forceinline=True)
 def word_key(data, a, z):
-    """The two numbers that a word of data[a:z] is looked up by; the second is never 0."""
+    """Return the two numbers by which the word data[a:z] is looked up; the second is never 0."""
     n = z - a
     i = np.uint64(a)
     if n <= 7:
@@ -82,8 +82,8 @@ def word_key(data, a, z):
 
 @njit(nogil=True, forceinline=True)
 def seen_before(seen, low):
-    """Whether a word of that first number was asked for before, as far as is remembered."""
-    mixed = stir(low)
+    """Remember the first number of a word's key; return True if it was already remembered."""
+    mixed = mix_bits(low)
     slot, mark = mixed & np.uint64(SEEN - 1), np.uint16(mixed >> np.uint64(48))
     repeated = seen[slot] == mark
     seen[slot] = mark
@@ -92,13 +92,11 @@ def seen_before(seen, low):
 
 @njit(nogil=True)
 def add_word(cache, slot, low, high, data, a, z, symbols, n, safe):
-    """Fills an entry; empties the memory first where this word might not fit.
-
-    safe: below 2**32, kept beside the number of ids.
-    """
+    """Fill a free entry of the cache; empty the cache first if the word might not fit. safe: a
+    number below 2**32 that is stored with the number of ids."""
     entries, letters, ids, used = cache.entries, cache.letters, cache.ids, cache.used
     if used[0] > SLOTS // 2 or used[1] + LONGEST > ARENA or used[2] + LONGEST > ARENA // 4:
-        for k in range(SLOTS):  # numba takes seconds to compile what slices do
+        for k in range(SLOTS):  # numba takes seconds to compile slices
             entries[k, 1] = np.uint64(0)
         for k in range(3):
             used[k] = 0
@@ -127,14 +125,14 @@ def add_word(cache, slot, low, high, data, a, z, symbols, n, safe):
 
 @njit(nogil=True, forceinline=True)
 def first_slot(low, high):
-    """The slot in which a word is looked up first."""
-    return stir(low ^ (high * _MIX)) & _MASK
+    """Return the slot at which the search for a word begins."""
+    return mix_bits(low ^ (high * _MIX)) & _MASK
 
 
 @njit(nogil=True, forceinline=True)
 def look_up(cache, slot, low, high, data, a, n):
-    """The slot, from first_slot's on, of the word of n bytes from a, looked up by `low` and `high`,
-    or the one that it would take: free, where its second number is 0."""
+    """Return the slot of the word of n bytes at a, searching from `slot`. If the word is not
+    cached, return a free slot, whose second number is 0."""
     entries = cache.entries
     if n <= INLINE:
         while entries[slot, 1] != 0 and (entries[slot, 0] != low or entries[slot, 1] != high):
@@ -151,8 +149,8 @@ def look_up(cache, slot, low, high, data, a, n):
 
 @njit(nogil=True, forceinline=True)
 def recall(cache, slot, n, out, w):
-    """Writes to out[w:] the ids of a known word of n bytes, and may write one more; returns the new
-    length."""
+    """Write the ids of a cached word of n bytes to out[w:], perhaps with one extra id after them;
+    return the position after the last id."""
     entries, ids = cache.entries, cache.ids
     count = np.int64(entries[slot, 3] & _LOW)
     if count <= 2 and n <= INLINE:
@@ -165,18 +163,19 @@ def recall(cache, slot, n, out, w):
     return w + count
 
 
-# How our own Unigram's tokenizer.json is cut: a line end alone, spaces with what follows them.
+# The split of the Unigram trained here: single line ends, and spaces with the text after them.
 WORDS = r"\n| +[^ \n]*|[^ \n]+"
 _SPACE = np.uint8(0x20)
 _SPACES, _LOWEST, _HIGHEST = (np.uint64(0x0101010101010101 * k) for k in (0x20, 0x01, 0x80))
 
-# Whether a token has, inside, a space behind something else, something else behind a space, and a
-# space behind a space.
+# True if a token contains, inside: a space after another character; another character after a
+# space; a space after a space.
 Crossings = namedtuple("Crossings", "before behind between")
 
 
 def crossings(tokens: Iterable[str]) -> Crossings:
-    """The crossings of all tokens that a text may give; a space is a space."""
+    """Return the ways in which tokens contain spaces (see Crossings). tokens: the tokens that text
+    can give, spelled with plain spaces."""
     before = behind = between = False
     for token in tokens:
         if " " in token[1:]:
@@ -189,16 +188,17 @@ def crossings(tokens: Iterable[str]) -> Crossings:
 
 @njit(nogil=True, forceinline=True)
 def word_end(data, a, z, crossed):
-    """The first position behind a at which data[a:z] may be cut."""
+    """Return the first position after a at which data[a:z] may be cut because no token crosses
+    it."""
     at = a
     while True:
         space = data[at] == _SPACE
         at += 1
         if not space:
-            while at + 8 <= z:  # eight bytes at once: a byte that is a space becomes 0
+            while at + 8 <= z:  # eight bytes at once: a space becomes 0
                 bytes8 = load8(data, np.uint64(at)) ^ _SPACES
                 spaces = (bytes8 - _LOWEST) & ~bytes8 & _HIGHEST
-                if spaces != 0:  # its lowest bit is the first one's; those below are counted
+                if spaces != 0:  # count the bytes below its lowest bit, the first space
                     below = (spaces - np.uint64(1)) & ~spaces & _LOWEST
                     at += np.int64((below * _LOWEST) >> np.uint64(56)) - 1
                     break
@@ -218,7 +218,8 @@ def word_end(data, a, z, crossed):
 
 @njit(nogil=True)
 def longest_piece(offsets, ends, counts):
-    """Bytes of the longest piece of rows that are cut (scan.cut_rows), 1 at least."""
+    """Return the length in bytes of the longest piece, at least 1. offsets: the rows; ends, counts:
+    the result of scan.cut_rows for them."""
     longest, piece = np.int64(1), 0
     for row in range(len(counts)):
         at = np.int64(offsets[row])
@@ -231,27 +232,27 @@ def longest_piece(offsets, ends, counts):
 
 @njit(nogil=True)
 def longest_row(offsets, least):
-    """Bytes of the longest row, or `least`, where that is more."""
+    """Return the length in bytes of the longest row, or `least` if that is greater."""
     most = np.int64(least)
     for row in range(len(offsets) - 1):
         most = max(most, np.int64(offsets[row + 1] - offsets[row]))
     return most
 
 
-BATCH = 64  # words that are looked for at once
+BATCH = 64  # words looked up at once
 END, LOW, HIGH, SLOT = range(4)
 _SAFE_BITS = np.uint64(32)
 
 
 class CachePool:
-    """Memories of words for threads that share an encoder: each takes one while it encodes."""
+    """Caches for threads that share an encoder. No two calls use a cache at the same time."""
 
     def __init__(self) -> None:
         self._idle = [new_cache()]
 
     def run(self, kernel: Callable[..., Any], *given: Any) -> tuple[np.ndarray, np.ndarray]:
-        """What a kernel makes of what it is given, and behind that of a cache that no other thread
-        has: (ids: uint32[], how many of each row: int64[rows])."""
+        """Call a kernel with the given arguments and a free cache; return the kernel's (ids:
+        uint32[], number of ids per row: int64[rows])."""
         try:
             cache = self._idle.pop()
         except IndexError:
@@ -263,12 +264,10 @@ class CachePool:
 
 @njit(nogil=True)
 def cut_words(data, a, z, crossed, cache, words):
-    """Cuts data[a:z] into words, BATCH of them at most; returns how many.
-
-    words: uint64[BATCH, 4]: where each ends, its key (second number 0: not to be looked for, nor
-    kept) and the slot it would take, which is on its way into the processor's caches: most words
-    are rare, and the table is large.
-    """
+    """Cut data[a:z] into at most BATCH words; return their number. words: uint64[BATCH, 4]: for
+    each word its end, the two numbers of its key, and its slot in the cache. A second number of 0
+    means that the word is neither looked up nor cached. The memory of slots is prefetched, since
+    most words are rare and the table is large."""
     count = 0
     while a < z and count < BATCH:
         end = word_end(data, a, z, crossed)
@@ -287,13 +286,12 @@ def cut_words(data, a, z, crossed, cache, words):
 
 @njit(nogil=True)
 def recall_words(data, a, words, k, count, cache, sums, rounds, total, calm, out, w):
-    """Writes to out[w:] the ids of words[k:count] up to the first one that is not known.
-
-    a: where the first of them begins; sums, rounds: of a Unigram, where words have sums (then
-    float32 total is that of the text before a, and beyond calm no path is safe); out: with room for
-    two ids more than there may be. Returns (that word, `count` for none; where it begins; its slot,
-    free where it is new; the new length; the new sum).
-    """
+    """Write the ids of words[k:count] to out[w:], up to the first word that is not cached. a: the
+    start of the first word; out: has room for two extra ids. rounds: True for a Unigram whose sums
+    are float32; then `total` is the sum of scores before a, and no cached path is used once its
+    absolute value reaches `calm`. Return (the number of the first word that is not cached, or
+    `count`; its start; its slot, free if the word is new; the position after the last id; the new
+    sum)."""
     slot = np.uint64(0)
     while k < count:
         if words[k, HIGH] == 0:
@@ -317,16 +315,15 @@ def recall_words(data, a, words, k, count, cache, sums, rounds, total, calm, out
     return k, a, slot, w, total
 
 
-# unknown: the id of what has no token; bytes: int64[256]: ids of bytes, empty where characters do
-# not fall back to them; joined: whether a run of unknown characters in a row is one id.
+# unknown: the id of characters without a token; bytes: int64[256]: ids of bytes, empty without byte
+# fallback; joined: a run of unknown characters is one id.
 Fallback = namedtuple("Fallback", "unknown bytes joined")
 
 
 def byte_fallback(ids: Mapping[str, int]) -> np.ndarray:
-    """The bytes of a Fallback, from the ids of the pieces `<0x00>` to `<0xFF>`; raises
-    Unsupported."""
+    """Return the ids of the 256 pieces `<0x00>` to `<0xFF>`. Raises Unsupported."""
     if any(name not in ids for name in BYTE_PIECES):
-        raise Unsupported("bytes that are not all there")
+        raise Unsupported("byte fallback without all 256 bytes")
     return np.array([ids[name] for name in BYTE_PIECES], np.int64)
 
 
@@ -335,17 +332,14 @@ _BLANK = 0x20
 
 @njit(nogil=True)
 def width_of(byte):
-    """Bytes of the character that begins with this one."""
+    """Return the length in bytes of the character that begins with this byte."""
     return 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
 
 
 @njit(nogil=True)
 def write_fallback(fallback, data, position, ids, w):
-    """Writes to ids[w:] what the character at data[position:] falls back to; returns the new
-    length.
-
-    A space stands for U+2581.
-    """
+    """Write the fallback ids of the character at data[position:] to ids[w:]; return the position
+    after the last id. A space stands for U+2581."""
     byte_ids = fallback.bytes
     if len(byte_ids) == 0:
         ids[w] = fallback.unknown
@@ -363,7 +357,7 @@ def write_fallback(fallback, data, position, ids, w):
 
 @njit(nogil=True)
 def join_unknown(unknown, ids, first, w):
-    """Makes every run of unknown ids in ids[first:w] one; returns the new length."""
+    """Reduce each run of unknown ids in ids[first:w] to one; return the new end of the ids."""
     end = first
     for k in range(first, w):
         if ids[k] != unknown or end == first or ids[end - 1] != unknown:

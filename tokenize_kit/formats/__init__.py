@@ -1,1 +1,1 @@
-"""Tokenizer files of other programs, read and written."""
+"""Read and write tokenizer files of other programs."""

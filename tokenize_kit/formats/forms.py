@@ -1,5 +1,5 @@
-"""The forms of tokenizers: byte-level BPE, and pieces of SentencePiece, whatever file they come
-from."""
+"""The forms of tokenizers, the same for every file format: byte-level BPE, and the pieces of a
+SentencePiece model."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from llmcurate.base.errors import LlmcurateError, UsageError
 
 # SentencePiece.Type; llama.cpp's token types are the same numbers.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
-SPACE = "\u2581"  # the spelling of a space in pieces
+SPACE = "\u2581"  # a space in pieces
 
 MOST_BYTES = 256 << 20  # of a tokenizer's file; published ones have up to 50 MB
 BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-MOST_TOKENS = 1 << 24  # ids of a vocabulary; a larger one is a damaged file
+MOST_TOKENS = 1 << 24  # of a vocabulary; more mean a damaged file
 
 
 def read_file(path: Path) -> bytes:
-    """A tokenizer's file, whole; ``LlmcurateError`` where it cannot be read or is too large."""
+    """Return the bytes of a file. Raises ``LlmcurateError`` if it is unreadable or too large."""
     try:
         size = path.stat().st_size
         if size <= MOST_BYTES:
             return path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
-    raise UsageError(f"{path}: no tokenizer, it has {size:,} bytes")
+    raise UsageError(f"{path}: too large for a tokenizer ({size:,} bytes)")
 
 
 class CannotHold(LlmcurateError):
-    """A file format that has no place for a feature of a tokenizer; the message names it."""
+    """Raised if a file format cannot express a feature of a tokenizer; the message names it."""
 
 
 @dataclass(frozen=True)
 class Added:
-    """A token that stands beside the model; special ones never come out of text."""
+    """A token that does not belong to the model. Special tokens are never encoded from text."""
 
     content: str
     number: int
@@ -44,12 +44,10 @@ class Added:
 
 @dataclass(frozen=True)
 class ByteBpe:
-    """Byte-level BPE.
-
-    tokens: bytes to id, all 256 bytes among them, special ones not; merges: in order of rank;
-    parts: patterns one after the other, as Oniguruma reads them; whole: a piece of text that is a
-    token is that token, whatever merging gives.
-    """
+    """Byte-level BPE. tokens: the ids of tokens by their bytes, including all 256 bytes but no
+    special tokens; merges: the merges in order of rank; parts: patterns in Oniguruma's syntax,
+    applied one after the other; whole: True if a piece of text that equals a token becomes that
+    token, whatever merging gives."""
 
     tokens: dict[bytes, int]
     merges: tuple[tuple[bytes, bytes], ...]
@@ -59,23 +57,20 @@ class ByteBpe:
 
     @property
     def size(self) -> int:
-        """The highest id and one."""
+        """The highest id plus one."""
         return max([*self.tokens.values(), *(a.number for a in self.added)]) + 1
 
     @property
     def special(self) -> dict[str, int]:
-        """The ids of special tokens."""
         return {token.content: token.number for token in self.added if token.special}
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """A SentencePiece model: pieces in order of their ids, and how text is prepared.
-
-    pieces: (text, score, type), a space as U+2581; charsmap: the precompiled rules of
-    normalisation, empty for none; prefix: a space is put before the text; squeeze: spaces at the
-    ends are dropped and runs of them made one.
-    """
+    """A SentencePiece model: pieces in the order of their ids, and the preparation of text. pieces:
+    (text, score, type), with spaces as U+2581; charsmap: the precompiled normalization rules, or
+    empty; prefix: True if a space is added before the text; squeeze: True if spaces at the ends are
+    dropped and runs of spaces become one space; begin, end, pad: ids, or -1."""
 
     kind: Literal["unigram", "bpe"]
     pieces: tuple[tuple[str, float, int], ...]
@@ -86,7 +81,7 @@ class Pieces:
     begin: int = -1
     end: int = -1
     pad: int = -1
-    # Texts of pieces to their ids, the first of equals.
+    # Text of a piece to its first id.
     numbers: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -97,12 +92,11 @@ class Pieces:
 
     @property
     def size(self) -> int:
-        """The highest id and one."""
+        """The highest id plus one."""
         return len(self.pieces)
 
     @property
     def special(self) -> dict[str, int]:
-        """The ids of special tokens."""
         return {text: n for n, (text, _, kind) in enumerate(self.pieces) if kind == CONTROL}
 
     @property
@@ -112,7 +106,7 @@ class Pieces:
 
     @property
     def starts_words(self) -> bool:
-        """Whether no piece goes on over a space, so that text may be cut before runs of them."""
+        """True if no piece continues after a space, so text may be cut before runs of spaces."""
         return not any(
             SPACE in text.lstrip(SPACE)
             for text, _, kind in self.pieces

@@ -1,11 +1,10 @@
-"""A tokenizer as the metadata of a GGUF file, and what llama.cpp does with such a file.
+"""A tokenizer as the metadata of a GGUF file, and llama.cpp's reading of it.
 
-Files are read and written by the package `gguf`; tensors are neither read nor written.
-
-Keys: the section "Tokenizer" of docs/gguf.md of ggml-org/ggml; their meaning:
-llama_vocab::impl::load in llama.cpp's src/llama-vocab.cpp, read in November 2026. llama.cpp has
-three algorithms that matter here: `gpt2` (byte-level BPE, cut by a pattern known by name), `llama`
-(SentencePiece BPE) and `t5` (SentencePiece Unigram).
+The package `gguf` reads and writes the files; tensors are neither read nor written. The keys are
+listed in the section "Tokenizer" of docs/gguf.md of ggml-org/ggml. Their meaning is that of
+llama_vocab::impl::load in llama.cpp's src/llama-vocab.cpp, read in November 2026. Three of
+llama.cpp's algorithms are used here: `gpt2` (byte-level BPE, cut by a pattern known by name),
+`llama` (SentencePiece BPE) and `t5` (SentencePiece Unigram).
 """
 
 from __future__ import annotations
@@ -40,18 +39,19 @@ def _library() -> Any:
     try:
         import gguf
     except ImportError:
-        raise UsageError("files of GGUF: pip install 'llmcurate[gguf]'") from None
+        raise UsageError("GGUF files: pip install 'llmcurate[gguf]'") from None
     return gguf
 
 
 def read_metadata(file: Path) -> dict[str, Value]:
-    """Key to value of a file's tokenizer. LookupError, OverflowError, RecursionError, TypeError or
-    ValueError for what is no GGUF file of version 2 or 3, little-endian."""
+    """Return the keys and values on the tokenizer in a GGUF file. Raises LookupError,
+    OverflowError, RecursionError, TypeError or ValueError unless it is a little-endian GGUF file of
+    version 2 or 3."""
 
     class Reader(_library().GGUFReader):  # type: ignore[misc]
         def _get(self, offset: int, dtype: Any, count: int = 1, _: Any = None, **__: Any) -> Any:
-            # The library's own gives less than was asked where a file is cut, and is four times
-            # as slow.
+            # The library's method returns short arrays from truncated files and takes four times
+            # as long.
             return np.frombuffer(self.data, dtype, int(count), offset)
 
         def _build_tensor_info(self, offs: int, _: int) -> Any:
@@ -62,8 +62,8 @@ def read_metadata(file: Path) -> dict[str, Value]:
 
 
 def write_metadata(metadata: dict[str, Value]) -> bytes:
-    """A file's bytes: no tensors, an architecture, which a vocabulary alone needs to be opened, and
-    the given keys in their order."""
+    """Return the bytes of a GGUF file without tensors. It has an architecture, which every file
+    needs, and then the given keys in order."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "tokenizer.gguf"
         writer = _library().GGUFWriter(file, "llama")
@@ -77,7 +77,7 @@ def write_metadata(metadata: dict[str, Value]) -> bytes:
         return file.read_bytes()
 
 
-# What a key may have, as the library reads and writes it.
+# The values that the library reads and writes.
 Value = bool | int | float | str | bytes | list[str] | list[int] | list[float]
 _PREFIX = "tokenizer.ggml."
 _PADDING = ("<pad>", "<|pad|>", "[PAD]")
@@ -86,8 +86,8 @@ _LETTERS = r"[^\r\n\p{L}\p{N}]?"
 _UPPER, _LOWER = r"(?:(?=[\p{L}])(?:[^a-z]))", r"(?:(?=[\p{L}])(?:[^A-Z]))"
 _SHORT = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-# Patterns as llama.cpp cuts under a name, written for Oniguruma. Its gpt-4o is not OpenAI's:
-# letters by case are ASCII's alone, and marks are no letters.
+# llama.cpp's patterns by name, in Oniguruma's syntax. Its gpt-4o is not OpenAI's: only ASCII
+# letters have cases, and marks are not letters.
 LLAMA_CPP: dict[str, tuple[str, ...]] = {
     "gpt-2": PATTERNS["gpt2"].parts,
     "llama-bpe": (rf"{_SHORT}|{_LETTERS}\p{{L}}+|\p{{N}}{{1,3}}|{_REST}",),
@@ -109,7 +109,7 @@ _ALIKE = {
     "smollm": ("starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
 }
 _NAMES = {alike: name for name, others in _ALIKE.items() for alike in others}
-# Names under which a piece of text that is a token is that token, whatever merging gives.
+# Patterns under which a piece of text that is a token becomes that token, whatever merging gives.
 WHOLE = frozenset({"llama-bpe"})
 
 
@@ -128,42 +128,45 @@ def _roles(special: dict[str, int]) -> dict[str, Value]:
     return ids
 
 
-def obstacle(form: Form) -> str:
-    """Why a file may not be faithful though it was written, or nothing."""
+def known_difference(form: Form) -> str:
+    """Return a known reason for which llama.cpp may give other ids, or an empty string."""
     if isinstance(form, ByteBpe) and form.parts == PATTERNS["o200k"].parts:
         return (
-            "; llama.cpp's gpt-4o is not o200k: marks are no letters there, and only ASCII letters"
+            "; llama.cpp's gpt-4o is not o200k: marks are not letters there, and only ASCII letters"
             " have cases"
         )
     return ""
 
 
 def names_in(metadata: dict[str, Value]) -> dict[str, str]:
-    """The keys by which llama.cpp knows the model and its pattern, and their values."""
+    """Return the keys, with their values, that name the model and its pattern to llama.cpp."""
     keys = (f"{_PREFIX}model", f"{_PREFIX}pre")
     return {key: str(metadata[key]) for key in keys if key in metadata}
 
 
 def to_metadata(form: Form) -> dict[str, Value]:
-    """The keys of a file; CannotHold names what llama.cpp cannot do."""
+    """Return the keys and values of a GGUF file for a form. Raises CannotHold naming the feature
+    that llama.cpp does not support."""
     return _byte_bpe(form) if isinstance(form, ByteBpe) else _pieces(form)
 
 
 def _byte_bpe(form: ByteBpe) -> dict[str, Value]:
     patterns = {p.gguf: p.parts for p in PATTERNS.values() if p.gguf}
-    # A comparison of ids shows texts that are cut otherwise (change/verify.py, `obstacle`).
+    # convert() compares ids, so it finds texts that a similar pattern cuts differently.
     fit = [*patterns.items(), ("gpt-4o", PATTERNS["o200k"].parts), *LLAMA_CPP.items()]
     name = next((n for n, parts in fit if cut_alike(form.parts, parts)), None)
     if name is None:
         raise CannotHold(
-            f"llama.cpp knows patterns by name, and none of {', '.join(LLAMA_CPP)} is this one"
+            f"llama.cpp only supports the patterns {', '.join(LLAMA_CPP)}, and this is another one"
         )
     if form.whole and name not in WHOLE:
         merged = {left + right for left, right in form.merges}
         if any(len(token) > 1 and token not in merged for token in form.tokens):
-            raise CannotHold(f"llama.cpp makes tokens by merges under {name}, and some have none")
+            raise CannotHold(
+                f"llama.cpp's {name} needs a merge for every token, and some have none"
+            )
     if not form.merges:
-        raise CannotHold("llama.cpp needs merges, and it has none")
+        raise CannotHold("llama.cpp needs merges, and this tokenizer has none")
     tokens = [f"[PAD{number}]" for number in range(form.size)]
     types = [UNUSED] * form.size
     for token, number in form.tokens.items():
@@ -172,14 +175,14 @@ def _byte_bpe(form: ByteBpe) -> dict[str, Value]:
         tokens[added.number] = added.content
         types[added.number] = CONTROL if added.special else USER_DEFINED
     if len(set(tokens)) != len(tokens):
-        raise CannotHold("two of its tokens are spelled alike")
+        raise CannotHold("two of its tokens have the same text")
     merges = [f"{to_letters(left)} {to_letters(right)}" for left, right in form.merges]
     return {
         **_head("gpt2", tokens, types),
         f"{_PREFIX}pre": name,
         f"{_PREFIX}merges": merges,
         **_roles(form.special),
-        # llama.cpp puts a token before the text under some names unless it is told not to.
+        # Under some names, llama.cpp puts a token before the text by default.
         f"{_PREFIX}add_bos_token": False,
         f"{_PREFIX}add_eos_token": False,
     }
@@ -188,22 +191,26 @@ def _byte_bpe(form: ByteBpe) -> dict[str, Value]:
 def _pieces(form: Pieces) -> dict[str, Value]:
     unigram = form.kind == "unigram"
     if unigram and form.byte_fallback:
-        raise CannotHold("llama.cpp's Unigram (t5) does not fall back to bytes")
+        raise CannotHold("llama.cpp's Unigram (t5) has no byte fallback")
     if not unigram:
         if not form.byte_fallback:
-            raise CannotHold("llama.cpp's SentencePiece BPE (llama) needs pieces of all bytes")
+            raise CannotHold("llama.cpp's SentencePiece BPE (llama) needs pieces for all bytes")
         if form.charsmap:
-            raise CannotHold("llama.cpp's SentencePiece BPE (llama) does not normalise text")
+            raise CannotHold("llama.cpp's SentencePiece BPE (llama) does not normalize text")
         if form.squeeze:
-            raise CannotHold("llama.cpp's SentencePiece BPE (llama) keeps spaces that this drops")
+            raise CannotHold(
+                "llama.cpp's SentencePiece BPE (llama) keeps spaces that this tokenizer drops"
+            )
     if unigram and any(kind == USER_DEFINED for _, _, kind in form.pieces):
-        raise CannotHold("llama.cpp's Unigram (t5) scores user-defined pieces in another way")
+        raise CannotHold("llama.cpp's Unigram (t5) scores user-defined pieces differently")
     if any(" " in text for text, _, kind in form.pieces if kind == USER_DEFINED):
-        raise CannotHold("llama.cpp would find its user-defined pieces of plain spaces in the text")
+        raise CannotHold(
+            "llama.cpp would match its user-defined pieces with plain spaces in the text"
+        )
     if len(form.numbers) != len(form.pieces):
-        raise CannotHold("two of its pieces are spelled alike")
+        raise CannotHold("two of its pieces have the same text")
     texts, scores, types = (list(column) for column in zip(*form.pieces, strict=True))
-    # llama.cpp looks for these in the text before it writes its spaces as U+2581.
+    # llama.cpp matches user-defined pieces before it writes spaces as U+2581.
     texts = [
         text.replace(SPACE, " ") if kind == USER_DEFINED else text for text, _, kind in form.pieces
     ]
@@ -227,25 +234,22 @@ def _pieces(form: Pieces) -> dict[str, Value]:
 
 
 def from_metadata(values: dict[str, Value]) -> Form:
-    """The tokenizer as llama.cpp would run it.
-
-    ValueError for keys that are missing or of another type; CannotHold for tokenizers that are
-    none of the three.
-    """
+    """Return the form of a tokenizer as llama.cpp would run it. Raises ValueError for missing keys
+    and values of another type, and CannotHold for tokenizers that cannot be converted."""
     model = values.get(f"{_PREFIX}model")
     if not isinstance(model, str):
-        raise ValueError(f"it has no {_PREFIX}model: no vocabulary is in it")
+        raise ValueError(f"it has no {_PREFIX}model, so no vocabulary")
     if model not in ("gpt2", "llama", "t5"):
-        raise CannotHold(f"its tokenizer is llama.cpp's {model!r}, which no other file holds")
+        raise CannotHold(f"llama.cpp's tokenizer model {model!r} cannot be converted")
     tokens = _list(values, "tokens", str)
     types = _list(values, "token_type", int, [NORMAL] * len(tokens))
     if not tokens or len(types) != len(tokens):
-        raise ValueError("it has no tokens, or another number of types")
+        raise ValueError("it has no tokens, or not one type per token")
     if model == "gpt2":
         return _read_bpe(values, tokens, types)
     scores = _list(values, "scores", float, [0.0] * len(tokens))
     if len(scores) != len(tokens) or UNKNOWN not in types:
-        raise ValueError("it has another number of scores, or no unknown token")
+        raise ValueError("it does not have one score per token, or has no unknown token")
     texts = [
         t.replace(" ", SPACE) if k == USER_DEFINED else t
         for t, k in zip(tokens, types, strict=True)
@@ -271,7 +275,9 @@ def _read_bpe(values: dict[str, Value], tokens: list[str], types: list[int]) -> 
     pre = values.get(f"{_PREFIX}pre")
     pre = _NAMES.get(pre, pre) if isinstance(pre, str) else pre
     if not isinstance(pre, str) or pre not in LLAMA_CPP:
-        raise CannotHold(f"it is cut by llama.cpp's pattern {pre!r}; known: {', '.join(LLAMA_CPP)}")
+        raise CannotHold(
+            f"llama.cpp's pattern {pre!r} is not supported; use {', '.join(LLAMA_CPP)}"
+        )
     plain: dict[bytes, int] = {}
     added = []
     for number, (token, kind) in enumerate(zip(tokens, types, strict=True)):
@@ -286,7 +292,7 @@ def _read_bpe(values: dict[str, Value], tokens: list[str], types: list[int]) -> 
         left, space, right = line[1:].partition(" ")
         pair = _raw(line[:1] + left), _raw(right)
         if not space or pair[0] + pair[1] not in plain:
-            raise ValueError(f"the merge {line!r} makes no token")
+            raise ValueError(f"the result of the merge {line!r} is not a token")
         merges.append(pair)
     return ByteBpe(plain, tuple(merges), LLAMA_CPP[pre], tuple(added), pre in WHOLE)
 
@@ -295,18 +301,18 @@ def _raw(token: str) -> bytes:
     try:
         return from_letters(token)
     except KeyError:
-        raise ValueError(f"the token {token!r} is not spelled in bytes") from None
+        raise ValueError(f"the token {token!r} is not spelled in the letters of bytes") from None
 
 
 def _list(values: dict[str, Value], key: str, kind: type, default: list[Any] | None = None) -> Any:
     entries = values.get(f"{_PREFIX}{key}", default)
     if not isinstance(entries, list) or any(type(value) is not kind for value in entries):
-        raise ValueError(f"{_PREFIX}{key} is missing or no array of {kind.__name__}")
+        raise ValueError(f"{_PREFIX}{key} is missing or not an array of {kind.__name__}")
     return entries
 
 
 def _id(values: dict[str, Value], role: str, size: int) -> int:
     number = values.get(f"{_PREFIX}{role}_token_id", -1)
     if not isinstance(number, int) or not -1 <= number < size:
-        raise ValueError(f"{_PREFIX}{role}_token_id is no id of its tokens")
+        raise ValueError(f"{_PREFIX}{role}_token_id is not the id of a token")
     return number

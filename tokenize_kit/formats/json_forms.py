@@ -1,9 +1,9 @@
 """Tokenizers in a tokenizer.json as forms: byte-level BPE, and pieces of SentencePiece's models.
 
-What SentencePiece does before it looks for pieces (normalizer.cc) is written as normalisers of
-`tokenizers`: its rules for characters, spaces at the ends dropped and runs made one, a space put
-before the text, spaces as U+2581. The text is cut before runs of spaces where no piece goes on over
-one, which changes no id and keeps the work short.
+SentencePiece's preparation of text (normalizer.cc) is written as normalizers of `tokenizers`:
+character rules, spaces at the ends dropped and runs of spaces made one, a space put before the
+text, spaces as U+2581. If no piece continues after a space, the text is also cut before runs of
+spaces, which changes no id and saves work.
 """
 
 from __future__ import annotations
@@ -43,30 +43,28 @@ from tokenize_kit.formats.tokenizer_json import (
 
 
 def is_byte_bpe(parts: Parts) -> bool:
-    """Whether a tokenizer.json spells its text in the letters of bytes."""
+    """Return True if the model of a tokenizer.json is a BPE that spells each byte as a letter."""
     return parts["model"].get("type") == "BPE" and "ByteLevel" in json.dumps(parts["pre_tokenizer"])
 
 
 def normalizers_of(parts: Parts) -> list[str]:
-    """The kinds of normalisers of a tokenizer.json, one after the other."""
+    """Return the types of the normalizers in a tokenizer.json, in order."""
     return [step["type"] for step in flat_steps(parts.get("normalizer"))]
 
 
 def byte_bpe_from_json(parts: Parts) -> ByteBpe:
-    """The form of a tokenizer.json that `tokenizers` has read; CannotHold names what it lacks.
-
-    A post-processor is left out: it puts tokens around text and changes none of it.
-    """
+    """Return the form of a tokenizer.json that `tokenizers` has loaded. Raises CannotHold naming
+    the unsupported feature. Post-processors are ignored: they only put tokens around the text."""
     model = parts["model"]
     if kinds := normalizers_of(parts):
-        raise CannotHold(f"it normalises text ({', '.join(kinds)})")
+        raise CannotHold(f"it normalizes text ({', '.join(kinds)})")
     for name in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
             raise CannotHold(f"its model has the setting {name}")
     try:
         patterns = patterns_of(parts["pre_tokenizer"])
     except Unsupported as error:
-        raise CannotHold(f"it cuts text in a way that no other file holds: {error}") from None
+        raise CannotHold(f"no other format can split text this way: {error}") from None
     added = tuple(Added(t["content"], t["id"], t["special"]) for t in parts["added_tokens"])
     apart = {token.number for token in added}
     try:
@@ -74,7 +72,7 @@ def byte_bpe_from_json(parts: Parts) -> ByteBpe:
         pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
         merges = tuple((from_letters(left), from_letters(right)) for left, right in pairs)
     except KeyError as error:
-        raise CannotHold(f"a token has the letter {error}, which is none of a byte") from None
+        raise CannotHold(f"a token has the letter {error}, which stands for no byte") from None
     if any(bytes([byte]) not in tokens for byte in range(256)):
         raise CannotHold("its vocabulary does not have all 256 bytes")
     if any(a + b not in tokens for a, b in merges):
@@ -83,11 +81,11 @@ def byte_bpe_from_json(parts: Parts) -> ByteBpe:
 
 
 def byte_bpe_tokenizer(form: ByteBpe) -> Tokenizer:
-    """As a tokenizer of `tokenizers`; ids are the form's, gaps and all."""
+    """Return a tokenizer of `tokenizers` with the form's ids, including gaps."""
     vocab = {to_letters(token): number for token, number in form.tokens.items()}
     clash = [a.content for a in form.added if a.content in vocab]
     if clash:
-        raise CannotHold(f"the special token {clash[0]!r} is spelled as an ordinary one is")
+        raise CannotHold(f"the special token {clash[0]!r} has the text of an ordinary token")
     vocab |= {token.content: token.number for token in form.added}
     merges = [(to_letters(left), to_letters(right)) for left, right in form.merges]
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=form.whole))
@@ -97,7 +95,7 @@ def byte_bpe_tokenizer(form: ByteBpe) -> Tokenizer:
 
 
 def put_added(tokenizer: Tokenizer, added: tuple[Added, ...]) -> None:
-    """Tokens of the vocabulary that are looked for in the text, in order of their ids."""
+    """Add tokens of the vocabulary that are matched in the text, in order of their ids."""
     tokenizer.add_tokens(
         [
             AddedToken(token.content, special=token.special, normalized=False)
@@ -106,16 +104,17 @@ def put_added(tokenizer: Tokenizer, added: tuple[Added, ...]) -> None:
     )
 
 
-# Never chosen where another path exists: in the library's lattice every piece can match the text.
+# A score that no other path has: in the library's lattice every piece can match the text.
 NEVER = -1e6
 _LARGEST = (2 - 2**-23) * 2.0**127  # of a float32
 _WORDS = f"{SPACE}+[^{SPACE}]*|[^{SPACE}]+"
 
 
 def pieces_tokenizer(model: Pieces) -> Tokenizer:
-    """As a tokenizer of `tokenizers` with the same ids; CannotHold names what it cannot do."""
+    """Return a tokenizer of `tokenizers` with the same ids. Raises CannotHold naming the
+    unsupported feature."""
     if len(model.numbers) != len(model.pieces):
-        raise CannotHold("two of its pieces are spelled alike")
+        raise CannotHold("two of its pieces have the same text")
     tokenizer = Tokenizer(_unigram(model) if model.kind == "unigram" else _bpe(model))
     steps = _normalizers(model)
     tokenizer.normalizer = normalizers.Sequence(steps)
@@ -148,7 +147,7 @@ def _normalizers(model: Pieces) -> list[Any]:
         try:
             steps.append(normalizers.Precompiled(model.charsmap))
         except Exception as error:  # the library raises nothing else
-            raise CannotHold(f"its table of characters is damaged ({error})") from None
+            raise CannotHold(f"its precompiled normalizer is damaged ({error})") from None
     if model.squeeze:
         steps += [
             normalizers.Replace(Regex(r"\A +"), ""),
@@ -163,12 +162,10 @@ def _normalizers(model: Pieces) -> list[Any]:
 
 
 def _known_characters(model: Pieces) -> str | None:
-    """A pattern of runs of characters that pieces have, where it is needed.
-
-    The library makes an unknown character cost more than any piece, so `</s>` as text would be that
-    token where `<` is unknown. No piece goes on over the end of such a run: a cut changes nothing
-    else.
-    """
+    """Return a pattern of runs of characters that occur in pieces, or None if no pattern is needed.
+    The library gives an unknown character a higher cost than any piece. If `<` is unknown, `</s>`
+    in a text would therefore become the token `</s>`. No piece spans the end of such a run, so a
+    cut there changes nothing else."""
     usable = {c for t, _, kind in model.pieces if kind in (NORMAL, USER_DEFINED) for c in t}
     others = {
         c for t, _, kind in model.pieces if kind not in (NORMAL, USER_DEFINED, BYTE) for c in t
@@ -186,11 +183,12 @@ def _known_characters(model: Pieces) -> str | None:
 
 
 def renew_runs(parts: Parts) -> Parts:
-    """A tokenizer.json of changed pieces, its runs of known characters anew (changed in place)."""
+    """Update the pattern of known characters in `parts` after a change of pieces; return
+    `parts`."""
     runs = _known_characters(pieces_from_json(parts, whole=False))
     for cut in flat_steps(parts.get("pre_tokenizer")):
         if _RUNS.fullmatch(cut.get("pattern", {}).get("Regex", "")):
-            # Where none are needed any more, one piece: what was cut stays uncut.
+            # If no runs are needed now, _ALL leaves the text uncut.
             cut["pattern"]["Regex"] = runs or _ALL
     return parts
 
@@ -211,7 +209,7 @@ def _unigram(model: Pieces) -> Any:
 def _bpe(model: Pieces) -> Any:
     parts = {text for text, _, kind in model.pieces if kind in (NORMAL, UNUSED)}
     if any(kind == UNUSED for _, _, kind in model.pieces):
-        raise CannotHold("it has unused pieces, of which SentencePiece's BPE makes their parts")
+        raise CannotHold("it has unused pieces, which SentencePiece's BPE replaces by their parts")
     ranked = sorted(
         ((-score, number, text) for number, (text, score, kind) in enumerate(model.pieces)
          if kind == NORMAL and len(text) > 1)
@@ -222,7 +220,7 @@ def _bpe(model: Pieces) -> Any:
         splits = [(text[:k], text[k:]) for k in range(1, len(text))]
         pairs = [(a, b) for a, b in splits if a in parts and b in parts]
         if pairs and order == before:
-            raise CannotHold(f"two of its pieces have the same score, {text!r} is one of them")
+            raise CannotHold(f"two of its pieces have the same score, for example {text!r}")
         before = order if pairs else before
         pairs.sort(key=lambda pair: (model.numbers[pair[0]], model.numbers[pair[1]]))
         merges += pairs
@@ -233,22 +231,21 @@ def _bpe(model: Pieces) -> Any:
         unk_token=model.pieces[model.unknown][0],
         fuse_unk=True,
         byte_fallback=model.byte_fallback,
-        # User-defined pieces stand alone behind the split; no merge makes them.
+        # The split isolates user-defined pieces; they have no merges.
         ignore_merges=defined,
     )
 
 
 def pieces_from_json(parts: Parts, whole: bool = True) -> Pieces:
-    """The pieces of a tokenizer.json that `tokenizers` has read; CannotHold names what they lack.
-
-    Read are those that `to_tokenizer` or training here wrote, and those of the usual converters of
-    Llama's kind. A post-processor is left out. whole: refuse steps before the pieces that no other
-    format has; else they are passed by, for one whose file stays what it is.
-    """
+    """Return the pieces of a tokenizer.json that `tokenizers` has loaded. Raises CannotHold naming
+    the unsupported feature. Supported are files written by `pieces_tokenizer`, by our training and
+    by the usual converters of Llama-like models. Post-processors are ignored. whole: if True, steps
+    of preparation that no other format has are refused; if False, as for a tokenizer that keeps its
+    file format, they are ignored."""
     model = parts["model"]
     kind: Literal["unigram", "bpe"]
     if model.get("type") not in ("Unigram", "BPE"):
-        raise CannotHold(f"no other format has a model of the type {model.get('type')}")
+        raise CannotHold(f"no other format supports a {model.get('type')} model")
     charsmap, squeeze, prefix, escaped = _preparation(parts, whole)
     special = {t["content"] for t in parts["added_tokens"] if t["special"]}
     added = {t["content"] for t in parts["added_tokens"]}
@@ -264,7 +261,7 @@ def pieces_from_json(parts: Parts, whole: bool = True) -> Pieces:
         rows = _scored_tokens(model)
         unknown = next((n for n, (t, _) in enumerate(rows) if t == model["unk_token"]), None)
     if unknown is None:
-        raise CannotHold("SentencePiece needs an unknown token, and it has none")
+        raise CannotHold("SentencePiece needs an unknown token, and this tokenizer has none")
     outside = {t["content"]: t["id"] for t in parts["added_tokens"]}.items()
     for text, number in sorted(outside, key=lambda item: item[1]):
         if number == len(rows):
@@ -285,7 +282,7 @@ def pieces_from_json(parts: Parts, whole: bool = True) -> Pieces:
             text if piece_kind in (CONTROL, UNKNOWN, BYTE) or escaped else text.replace(" ", SPACE)
         )
         if abs(score) > _LARGEST:
-            raise CannotHold(f"the score of {text[:40]!r} is no number of 32 bits")
+            raise CannotHold(f"the score of {text[:40]!r} does not fit into 32 bits")
         pieces.append((shown, 0.0 if piece_kind != NORMAL else score, piece_kind))
     ids = {text: number for number, (text, _, _) in enumerate(pieces)}
     begin, end, pad = (
@@ -296,10 +293,9 @@ def pieces_from_json(parts: Parts, whole: bool = True) -> Pieces:
 
 
 def _scored_tokens(model: Model) -> list[tuple[str, float]]:
-    """Tokens of a BPE in order of their ids, scored by the rank of their first merge."""
     order = sorted(model["vocab"].items(), key=lambda item: item[1])
     if [number for _, number in order] != list(range(len(order))):
-        raise CannotHold("SentencePiece's ids have no gaps, this vocabulary's have")
+        raise CannotHold("SentencePiece allows no gaps in the ids, and this vocabulary has some")
     pairs = [m.split(" ") if isinstance(m, str) else m for m in model["merges"]]
     rank: dict[str, float] = {}
     for number, (left, right) in enumerate(pairs):
@@ -308,12 +304,11 @@ def _scored_tokens(model: Model) -> list[tuple[str, float]]:
 
 
 def escapes_spaces(parts: Parts) -> bool:
-    """Whether spaces are U+2581 in the vocabulary of a tokenizer.json."""
+    """Return True if the vocabulary of a tokenizer.json spells spaces as U+2581."""
     return _preparation(parts, whole=False)[3]
 
 
 def _preparation(parts: Parts, whole: bool) -> tuple[bytes, bool, bool, bool]:
-    """(charsmap, squeeze, prefix, whether spaces are U+2581) of a tokenizer.json's first steps."""
     steps = flat_steps(parts.get("normalizer"))
     charsmap, squeeze, prefix, escaped = b"", False, False, False
     for step in steps:
@@ -328,7 +323,7 @@ def _preparation(parts: Parts, whole: bool) -> tuple[bytes, bool, bool, bool]:
         elif kind == "Replace" and pattern.get("Regex") in (r"\A +", " {2,}", rf"{SPACE}+\z"):
             squeeze = True
         elif whole:
-            raise CannotHold(f"no other format has a place for the normaliser {kind}")
+            raise CannotHold(f"no other format supports the normalizer {kind}")
     for cut in flat_steps(parts.get("pre_tokenizer")):
         regex = cut.get("pattern", {}).get("Regex")
         if cut["type"] == "Metaspace" and cut["replacement"] == SPACE:
@@ -337,7 +332,7 @@ def _preparation(parts: Parts, whole: bool) -> tuple[bytes, bool, bool, bool]:
             continue
         else:
             raise CannotHold(
-                "it cuts text by a pattern, which no other format has for tokens of characters"
+                "it splits text by a pattern, which no other format supports for character tokens"
             )
     return charsmap, squeeze, prefix, escaped
 
@@ -348,12 +343,12 @@ _RUNS = re.compile(r"\[(\\x\{[0-9a-f]+\}-\\x\{[0-9a-f]+\})+\]\+")
 
 
 def form_from_json(parts: Parts) -> Form:
-    """The form of a tokenizer.json that `tokenizers` has read; raises CannotHold."""
+    """Return the form of a tokenizer.json that `tokenizers` has loaded. Raises CannotHold."""
     return byte_bpe_from_json(parts) if is_byte_bpe(parts) else pieces_from_json(parts)
 
 
 def tokenizer_of(form: Form) -> Tokenizer:
-    """As a tokenizer of `tokenizers`."""
+    """Return a tokenizer of `tokenizers` with the form's ids."""
     if isinstance(form, ByteBpe):
         return byte_bpe_tokenizer(form)
     return pieces_tokenizer(form)

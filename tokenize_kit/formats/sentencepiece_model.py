@@ -1,8 +1,8 @@
-"""SentencePiece's model files: read, edited and written, without the protobuf library.
+"""Read, edit and write SentencePiece's model files without the protobuf library.
 
 sentencepiece_model.proto: ModelProto has `pieces` (field 1: piece, score, type), `trainer_spec` (2)
-and `normalizer_spec` (3). What is not read is kept, byte for byte, when pieces are replaced. The
-wire format is that of protobuf.dev/programming-guides/encoding.
+and `normalizer_spec` (3). When pieces are replaced, all other fields are kept byte for byte. The
+wire format is described in protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ NUMBER, EIGHT, BYTES, FOUR = 0, 1, 2, 5  # wire types
 
 
 class NotAModel(ValueError):
-    """The bytes are no message; says where they stop making sense."""
+    """Raised if the bytes are not a valid message; the text of the error names the position."""
 
 
 def fields(raw: bytes) -> Iterator[tuple[int, int, Any]]:
-    """(field, wire type, value): an int, bytes, a float, or bytes for eight-byte values."""
+    """Yield (field number, wire type, value) for each field of a message. The value is an int,
+    bytes or a float; values of eight bytes are given as bytes."""
     for field, wire, value, _ in fields_with_ends(raw):
         yield field, wire, value
 
 
 def fields_with_ends(raw: bytes) -> Iterator[tuple[int, int, Any, int]]:
-    """Fields as `fields` gives them, and where each of them ends."""
+    """Yield what `fields` yields, and the position at which each field ends."""
     position = 0
     while position < len(raw):
         tag, position = _read_varint(raw, position)
@@ -44,7 +45,7 @@ def fields_with_ends(raw: bytes) -> Iterator[tuple[int, int, Any, int]]:
         elif wire == EIGHT:
             value, position = raw[position : position + 8], position + 8
         else:
-            raise NotAModel(f"a field of an unknown kind at byte {position}")
+            raise NotAModel(f"a field of an unknown type at byte {position}")
         if position > len(raw):
             raise NotAModel("it ends within a field")
         if wire == FOUR:
@@ -64,7 +65,6 @@ def _read_varint(raw: bytes, position: int) -> tuple[int, int]:
 
 
 def _varint(value: int) -> bytes:
-    """Negative ones as 64 bits, as int32 of proto2 has them."""
     value &= (1 << 64) - 1
     parts = bytearray()
     while value >= 0x80:
@@ -74,12 +74,12 @@ def _varint(value: int) -> bytes:
 
 
 def signed(value: int) -> int:
-    """An int32 of what was read for it."""
+    """Return the int32 whose bits were read as an unsigned integer."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def field_bytes(field: int, value: int | float | bytes) -> bytes:
-    """A field's bytes: a number, a float of four bytes, or a string or message."""
+    """Return the bytes of a field: an integer, a four-byte float, a string or a message."""
     if isinstance(value, bytes):
         return _varint(field << 3 | BYTES) + _varint(len(value)) + value
     if isinstance(value, float):
@@ -96,7 +96,7 @@ _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 
 @dataclass(frozen=True)
 class Piece:
-    """A row of the vocabulary; its position in the file is its id. score: as float32 has it."""
+    """An entry of the vocabulary; its position in the file is its id. score: a float32 value."""
 
     text: str
     score: float
@@ -105,8 +105,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class Model:
-    """The part of a model file that encoding needs. charsmap: the precompiled normaliser, or empty;
-    begin, end, pad: ids, -1 for none."""
+    """The parts of a model file that encoding needs. charsmap: the precompiled normalizer, or
+    empty; begin, end, pad: the ids of these tokens, or -1."""
 
     pieces: tuple[Piece, ...]
     kind: int
@@ -122,14 +122,14 @@ class Model:
 
 
 def read_model(raw: bytes) -> Model:
-    """The model of a file's bytes; raises NotAModel."""
+    """Return the model in a file's bytes. Raises NotAModel."""
     pieces = []
     trainer: dict[int, int] = {}
     normalizer: dict[int, Any] = {}
     for field, wire, value in fields(raw):
         if field == _PIECES and wire == BYTES:
             pieces.append(_piece(value))
-        elif field == _TRAINER and wire == BYTES:  # a message that stands twice is merged
+        elif field == _TRAINER and wire == BYTES:  # repeated messages are merged
             trainer |= {n: setting for n, kind, setting in fields(value) if kind == NUMBER}
         elif field == _NORMALIZER and wire == BYTES:
             wires = {2: BYTES, 3: NUMBER, 4: NUMBER, 5: NUMBER}
@@ -152,8 +152,8 @@ def read_model(raw: bytes) -> Model:
 
 
 def pieces_of(model: Model, kinds: tuple[int, ...]) -> dict[str, int]:
-    """Pieces of these kinds, with spaces for U+2581, and their ids; those with a space of their own
-    no normalised text holds."""
+    """Return the ids of all pieces of the given kinds, by text with U+2581 as a space. Pieces that
+    contain a space are left out, since normalized text never has a space."""
     return {
         piece.text.replace(SPACE, " "): k
         for k, piece in enumerate(model.pieces)
@@ -162,7 +162,7 @@ def pieces_of(model: Model, kinds: tuple[int, ...]) -> dict[str, int]:
 
 
 def piece_message(piece: Piece) -> bytes:
-    """A piece as a message."""
+    """Return the bytes of a piece as a message."""
     body = field_bytes(1, piece.text.encode()) + field_bytes(2, float(piece.score))
     return body if piece.kind == NORMAL else body + field_bytes(3, piece.kind)
 
@@ -180,16 +180,14 @@ def _piece(raw: bytes) -> Piece:
 
 def _message(raw: Any) -> dict[int, Any]:
     if not isinstance(raw, bytes):
-        raise ValueError("a number where a message belongs")
+        raise ValueError("a number in place of a message")
     return {field: value for field, _, value in fields(raw)}
 
 
 def read_form(raw: bytes) -> Pieces:
-    """The model of a file's bytes.
-
-    Raises ValueError for what is no model file, CannotHold for kinds and settings that no other
-    format has (word and char models, spaces at the ends of words).
-    """
+    """Return the form of a model in a file's bytes. Raises ValueError for invalid files and
+    CannotHold for features that no other format has (word and character models, words that end in
+    spaces)."""
     model = read_model(raw)
     if len(model.pieces) > MOST_TOKENS:
         raise ValueError(f"more than {MOST_TOKENS:,} pieces")
@@ -216,7 +214,7 @@ def read_form(raw: bytes) -> Pieces:
 
 
 def write_form(model: Pieces) -> bytes:
-    """A model file's bytes."""
+    """Return the bytes of a model file."""
     out = [field_bytes(_PIECES, piece_message(Piece(*piece))) for piece in model.pieces]
     kind = UNIGRAM if model.kind == "unigram" else BPE
     names = {40: model.unknown, 41: model.begin, 42: model.end, 43: model.pad}
@@ -237,7 +235,8 @@ def write_form(model: Pieces) -> bytes:
 
 
 def add_pieces(raw: bytes, more: list[tuple[str, float]]) -> bytes:
-    """A model file's bytes with normal pieces behind its own; all else as it was."""
+    """Return a model file's bytes with normal pieces added at the end. The vocabulary size is
+    updated; all other fields are kept."""
     pieces: list[bytes] = []
     others: list[bytes] = []
     for number, _, value in fields(raw):
@@ -252,7 +251,8 @@ def add_pieces(raw: bytes, more: list[tuple[str, float]]) -> bytes:
 
 
 def keep_pieces(raw: bytes, kept: list[int]) -> bytes:
-    """A model file's bytes with some of its pieces alone, in their order; all else as it was."""
+    """Return a model file's bytes with the given pieces only, in this order. The vocabulary size
+    and special ids are updated; all other fields are kept."""
     new = {old: number for number, old in enumerate(kept)}
     pieces: list[bytes] = []
     others: list[bytes] = []

@@ -1,8 +1,8 @@
 """tiktoken's files of ranks (openai/tiktoken, tiktoken/load.py and src/lib.rs).
 
-A line is a token in base64 and its rank, which is its id. Two neighbours merge where their bytes
-together are a token, the lowest rank first, the leftmost of equals; a piece that is a token is that
-token.
+Each line has a token in base64 and its rank, which is also its id. Two neighbours merge if their
+bytes together are a token; the pair whose token has the lowest rank merges first, in a tie the
+leftmost; a piece that is a token becomes that token.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from itertools import pairwise
 from tokenize_kit.formats.forms import Added, ByteBpe, CannotHold
 from tokenize_kit.pattern.named import PATTERNS, pattern_with
 
-# tiktoken takes one pattern, not one after the other; BERT's leaves white space out.
+# tiktoken supports a single pattern; BERT's drops white space.
 PATTERN_NAMES = tuple(
     n for n, pattern in PATTERNS.items() if len(pattern.parts) == 1 and n != "bert"
 )
 LARGEST = 1 << 24  # ids; published files have 200,000
-# Special tokens of the published files, which do not hold them: pattern, highest rank, and ids
+# Special tokens of published files, which do not list them: pattern and highest rank to ids
 # (tiktoken_ext/openai_public.py; meta-llama/llama-models, llama3/tokenizer.py).
 _SPECIAL: dict[tuple[str, int], dict[str, int]] = {
     ("gpt2", 50_255): {"<|endoftext|>": 50_256},
@@ -36,13 +36,13 @@ _SPECIAL: dict[tuple[str, int], dict[str, int]] = {
 
 
 def special_of(pattern: str, highest: int) -> dict[str, int]:
-    """Special tokens of a file with that highest rank: those published for it, else
-    `<|endoftext|>` behind it."""
+    """Return the special tokens of a file whose highest rank is `highest`: those published for the
+    pattern, or, if none are published, `<|endoftext|>` with the next id."""
     return _SPECIAL.get((pattern, highest), {"<|endoftext|>": highest + 1})
 
 
 def read_ranks(raw: bytes) -> dict[bytes, int]:
-    """Token to rank; raises ValueError, naming the line, for what is no such file."""
+    """Return the rank of each token. Raises ValueError naming the line if the file is invalid."""
     ranks: dict[bytes, int] = {}
     seen: set[int] = set()
     for number, line in enumerate(raw.split(b"\n"), 1):
@@ -54,9 +54,11 @@ def read_ranks(raw: bytes) -> dict[bytes, int]:
         except (ValueError, binascii.Error):
             raise ValueError(f"line {number} is not a token in base64 and its rank") from None
         if not token or not 0 <= rank < LARGEST:
-            raise ValueError(f"line {number}: no token, or a rank of {LARGEST:,} or more")
+            raise ValueError(
+                f"line {number}: an empty token, or a rank outside 0 to {LARGEST - 1:,}"
+            )
         if token in ranks or rank in seen:
-            raise ValueError(f"line {number}: a token or rank that was there before")
+            raise ValueError(f"line {number}: a repeated token or rank")
         ranks[token] = rank
         seen.add(rank)
     if any(bytes([byte]) not in ranks for byte in range(256)):
@@ -65,11 +67,10 @@ def read_ranks(raw: bytes) -> dict[bytes, int]:
 
 
 def from_ranks(raw: bytes, pattern: str) -> ByteBpe:
-    """The form of tiktoken's ranks; pattern: one of PATTERN_NAMES.
-
-    A token's merge is of the two parts that lower ranks make of it. One of which they make more is
-    had from a piece of text that is the token, and by no merge. Raises ValueError for other files.
-    """
+    """Return the form of tiktoken's ranks. pattern: one of PATTERN_NAMES. A token's bytes are first
+    merged by the lower ranks alone. If two parts are left, the token's merge joins them; if more
+    are left, the token has no merge and only pieces of text equal to the token give it. Raises
+    ValueError for invalid files."""
     ranks = read_ranks(raw)
     merges = []
     for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
@@ -82,7 +83,6 @@ def from_ranks(raw: bytes, pattern: str) -> ByteBpe:
 
 
 def _merge(ranks: dict[bytes, int], token: bytes, below: int) -> list[bytes]:
-    """The parts of a token after merges of ranks below a number, the lowest first."""
     parts = [bytes([byte]) for byte in token]
     while len(parts) > 1:
         ranks_of_pairs = [ranks.get(a + b, below) for a, b in pairwise(parts)]
@@ -95,17 +95,14 @@ def _merge(ranks: dict[bytes, int], token: bytes, below: int) -> list[bytes]:
 
 
 def to_ranks(form: ByteBpe) -> bytes:
-    """As a file of ranks; CannotHold where merging by rank of the result is something else."""
+    """Return the bytes of a file of ranks. Raises CannotHold if ranks would give other tokens."""
     if len(form.parts) != 1:
-        raise CannotHold(
-            f"tiktoken cuts text by one pattern, this tokenizer by {len(form.parts)}"
-            " one after the other"
-        )
+        raise CannotHold(f"tiktoken supports one pattern, and this tokenizer has {len(form.parts)}")
     if any(not token.special for token in form.added):
-        raise CannotHold("tiktoken has no added tokens other than special ones")
+        raise CannotHold("all added tokens of tiktoken are special")
     ids = [form.tokens[a + b] for a, b in form.merges]
     if ids != sorted(ids):
-        raise CannotHold("its merges are not given by ranks: their order is not that of the ids")
+        raise CannotHold("ranks cannot express its merges: their order is not the order of ids")
     parts = {a + b: [a, b] for a, b in reversed(form.merges)}
     for token, rank in form.tokens.items():
         if len(token) == 1:
@@ -118,7 +115,7 @@ def to_ranks(form: ByteBpe) -> bytes:
         if other:
             shown = token.decode("utf-8", "backslashreplace")
             raise CannotHold(
-                f"its merges are not given by ranks: tiktoken makes {shown!r} of other parts"
+                f"ranks cannot express its merges: tiktoken merges {shown!r} from other parts"
             )
     lines = [
         base64.b64encode(token) + f" {rank}\n".encode()

@@ -1,4 +1,4 @@
-"""A tokenizer.json as `tokenizers` reads it, and the files that transformers reads beside it."""
+"""Read a tokenizer.json with `tokenizers`; write the files that transformers expects next to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tokenize_kit.pattern.named import PATTERNS
 
 
 class Unsupported(ValueError):
-    """Why a tokenizer is left to the library: the feature, named."""
+    """Raised if our kernels cannot encode a tokenizer; the message names the feature."""
 
 
 class _Typed(TypedDict):
@@ -26,7 +26,7 @@ class _Typed(TypedDict):
 
 
 class Step(_Typed, total=False):
-    """A normaliser, pre-tokeniser or post-processor, with the keys of its type."""
+    """A normalizer, pre-tokenizer or post-processor. Its keys depend on its type."""
 
     normalizers: list[Step]  # of a Sequence, as the next two
     pretokenizers: list[Step]
@@ -51,7 +51,8 @@ class Step(_Typed, total=False):
 
 
 class Model(_Typed, total=False):
-    """A model: ``vocab`` has ids by token, or of a Unigram tokens with scores."""
+    """The model of a tokenizer.json. ``vocab`` maps tokens to ids; in a Unigram it is a list of
+    tokens with their scores."""
 
     vocab: Any
     merges: list[Any]
@@ -63,7 +64,7 @@ class Model(_Typed, total=False):
 
 
 class AddedPart(TypedDict):
-    """A token that is looked for in the text."""
+    """An added token of a tokenizer.json, which is matched in the text."""
 
     id: int
     content: str
@@ -74,7 +75,7 @@ class AddedPart(TypedDict):
 
 
 class Parts(TypedDict):
-    """A tokenizer.json."""
+    """The contents of a tokenizer.json."""
 
     model: Model
     normalizer: Step | None
@@ -84,13 +85,13 @@ class Parts(TypedDict):
 
 
 def parts_of(tokenizer: Tokenizer) -> Parts:
-    """The file of a tokenizer, as the library would write it."""
+    """Return the contents of the tokenizer.json that the library would write."""
     parts: Parts = json.loads(tokenizer.to_str())
     return parts
 
 
 def flat_steps(step: Step | None) -> list[Step]:
-    """The steps of a normaliser or pre-tokeniser, one after the other."""
+    """Return the single steps of a normalizer or pre-tokenizer, in order."""
     if step is None:
         return []
     if step["type"] == "Sequence":
@@ -100,60 +101,60 @@ def flat_steps(step: Step | None) -> list[Step]:
 
 
 def patterns_of(step: Step | None) -> list[str]:
-    """Patterns of a pre-tokeniser that ends in ByteLevel, in order."""
+    """Return the patterns of a pre-tokenizer whose last step is ByteLevel. Raises Unsupported."""
     if step is None:
-        raise Unsupported("no pre-tokeniser")
+        raise Unsupported("no pre-tokenizer")
     kind = step["type"]
     if kind == "Sequence":
         patterns: list[str] = []
         parts = step["pretokenizers"]
         for number, part in enumerate(parts):
             if part["type"] == "ByteLevel" and number < len(parts) - 1:
-                raise Unsupported("a pre-tokeniser behind ByteLevel")
+                raise Unsupported("a pre-tokenizer after ByteLevel")
             patterns += patterns_of(part)
         if not parts or parts[-1]["type"] != "ByteLevel":
-            raise Unsupported("a pre-tokeniser that does not end in ByteLevel")
+            raise Unsupported("a pre-tokenizer that does not end in ByteLevel")
         return patterns
     if kind == "ByteLevel":
         if step.get("add_prefix_space", True):
-            raise Unsupported("a space put before the text")
+            raise Unsupported("a space before the text (add_prefix_space)")
         return list(PATTERNS["gpt2"].parts) if step.get("use_regex", True) else []
     if kind == "Digits":
         return [r"\p{N}" if step.get("individual_digits") else r"\p{N}+"]
     if kind == "Split":
         if step["behavior"] != "Isolated" or step.get("invert"):
-            raise Unsupported(f"a split that leaves pieces {step['behavior'].lower()}")
+            raise Unsupported(f"a split with the behavior {step['behavior']}")
         if "Regex" not in step["pattern"]:
             raise Unsupported("a split at a string")
         return [step["pattern"]["Regex"]]
-    raise Unsupported(f"the pre-tokeniser {kind}")
+    raise Unsupported(f"the pre-tokenizer {kind}")
 
 
 # The printable letters that stand for bytes in byte-level vocabularies (GPT-2's encoder.py).
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHERS = [byte for byte in range(256) if byte not in set(_PRINTABLE)]
-LETTERS = [""] * 256  # of each byte
+LETTERS = [""] * 256  # by byte
 for _byte in _PRINTABLE:
     LETTERS[_byte] = chr(_byte)
 for _position, _byte in enumerate(_OTHERS):
     LETTERS[_byte] = chr(256 + _position)
 _BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
-# The order in which `tokenizers` numbers them: by code point of the letter.
+# The order in which `tokenizers` numbers the bytes: by code point of the letter.
 ORDER = sorted(range(256), key=LETTERS.__getitem__)
 
 
 def to_letters(data: bytes) -> str:
-    """Bytes as letters."""
+    """Spell each byte by GPT-2's letter for it."""
     return "".join([LETTERS[byte] for byte in data])
 
 
 def from_letters(letters: str) -> bytes:
-    """Letters as bytes; raises KeyError where one stands for none."""
+    """Return the bytes of GPT-2's letters. Raises KeyError if a letter stands for no byte."""
     return bytes([_BYTES[letter] for letter in letters])
 
 
 def cut_to_bytes(tokenizer: Tokenizer, parts: Sequence[str]) -> None:
-    """Texts are cut by patterns, one after the other, and what is left is spelled in bytes."""
+    """Make a tokenizer split texts by patterns, in this order, and spell the pieces in bytes."""
     splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
@@ -162,11 +163,10 @@ def cut_to_bytes(tokenizer: Tokenizer, parts: Sequence[str]) -> None:
 
 
 def add_tokens(tokenizer: Tokenizer, special: Sequence[str], space: str | None = None) -> None:
-    """Tokens that the vocabulary has, made special; space: the one that every space becomes.
-
-    WangchanBERTa's `<_>`: a space is written as the token before the text is cut, so that it is
-    never part of another one, and read back from it. A text that spells the token gets a space.
-    """
+    """Make tokens of the vocabulary special. space: a token that replaces every space, or None. As
+    with WangchanBERTa's `<_>`, spaces are replaced before the text is split, so the token is never
+    part of another token, and decoding turns it back into a space. If a text contains the token's
+    own spelling, this spelling is decoded as a space too."""
     tokenizer.add_special_tokens(
         [AddedToken(token, special=True, normalized=False) for token in special]
     )
@@ -177,18 +177,16 @@ def add_tokens(tokenizer: Tokenizer, special: Sequence[str], space: str | None =
     tokenizer.add_tokens([AddedToken(space, special=False, normalized=True)])
 
 
-MOST_IDS = 1 << 24  # a larger id is a damaged file: tables, and the library's own to_str(), count
-# up to the largest; published vocabularies have 300,000
+# A larger id means a damaged file: tables and the library's to_str() count up to the largest id.
+MOST_IDS = 1 << 24  # published vocabularies have 300,000
 
 _PREFIX = re.compile(rb'"continuing_subword_prefix"\s*:\s*"[^"]')
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Read ``tokenizer.json``; raises ``LlmcurateError`` naming the file.
-
-    The spelling of a special token inside a document is encoded as the ordinary characters it is
-    (``encode_special_tokens``): a document cannot forge an end of text.
-    """
+    """Load a ``tokenizer.json``. Raises ``LlmcurateError`` naming the file. The spelling of a
+    special token inside a document is encoded as ordinary characters (``encode_special_tokens``),
+    so a document cannot forge an end of text."""
     if not path.is_file():
         raise UsageError(f"{path}: no such tokenizer.json")
     _check_prefix(path)
@@ -201,9 +199,9 @@ def load_tokenizer(path: Path) -> Tokenizer:
         raise UsageError(f"{path}: not a tokenizer.json ({reason})") from error
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if largest >= MOST_IDS:
-        raise UsageError(f"{path}: token ids up to {largest:,}; less than {MOST_IDS:,} is taken")
+        raise UsageError(f"{path}: token ids up to {largest:,}; the limit is {MOST_IDS - 1:,}")
     if largest < 0:
-        raise UsageError(f"{path}: a tokenizer without tokens")
+        raise UsageError(f"{path}: the tokenizer has no tokens")
     tokenizer.encode_special_tokens = True
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -211,8 +209,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 
 def _check_prefix(path: Path) -> None:
-    """Refuses merges that lack the prefix they are cut by: the library (0.23.3) does not panic
-    there, it aborts the process."""
+    """Raise LlmcurateError for merges without the model's prefix: the library (0.23.3) would
+    abort."""
     raw = read_file(path)
     if not _PREFIX.search(raw):
         return
@@ -222,7 +220,7 @@ def _check_prefix(path: Path) -> None:
         merges = [m.split(" ") if isinstance(m, str) else m for m in model.get("merges", ())]
         bare = prefix and any(not merge[-1].startswith(prefix) for merge in merges)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return  # the library says what is wrong
+        return  # the library reports the error
     if bare:
         raise UsageError(
             f"{path}: not a tokenizer.json (a merge without the prefix {prefix[:20]!r})"
@@ -230,25 +228,25 @@ def _check_prefix(path: Path) -> None:
 
 
 def panicked(error: BaseException) -> bool:
-    """Whether the library's Rust code gave up; that is no Exception in Python."""
+    """Return True for a panic of the library's Rust code, which is not an Exception in Python."""
     return type(error).__name__ == "PanicException"
 
 
 def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """Name to id of every special token, by id."""
+    """Return the ids of all special tokens by name, in order of ids."""
     added = tokenizer.get_added_tokens_decoder()
     return {token.content: index for index, token in sorted(added.items()) if token.special}
 
 
-# Names published tokenizers give to the token that ends a document, in the order of preference.
+# Names of the token that ends a document in published tokenizers, in order of preference.
 END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
 
 
-# Names published tokenizers give to the token that begins a document, in the order of preference.
+# Names of the token that begins a document in published tokenizers, in order of preference.
 BEGIN_OF_TEXT = ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<bos>", "[CLS]")
 
 
-# Spellings from which a token's role is known; the end of text is given.
+# Spellings of tokens by role; the end of text is passed by the caller.
 _ROLES = {
     "bos_token": ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>"),
     "pad_token": ("<pad>", "<|pad|>", "[PAD]"),
@@ -260,10 +258,6 @@ _ROLES = {
 
 
 def _special_tokens_map(special: list[str], end_of_text: str) -> dict[str, str | list[str]]:
-    """special_tokens_map.json: roles, and the tokens that have none.
-
-    special: all special tokens in order of their ids.
-    """
     roles: dict[str, str | list[str]] = {"eos_token": end_of_text}
     for role, spellings in _ROLES.items():
         for token in special:
@@ -276,11 +270,9 @@ def _special_tokens_map(special: list[str], end_of_text: str) -> dict[str, str |
 def write_transformers(
     folder: Path, tokenizer: Tokenizer, end: str | None, chat_template: str | None = None
 ) -> None:
-    """tokenizer_config.json, as PreTrainedTokenizerFast reads it, and special_tokens_map.json.
-
-    end: of text, None where there is none. Nothing is cleaned up after decoding, so that text
-    comes back as it was.
-    """
+    """Write tokenizer_config.json, as PreTrainedTokenizerFast reads it, and
+    special_tokens_map.json. end: the end-of-text token, or None. The clean-up of decoded text is
+    disabled, so that decoding returns the exact text."""
     added = sorted(tokenizer.get_added_tokens_decoder().items())
     decoder = {
         str(number): {

@@ -1,1 +1,1 @@
-"""Comparison of tokenizers on texts: their costs, and the texts that they lose."""
+"""Compare tokenizers on texts: count tokens, and find the texts that are not decoded exactly."""

@@ -1,7 +1,7 @@
-"""Candidates: tokenizers of several kinds that answer the same questions.
+"""Candidates: tokenizers of several kinds behind one interface.
 
-A tokenizer.json is run by our encoder or by `tokenizers`, a .model by ours or by `sentencepiece`,
-tiktoken's ranks by ours.
+A tokenizer.json is run by our encoder or by `tokenizers`, a .model by our encoder or by
+`sentencepiece`, and a file of tiktoken's ranks by our encoder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.kernels import njit
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.encode.parts import Encode, Settle, pack, whole_alone
+from tokenize_kit.encode.parts import Encode, EncodeSettled, pack, settle_nothing
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.encode.vocabulary import open_ranks
 from tokenize_kit.formats.forms import NORMAL, read_file
@@ -39,8 +39,8 @@ from tokenize_kit.formats.tokenizer_json import (
 from tokenize_kit.pattern.categories import SCRIPTS, scripts
 
 # SentencePiece's serialized SentencePieceText has the spans of tokens, in bytes of the text
-# (sentencepiece.proto, fields `pieces`, `begin`, `end`). All versions write that message; the
-# wrappers that read it differ between versions, or need protobuf.
+# (sentencepiece.proto, fields `pieces`, `begin`, `end`). All versions write this message; the
+# wrappers that read it differ between versions or need protobuf.
 
 _PIECES, _BEGIN, _END = 2, 4, 5
 _NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # wire types
@@ -48,7 +48,6 @@ _NUMBER, _EIGHT, _BYTES, _FOUR = 0, 1, 2, 5  # wire types
 
 @njit(nogil=True)
 def _varint(data, at):
-    """(value, position behind it); the position is -1 where the message ends within it."""
     value, shift = np.int64(0), np.int64(0)
     while at < len(data) and shift < 63:
         byte = np.int64(data[at])
@@ -62,7 +61,6 @@ def _varint(data, at):
 
 @njit(nogil=True)
 def _skip(data, at, wire):
-    """The position behind a field's value; -1 for a value that is none."""
     if wire == _NUMBER:
         return _varint(data, at)[1]
     if wire == _EIGHT:
@@ -77,10 +75,9 @@ def _skip(data, at, wire):
 
 @njit(cache=True, nogil=True)
 def piece_spans(message):
-    """int64[pieces, 2]: first byte and the one behind the last; message: uint8[].
-
-    A row of -1 ends what a message of another form gives.
-    """
+    """Find the pieces in SentencePiece's output. Return int64[pieces, 2]: the position of each
+    piece's first byte and of the byte after its last; the last row is -1 if the message is
+    invalid."""
     positions = np.empty((len(message) // 2 + 1, 2), np.int64)
     count = 0
     at = 0
@@ -111,9 +108,8 @@ def piece_spans(message):
 
 
 class Ranks:
-    """A file of tiktoken's ranks, encoded by our kernels.
-
-    tokens: as byte-level vocabularies spell them. pattern: the name of a published one."""
+    """A candidate with a .tiktoken file, encoded by our kernels. tokens: the tokens, spelled as in
+    byte-level vocabularies. pattern: the name of a published pattern."""
 
     engine: str = "llmcurate"
     unknown: int | None = None
@@ -121,7 +117,7 @@ class Ranks:
     def __init__(self, file: Path, path: Path, pattern: str | None) -> None:
         self.path, self._pattern = str(path), str(pattern)
         vocabulary, ranks = open_ranks(file, pattern)
-        self.encode, self.settle = vocabulary.encode, vocabulary.settle
+        self.encode, self.encode_settled = vocabulary.encode, vocabulary.encode_settled
         self._bytes = {rank: token for token, rank in ranks.items()}
         self._bytes |= {index: name.encode() for name, index in vocabulary.special.items()}
         self.special = frozenset(vocabulary.special.values())
@@ -152,48 +148,47 @@ class Ranks:
 Buffers = tuple[np.ndarray, np.ndarray]
 _KINDS = {1: "Unigram", 2: "BPE", 3: "word", 4: "char"}  # of SentencePiece's models
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
-_ROWS = 256  # texts given to a library at once
+_ROWS = 256  # texts per call of a library
 
 
 class Candidate(Protocol):
-    """A tokenizer to compare. Special tokens never come out of text."""
+    """A tokenizer to compare. Special tokens are never encoded from text."""
 
     path: str
-    engine: str  # what encodes: llmcurate, tokenizers, sentencepiece
-    tokens: dict[int, str]  # every id, and how the vocabulary spells it
+    engine: str  # the encoder: llmcurate, tokenizers or sentencepiece
+    tokens: dict[int, str]  # id to the vocabulary's spelling
     special: frozenset[int]
     unknown: int | None
-    byte_ids: frozenset[int]  # those of a single byte that a missing character is spelled in
-    settle: Settle
+    byte_ids: frozenset[int]  # ids of byte fallback, one byte each
+    encode_settled: EncodeSettled
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(ids: uint32[], how many of each row: int64[rows]) of valid UTF-8."""
+        """Return (ids: uint32[], number of ids per row: int64[rows]) of valid UTF-8."""
         ...
 
     def spans(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(starts, ends): int64[tokens] in `data`, where each token of `encode` comes from."""
+        """Return (starts, ends): int64[tokens], the span in `data` of each token that `encode`
+        returns."""
         ...
 
-    def decode(self, ids: list[int]) -> str:
-        """The text of ids."""
-        ...
+    def decode(self, ids: list[int]) -> str: ...
 
     def settings(self) -> dict[str, str]:
-        """How text is prepared and cut, and what kind of model it is: settings by name."""
+        """Return settings by name: the model's kind, and how text is prepared and split."""
         ...
 
     def order(self) -> tuple[str, dict[int, float]]:
-        """(`merges`, the rank of the merge that makes a token, by id), or (`scores`, a token's
-        score), or (`none`, nothing)."""
+        """Return the kind of order that tokens have, and the position of each token in this order,
+        by id: (`merges`, the ranks of the merges that make tokens), (`scores`, the scores of
+        tokens), or (`none`, {})."""
         ...
 
 
 def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
-    """A tokenizer.json or its folder (one with a tokenizer.model alone will do), a SentencePiece
-    .model, or tiktoken's ranks, which are cut by the pattern of that name; raises LlmcurateError
-    naming the file."""
+    """Open a tokenizer.json, a SentencePiece .model, a folder with one of these, or a .tiktoken
+    file. pattern: the name of a .tiktoken file's pattern. Raises LlmcurateError naming the file."""
     file = path
     if path.is_dir():
         both = [path / "tokenizer.json", path / "tokenizer.model"]
@@ -206,19 +201,17 @@ def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
     else:
         candidate = Json(load_tokenizer(file), path)
     if not candidate.tokens:
-        raise UsageError(f"{file}: a tokenizer without tokens")
+        raise UsageError(f"{file}: the tokenizer has no tokens")
     return candidate
 
 
 def texts_of(data: np.ndarray, offsets: np.ndarray) -> list[str]:
-    """The rows as strings."""
     return [data[a:z].tobytes().decode("utf-8") for a, z in pairwise(offsets.tolist())]
 
 
 def _in_bytes(
     data: np.ndarray, offsets: np.ndarray, spans: list[list[tuple[int, int]]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Spans in characters of each row as (starts, ends) in bytes of `data`."""
     starts, ends = [], []
     for (a, z), row in zip(pairwise(offsets.tolist()), spans, strict=True):
         heads = np.flatnonzero((data[a:z] & 0xC0) != 0x80)
@@ -231,7 +224,7 @@ def _in_bytes(
 
 
 class Json:
-    """A tokenizer.json."""
+    """A candidate with a tokenizer.json."""
 
     def __init__(self, tokenizer: Tokenizer, path: Path) -> None:
         self.path = str(path)
@@ -239,7 +232,7 @@ class Json:
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
         self._encoder = Encoder(self._tokenizer)
         self.encode: Encode = self._encoder.encode
-        self.settle: Settle = self._encoder.settle
+        self.encode_settled: EncodeSettled = self._encoder.encode_settled
         self.engine = "tokenizers" if self._encoder.reason else "llmcurate"
         self.tokens = {number: token for token, number in vocab.items()}
         self.special = frozenset(special_ids(self._tokenizer).values())
@@ -251,14 +244,13 @@ class Json:
         self._lengths = self._byte_lengths() if plan and not plan.form else None
 
     def _byte_lengths(self) -> np.ndarray:
-        """int64[ids]: bytes of each token of a byte-level vocabulary."""
         added = {n: t.content for n, t in self._tokenizer.get_added_tokens_decoder().items()}
         lengths = np.zeros(max(self.tokens, default=0) + 1, np.int64)
         for number, token in self.tokens.items():
             try:
                 size = len(token.encode() if number in added else from_letters(token))
             except KeyError:
-                size = 0  # not of bytes: no text gives it
+                size = 0  # not spelled in bytes: never produced by text
             lengths[number] = size
         return lengths
 
@@ -302,7 +294,6 @@ class Json:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """(name, value) of all that a JSON value holds, names with dots between; null is left out."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _flat(f"{name}.{key}" if name else key, inner)
@@ -320,7 +311,7 @@ def _unknown(model: Model, vocab: dict[str, int]) -> int | None:
 
 
 class SentencePiece:
-    """A SentencePiece model file, of any of its kinds."""
+    """A candidate with a SentencePiece model file of any kind."""
 
     unknown: int | None
 
@@ -344,7 +335,7 @@ class SentencePiece:
         self.unknown = self._model.unk_id()
         encoder = SpmEncoder(raw, self._model)
         self.encode: Encode = encoder.encode
-        self.settle: Settle = whole_alone
+        self.encode_settled: EncodeSettled = settle_nothing
         self.engine = "sentencepiece" if encoder.reason else "llmcurate"
 
     def spans(
@@ -357,7 +348,9 @@ class SentencePiece:
             parts.append(np.where(of_text < 0, of_text, of_text + start))
         positions = np.concatenate(parts)
         if len(positions) != len(ids) or (len(positions) and positions.min() < 0):
-            raise RunFailed(f"{self.path}: SentencePiece gives no spans of its tokens; report this")
+            raise RunFailed(
+                f"{self.path}: SentencePiece gives no spans for its tokens; please report this"
+            )
         return positions[:, 0], positions[:, 1]
 
     def settings(self) -> dict[str, str]:
@@ -383,14 +376,13 @@ class SentencePiece:
         return self._model.decode(ids)
 
 
-# A token is unreachable where its text, encoded, does not give it back (Land and Bartolo 2024,
-# "Fishing for Magikarp", section 3.1). Its neighbours may matter, so it is tried alone, behind
-# short texts and before a rare character, and what comes out in any of these positions is
-# reachable.
+# A token is unreachable if encoding its text does not give the token (Land and Bartolo 2024,
+# "Fishing for Magikarp", section 3.1). Neighbours may matter, so its text is tried alone, after
+# short texts and before a rare character; a token found in any of these contexts is reachable.
 
 LONGEST = 10  # tokens listed
 SAMPLES = 20  # unreachable tokens listed
-# What a token is tried between.
+# The texts before and after a token that is tried.
 _AROUND = (("«", ""), ("", ""), ("\n", ""), ("x", ""), ("q", ""), ("1", ""), ("«", "\U0001f0a1"))
 _BAD = "\ufffd"
 _BADS = (_BAD, to_letters(_BAD.encode()))
@@ -398,16 +390,18 @@ _BADS = (_BAD, to_letters(_BAD.encode()))
 
 @dataclass
 class Vocabulary:
-    """The tokens that are not special. texts: the text of each within a text; parts: ids of
-    tokens that hold no whole characters, as bytes; unreachable: ids, whole tokens only."""
+    """The tokens of a candidate that are not special. texts: each token's text, as it is within a
+    longer text; parts: the ids of tokens that spell incomplete characters; unreachable: for each
+    token whose own text is encoded to other ids, these other ids."""
 
     texts: dict[int, str] = field(default_factory=dict)
     parts: frozenset[int] = frozenset()
-    unreachable: dict[int, list[int]] = field(default_factory=dict)  # what comes back instead
+    unreachable: dict[int, list[int]] = field(default_factory=dict)
 
-    def dump(self, met: Container[int] = ()) -> dict[str, Any]:
-        """Counts and examples as JSON values; met: ids that some text gave, trial or not."""
-        unreachable = [n for n in sorted(self.unreachable) if n not in met]
+    def dump(self, seen: Container[int] = ()) -> dict[str, Any]:
+        """Return counts and examples as JSON values. seen: the ids that occurred in encoded texts;
+        these tokens do not count as unreachable."""
+        unreachable = [n for n in sorted(self.unreachable) if n not in seen]
         whole = {n: text for n, text in self.texts.items() if n not in self.parts}
         longest = sorted(whole, key=lambda n: (-len(whole[n].encode("utf-8", "replace")), n))
         return {
@@ -432,7 +426,8 @@ class Vocabulary:
 
 
 def examine_vocabulary(candidate: Candidate) -> Vocabulary:
-    """Reads and tries every token; some seconds for 100,000 where a library encodes."""
+    """Decode and encode every token. If a library encodes, this takes some seconds for 100,000
+    tokens."""
     unknown = {candidate.unknown} - {None}
     ordinary = [n for n in sorted(candidate.tokens) if n not in candidate.special | unknown]
     lead = _ids(candidate, [_AROUND[0][0]])[0]
@@ -449,8 +444,8 @@ def examine_vocabulary(candidate: Candidate) -> Vocabulary:
 
 
 def token_bytes(candidate: Candidate, vocabulary: Vocabulary) -> dict[int, bytes]:
-    """What each token that is not special stands for within a text, whatever the vocabulary's way
-    to spell it, so that tokens of two vocabularies can be compared."""
+    """Return the bytes that each token stands for within a text, by id, without special tokens.
+    These bytes do not depend on a vocabulary's spelling, so two vocabularies can be compared."""
     names: dict[int, bytes] = {}
     for number, text in vocabulary.texts.items():
         spelled = candidate.tokens[number]
@@ -459,14 +454,14 @@ def token_bytes(candidate: Candidate, vocabulary: Vocabulary) -> dict[int, bytes
         else:
             names[number] = text.encode("utf-8", "replace")
             if number in vocabulary.parts:
-                with suppress(KeyError):  # a spelling that is no bytes
+                with suppress(KeyError):  # not spelled in bytes
                     names[number] = from_letters(spelled)
     return names
 
 
 def _is_part(candidate: Candidate, number: int, text: str) -> bool:
-    """Whether the token's bytes are no whole characters: they decode to U+FFFD, which a token may
-    also hold in earnest (EF BF BD)."""
+    """Return True if the token's bytes are incomplete characters. Such bytes decode to U+FFFD, but
+    a token may also contain a real U+FFFD (EF BF BD)."""
     return _BAD in text and not any(spelling in candidate.tokens[number] for spelling in _BADS)
 
 
@@ -489,16 +484,17 @@ def _ids(candidate: Candidate, texts: list[str]) -> list[list[int]]:
     return [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if len(texts) else []
 
 
-# What is not a script: of no letters at all; of letters of more than one script; bytes that are no
-# whole character; special tokens and the unknown one.
+# Labels that are not scripts: no letters; letters of several scripts; bytes of incomplete
+# characters; special tokens and the unknown token.
 COMMON, SEVERAL, PARTS, SPECIAL = "Common", "several scripts", "parts of characters", "special"
 LABELS = (*SCRIPTS, SEVERAL, PARTS, SPECIAL)
-# Of no script: digits, signs and spaces; marks that go with any letter; unassigned.
+# Characters of no script: digits, signs and spaces; marks for any letter; unassigned.
 _NONE = [SCRIPTS.index(name) for name in ("Common", "Inherited", "Unknown")]
 
 
 def token_scripts(candidate: Candidate, vocabulary: Vocabulary) -> np.ndarray:
-    """uint8[ids]: the script of each token as a position in LABELS; SPECIAL where there is none."""
+    """Return uint8[ids]: the script of each token, as an index in LABELS; SPECIAL for special
+    tokens, the unknown token and unused ids."""
     labels = np.full(max(candidate.tokens) + 1, LABELS.index(SPECIAL), np.uint8)
     numbers = list(vocabulary.texts)
     labels[numbers] = text_scripts(list(vocabulary.texts.values()))
@@ -507,7 +503,7 @@ def token_scripts(candidate: Candidate, vocabulary: Vocabulary) -> np.ndarray:
 
 
 def text_scripts(texts: list[str]) -> np.ndarray:
-    """uint8[texts]: the script of each text's letters, a position in LABELS."""
+    """Return uint8[texts]: the script of each text's letters, as an index in LABELS."""
     packed = "".join(texts).encode("utf-32-le", "surrogatepass")
     of_character = scripts()[np.frombuffer(packed, np.uint32)]
     of_text = np.repeat(np.arange(len(texts)), list(map(len, texts)))
@@ -522,11 +518,10 @@ def text_scripts(texts: list[str]) -> np.ndarray:
 def by_script(
     candidate: Candidate, labels: np.ndarray, counts: np.ndarray, sizes: np.ndarray
 ) -> list[dict[str, int | str]]:
-    """Of each script the tokens of the vocabulary, how many texts use, how often, and the bytes of
-    text that they stand for; those of the most tokens first.
-
-    labels: token_scripts(); counts, sizes: int64[ids], uses of each token and their bytes.
-    """
+    """Return for each script the number of its tokens in the vocabulary, the number of these tokens
+    that are used, the number of their uses, and the bytes of text that they stand for. Scripts with
+    the most tokens come first. labels: the result of token_scripts; counts, sizes: int64[ids], the
+    uses of each token and the bytes of these uses."""
     in_vocabulary = np.zeros(len(labels), np.bool_)
     in_vocabulary[list(candidate.tokens)] = True
     columns = {
@@ -539,7 +534,8 @@ def by_script(
         name: np.bincount(labels, values, len(LABELS)).astype(np.int64)
         for name, values in columns.items()
     }
-    met = sorted(np.flatnonzero(sums["vocab"]), key=lambda k: (-sums["vocab"][k], LABELS[k]))
+    present = sorted(np.flatnonzero(sums["vocab"]), key=lambda k: (-sums["vocab"][k], LABELS[k]))
     return [
-        {"label": LABELS[k], **{name: int(values[k]) for name, values in sums.items()}} for k in met
+        {"label": LABELS[k], **{name: int(values[k]) for name, values in sums.items()}}
+        for k in present
     ]

@@ -1,9 +1,8 @@
-"""The comparison of several tokenizers on the same texts, read once; and built-in texts on which
-tokenizers go wrong.
+"""Compare several tokenizers on the same texts, which are read once, and provide hard texts to try.
 
-As MorphScore (Arnett and Bergen 2025, "Why do language models perform worse for morphologically
-complex languages?"): a word of one token is neither right nor wrong, so only words of several
-count.
+As in MorphScore (Arnett and Bergen 2025, "Why do language models perform worse for morphologically
+complex languages?"), a word of one token counts as cut neither rightly nor wrongly, so only words
+of several tokens count.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ Lexicon = dict[str, tuple[str, ...]]  # a word and its morphemes, two or more
 
 
 def read_lexicon(path: Path) -> Lexicon:
-    """Lines of a word, a tab, and its morphemes with spaces between; words of one are left out.
-    Raises LlmcurateError naming the file, and the line whose morphemes are not its word."""
+    """Read a lexicon. Each line has a word, a tab and the word's morphemes separated by spaces;
+    words of one morpheme are skipped. Raises LlmcurateError naming the file and a line whose
+    morphemes do not join to its word."""
     try:
         text = read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -41,21 +41,22 @@ def read_lexicon(path: Path) -> Lexicon:
         morphemes = tuple(rest.split())
         if "".join(morphemes) != word:
             raise UsageError(
-                f"lexicon {path}: line {number}: write a word, a tab, and its morphemes with"
-                " spaces between, which together are the word"
+                f"lexicon {path}: line {number}: the morphemes do not join to the word; write a"
+                " word, a tab, and its morphemes separated by spaces"
             )
         if len(morphemes) > 1:
             lexicon[word] = morphemes
     if not lexicon:
-        raise UsageError(f"lexicon {path}: no word of several morphemes in it")
+        raise UsageError(f"lexicon {path}: has no word of several morphemes")
     return lexicon
 
 
 def morpheme_figures(candidate: Candidate, lexicon: Lexicon) -> dict[str, float | None]:
-    """`morpheme_words`: of the lexicon; `morpheme_words_whole`: of one token; of the others
-    `morpheme_recall`, the share of boundaries between morphemes at which a token ends, and
-    `morpheme_precision`, the share of boundaries of tokens that lie there; None where there are
-    none. Each word stands behind a space, as within a text."""
+    """Return figures on morphemes, by name; each word is encoded after a space, as within a text.
+    `morpheme_words`: words of the lexicon; `morpheme_words_whole`: words of one token; for the
+    other words `morpheme_recall`, the share of boundaries between morphemes at which a token ends,
+    and `morpheme_precision`, the share of boundaries between tokens that are boundaries of
+    morphemes; None if undefined."""
     raw = [f" {word}".encode() for word in lexicon]
     data, offsets = pack(raw)
     ids, sizes = candidate.encode(data, offsets)
@@ -82,8 +83,8 @@ def morpheme_figures(candidate: Candidate, lexicon: Lexicon) -> dict[str, float 
     }
 
 
-# Control characters, both line ends, runs of spaces, marks without a
-# base, joined emoji, the space symbol of SentencePiece, spellings of byte and control tokens.
+# Control characters, line ends, runs of spaces, marks without a base, joined emoji, SentencePiece's
+# space symbol, spellings of byte and control tokens.
 HARD_TEXTS = (
     "a\x00b\x1f\x7f",
     "one\ntwo\r\nthree\rfour\n\n\n",
@@ -97,7 +98,7 @@ HARD_TEXTS = (
     "\ufeff\ufffd\U0010fffd",
 )
 
-# Beside HARD_TEXTS: what patterns and normalisers treat apart.
+# More texts: characters that patterns and normalizers treat specially.
 SCRIPTS = (
     "It's THEY'LL we'Re 'tis; don't e-mail naïve façade Straße ISO-8859-1, iPhone 3.14159 v2.0\n",
     "12345678 1,234,567.89 ٣٤٥ ४५६ Ⅻ ½ 2024-11-21T10:20:30Z 0xDEADBEEF",
@@ -113,8 +114,9 @@ UNITS = ("byte", "character", "text")
 
 
 def gini(values: Sequence[float]) -> float | None:
-    """Mean difference of all pairs over twice the mean: 0 where all are equal, towards 1 where one
-    has everything. None for less than two values, or of nothing."""
+    """Return the Gini coefficient, the mean difference of all pairs over twice the mean. It is 0 if
+    all values are equal and near 1 if a single value makes up the sum. Return None for fewer than
+    two values or a sum of 0."""
     count, total = len(values), sum(values)
     if count < 2 or not total:
         return None
@@ -128,12 +130,11 @@ PAGE = 1800  # characters of a standard page
 def add_costs(
     results: list[dict[str, Any]], groups: Sequence[str], price: float | None, context: int | None
 ) -> None:
-    """Puts into every result and its rows by group what texts cost and what fits into a context.
-
-    price: of a million tokens; `price_a_million_characters` and `_words`. context: tokens;
-    `context_characters`, `_words` and `_pages` of PAGE characters. Words are those of texts that
-    are written with spaces, or whose words are known; None of others.
-    """
+    """Add to every result, and to its rows by group, the price of texts and the amount of text that
+    fits into a context. price: the price of a million tokens, for the figures
+    `price_a_million_characters` and `_words`; context: a number of tokens, for
+    `context_characters`, `_words` and `_pages` of PAGE characters. Figures on words are None for
+    texts in scripts without spaces whose words are not known."""
     for result in results:
         for row in (result, *(row for name in groups for row in result[name])):
             tokens = row["tokens"]
@@ -152,9 +153,8 @@ def add_costs(
 
 
 def overlaps(tallies: Sequence[Tally]) -> list[dict[str, float]]:
-    """Of every pair of tokenizers the tokens that are in both, and their share of those in either
-    (Jaccard). Tokens are the same where they stand for the same bytes; special ones do not
-    count."""
+    """Return for each pair of tokenizers the number of shared tokens and their share of all tokens
+    (Jaccard). Tokens are equal if they stand for the same bytes; special tokens do not count."""
     vocabularies = [
         set(token_bytes(tally.candidate, tally.vocabulary).values()) for tally in tallies
     ]
@@ -166,20 +166,19 @@ def overlaps(tallies: Sequence[Tally]) -> list[dict[str, float]]:
     return pairs
 
 
-Piece = tuple[str, int]  # text, tokens: more than one where a character is cut, 0 where none
+Piece = tuple[str, int]  # text, tokens: several if a character is split, 0 if it is dropped
 
 
 def cut_text(candidate: Candidate, text: str) -> list[Piece]:
-    """The text in the pieces that tokens stand for, joined where a cut is within a character.
-
-    Joined together the pieces are the text. 0 tokens: the tokenizer leaves this out.
-    """
+    """Split the text into the pieces that its tokens stand for, joining tokens that end within a
+    character. Concatenated, the pieces are the text. A piece with 0 tokens is text that the
+    tokenizer drops."""
     raw = text.encode("utf-8")
     data = np.frombuffer(raw, np.uint8)
     offsets = np.array([0, len(raw)], np.int64)
     ids, sizes = candidate.encode(data, offsets)
     starts, ends = candidate.spans(data, offsets, ids, sizes)
-    whole = np.append((data & 0xC0) != 0x80, True)  # whether a character begins at a byte
+    whole = np.append((data & 0xC0) != 0x80, True)  # a character begins at this byte
     cut: list[Piece] = []
     at = waiting = 0
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
@@ -200,7 +199,7 @@ def cut_text(candidate: Candidate, text: str) -> list[Piece]:
     return cut
 
 
-EXCERPT = 300  # characters of a text that is shown
+EXCERPT = 300  # characters shown of a text
 Batch = tuple[np.ndarray, np.ndarray, Mapping[str, Sequence[str | None]]]
 
 
@@ -217,17 +216,17 @@ def compare(
     context: int | None = None,
     lexicon: Lexicon | None = None,
 ) -> dict[str, Any]:
-    """`tokenizers`: a `Tally.result` of each; `overlaps` of their vocabularies; `shown`: the
-    beginnings of the first `show` texts that are not empty, cut by each tokenizer.
+    """Compare tokenizers. Return `tokenizers`, the `Tally.result` of each; `overlaps` of their
+    vocabularies; and `shown`, the beginnings of the first `show` non-empty texts, split by each
+    tokenizer.
 
-    pattern: how files of ranks are cut. baseline: the number of the path against whose tokens every
-    sequence is measured. segmentation: how the words of scripts without spaces are known. pivot:
-    the language that others are set against; English. price, context: as of `add_costs`.
-    lexicon: words and their morphemes.
+    pattern: the pattern of .tiktoken files. baseline: index of the tokenizer whose token counts the
+    others are compared with. segmentation: the way to find words in scripts without spaces. pivot:
+    the language that other languages are compared with (default English). price, context: see
+    `add_costs`. lexicon: words and their morphemes.
 
-    batches: (data: uint8[] valid UTF-8, offsets: int64[rows + 1], labels by group). Memory does not
-    grow with the texts. Raises LlmcurateError naming a tokenizer that cannot be read.
-    """
+    batches: the texts, as (data: uint8[] valid UTF-8, offsets: int64[rows + 1], labels by group).
+    Memory does not grow with the texts. Raises LlmcurateError naming an unreadable tokenizer."""
     labels_of_pivot = ENGLISH if pivot is None else (pivot,)
     tallies = [
         Tally(open_candidate(path, pattern), groups, pivot=labels_of_pivot) for path in paths
@@ -246,12 +245,12 @@ def compare(
                 shown.append({"cut": len(text) > EXCERPT, "pieces": cut})
     results = [tally.result() for tally in tallies]
     for result in results:
-        # Over languages, each once however much text it has.
+        # Each language counts once, however much text it has.
         rows = [row for row in result.get("lang", ()) if row["label"] != OTHERS]
         for unit in UNITS:
             costs = [row[f"tokens_a_{unit}"] for row in rows]
             result[f"gini_a_{unit}"] = gini([cost for cost in costs if cost is not None])
-    if baseline is not None:  # normalised sequence length, Dagan et al. 2024
+    if baseline is not None:  # normalized sequence length, Dagan et al. 2024
         usual = {name: {row["label"]: row for row in results[baseline][name]} for name in groups}
         for result in results:
             pairs = [(result, results[baseline])]
@@ -266,7 +265,7 @@ def compare(
 
 
 def round_trip_failures(tokenizer: Tokenizer, texts: Iterable[str]) -> list[str]:
-    """The texts that do not come back exactly from encode and decode."""
+    """Return the texts that the tokenizer does not decode exactly."""
     before = tokenizer.encode_special_tokens
     tokenizer.encode_special_tokens = True
     try:

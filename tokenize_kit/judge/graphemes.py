@@ -1,8 +1,8 @@
-"""Grapheme clusters (UAX #29): where what a reader takes for one letter begins.
+"""Grapheme clusters (UAX #29): the units that readers perceive as one letter.
 
 A consonant with its vowel signs and tone marks is one cluster, and so is an emoji of several code
-points. Not every vowel is in a cluster: the Thai ones that stand beside their consonant are
-clusters by themselves, so dependent vowels are marked apart.
+points. But Thai vowels written next to their consonant are separate clusters, so we also flag
+vowels that depend on a consonant.
 """
 
 from __future__ import annotations
@@ -60,13 +60,12 @@ BEGINS, DEPENDS, IS_CHARACTER = 1, 2, 4  # of `cluster_flags`
 
 @lru_cache(maxsize=1)
 def cluster_classes() -> np.ndarray:
-    """uint8[0x110000]: the class of every code point, a position in CLASSES, with its bits."""
+    """Return uint8[0x110000]: each code point's class, an index in CLASSES, plus flag bits."""
     return by_code_point(RUNS)
 
 
 @njit(nogil=True)
 def _joined(before, kind):
-    """Whether there is no break between two classes (GB3 to GB9b)."""
     if before in _ENDS or kind in _ENDS:
         return before == _CR and kind == _LF
     if before == _PREPEND or kind in (_EXTEND, _ZWJ, _SPACING):
@@ -80,17 +79,15 @@ def _joined(before, kind):
 
 @njit(cache=True, nogil=True)
 def cluster_flags(data, offsets, classes):
-    """uint8[bytes + 1]: what stands at each byte from the first row on: BEGINS a cluster,
-    DEPENDS (a mark or a dependent vowel), IS_CHARACTER (the first byte of one). The end of a row
-    begins a cluster.
-
-    data: uint8[], valid UTF-8; offsets: int64[rows + 1]; classes: cluster_classes().
-    """
+    """Return uint8[bytes + 1]: flags of each byte from the first row on, and of the end. BEGINS: a
+    cluster begins at this byte; DEPENDS: a mark or dependent vowel begins; IS_CHARACTER: a
+    character begins. The end of a row counts as the beginning of a cluster. data: uint8[], valid
+    UTF-8; offsets: int64[rows + 1]; classes: the result of cluster_classes."""
     first = offsets[0]
     flags = np.zeros(offsets[-1] - first + 1, np.uint8)
     for row in range(len(offsets) - 1):
         i, end = offsets[row], offsets[row + 1]
-        before = np.int64(_CONTROL)  # a break stands behind it
+        before = np.int64(_CONTROL)  # always followed by a break
         regions = 0  # regional indicators in a row
         conjunct = 0  # 1: a consonant and marks; 2: with a linker among them (GB9c)
         picture = 0  # 1: a pictograph and what extends it; 2: with a joiner at the end (GB11)
@@ -126,16 +123,14 @@ def cluster_flags(data, offsets, classes):
 
 
 def cluster_cuts(flags: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """bool[tokens]: which begin or end within a grapheme cluster.
-
-    flags: `cluster_flags`; starts, ends: int64[tokens], from its first byte on.
-    """
+    """Return bool[tokens]: True for tokens that begin or end within a cluster. flags: the result of
+    `cluster_flags`; starts, ends: int64[tokens], relative to the first byte of the flags."""
     return (flags[starts] & flags[ends] & BEGINS) == 0
 
 
 def only_marks(flags: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """bool[tokens]: which are whole characters, all of them marks or dependent vowels. Arguments as
-    of `cluster_cuts`."""
+    """Return bool[tokens]: True for tokens of whole characters that are all marks or dependent
+    vowels. The arguments are those of `cluster_cuts`."""
     firm = np.zeros(len(flags) + 1, np.int32 if len(flags) < 1 << 31 else np.int64)
     np.cumsum((flags & (DEPENDS | IS_CHARACTER)) == IS_CHARACTER, out=firm[1:])
     at_characters = (flags[starts] & IS_CHARACTER) > 0

@@ -1,8 +1,8 @@
-"""The tally of a tokenizer: costs of texts by group, and how often each token came up.
+"""Count the tokens that texts cost in a tokenizer, by group, and the uses of each token.
 
-Models add and compare better where numbers of equal length are cut alike, and best where groups of
-digits are counted from the right (Singh and Strouse 2024, "Tokenization counts"). What is tried is
-made here, so no text decides it.
+Models add and compare numbers better if numbers of equal length are split alike, and best if groups
+of digits are counted from the right (Singh and Strouse 2024, "Tokenization counts"). The numbers
+and indentations that are tried are generated here and do not depend on the texts.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ from tokenize_kit.judge.graphemes import (
 )
 from tokenize_kit.judge.words import Segmentation, count_boundaries, count_words, word_spans
 
-DIGITS = 8  # of the longest number
-_EACH = 100  # numbers of a length, where there are as many
-_STEP = 2_654_435_761  # Knuth's multiplier: numbers that look drawn, always the same
+DIGITS = 8  # of the longest numbers
+_EACH = 100  # at most this many numbers of each length
+_STEP = 2_654_435_761  # Knuth's multiplier: numbers that look random but are always the same
 INDENTS = {"2 spaces": "  ", "4 spaces": "    ", "tabs": "\t"}
 DEPTHS = (1, 2, 3, 4, 6, 8)
 
 
 @dataclass(frozen=True)
 class NumberCut:
-    """Of numbers of so many digits the tokens on average; `alike`: the share of those that are cut
-    in the commonest way; `groups`: that way, as [3, 1] for 1234 cut into 123 and 4."""
+    """The splits of numbers of one length. tokens: the average number of tokens; alike: the share
+    of these numbers that are split in the most common way; groups: the most common way, such as [3,
+    1] for 1234 split into 123 and 4."""
 
     digits: int
     tokens: float
@@ -53,35 +54,33 @@ class NumberCut:
 
 
 def number_cuts(candidate: Candidate) -> list[NumberCut]:
-    """The cuts of numbers, by their digits."""
+    """Return how numbers are split, for each number of digits."""
     rows = []
     for digits in range(1, DIGITS + 1):
         least, count = 10 ** (digits - 1), 9 * 10 ** (digits - 1)
         numbers = range(count) if count <= _EACH else (_STEP * k % count for k in range(_EACH))
-        ways = _ways(candidate, [str(least + number) for number in numbers])
-        way, times = min(ways.items(), key=lambda item: (-item[1], item[0]))
-        total = sum(ways.values())
-        tokens = sum(len(groups) * n for groups, n in ways.items()) / total
-        rows.append(NumberCut(digits, tokens, times / total, list(way)))
+        splits = _count_splits(candidate, [str(least + number) for number in numbers])
+        split, times = min(splits.items(), key=lambda item: (-item[1], item[0]))
+        total = sum(splits.values())
+        tokens = sum(len(groups) * n for groups, n in splits.items()) / total
+        rows.append(NumberCut(digits, tokens, times / total, list(split)))
     return rows
 
 
-def _ways(candidate: Candidate, numbers: list[str]) -> Counter[tuple[int, ...]]:
-    """How often numbers of one length are cut into which groups of digits, each in a line of its
-    own."""
+def _count_splits(candidate: Candidate, numbers: list[str]) -> Counter[tuple[int, ...]]:
     data, offsets = pack([f"is {number}\n".encode() for number in numbers])
     cuts = np.union1d(*candidate.spans(data, offsets, *candidate.encode(data, offsets)))
-    ways: Counter[tuple[int, ...]] = Counter()
+    splits: Counter[tuple[int, ...]] = Counter()
     for base, number in zip(offsets.tolist(), numbers, strict=False):
         first, last = base + 3, base + 3 + len(number)
         inner = cuts[np.searchsorted(cuts, first, "right") : np.searchsorted(cuts, last)]
-        ways[tuple(np.diff([first, *inner, last]).tolist())] += 1
-    return ways
+        splits[tuple(np.diff([first, *inner, last]).tolist())] += 1
+    return splits
 
 
 def grouping(rows: list[NumberCut]) -> str:
-    """The rule by which `number_cuts` says that numbers are cut: single, right or left (groups
-    counted from that side), whole, or uneven where there is none."""
+    """Return the rule by which numbers are split: into single digits, into groups counted from the
+    right or from the left, not at all (whole), or by no rule (uneven)."""
     if any(row.alike < 1 for row in rows):
         return "uneven"
     longest = [row.groups for row in rows if len(row.groups) > 1]
@@ -98,8 +97,7 @@ def grouping(rows: list[NumberCut]) -> str:
 
 
 def indentation(candidate: Candidate) -> list[dict[str, int]]:
-    """By the depth of a line of code: the tokens that its indentation takes, more than the line has
-    without, with each of INDENTS."""
+    """Return how many more tokens a line has if it is indented, per depth and kind of indent."""
     lines = ["", *(indent * depth for depth in DEPTHS for indent in INDENTS.values())]
     raw = [f"if x:\n{indent}return x\n".encode() for indent in lines]
     _, sizes = candidate.encode(*pack(raw))
@@ -110,11 +108,11 @@ def indentation(candidate: Candidate) -> list[dict[str, int]]:
     ]
 
 
-ALPHA = 2.5  # Zouhar et al. 2023, where it went best with the quality of translations
-MOST_GROUPS = 500  # of a column
+ALPHA = 2.5  # Zouhar et al. 2023: it correlated best with translation quality
+MOST_GROUPS = 500  # per column
 OTHERS = "(others)"
 ENGLISH = ("en", "eng")
-EXCERPT = 300  # characters of a text that does not come back
+EXCERPT = 300  # characters of a text that is not decoded exactly
 _COUNTED = (
     "texts", "bytes", "characters", "tokens", "unknown", "parts", "cluster_cuts", "only_marks",
     "words", "word_tokens", "whole", "letters", "letter_tokens",
@@ -123,12 +121,11 @@ _COUNTED = (
 
 
 def renyi_efficiency(counts: np.ndarray, size: int) -> float | None:
-    """H(p) / log(size), H(p) = log(sum of p^2.5) / (1 - 2.5), p: each token's share of all tokens.
-
-    1: every token is as frequent as any other (Zouhar et al. 2023, "Tokenization and the Noiseless
-    Channel", with `size` the vocabulary; the authors' tokenization-scorer takes the tokens that
-    occur). counts: int64[ids]; None where it is not defined.
-    """
+    """Return H(p) / log(size), H(p) = log(sum of p^2.5) / (1 - 2.5), where p is each token's share
+    of all tokens. 1 means that all tokens are equally frequent (Zouhar et al. 2023, "Tokenization
+    and the Noiseless Channel", where `size` is that of the vocabulary; the authors'
+    tokenization-scorer counts only the tokens that occur). counts: int64[ids]. Return None if the
+    result is undefined."""
     total = counts.sum()
     if not total or size < 2:
         return None
@@ -139,8 +136,8 @@ def renyi_efficiency(counts: np.ndarray, size: int) -> float | None:
 
 @dataclass(frozen=True)
 class Texts:
-    """A batch of texts as every tokenizer is judged on it. data: uint8[], valid UTF-8; offsets:
-    int64[rows + 1]; kinds, cuts: as of `count_words`; flags: cluster_flags()."""
+    """A batch of texts, prepared once for all tokenizers. data: uint8[], valid UTF-8; offsets:
+    int64[rows + 1]; kinds, cuts: as in `count_words`; flags: the result of cluster_flags."""
 
     data: np.ndarray
     offsets: np.ndarray
@@ -152,21 +149,19 @@ class Texts:
     def of(
         cls, data: np.ndarray, offsets: np.ndarray, segmentation: Segmentation | None = None
     ) -> Texts:
-        """Texts whose words are known as far as the segmentation knows them."""
+        """Prepare a batch of texts. The segmentation finds words in scripts without spaces."""
         segmentation = segmentation or Segmentation()
         data, offsets, cuts = segmentation.cut(data, offsets)
         flags = cluster_flags(data, offsets, cluster_classes())
         return cls(data, offsets, segmentation.kinds(), cuts, flags)
 
     def words(self) -> np.ndarray:
-        """word_spans()."""
         return word_spans(self.data, self.offsets, self.kinds, self.cuts)
 
     def counts(self, starts: np.ndarray, ends: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """int64[rows, 10], the columns of _COUNTED from `cluster_cuts` to `boundaries_within`.
-
-        starts, ends: int64[tokens] in `data`; sizes: tokens of each row.
-        """
+        """Return int64[rows, 10]: the columns of _COUNTED from `cluster_cuts` to
+        `boundaries_within`. starts, ends: int64[tokens] in `data`; sizes: the number of tokens per
+        row."""
         bounds = np.concatenate([[0], np.cumsum(sizes)])
         first, last = starts - self.offsets[0], ends - self.offsets[0]
         boundaries = np.zeros(len(self.flags), np.bool_)
@@ -185,8 +180,8 @@ class Texts:
 
 
 def cost(candidate: Candidate, texts: Texts) -> tuple[dict[str, int], dict[str, float | None]]:
-    """(counts, ratios) of one batch, as of `Tally.result`, without what examines the vocabulary or
-    decodes: no unknown tokens, parts of characters or lost texts are counted."""
+    """Return (counts, ratios) of one batch, named as in `Tally.result`. Unknown tokens, parts of
+    characters and texts not decoded exactly are not searched for: their counts are 0."""
     ids, sizes = candidate.encode(texts.data, texts.offsets)
     spans = candidate.spans(texts.data, texts.offsets, ids, sizes)
     characters = int(((texts.flags & IS_CHARACTER) > 0).sum())
@@ -196,12 +191,10 @@ def cost(candidate: Candidate, texts: Texts) -> tuple[dict[str, int], dict[str, 
 
 
 class Tally:
-    """Adds up what batches of texts cost in one tokenizer.
-
-    groups: columns by which figures are also given, as `lang`; of a column's labels that come
-    after the first most_groups, texts are counted together. pivot: the labels of the language that
-    the others are set against.
-    """
+    """Counts the tokens that batches of texts cost in one tokenizer. groups: columns, such as
+    `lang`; figures are also given for each value of these columns. After the first most_groups
+    values of a column, all others are counted together. pivot: the labels of the language that
+    other languages are compared with."""
 
     def __init__(
         self,
@@ -215,7 +208,7 @@ class Tally:
         self.candidate = candidate
         self.vocabulary = examine_vocabulary(candidate)
         self.counts = np.zeros(max(candidate.tokens) + 1, np.int64)
-        self._sizes = np.zeros(len(self.counts), np.int64)  # bytes that each stood for
+        self._sizes = np.zeros(len(self.counts), np.int64)  # bytes that each token stood for
         self._is_part, self._is_byte = (
             _members(len(self.counts), ids) for ids in (self.vocabulary.parts, candidate.byte_ids)
         )
@@ -228,12 +221,12 @@ class Tally:
     def add(
         self, texts: Texts, labels: Mapping[str, Sequence[str | None]] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """A batch; labels: of each row, by group; None is in no group. Returns (starts, ends):
-        int64[tokens], where each token comes from."""
+        """Add a batch. labels: the label of each row, by column; a row with the label None is in no
+        group. Return (starts, ends): int64[tokens], the span of each token."""
         data, offsets = texts.data, texts.offsets
         if len(offsets) < 2:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        if not self._warm:  # what compiles or loads at the first text is not what texts cost
+        if not self._warm:  # exclude compiling and loading from the measured time
             self.candidate.encode(data, offsets[:2])
             self._warm = True
         began = time.process_time()
@@ -273,7 +266,6 @@ class Tally:
     def _lost(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, bounds: np.ndarray
     ) -> np.ndarray:
-        """bool[rows]: which texts do not come back."""
         lists = [ids[a:z].tolist() for a, z in pairwise(bounds)]
         began = time.process_time()
         back = [self.candidate.decode(ids_of_text) if ids_of_text else "" for ids_of_text in lists]
@@ -292,8 +284,8 @@ class Tally:
         return lost
 
     def result(self) -> dict[str, Any]:
-        """All figures as JSON values. A ratio of nothing is None; MB/s are of CPU time, of what the
-        process did on all its threads."""
+        """Return all figures as JSON values. Undefined ratios are None. Speeds are in MB per second
+        of CPU time, summed over all threads of the process."""
         candidate = self.candidate
         labels = token_scripts(candidate, self.vocabulary)
         numbers = number_cuts(candidate)
@@ -328,8 +320,6 @@ class Tally:
         }
 
     def _group(self, name: str) -> list[dict[str, str | float | None]]:
-        """Rows by label, those of the most bytes first, each against the pivot where it is
-        there."""
         sums = self._groups[name]
         by_bytes = sorted(sums, key=lambda label: (-sums[label][_COUNTED.index("bytes")], label))
         figures = {label: _figures(sums[label]) for label in by_bytes}
@@ -346,7 +336,6 @@ class Tally:
 
 
 def _members(size: int, numbers: Iterable[int]) -> np.ndarray:
-    """bool[size]: which positions are among the numbers."""
     inside = np.zeros(size, np.bool_)
     inside[list(numbers)] = True
     return inside
@@ -355,11 +344,9 @@ def _members(size: int, numbers: Iterable[int]) -> np.ndarray:
 def spread_bytes(
     starts: np.ndarray, ends: np.ndarray, is_byte: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Spans of tokens, those of single bytes a byte long: libraries give the first of them the
-    character and the others nothing, or all of them the same characters.
-
-    starts, ends: int64[tokens]; is_byte: bool[tokens].
-    """
+    """Give each token of a single byte a span of one byte. For a character of several byte tokens,
+    libraries give the whole character as the span of the first token and nothing to the others, or
+    the whole character to all of them. starts, ends: int64[tokens]; is_byte: bool[tokens]."""
     follows = np.zeros(len(starts), np.bool_)
     follows[1:] = is_byte[1:] & is_byte[:-1] & (starts[1:] == starts[:-1])
     heads = np.flatnonzero(~follows)
@@ -371,8 +358,6 @@ def spread_bytes(
 
 
 def _counts_before(marks: np.ndarray) -> np.ndarray:
-    """int[n + 1]: how many are set before each position; in 32 bits where that is enough, for a
-    text may be a long one."""
     counts = np.zeros(len(marks) + 1, np.int32 if len(marks) < 1 << 31 else np.int64)
     np.cumsum(marks, out=counts[1:])
     return counts
@@ -386,7 +371,6 @@ def _difference(first: str, second: str) -> int:
 
 
 def _code_point(text: str, at: int) -> str:
-    """The code point at a position, as a number: two spaces may look the same."""
     return f"U+{ord(text[at]):04X}" if at < len(text) else "the end"
 
 
@@ -395,7 +379,6 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 
 def _figures(sums: np.ndarray) -> tuple[dict[str, int], dict[str, float | None]]:
-    """(counts, ratios of these), by name."""
     figures = dict(zip(_COUNTED, sums.tolist(), strict=True))
     tokens = figures["tokens"]
     gold, kept = figures["word_boundaries"], figures["kept_boundaries"]

@@ -1,9 +1,9 @@
-"""Words in text, and the tokens that they are made of.
+r"""Words in text, and the tokens that they are made of.
 
-A word is a run of letters and marks (\\p{L}, \\p{M}): white space, digits and signs end it, so
-`don't` is two. Han, kana, Thai, Lao, Khmer and Burmese are written without spaces, and a run of
-theirs may be a whole sentence: of those, tokens are counted a letter, marks not counted as such.
-Where it is known how a run is cut into words (`Segmentation`), these are words as any other.
+A word is a run of letters and marks (\p{L}, \p{M}). White space, digits and signs end it, so
+`don't` is two words. Han, kana, Thai, Lao, Khmer and Burmese are written without spaces, and one
+run may be a whole sentence, so their tokens are counted per letter, without marks. If a
+`Segmentation` can split a run into words, its words are counted like any other words.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _RUNS = (
 
 @lru_cache(maxsize=1)
 def letter_kinds() -> np.ndarray:
-    """uint8[0x110000]: 0 in no word, 1 letter, 2 letter of a script without spaces, 3 mark."""
+    """Return uint8[0x110000], the kind of each code point: 0 not in a word, 1 letter, 2 letter of a
+    script without spaces, 3 mark."""
     kinds = np.zeros(CODE_POINTS, np.uint8)
     letters = members("L")
     kinds[letters] = _LETTER
@@ -45,14 +46,15 @@ def letter_kinds() -> np.ndarray:
 
 @dataclass(frozen=True)
 class Segmentation:
-    """How runs without spaces are cut into words: by a dictionary, or where a separator stands in
-    the texts, which is then taken out of them. By default they are not."""
+    """The way to split runs without spaces into words: by a dictionary, or at a separator in the
+    texts, which is removed after the split. By default runs are not split."""
 
     dictionary: Dictionary | None = None
     separator: bytes = b""
 
     def kinds(self) -> np.ndarray:
-        """`letter_kinds`, 4 for letters of scripts without spaces whose words are known."""
+        """Return `letter_kinds`, but with 4 for letters of scripts without spaces if the
+        segmentation can split runs of the script into words."""
         kinds = letter_kinds().copy()
         spaceless = kinds == _SPACELESS
         if self.separator:
@@ -65,8 +67,8 @@ class Segmentation:
     def cut(
         self, data: np.ndarray, offsets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(data, offsets) without separators, and bool[bytes + 1]: whether a word ends before each
-        byte from the first row on, as far as the dictionary or the separators say."""
+        """Return (data, offsets) without separators, and bool[bytes + 1], for the bytes from the
+        first row on: True if the dictionary or a separator ends a word before this byte."""
         if self.separator:
             return self._without_separators(data, offsets)
         cuts = np.zeros(offsets[-1] - offsets[0] + 1, np.bool_)
@@ -88,7 +90,7 @@ class Segmentation:
 
 @njit(nogil=True, inline="always")
 def code_point(data, i):
-    """(code point, bytes) at a position of valid UTF-8."""
+    """Return (code point, its number of bytes) at a position of valid UTF-8."""
     b = np.int64(data[i])
     if b < 0x80:
         return b, 1
@@ -102,13 +104,14 @@ def code_point(data, i):
 
 @njit(cache=True, nogil=True)
 def count_words(data, offsets, kinds, cuts, starts, ends, sizes):
-    """int64[rows, 5]: words, tokens that have a part of one (once for each word), words of one
-    token; letters of scripts without spaces, tokens that have a part of their runs.
+    """Return int64[rows, 5], five numbers per row: words; tokens of words; words of one token;
+    letters of scripts without spaces; tokens of runs of these letters.
 
-    kinds: Segmentation.kinds(); cuts: bool[bytes + 1], whether a word ends before a byte from the
-    first row on; starts, ends: int64[tokens] in `data`, in order; sizes: tokens of each row. A
-    token without bytes (part of a character that the next one holds) counts where it stands.
-    """
+    A token that overlaps several words counts once for each of them. kinds: the result of
+    Segmentation.kinds; cuts: bool[bytes + 1], for the bytes from the first row on: True if a word
+    ends before the byte; starts, ends: int64[tokens] in `data`, in order; sizes: the number of
+    tokens per row. A token without bytes (part of a character whose bytes belong to another token)
+    counts at its position."""
     out = np.zeros((len(offsets) - 1, 5), np.int64)
     stop = 0
     for row in range(len(offsets) - 1):
@@ -155,15 +158,16 @@ def count_words(data, offsets, kinds, cuts, starts, ends, sizes):
 def word_spans(
     data: np.ndarray, offsets: np.ndarray, kinds: np.ndarray, cuts: np.ndarray
 ) -> np.ndarray:
-    """int64[words, 2]: first byte of each known word and the one behind it, from the first row on.
-    A word begins with a letter. Arguments as of `count_words`."""
+    """Return int64[words, 2]: the positions of each known word's first byte and of the byte after
+    its last, counted from the start of the first row. A word begins with a letter. Arguments as in
+    `count_words`."""
     raw = data[offsets[0] : offsets[-1]]
     heads = np.flatnonzero((raw & 0xC0) != 0x80)
     codes = np.frombuffer(raw.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
     kind = kinds[codes]
     begins = cuts[heads]
     begins[np.searchsorted(heads, offsets[:-1][np.diff(offsets) > 0] - offsets[0])] = True
-    # A mark is of the kind of the character before it, and of none where a word cannot go on.
+    # A mark has the kind of the character before it, or none at the beginning of a word.
     before = np.where((kind != _MARK) | begins, np.arange(len(kind)), 0)
     kind = np.where(kind == _MARK, 0, kind)[np.maximum.accumulate(before)]
     begins[1:] |= kind[1:] != kind[:-1]
@@ -176,22 +180,21 @@ def word_spans(
 
 @njit(cache=True, nogil=True)
 def count_boundaries(data, offsets, kinds, cuts, boundaries):
-    """int64[rows, 3]: boundaries between two words, those of them that tokens keep, boundaries of
-    tokens within words.
+    """Return int64[rows, 3], three numbers per row: boundaries between two words; those of them
+    that tokens keep; and boundaries of tokens within words.
 
-    Between two words there is one boundary however many spaces and signs stand there, and tokens
-    keep it where one begins or ends at either word or between them. A word begins with a letter,
-    and two words that a run of unknown words lies between have none. data, offsets, kinds, cuts: as
-    of `count_words`; boundaries: bool[bytes + 1], where a token begins or ends, from the first row
-    on.
-    """
+    There is one boundary between two words, whatever spaces and signs separate them; tokens keep it
+    if a token begins or ends between the end of the first word and the beginning of the second. A
+    word begins with a letter, and two words with a run of unknown words between them have no
+    boundary. data, offsets, kinds, cuts: as in `count_words`; boundaries: bool[bytes + 1], for the
+    bytes from the first row on: True where a token begins or ends."""
     out = np.zeros((len(offsets) - 1, 3), np.int64)
     first = offsets[0]
     for row in range(len(offsets) - 1):
         i, end = offsets[row], offsets[row + 1]
         family = 0  # of the word's letters
         in_word = unknown = False
-        follows = kept = False  # whether a word came before; whether tokens keep this boundary
+        follows = kept = False  # a word came before; tokens keep this boundary
         while i < end:
             code, size = code_point(data, i)
             kind = int(kinds[code])

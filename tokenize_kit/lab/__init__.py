@@ -1,1 +1,1 @@
-"""The lab: changes of tokenizers and studies of them, which few need. No other room imports it."""
+"""The lab: studies and changes of tokenizers that few users need. No other package imports it."""

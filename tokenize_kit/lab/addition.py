@@ -1,4 +1,4 @@
-"""Tokens put behind those of a tokenizer: its file, its embeddings, its card."""
+"""Add tokens to a tokenizer after its own tokens: write the new file, embeddings and card."""
 
 from __future__ import annotations
 
@@ -44,20 +44,18 @@ INITS = ("mean", "focus", "random")
 
 
 def check_init(init: str, texts: Texts | None) -> None:
-    """Raises LlmcurateError for the name of none, and for focus without texts."""
+    """Raise LlmcurateError for an unknown name of `init`, and for `focus` without texts."""
     if init not in INITS:
         raise UsageError(f"init {init!r}: choose {either(INITS)}")
     if init == "focus" and texts is None:
-        raise UsageError("init focus: learns from texts: give some")
+        raise UsageError("init focus: it learns from texts, so give a corpus")
 
 
 @dataclass(frozen=True)
 class Addition:
-    """New tokens in order of their ids, as the tokenizer's form spells them; parts: the old ids
-    that each was.
-
-    merges: of BPE, behind the old ones; scores: of Unigram, one for each token.
-    """
+    """New tokens in order of their ids, spelled as in the tokenizer's file. parts: the old ids that
+    spelled each token; merges: the new merges of a BPE, which come after the old merges; scores:
+    the scores of a Unigram's new pieces."""
 
     tokens: list[Any]  # bytes of a byte-level BPE, else str
     parts: list[list[int]]
@@ -65,7 +63,6 @@ class Addition:
     scores: list[float] | None = None
 
     def shown(self) -> list[str]:
-        """The tokens as texts."""
         return [
             token.decode("utf-8", "backslashreplace") if isinstance(token, bytes) else token
             for token in self.tokens
@@ -74,12 +71,11 @@ class Addition:
 
 @dataclass(frozen=True)
 class Rows:
-    """The embeddings that grow with a tokenizer.
-
-    path: a safetensors file or a folder of them; tensors: their names where they are not the usual
-    ones; init, seed: how a new row begins, as the mean of a token's old parts, as focus.py has it,
-    or as embeddings.new_rows draws it; texts: what focus learns from.
-    """
+    """The embeddings to extend along with a tokenizer. path: a safetensors file or a folder of such
+    files; tensors: the names of the tables, if these are not the usual names; init: the first
+    values of a new row: `mean` of the rows of the old ids that spelled the token, `focus`
+    (embeddings.focus), or `random` with `seed` (embeddings.new_rows); texts: the texts for
+    `focus`."""
 
     path: Path
     tensors: tuple[str, ...] = ()
@@ -93,7 +89,7 @@ class Rows:
 
 @dataclass(frozen=True, kw_only=True)
 class GrownCard(Card):
-    """The card of a tokenizer with tokens behind those that it had; its first fields."""
+    """The card of a tokenizer with new tokens."""
 
     extended_from: str
     source_sha256: str
@@ -112,21 +108,21 @@ class GrownCard(Card):
 
     def origin(self) -> str:
         return (
-            f"A tokenizer of {counted(self.old_tokens, 'token')} with {self.new_tokens:,} more; the"
-            " ids of the old ones are as they were."
+            f"A tokenizer of {counted(self.old_tokens, 'token')} with {self.new_tokens:,} new"
+            " tokens; all old ids are unchanged."
         )
 
 
 class Growth:
-    """A tokenizer that is to have more tokens, and the embeddings that grow with it."""
+    """A tokenizer to extend, and its embeddings if they are to be extended too."""
 
     def __init__(self, original: Original, rows: Rows | None = None) -> None:
         self.original, self.rows = original, rows
         self.tables = read_tables(rows.path, rows.tensors, original.size) if rows else []
 
     def write(self, addition: Addition, out: Path) -> tuple[Path, GrownCard]:
-        """Writes all files but the card into a folder; (the tokenizer's file, the beginning of its
-        card)."""
+        """Write all files except the card to `out`. Return the path of the tokenizer's file and the
+        card, which the caller completes."""
         original, size = self.original, self.original.size
         data = file_with_tokens(original, addition)
         file = write_changed(original, out, data)
@@ -150,7 +146,6 @@ class Growth:
         )
 
     def _blends(self, addition: Addition, file: Path) -> list[Blend]:
-        """Of each new token what its row is made of."""
         blends: list[Blend] = [(ids, None) for ids in addition.parts]
         if self.rows and self.rows.init == "focus" and self.rows.texts:
             size = self.original.size
@@ -164,7 +159,7 @@ class Growth:
 
 
 def file_with_tokens(original: Original, addition: Addition) -> bytes:
-    """The tokenizer's file with new tokens behind the old ones."""
+    """Return the bytes of the tokenizer's file with the new tokens after the old tokens."""
     form, new = original.form, addition.tokens
     if isinstance(form, Pieces):
         return _with_pieces(original, form, list(zip(new, addition.scores or (), strict=True)))
@@ -185,7 +180,7 @@ def _with_pieces(original: Original, form: Pieces, new: list[tuple[str, float]])
         return add_pieces(original.raw, new)
     parts = copy.deepcopy(original.parts)
     vocab = parts["model"]["vocab"]
-    # Ids are positions: added tokens that stand behind the vocabulary take theirs in it.
+    # An id is an index in the vocabulary: move added tokens that come after it into it.
     vocab += [[text, NEVER] for text, _, _ in form.pieces[len(vocab) :]]
     if len(vocab) != len(form.pieces):
         raise CannotHold(f"{original.path}: cannot be extended: its ids have gaps")
@@ -196,13 +191,11 @@ def _with_pieces(original: Original, form: Pieces, new: list[tuple[str, float]])
 
 
 class Transplant:
-    """The rows of tables for the tokens of another tokenizer.
-
-    A token that both have keeps its row: ordinary ones by their text (bytes of byte fallback are
-    those of a byte-level BPE), special ones by their spelling, the end of a text by its role. The
-    others begin by `init`: the mean of the rows of the old tokens that their text was, focus
-    (focus.py, on `texts`; without a vector, the mean), or random.
-    """
+    """Builds tables of embeddings for the tokens of another tokenizer. A token that both tokenizers
+    have keeps its row. Ordinary tokens are matched by their text (byte fallback tokens match the
+    bytes of a byte-level BPE), special tokens by their spelling, the token that ends a text by its
+    role. Other rows begin as `init` says: as the `mean` of the rows of the old tokens that spell
+    the text; by `focus`, from `texts` (the mean for tokens without a vector); or `random`."""
 
     def __init__(
         self, old: Path, new: Path, init: str = "mean", seed: int = 0, texts: Texts | None = None
@@ -213,16 +206,16 @@ class Transplant:
         self.old_size, self.size = before.size, after.size
         old_ids = ids_of(before)
         shared: list[tuple[int, int]] = []
-        others: dict[int, Key] = {}
+        unmatched: dict[int, Key] = {}
         for number, keys in sorted(keys_of(after).items()):
-            here = next((key for key in keys if key in old_ids), None)
-            if here is None:
-                others[number] = keys[-1]
+            same_key = next((key for key in keys if key in old_ids), None)
+            if same_key is None:
+                unmatched[number] = keys[-1]
             else:
-                shared.append((number, old_ids[here]))
+                shared.append((number, old_ids[same_key]))
         self.known, self.kept = np.array(shared, np.int64).reshape(-1, 2).T
-        self.new = np.array(list(others), np.int64)
-        parts = _parts(before, old_ids, list(others.values()))
+        self.new = np.array(list(unmatched), np.int64)
+        parts = _parts(before, old_ids, list(unmatched.values()))
         self.blends: list[Blend] = [(ids, None) for ids in parts]
         if init == "focus" and texts is not None:
             blends = focus(after.encode, self.size, texts, self.new, self.known)
@@ -231,11 +224,9 @@ class Transplant:
                 self.blends[place[number]] = self.kept[positions], weights
 
     def rows(self, table: np.ndarray, turn: int) -> np.ndarray:
-        """float32[size, width]: a table for the new tokens.
-
-        table: float32[rows, width], of the old ones; turn: its number, so that random rows of two
-        tables differ. Ids that no token of the new tokenizer has get the mean of all rows.
-        """
+        """Return a table for the tokens of the new tokenizer: float32[size, width]. table:
+        float32[rows, width], for the old tokens; turn: the number of the table, so that random rows
+        differ between tables. Rows of ids without a token are the mean of all rows."""
         stored = table[: self.old_size]
         out = np.tile(stored.mean(0, dtype=np.float64).astype(np.float32), (self.size, 1))
         out[self.known] = stored[self.kept]
@@ -244,7 +235,6 @@ class Transplant:
         return out
 
     def describe(self) -> dict[str, int | str]:
-        """Counts of tokens."""
         return {
             "old_tokens": self.old_size,
             "new_tokens": self.size,
@@ -255,11 +245,11 @@ class Transplant:
 
 
 def _parts(before: Original, ids: dict[Key, int], keys: list[Key]) -> list[np.ndarray]:
-    """The old ids that the text of each key is: as the old tokenizer encodes it, of a part of a
-    character its bytes, of what has none all ordinary tokens."""
+    """Return the old ids that spell each key: the old tokenizer's ids of the key's text; for a part
+    of a character, the ids of its bytes; if there are none, all ordinary ids."""
     ordinary = np.array([n for key, n in ids.items() if isinstance(key, bytes)], np.int64)
-    whole = [key.decode("utf-8", "replace") if isinstance(key, bytes) else "" for key in keys]
-    texts = ["" if "\ufffd" in text else text for text in whole]
+    decoded = [key.decode("utf-8", "replace") if isinstance(key, bytes) else "" for key in keys]
+    texts = ["" if "\ufffd" in text else text for text in decoded]
     numbers, sizes = before.encode(*pack_texts(texts))
     encoded = np.split(numbers.astype(np.int64), np.cumsum(sizes))[:-1]
     parts = []

@@ -1,5 +1,4 @@
-"""The difference of two tokenizers: of their vocabularies and settings, and of how they cut
-texts."""
+"""Differences between two tokenizers: in vocabularies, in settings, and in how they cut texts."""
 
 from __future__ import annotations
 
@@ -24,9 +23,9 @@ from tokenize_kit.judge.words import Segmentation
 
 Row = dict[str, int | str | None]
 EXAMPLES = 20
-LONGEST = 200  # bytes of a stretch that is counted by its text
-# Of `Tally.result`, of both tokenizers.
-_TAKEN = (
+LONGEST = 200  # the most bytes of a segment that is counted by its text
+# The figures of `Tally.result` that are shown for both tokenizers.
+_FIGURES = (
     "tokenizer", "engine", "vocab", "special", "texts", "bytes", "characters", "words", "tokens",
     "bytes_a_token", "fertility", "whole_share", "boundary_f1", "cluster_cut_share",
     "unknown_share", "used", "lost",
@@ -41,13 +40,12 @@ def diff(
     pattern: str | None = None,
     segmentation: Segmentation | None = None,
 ) -> dict[str, Any]:
-    """`tokenizers`: figures of both; `scripts`: tokens of one and of both by script; `only`: tokens
-    of one, those used most; `ids`, `order`, `special`, `settings`: what differs; `texts`: the texts
-    that are cut differently, with texts alone.
-
-    Tokens are the same where they stand for the same bytes. pattern, segmentation, batches: as of
-    `compare`. Raises LlmcurateError naming a tokenizer that cannot be read.
-    """
+    """Compare two tokenizers and return the differences as JSON values. `tokenizers`: the figures
+    of both; `scripts`: the number of tokens that one or both have, by script; `only`: the most used
+    tokens that only one of them has; `ids`, `order`, `special`, `settings`: the differences in ids,
+    order, special tokens and settings; `texts`: texts cut differently, None if there are no texts.
+    Tokens are the same if they spell the same bytes. pattern, segmentation, batches: as in
+    `compare`. Raises LlmcurateError naming a tokenizer that cannot be read."""
     tallies = [Tally(open_candidate(path, pattern)) for path in (first, second)]
     cuts = Cuts()
     for data, offsets, _ in batches:
@@ -58,7 +56,7 @@ def diff(
     numbers = [{name: n for n, name in reversed(by_id.items())} for by_id in names]
     totals, scripts, only = _vocabularies(tallies, names, numbers)
     return {
-        "tokenizers": [{k: t.result()[k] for k in _TAKEN} for t in tallies],
+        "tokenizers": [{k: t.result()[k] for k in _FIGURES} for t in tallies],
         **totals,
         "scripts": scripts,
         "only": only,
@@ -71,14 +69,12 @@ def diff(
 
 
 def _shown(token: bytes) -> str:
-    """The text of a token; bytes that are no character as \\xNN."""
     return token.decode("utf-8", "backslashreplace")
 
 
 def _vocabularies(
     tallies: list[Tally], names: list[dict[int, bytes]], numbers: list[dict[bytes, int]]
 ) -> tuple[dict[str, int], list[Row], list[list[Row]]]:
-    """Tokens of one and of both in all and by script, and those of one that are used most."""
     rows: dict[str, list[int]] = {}
     only: list[list[Row]] = []
     for side, tally in enumerate(tallies):
@@ -108,7 +104,6 @@ def _vocabularies(
 
 
 def _ids(numbers: list[dict[bytes, int]]) -> dict[str, int | list[Row]]:
-    """Tokens of both that have the same id, and those that have another one."""
     first, second = numbers
     in_order = sorted(first, key=first.__getitem__)
     moved = [token for token in in_order if second.get(token, first[token]) != first[token]]
@@ -124,8 +119,6 @@ def _ids(numbers: list[dict[bytes, int]]) -> dict[str, int | list[Row]]:
 
 
 def _order(candidates: list[Candidate], names: list[dict[int, bytes]]) -> dict[str, int | str]:
-    """Of two BPEs how long they learn the same tokens one after the other, and whether the tokens
-    of both come in the same order; of two Unigrams how many tokens of both have other scores."""
     (kind, first), (other_kind, second) = (candidate.order() for candidate in candidates)
     if kind != other_kind or kind == "none":
         return {"kind": "unlike" if kind != other_kind else "none"}
@@ -152,7 +145,6 @@ def _order(candidates: list[Candidate], names: list[dict[int, bytes]]) -> dict[s
 
 
 def _special(candidates: list[Candidate]) -> list[Row]:
-    """Special tokens of one only, or with another id: {text, first, second}, null where absent."""
     by_text = [{c.tokens[n]: n for n in sorted(c.special)} for c in candidates]
     texts = sorted(by_text[0].keys() | by_text[1].keys())
     first, second = by_text
@@ -164,7 +156,6 @@ def _special(candidates: list[Candidate]) -> list[Row]:
 
 
 def _settings(candidates: list[Candidate]) -> list[Row]:
-    """Settings that differ: {name, first, second}, null where there is none."""
     first, second = (candidate.settings() for candidate in candidates)
     names = sorted(first.keys() | second.keys())
     return [
@@ -174,17 +165,16 @@ def _settings(candidates: list[Candidate]) -> list[Row]:
     ]
 
 
-_FIRST = ("model", "normalizer", "pre_tokenizer", "pattern")  # what decides ids
+# Settings that decide ids are listed first.
+_FIRST = ("model", "normalizer", "pre_tokenizer", "pattern")
 Spans = tuple[np.ndarray, np.ndarray]
 
 
 class Cuts:
-    """Where two tokenizers cut the same texts differently.
-
-    Between two positions at which both have a boundary the text is a stretch; a stretch with a
-    boundary inside is cut differently. Stretches are counted by their text, so memory grows with
-    those that differ.
-    """
+    """Counts the places at which two tokenizers cut the same texts differently. A segment is text
+    between two neighbouring boundaries that both tokenizers share. It is cut differently if one
+    tokenizer has a boundary inside. Segments cut differently are counted by their text, so memory
+    grows with the number of such texts."""
 
     def __init__(self) -> None:
         self.texts = self.bytes = self.words = 0
@@ -192,7 +182,7 @@ class Cuts:
         self._stretches: Counter[tuple[bytes, tuple[int, ...], tuple[int, ...]]] = Counter()
 
     def add(self, texts: Texts, spans: list[Spans]) -> None:
-        """A batch, with (starts, ends) of the tokens of both."""
+        """Add a batch. spans: for each tokenizer the (starts, ends) of its tokens."""
         data, base = texts.data, int(texts.offsets[0])
         length = int(texts.offsets[-1]) - base
         marks = np.zeros((2, length + 1), np.bool_)
@@ -211,8 +201,8 @@ class Cuts:
         self.words += len(words)
         if not len(unlike):
             return
-        # Of each word whether a boundary of one lies within: as many before its end as before its
-        # second byte if not.
+        # A word has no boundary inside if as many boundaries lie before its end as before its
+        # second byte.
         before = np.searchsorted(unlike, words[:, 1]) - np.searchsorted(unlike, words[:, 0] + 1)
         self._unlike["words"] += int((before > 0).sum())
         stretches = np.unique(np.searchsorted(bounds, unlike, side="right"))
@@ -226,7 +216,7 @@ class Cuts:
                 self._stretches[raw[a:z], inner[0], inner[1]] += 1
 
     def result(self) -> dict[str, int | list[dict[str, int | list[str]]]]:
-        """Counts, and the commonest stretches that hold letters with both cuts, as JSON values."""
+        """Return counts, and the most common segments with letters, as each tokenizer cuts them."""
         worded = (item for item in self._stretches.items() if _has_letter(item[0][0]))
         commonest = sorted(worded, key=lambda item: (-item[1], item[0]))
         return {
@@ -246,6 +236,5 @@ def _has_letter(raw: bytes) -> bool:
 
 
 def _pieces(raw: bytes, inner: tuple[int, ...]) -> list[str]:
-    """The pieces of a stretch; inner: bytes before each boundary within, less one."""
     cuts = [0, *(k + 1 for k in inner), len(raw)]
     return [_shown(raw[a:z]) for a, z in pairwise(cuts)]

@@ -1,4 +1,4 @@
-"""Extending a tokenizer with tokens of a corpus; old ids stay as they are."""
+"""Extend a tokenizer with tokens learned from a corpus; old ids do not change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tokenize_kit.lab.unigram import learn_pieces
 
 @dataclass(frozen=True, kw_only=True)
 class ExtendedCard(GrownCard):
-    """The card of tokens that were learned; least: occurrences of a pair that was merged."""
+    """The card of a tokenizer with learned tokens. least: the smallest count of a merged pair."""
 
     least: int | None
     documents: int
@@ -47,18 +47,16 @@ def extend(
     least: int = 2,
     rows: Rows | None = None,
 ) -> ExtendedCard:
-    """Adds up to `tokens` tokens that are learned from texts; writes a folder, returns its card.
-
-    BPE: merges behind the old ones (bpe.py). Unigram: pieces that it lacks (unigram.py). New ids
-    begin behind the highest old one, special tokens included; no special token is added. A tenth of
-    the texts, by hash, is not learned from but measured. least: occurrences of a pair that is
-    merged; rows: the embeddings that grow too.
-    """
+    """Learn up to `tokens` tokens from texts and add them to a tokenizer. Write the new tokenizer
+    into the folder `out` and return its card. BPE gets merges after the old ones; Unigram gets
+    pieces that it lacks (unigram.py). New ids begin after the highest old id, special tokens
+    included. No special token is added. A tenth of the texts, chosen by hash, is measured and not
+    learned from. least: the smallest count of a merged pair; rows: the embeddings to extend too."""
     if tokens < 1:
-        raise UsageError(f"{path}: give a vocabulary that is larger than its own")
+        raise UsageError(f"{path}: give a vocabulary larger than this tokenizer's")
     original = open_tokenizer(path)
     growth = Growth(original, rows)
-    held = _Division(original)
+    held = _TrainingSplit(original)
     if isinstance(original.form, ByteBpe):
         addition = _learn_bytes(original, original.form, held.split(batches), tokens, least)
     elif isinstance(original.form, CharBpe):
@@ -73,7 +71,7 @@ def extend(
             scores=[score for _, score, _ in pieces],
         )
     if not addition.tokens:
-        raise RunFailed("the corpus gives no new token: give more text, or another corpus")
+        raise RunFailed("the corpus gives no new token: give more text or another corpus")
     file, grown = growth.write(addition, out)
     notes = list(held.notes)
     if len(addition.tokens) < tokens:
@@ -95,10 +93,7 @@ def extend(
     return card
 
 
-class _Division:
-    """The texts that are learned from and those that are measured; where none are held out, those
-    that were learned from are measured."""
-
+class _TrainingSplit:
     def __init__(self, original: Original) -> None:
         self._held = HeldOut()
         self._learned: list[bytes] = []
@@ -109,20 +104,18 @@ class _Division:
 
     @property
     def learned(self) -> int:
-        """The number of texts that were learned from."""
         return self._held.learned or len(self._learned)
 
     def split(self, batches: Iterable[Buffers]) -> Iterator[str]:
-        """The texts to learn from, prepared as the tokenizer does."""
         for data, offsets in batches:
             for a, z in pairwise(offsets.tolist()):
                 raw = data[a:z].tobytes()
-                if raw and not self._held.keep(raw):
+                if raw and not self._held.hold_out(raw):
                     if self._learned_bytes + len(raw) <= MOST_HELD:
                         self._learned_bytes += len(raw)
                         self._learned.append(raw)
                     yield self._text(raw)
-        if not self._held.learned:  # few texts, or the same one again and again
+        if not self._held.learned:  # few texts, or a repeated one
             self._learned, self._held.texts = self._held.texts, []
             yield from map(self._text, self._learned)
 
@@ -132,33 +125,31 @@ class _Division:
 
     @property
     def notes(self) -> list[str]:
-        """Notes of the card on the measured texts."""
-        note = "measured on the texts that were learned from: too few to hold some out"
+        note = "measured on the texts learned from: too few to hold some out"
         return [] if self._held.texts else [note]
 
     def sample(self) -> tuple[Sample, str]:
-        """Some of the measured texts, and what they are."""
         sample = Sample()
         for raw in self._held.texts or self._learned:
             sample.add(raw)
-        return sample, "held-out texts" if self._held.texts else "the texts that were learned from"
+        return sample, "held-out texts" if self._held.texts else "the texts learned from"
 
     def measured(self, before: Encode, after: Encode) -> tuple[Lengths, list[int] | None]:
-        """(lengths with the old and the new tokenizer, unknown tokens of both): one of these may
-        swallow a word, so that bytes a token look better than they are."""
+        """Return bytes per token and the numbers of unknown tokens with the old and the new
+        tokenizer. An unknown token can replace a word, which makes bytes per token look too
+        good."""
         unknown = [0, 0]
 
-        def seen(_: Buffers, *ids_of_both: Buffers) -> None:
+        def count_unknown(_: Buffers, *ids_of_both: Buffers) -> None:
             for side, (ids, _sizes) in enumerate(ids_of_both):
                 unknown[side] += int((ids == self._unknown).sum())
 
         batch = pack(self._held.texts or self._learned)
-        lengths = compare_lengths(before, after, [batch], seen)
+        lengths = compare_lengths(before, after, [batch], count_unknown)
         return lengths, None if self._unknown is None else unknown
 
 
 def _batches(texts: Iterable[str], size: int = 4 << 20) -> Iterator[Buffers]:
-    """Texts as buffers of some megabytes."""
     waiting: list[str] = []
     room = size
     for text in texts:

@@ -1,4 +1,4 @@
-"""The union of two tokenizers: the tokens of the second that the first lacks, behind its own."""
+"""Join two tokenizers: tokens of the second that the first lacks are added to the first."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ from tokenize_kit.lab.unigram import Segments, score_pieces
 from tokenize_kit.pattern.categories import SCRIPTS as SCRIPT_NAMES
 from tokenize_kit.pattern.categories import scripts as script_of_code_points
 
-_NEUTRAL = "\u2603"  # a character that hardly any token begins with another one behind it
+_NEUTRAL = "\u2603"  # a character that very few longer tokens begin with
 _SHARED = ("Common", "Inherited", "Unknown")
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Tokens of the second tokenizer as bytes of text, in order of their ids, to their scores in a
-    Unigram (None in others). Counted: those that the first has, and those of other scripts."""
+    """Tokens of the second tokenizer that may be added: their texts in bytes, in order of ids, with
+    their Unigram scores (None for BPE). common, other_scripts: the number of tokens left out
+    because the first tokenizer has them, or because of their script."""
 
     tokens: dict[bytes, float | None]
     common: int
@@ -55,7 +56,8 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinedCard(GrownCard):
-    """The card of tokens that came from another tokenizer; left_out: those that no text gives."""
+    """The card of a tokenizer with another tokenizer's tokens. left_out: the number of tokens left
+    out because no text would produce them."""
 
     joined_with: str
     joined_sha256: str
@@ -82,18 +84,18 @@ def join(
     rows: Rows | None = None,
     batches: Texts | None = None,
 ) -> JoinedCard:
-    """Puts the tokens of `other` that the tokenizer at `path` lacks behind its own, as
-    PhayaThaiBERT has XLM-R's behind WangchanBERTa's (Sriwirote et al. 2023); writes a
-    folder, returns its card.
+    """Add the tokens of `other` that the tokenizer at `path` lacks; write the result into the
+    folder `out` and return its card.
 
-    Tokens are the same where the text is, the space before it left out where spaces are a token of
-    their own in the first. Ids of the first stay, special tokens are not taken. Into
-    a BPE a token comes by one merge behind all others (`join_bpe`); into a Unigram with its score
-    (unigram.score_pieces). Tokens that no text would give are left out and counted. scripts: those
-    that tokens may hold, as `Latin,Greek`, or that they may not, as `-Thai`; rows: embeddings that
-    grow too; batches() reads texts to measure on. Raises CannotHold where a text without new tokens
-    would be encoded otherwise than before.
-    """
+    This is how PhayaThaiBERT adds XLM-R's tokens to WangchanBERTa (Sriwirote et al. 2023). Two
+    tokens are the same if their texts are equal; a leading space is ignored if the first tokenizer
+    has spaces as separate tokens. Old ids do not change, and special tokens are not added. A BPE
+    gets one merge per new token after all other merges (`join_bpe`), and a Unigram gets a piece
+    with a score (unigram.score_pieces). Tokens that no text would produce are left out and counted.
+
+    scripts: scripts that tokens may contain, such as `Latin,Greek`, or may not, such as `-Thai`;
+    rows: the embeddings to extend too; batches(): yields the texts to measure on. Raises CannotHold
+    if a text without new tokens would be encoded differently than before."""
     original, giver = open_tokenizer(path), open_tokenizer(other)
     growth = Growth(original, rows)
     candidates = _candidates(original, giver, allowed_scripts(scripts))
@@ -101,8 +103,9 @@ def join(
     addition = _reachable(original, addition)
     if not addition.tokens:
         raise RunFailed(
-            f"{other}: has no token that {path} lacks and could give"
-            f" ({candidates.common:,} are in both, {candidates.other_scripts:,} hold other scripts)"
+            f"{other}: has no token to add to {path}"
+            f" ({candidates.common:,} are in both, {candidates.other_scripts:,} are of other"
+            " scripts)"
         )
     file, grown = growth.write(addition, out)
     card = JoinedCard(
@@ -130,18 +133,19 @@ def join(
 
 
 def allowed_scripts(scripts: str) -> np.ndarray:
-    """bool[SCRIPTS]: which scripts tokens may hold, of names with commas between them, all with a
-    minus or none; characters of all scripts are always allowed."""
+    """Return bool[SCRIPTS]: the scripts that tokens may contain. scripts: the names of these
+    scripts, separated by commas, or names of forbidden scripts, each with a minus. Characters
+    shared by scripts are always allowed."""
     names = [name.strip() for name in scripts.split(",") if name.strip()]
     without = [name[1:] for name in names if name.startswith("-")]
     if without and len(without) < len(names):
         raise UsageError(
-            f"scripts {scripts!r}: name those to take, or with a minus those to leave out"
+            f"scripts {scripts!r}: name scripts to include, or all with a minus to exclude"
         )
     for name in without or names:
         if name not in SCRIPT_NAMES:
             raise UsageError(
-                f"scripts: {name!r} is no script of Unicode; write Latin, Thai, Han, ..."
+                f"scripts: {name!r} is not a Unicode script; write Latin, Thai, Han, ..."
             )
     chosen = np.isin(SCRIPT_NAMES, without or names)
     allowed = chosen if names and not without else ~chosen
@@ -149,17 +153,17 @@ def allowed_scripts(scripts: str) -> np.ndarray:
 
 
 def _candidates(original: Original, giver: Original, allowed: np.ndarray) -> Candidates:
-    theirs = token_texts(giver.form)
+    other_tokens = token_texts(giver.form)
     own = token_texts(original.form)
-    never = {content.encode() for content in _special(original)}
+    reserved = {content.encode() for content in _special(original)}
     tokens: dict[bytes, float | None] = {}
     common = other_scripts = 0
-    apart = _spaces_stand_apart(original)
-    for spelled, score in theirs.items():
-        token = spelled.removeprefix(b" ") if apart else spelled
-        # Of a part of a character the script is not known: it stays where a token needs it.
+    separate_spaces = _spaces_stand_apart(original)
+    for spelled, score in other_tokens.items():
+        token = spelled.removeprefix(b" ") if separate_spaces else spelled
+        # A partial character has no known script, so it is a candidate.
         codes = np.frombuffer(token.decode("utf-8", "ignore").encode("utf-32-le"), "<u4")
-        if token in own or token in never:
+        if token in own or token in reserved:
             common += 1
         elif not allowed[script_of_code_points()[codes]].all():
             other_scripts += 1
@@ -169,8 +173,8 @@ def _candidates(original: Original, giver: Original, allowed: np.ndarray) -> Can
 
 
 def _spaces_stand_apart(original: Original) -> bool:
-    """Whether every space is a token of its own, as WangchanBERTa's `<_>`: then a word is the same
-    with the space before it and without."""
+    """Return True if every space is a separate token, such as WangchanBERTa's `<_>`. A word is then
+    the same with and without a space before it."""
     form = original.form
     if not isinstance(form, Pieces):
         return False
@@ -188,7 +192,6 @@ def _special(original: Original) -> list[str]:
 
 
 def _join(original: Original, tokens: dict[bytes, float | None]) -> tuple[Addition, int]:
-    """(the addition, how many scores were raised), before it is tried what texts give."""
     form = original.form
     if isinstance(form, ByteBpe):
         own = {token: [number] for token, number in form.tokens.items()}
@@ -212,8 +215,6 @@ def _join(original: Original, tokens: dict[bytes, float | None]) -> tuple[Additi
 
 
 def _spelled_by(form: CharBpe, letter: str) -> list[int]:
-    """The old ids of a character that is no token: bytes, or the unknown token; all tokens where
-    there is none."""
     if form.byte_fallback:
         bytes_to_ids = {text: number for number, text in form.others.items()}
         return [bytes_to_ids[f"<0x{byte:02X}>"] for byte in letter.encode()]
@@ -227,14 +228,14 @@ def join_bpe(
     letters: Callable[[Text], list[Text]],
     single: Sequence[Text] = (),
 ) -> tuple[Addition, int]:
-    """(tokens that one merge more makes of what a text gives so far, 0).
+    """Add candidates that one more merge can make. Return the addition, and 0 for the number of
+    raised scores.
 
-    A candidate that the old merges, and those that came before it, leave as two tokens becomes the
-    merge of these two, behind all others: so it is given by its text, and text is first encoded as
-    before. Those left as more are tried again when others have come; what remains is left out.
-    parts: tokens that there are, each with its old ids; single: candidates among them, characters
-    that need no merge.
-    """
+    A candidate that is encoded as two tokens, by the old merges and those added so far, is added
+    with a merge of these two, after all other merges. The candidate's text then gives the new
+    token, and all text is first encoded as before. Candidates of more tokens are tried again after
+    other candidates have been added, until none can be added. parts: the old ids of each token;
+    single: candidates of one character, which need no merge."""
     ranks: dict[tuple[Text, Text], int] = {}
     for pair in merges:
         ranks.setdefault(pair, len(ranks))
@@ -258,12 +259,13 @@ def join_bpe(
 
 
 def merged(symbols: list[Text], ranks: dict[tuple[Text, Text], int]) -> list[Text]:
-    """Symbols merged by rank, the lowest first, the leftmost of equals."""
-    none = len(ranks)
+    """Merge symbols by rank: the pair with the lowest rank first, the leftmost of equal pairs.
+    Return the remaining symbols."""
+    no_rank = len(ranks)
     while len(symbols) > 1:
-        order = [ranks.get(pair, none) for pair in pairwise(symbols)]
+        order = [ranks.get(pair, no_rank) for pair in pairwise(symbols)]
         lowest = min(order)
-        if lowest == none:
+        if lowest == no_rank:
             break
         at = order.index(lowest)
         symbols[at : at + 2] = [symbols[at] + symbols[at + 1]]
@@ -271,11 +273,11 @@ def merged(symbols: list[Text], ranks: dict[tuple[Text, Text], int]) -> list[Tex
 
 
 def _reachable(original: Original, addition: Addition) -> Addition:
-    """The addition without tokens that the text they spell does not give, as one that the pattern
-    cuts or a normaliser changes; those that others are merged of stay. What is left is tried anew.
-    """
+    """Return the addition without tokens that their own text does not produce, for example because
+    the pattern cuts it or a normaliser changes it. Tokens that are parts of other new tokens stay.
+    The result is checked."""
     encode = _reopen(original, addition)
-    reachable = _given(original, addition, encode)
+    reachable = _produced(original, addition, encode)
     wanted = {token for token, is_given in zip(addition.tokens, reachable, strict=True) if is_given}
     for left, right in reversed(addition.merges or []):
         if left + right in wanted:
@@ -293,9 +295,9 @@ def _reachable(original: Original, addition: Addition) -> Addition:
         if not kept:
             return addition
         encode = _reopen(original, addition)
-        if not _given(original, addition, encode)[reachable[kept]].all():
-            raise CannotHold("a new token is given by no text without others: report this")
-    _check_others(original, encode)
+        if not _produced(original, addition, encode)[reachable[kept]].all():
+            raise CannotHold("a new token is not produced by its text: report this as a bug")
+    _check_old_texts(original, encode)
     return addition
 
 
@@ -306,8 +308,7 @@ def _reopen(original: Original, addition: Addition) -> Encode:
         return open_vocabulary(file).encode
 
 
-def _given(original: Original, addition: Addition, encode: Encode) -> np.ndarray:
-    """bool[new tokens]: whether its text gives it, alone or behind another character."""
+def _produced(original: Original, addition: Addition, encode: Encode) -> np.ndarray:
     texts = _texts(original, addition.tokens)
     numbers = original.size + np.arange(len(texts))
     reachable = np.zeros(len(texts), np.bool_)
@@ -319,7 +320,6 @@ def _given(original: Original, addition: Addition, encode: Encode) -> np.ndarray
 
 
 def _texts(original: Original, tokens: list[Any]) -> list[str]:
-    """Tokens as texts, "" for parts of characters."""
     form = original.form
     if isinstance(form, ByteBpe):
         whole = [token.decode("utf-8", "replace") for token in tokens]
@@ -328,8 +328,7 @@ def _texts(original: Original, tokens: list[Any]) -> list[str]:
     return [text.replace(space, " ") for text in tokens]
 
 
-def _check_others(original: Original, encode: Encode) -> None:
-    """Compares texts that give no new token: hard ones, and those of old tokens."""
+def _check_old_texts(original: Original, encode: Encode) -> None:
     own = [token.decode("utf-8", "ignore") for token in token_texts(original.form)]
     texts = [text for text in (*HARD_TEXTS, *SCRIPTS, *own) if text]
     ids, sizes = encode(*pack_texts(texts))

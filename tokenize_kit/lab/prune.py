@@ -1,5 +1,5 @@
-"""Pruning a vocabulary: tokens go that a corpus does not use, or another tokenizer lacks, and ids
-close up."""
+"""Prune a vocabulary: tokens that a corpus does not use, or that another tokenizer lacks, are
+removed, and the remaining ids are renumbered without gaps."""
 
 from __future__ import annotations
 
@@ -44,21 +44,17 @@ from tokenize_kit.formats.tokenizer_json import Step, to_letters
 from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
 from tokenize_kit.lab.embeddings import PrunedEmbeddings, read_tables, write_pruned
 
-# The choice of tokens that stay: a text none of whose tokens go is encoded as before. In BPE that
-# holds where a token goes only when no merge that stays needs it: what is made on the way to a
-# token that stays, stays. In Unigram the best way through a text stays the best; only the penalty
-# of unknown characters, which hangs on the lowest score, must not move.
+# Tokens are chosen so that a text none of whose tokens are removed is encoded as before. In BPE,
+# a token may only be removed if no remaining merge needs it. In Unigram, the best path through a
+# text stays the best; but the lowest score must stay, as it sets the penalty of unknown characters.
 
 
 def choose_tokens(
     form: ByteBpe | CharBpe | Pieces, counts: np.ndarray, most: int | None, least: int
 ) -> list[int]:
-    """Old ids that stay, in order.
-
-    counts: int64[ids], how often each came up. Tokens that came up less than `least` times go;
-    with `most`, the least used go until so many are left. Raises LlmcurateError where more than
-    `most` have to stay.
-    """
+    """Return the old ids to keep, in order. counts: int64[ids], the uses of each token. Tokens used
+    less than `least` times are removed; if `most` is given, the least used are removed until `most`
+    tokens are left. Raises LlmcurateError if more than `most` tokens must be kept."""
     if isinstance(form, ByteBpe):
         fixed = {number for token, number in form.tokens.items() if len(token) == 1}
         others = {token.number for token in form.added}
@@ -70,14 +66,13 @@ def choose_tokens(
         kept = _choose_unigram(form, counts, most, least)
     if most is not None and len(kept) > most:
         raise UsageError(
-            f"vocab {most}: {counted(len(kept), 'token')} have to stay (bytes, characters,"
-            " special ones)"
+            f"vocab {most}: {counted(len(kept), 'token')} must be kept (bytes, characters,"
+            " special tokens): ask for more"
         )
     return kept
 
 
 def _characters(form: CharBpe, counts: np.ndarray) -> set[int]:
-    """The ids of the texts' characters, or some would become unknown, and of special tokens'."""
     shown = [text for text, number in form.tokens.items() if counts[number]]
     letters = {letter for text in [*shown, *form.others.values()] for letter in text}
     return {form.tokens[letter] for letter in letters if letter in form.tokens}
@@ -92,22 +87,22 @@ def _choose_bpe(
     most: int | None,
     least: int,
 ) -> list[int]:
-    """Leaves first, the least used one each time; its uses become those of its parts. fixed: of
-    numbers, those that stay; others: ids that no merge makes, which stay."""
+    """Remove tokens that no merge needs, the least used first; the uses of a removed token are
+    added to its parts. fixed: ids of `numbers` to keep; others: ids of other tokens, all kept."""
     merges_of: dict[int, list[list[int]]] = {}
     needed = dict.fromkeys(numbers.values(), 0)
     for left, right in merges:
-        # In SentencePiece's models a single character merges though it is no token.
+        # In SentencePiece's models, characters that are not tokens can be merged.
         parts = [numbers[part] for part in (left, right) if part in numbers]
         if (token := numbers.get(left + right)) is None:
-            fixed = fixed | set(parts)  # of a token that stays
+            fixed = fixed | set(parts)  # parts of a token that stays
             continue
         merges_of.setdefault(token, []).append(parts)
         for part in parts:
             needed[part] += 1
     used = {number: int(counts[number]) for number in needed}
     alive = set(needed) | others
-    # Of equals the one learned last goes first.
+    # Of equally used tokens, the one learned last is removed first.
     leaves = [(used[n], -n) for n, uses in needed.items() if not uses and n not in fixed]
     heapq.heapify(leaves)
     while leaves:
@@ -133,10 +128,10 @@ def _choose_unigram(form: Pieces, counts: np.ndarray, most: int | None, least: i
     scores = {n: score for n, (_, score, kind) in enumerate(form.pieces) if kind == NORMAL}
     fixed = {n for n in range(len(form.pieces)) if n not in scores}
     if scores:
-        # They decide what unknown characters and user-defined pieces score.
+        # The lowest and highest scores set those of unknown characters and user-defined pieces.
         fixed |= {min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)}
-    if not form.byte_fallback:  # the texts' characters, or some would become unknown
-        # Those of special tokens, too: where one is unknown, the library finds the token in text.
+    if not form.byte_fallback:  # keep characters of the texts, or they would become unknown
+        # And of special tokens: with an unknown character, the library finds the token in text.
         shown = [text for n, (text, _, _) in enumerate(form.pieces) if n not in scores or counts[n]]
         used = {letter for text in shown for letter in text}
         fixed |= {n for n in scores if form.pieces[n][0] in used}
@@ -153,7 +148,7 @@ DROPPED = -1
 
 @dataclass(frozen=True, kw_only=True)
 class PrunedCard(Card):
-    """The card of a tokenizer that lost tokens."""
+    """The card of a pruned tokenizer."""
 
     pruned_from: str
     source_sha256: str
@@ -182,7 +177,7 @@ class PrunedCard(Card):
     def origin(self) -> str:
         return (
             f"A tokenizer of {counted(self.old_tokens, 'token')} without {self.dropped:,} of them;"
-            f" `{self.map}` has the new id of every old one."
+            f" `{self.map}` maps old ids to new ids."
         )
 
 
@@ -197,18 +192,18 @@ def prune(
     embeddings: Path | None = None,
     tensors: tuple[str, ...] = (),
 ) -> PrunedCard:
-    """Drops tokens that texts use less than `least` times, or the least used until `most` are left,
-    or those that the tokenizer at `common` lacks; writes a folder with the tokenizer, the map of
-    ids and the card, which is returned.
+    """Remove tokens that texts use less than `least` times, or the least used until `most` are
+    left, or those that the tokenizer at `common` lacks. Write the new tokenizer, the map of ids and
+    the card into the folder `out`, and return the card.
 
-    batches() reads the texts, twice; with `common` there may be none, and hard ones, and those of
-    all tokens, are taken. Bytes, special and added tokens stay, and what the others need
-    (`choose_tokens`). The new tokenizer is tried on the texts before anything is written: those
-    without a token that went have the old ids, through the map. embeddings, tensors: as in extend;
-    their rows are cut alike.
-    """
+    batches(): yields the texts and is called twice. If `common` is given, `batches` may be None:
+    built-in hard texts and the texts of all tokens are then used. Bytes, special tokens, added
+    tokens and tokens that other tokens need are kept (`choose_tokens`). Before anything is written,
+    the new tokenizer is checked on the texts: texts without a removed token must get the same
+    tokens as before, with their new ids. embeddings, tensors: the file or folder of embeddings from
+    which rows are removed too, and the names of its tables."""
     if least < 1 or (most is not None and most < 1):
-        raise UsageError("min-count, vocab: give a number from 1")
+        raise UsageError("min-count, vocab: give 1 or more")
     original = open_tokenizer(path)
     form, size = original.form, original.size
     if batches is None:
@@ -219,9 +214,9 @@ def prune(
     if not texts:
         raise UsageError("no document with text: give a corpus to prune on")
     if common is not None:
-        theirs = {key for key, *_ in keys_of(open_tokenizer(common)).values()}
+        other_keys = {key for key, *_ in keys_of(open_tokenizer(common)).values()}
         chosen = np.zeros(size, np.int64)
-        chosen[[n for n, (key, *_) in keys_of(original).items() if key in theirs]] = 1
+        chosen[[n for n, (key, *_) in keys_of(original).items() if key in other_keys]] = 1
     kept = choose_tokens(form, counts if common is None else chosen, most, least)
     new = np.full(size, DROPPED, np.int64)
     new[kept] = np.arange(len(kept))
@@ -230,11 +225,11 @@ def prune(
     with TemporaryDirectory() as folder:
         (Path(folder) / name).write_bytes(data)
         encode = open_vocabulary(Path(folder) / name).encode
-    same = _Same(new)
-    lengths = compare_lengths(original.encode, encode, batches(), same.add)
+    unchanged = _UnchangedTexts(new)
+    lengths = compare_lengths(original.encode, encode, batches(), unchanged.add)
     file = write_changed(original, out, data, new)
     write_atomic(out / MAP, _id_map(original, new, counts))
-    measured, shown = measure(file, sample, "a sample of the texts it was tried on")
+    measured, shown = measure(file, sample, "a sample of the texts it was checked on")
     card = PrunedCard(
         pruned_from=original.path.name,
         source_sha256=original.sha256,
@@ -248,7 +243,7 @@ def prune(
         keep_used=most,
         map=MAP,
         **vars(lengths),
-        texts_without_dropped_tokens=same.texts,
+        texts_without_dropped_tokens=unchanged.texts,
         measured=measured,
         embeddings=write_pruned(tables, out, np.array(kept)) if tables else None,
         notes=[],
@@ -258,14 +253,13 @@ def prune(
 
 
 def _own_texts(original: Original) -> Iterator[Buffers]:
-    own = [token.decode("utf-8", "ignore") for token in token_texts(original.form)]
-    yield pack_texts([text for text in (*HARD_TEXTS, *SCRIPTS, *own) if text])
+    own_texts = [token.decode("utf-8", "ignore") for token in token_texts(original.form)]
+    yield pack_texts([text for text in (*HARD_TEXTS, *SCRIPTS, *own_texts) if text])
 
 
 def _count_ids(
     encode: Encode, batches: Iterable[Buffers], size: int, sample: Sample
 ) -> tuple[np.ndarray, int]:
-    """(how often each id came up: int64[size], texts); the texts are put into the sample."""
     counts = np.zeros(size, np.int64)
     texts = 0
     for data, offsets in batches:
@@ -275,14 +269,11 @@ def _count_ids(
     return counts, texts
 
 
-class _Same:
-    """Texts whose tokens all stay. mapped: int64[old ids], the new ids."""
-
+class _UnchangedTexts:
     def __init__(self, mapped: np.ndarray) -> None:
         self.mapped, self.texts = mapped, 0
 
     def add(self, _: Buffers, before: Buffers, after: Buffers) -> None:
-        """Counts them; CannotHold where one is encoded otherwise."""
         expected = self.mapped[before[0]]
         old, new = (pairwise(np.cumsum([0, *sizes]).tolist()) for _, sizes in (before, after))
         for (a, z), (b, y) in zip(old, new, strict=True):
@@ -290,13 +281,12 @@ class _Same:
                 self.texts += 1
                 if not np.array_equal(expected[a:z], after[0][b:y]):
                     raise CannotHold(
-                        "the pruned tokenizer encodes a text otherwise though none of its tokens"
-                        " went: do not use it, and report this"
+                        "the pruned tokenizer encodes a text differently although none of its"
+                        " tokens was removed: do not use it, and report this as a bug"
                     )
 
 
 def _rewrite(original: Original, kept: list[int], new: np.ndarray) -> bytes:
-    """The tokenizer's file with tokens that stay; new: int64[old ids], DROPPED for those gone."""
     if original.parts is None:
         return keep_pieces(original.raw, kept)
     parts = copy.deepcopy(original.parts)
@@ -316,7 +306,7 @@ def _rewrite(original: Original, kept: list[int], new: np.ndarray) -> bytes:
         model["merges"] = [list(p) for p in original.form.merges if "".join(p) not in gone]
     else:
         rows = model["vocab"]
-        # Ids are positions: added tokens that stand behind the vocabulary take theirs in it.
+        # An id is an index in the vocabulary: move added tokens that come after it into it.
         rows += [[text, NEVER] for text, _, _ in original.form.pieces[len(rows) :]]
         model["vocab"] = [rows[old] for old in kept]
         model["unk_id"] = int(new[model["unk_id"]])
@@ -332,7 +322,6 @@ def _rewrite(original: Original, kept: list[int], new: np.ndarray) -> bytes:
 
 
 def _renumber(step: Step, new: np.ndarray) -> Step:
-    """A post-processor with new ids; each kind has its own place for them."""
     step = copy.deepcopy(step)
     if step["type"] == "Sequence":
         step["processors"] = [_renumber(inner, new) for inner in step["processors"]]
@@ -345,7 +334,6 @@ def _renumber(step: Step, new: np.ndarray) -> Step:
 
 
 def _id_map(original: Original, new: np.ndarray, counts: np.ndarray) -> bytes:
-    """A parquet file: old_id, new_id (null: gone), token, count; a row an old id."""
     words = [""] * len(new)
     if isinstance(original.form, ByteBpe):
         for token, number in original.form.tokens.items():

@@ -1,7 +1,6 @@
-"""A study of vocabulary sizes: one training, and every smaller vocabulary out of it.
+"""A study of vocabulary sizes from a single training.
 
-BPE learns a token after another, so what a smaller vocabulary would learn is what a larger one
-learned first.
+BPE learns one token after the other, so a smaller vocabulary is the beginning of a larger one.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from tokenize_kit.learn.bpe import (
 from tokenize_kit.learn.options import DEFAULT_PATTERN
 from tokenize_kit.pattern.named import Digits, pattern_with
 
-HELD_OUT = 0.1  # of the texts, by hash: what is learned by heart is no measure
-MOST_HELD = 16 << 20  # bytes of texts that are measured; the rest is learned from
+HELD_OUT = 0.1  # share of texts, by hash, that are measured and not learned from
+MOST_HELD = 16 << 20  # the most bytes of held-out texts
 _BYTES = 256
 
 
 @dataclass(frozen=True)
 class Row:
-    """The figures of one vocabulary. saved: None of the first."""
+    """The figures of one vocabulary size. saved: None in the first row."""
 
     asked: int
     vocab: int
@@ -51,16 +50,16 @@ class Row:
 
 
 class HeldOut:
-    """Texts divided by their hash: most are learned from, the others are kept to be measured. The
-    same text is always on the same side."""
+    """Divides texts by their hash: most are learned from, the others are held out for measuring.
+    Until MOST_HELD bytes are held out, equal texts are always treated alike."""
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []
         self.learned = 0
         self._bytes = 0
 
-    def keep(self, raw: bytes) -> bool:
-        """Return whether the text is held out; if not, it counts as learned from."""
+    def hold_out(self, raw: bytes) -> bool:
+        """Return True if the text is held out. Otherwise count it as a text to learn from."""
         digest = hashlib.blake2b(raw, digest_size=8).digest()
         drawn = int.from_bytes(digest, "little") < HELD_OUT * 2.0**64
         if raw and drawn and self._bytes + len(raw) <= MOST_HELD:
@@ -81,24 +80,25 @@ def study(
     worth: float = 0.03,
     segmentation: Segmentation | None = None,
 ) -> dict[str, Any]:
-    """Byte-level BPE of each size, learned from nine tenths of the texts, measured on the others.
+    """Train byte-level BPE of each size on nine tenths of the texts and measure it on the other
+    texts.
 
-    sizes: vocabularies, special tokens included; width: of the model's embedding; segmentation: how
-    words of scripts without spaces are known. `rows` by size: `Row`, with `embedding_parameters`
-    (vocabulary x width), and `saved`, the share of tokens that a doubling of the vocabulary saves
-    on the way from the row before. Recommended is the last size on whose way every step saved
-    `worth` or more. Raises LlmcurateError for sizes that are none, and for too few texts.
-    """
+    sizes: numbers of tokens, special tokens included; width: the width of the model's embedding;
+    segmentation: the way to find words in scripts without spaces. In the result, `rows` has a `Row`
+    per size, with `embedding_parameters` (vocabulary x width) and `saved`: the share of tokens
+    saved per doubling of the vocabulary since the previous row. `recommended` is the last size up
+    to which every step saved `worth` or more. Raises LlmcurateError for invalid sizes and for too
+    few texts."""
     least = _BYTES + len(special_tokens) + 1
     ascending = sorted(set(sizes))
     if not ascending or ascending[0] < least:
         raise UsageError(f"vocabularies: give sizes of {least} or more")
     parts = pattern_with(DEFAULT_PATTERN, digits).parts
     held = HeldOut()
-    learned = (text for text in texts if not held.keep(text.encode("utf-8")))
+    learned = (text for text in texts if not held.hold_out(text.encode("utf-8")))
     counted = count_words(((text, 1) for text in learned), parts)
     if not held.texts or not len(counted):
-        raise UsageError("too few texts: some are held out to measure with, so give dozens or more")
+        raise UsageError("too few texts: some are held out to measure, so give dozens or more")
     banned = [token.encode() for token in special_tokens]
     laid = lay_out_words(*counted.words())
     names, merges = learn_merges(laid, ascending[-1] - len(special_tokens), banned)
@@ -109,9 +109,9 @@ def study(
     for size in ascending:
         tokens = size - len(special_tokens)
         if rows and rows[-1].vocab < rows[-1].asked:
-            break  # the corpus has no more
-        some = build_tokenizer(*first_merges(names, merges, tokens), special_tokens, (), parts)
-        counts, ratios = cost(Json(some, Path()), held_out)
+            break  # the corpus gave fewer tokens than asked
+        tokenizer = build_tokenizer(*first_merges(names, merges, tokens), special_tokens, (), parts)
+        counts, ratios = cost(Json(tokenizer, Path()), held_out)
         vocab, tokens = min(size, len(names) + len(special_tokens)), counts["tokens"]
         saved = _saved(rows[-1], vocab, tokens) if rows else None
         rows.append(
@@ -141,12 +141,11 @@ def study(
         "worth": worth,
         "rows": json_values(rows),
         "recommended": best.vocab,
-        "beyond": best is rows[-1],  # no step was too small: a larger one may be worth it too
+        "beyond": best is rows[-1],  # every step saved enough: a larger size may be worth it too
     }
 
 
 def _saved(before: Row, vocab: int, tokens: int) -> float:
-    """Share of tokens saved by a doubling of the vocabulary, at the pace of this step."""
     if vocab == before.vocab:
         return 0.0
     return 1 - (tokens / before.tokens) ** (1 / math.log2(vocab / before.vocab))

@@ -1,4 +1,4 @@
-"""Unigram that grows: pieces that a model lacks, with their scores."""
+"""New pieces for a Unigram model, and their scores."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from llmcurate.base.errors import RunFailed
 from tokenize_kit.formats.forms import BYTE, CONTROL, NORMAL, SPACE, USER_DEFINED, Pieces
 
-_UNKNOWN = 10.0  # unigram_model.cc: an unknown character costs so much more than the rarest piece
-_ABOVE = 1 / 64  # a new piece is better than its old parts by so much
-_LEAST = 2_000  # pieces that are trained at least: the fewer, the worse the choice
+_UNKNOWN = 10.0  # unigram_model.cc: an unknown character scores this much below the rarest piece
+_ABOVE = 1 / 64  # a new piece scores at least this much above its old parts
+_LEAST = 2_000  # the fewest pieces to train: the fewer, the worse the choice
 
 
 class Segments:
-    """The best way through a text by the pieces of a Unigram model."""
+    """Finds the best path through a text by the pieces of a Unigram model."""
 
     def __init__(self, form: Pieces) -> None:
         self.form = form
@@ -32,12 +32,12 @@ class Segments:
         }
 
     def add(self, text: str, score: float) -> None:
-        """Another piece, which has no id yet."""
+        """Add a piece, which has no id yet."""
         self.scores[text] = (score, len(self.form.pieces))
         self.longest = max(self.longest, len(text))
 
     def best(self, text: str) -> tuple[float, list[int]]:
-        """(sum of scores, ids) of a text as the model sees it, a space as U+2581."""
+        """Return (sum of scores, ids) of a text as the model sees it, with U+2581 for spaces."""
         scores = [0.0] + [float("-inf")] * len(text)
         back: list[tuple[int, list[int]]] = [(0, [])] * (len(text) + 1)
         for a in range(len(text)):
@@ -64,19 +64,18 @@ class Segments:
 def learn_pieces(
     form: Pieces, texts: Iterable[str], tokens: int
 ) -> list[tuple[str, float, list[int]]]:
-    """New pieces, likeliest first: (text, score, the old ids of its parts).
-
-    texts: normalised as the model does. A Unigram is trained on them; of its pieces those that the
-    old one lacks are taken, with their score there, or a little more than that of their old parts
-    together, whichever is more: so each is used where it stands alone. Where there are no bytes to
-    fall back to, a piece's characters come before it.
-    """
+    """Learn new pieces; return them with the likeliest first: (text, score, the old ids of its
+    parts). texts: texts normalised as the model does. A Unigram is trained on the texts, and those
+    of its pieces that the old model lacks are chosen. A piece gets its score from that training. If
+    the scores of its old parts have a higher sum, the piece gets slightly more than this sum, so
+    that a text equal to the piece is encoded as the piece. Without byte fallback, a piece's
+    characters come before the piece."""
     from tokenize_kit.learn.bpe import choose_characters
-    from tokenize_kit.learn.unigram_pieces import OwnLearner
+    from tokenize_kit.learn.unigram_pieces import PieceLearner
 
-    learner = OwnLearner((text, 1) for text in texts)
+    learner = PieceLearner((text, 1) for text in texts)
     if not learner.characters:
-        raise RunFailed("the corpus holds no text to learn from: give documents with text")
+        raise RunFailed("the corpus has no text to learn from: give documents with text")
     room = max(_LEAST, 2 * tokens + len(learner.characters) // 2)
     kept, _ = choose_characters(learner.characters, room)
     learned = learner.learn(sorted(kept), "", [], room)
@@ -89,7 +88,7 @@ def learn_pieces(
         if form.squeeze and SPACE in text.lstrip(SPACE):
             usable = False
         if form.squeeze and text.startswith(SPACE * 2):
-            usable = False  # such runs do not come up
+            usable = False  # the model squeezes runs of spaces
         if usable and text not in form.numbers:
             old, ids = segments.best(text)
             # Whole 1/64, as in training: their sums are exact in float32.
@@ -100,8 +99,8 @@ def learn_pieces(
 def _with_characters(
     form: Pieces, new: list[tuple[str, float, list[int]]], tokens: int
 ) -> list[tuple[str, float, list[int]]]:
-    """So many new pieces, each behind the characters that it has and the model had not: without
-    bytes to fall back to, these would be unknown where they stand alone."""
+    """Choose up to `tokens` new pieces. Characters of a piece that the old model lacks become
+    pieces before it: without byte fallback they would be unknown on their own."""
     by_text = {piece[0]: piece for piece in new}
     chosen: dict[str, tuple[str, float, list[int]]] = {}
     for piece in new:
@@ -113,17 +112,16 @@ def _with_characters(
 
 
 def score_pieces(form: Pieces, pieces: dict[str, float | None]) -> tuple[dict[str, float], int]:
-    """(new pieces to their scores in the joined model, how many have another than they came with).
-
-    Scores of both models are logarithms of probabilities, each within its own vocabulary, and are
-    compared as they are. None is below the lowest old one, on which the score of unknown characters
-    hangs; and where the best way through a piece's text by all others is as good, or it has no
-    score, it is put 1/64 above that way, so that each is used where it stands alone.
-    """
+    """Return the scores of new pieces in the joined model, and the number of pieces whose score
+    differs from the given one. Scores of both models are logarithms of probabilities within their
+    vocabularies and are compared unchanged. No new score is below the lowest old score, which sets
+    the score of unknown characters. A piece must score more than the best path through its text by
+    all other pieces, so that a text equal to the piece is encoded as the piece. If it has no score
+    or too low a score, it gets 1/64 more than that path."""
     joined = Segments(form)
     least = joined.unknown + _UNKNOWN
     scores: dict[str, float] = {}
-    for text in sorted(pieces, key=len):  # the ways through a text are made of shorter ones
+    for text in sorted(pieces, key=len):  # paths through a text consist of shorter pieces
         best, _ = joined.best(text)
         own_score = pieces[text]
         score = max(least, float("-inf") if own_score is None else own_score)

@@ -1,1 +1,1 @@
-"""Learners of vocabularies: BPE, WordPiece, Unigram."""
+"""Training of tokenizers: BPE, WordPiece and Unigram."""

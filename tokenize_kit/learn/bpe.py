@@ -1,18 +1,17 @@
-"""BPE over bytes and over characters: the merges that `tokenizers` learns, with counts in 64 bits.
+"""BPE over bytes and over characters: the merges that `tokenizers` learns, with 64-bit counts.
 
-The text is not normalised. It is cut by a pattern, each piece is spelled in 256 byte symbols,
-and the most frequent adjacent pair is merged until the vocabulary is full. All 256 bytes are in
-the vocabulary, so every string of Unicode scalars round-trips exactly.
+Over bytes, text is not normalised. A pattern cuts it into pieces, each piece is spelled in 256 byte
+symbols, and the most frequent adjacent pair is merged until the vocabulary is full. All 256 bytes
+are tokens, so every text of Unicode scalars round-trips exactly.
 
-SuperBPE: tokens that span words, learned behind those that do not (Liu et al. 2025). The first
-merges are those of the pieces that the pattern cuts. From a given size of the vocabulary on, pieces
-are whole lines: the merges so far are applied to them, as the tokenizer will, and learning goes on
-with what that leaves. A token holds four words at most.
+SuperBPE (Liu et al. 2025) lets tokens span words from a given vocabulary size on. The first merges
+are learned from the pieces of the pattern. Then whole lines are encoded with these merges, as the
+tokenizer will encode them, and learning continues on the result. A token spans four words at most.
 
-Over characters the vocabulary is special tokens, the 256 byte pieces `<0x00>` to `<0xFF>`,
-characters by code point, and what merges make. A character beyond the coverage is spelled in bytes
-and merges with nothing. No merge spells a byte piece, so that a literal <0x41> in a text stays
-text."""
+Over characters, the vocabulary consists of special tokens, the 256 byte pieces `<0x00>` to
+`<0xFF>`, characters by code point, and merged tokens. A character beyond the coverage is spelled in
+bytes and never merged. No merge spells a byte piece, so a literal <0x41> in a text stays text.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.formats.forms import BYTE_PIECES
 from tokenize_kit.formats.tokenizer_json import ORDER, add_tokens, cut_to_bytes, to_letters
-from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, SHARE, STEP, Begun, learn
+from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, SHARE, STEP, InitialTokens, learn
 from tokenize_kit.learn.cutting import run_merges
 from tokenize_kit.learn.options import COVERAGE, TrainingOptions
 from tokenize_kit.learn.words import Text, WordCounts, lay_out, weighted_batches
@@ -38,8 +37,8 @@ from tokenize_kit.segment import Dictionary
 
 @dataclass(frozen=True)
 class Trained:
-    """A tokenizer, and what its card says of how it was made. character_coverage: the share of the
-    text whose characters are tokens; spm: SentencePiece's form of a Unigram."""
+    """A trained tokenizer and figures for its card. character_coverage: the share of the text whose
+    characters are tokens; spm: the bytes of a Unigram tokenizer's SentencePiece model."""
 
     tokenizer: Tokenizer
     byte_fallback: bool = False
@@ -55,8 +54,8 @@ def count_words(
     parts: Sequence[str],
     dictionary: Dictionary | None = None,
 ) -> WordCounts:
-    """Counts of the pieces of texts, each with its weight; parts: patterns, one after the other;
-    dictionary: cuts texts into words before that."""
+    """Count the pieces into which patterns cut weighted texts. parts: the patterns, applied one
+    after the other; dictionary: cuts texts into words before the patterns are applied."""
     return count_cuttings(documents, [parts], dictionary)[0]
 
 
@@ -65,7 +64,7 @@ def count_cuttings(
     cuttings: Sequence[Sequence[str]],
     dictionary: Dictionary | None = None,
 ) -> list[WordCounts]:
-    """`count_words` of several cuttings, from one reading."""
+    """Count words as count_words does, but for several lists of patterns in one reading."""
     counts = [WordCounts([compile_pattern(part) for part in parts]) for parts in cuttings]
     for data, offsets, weight in weighted_batches(documents):
         bounds = dictionary.cut(data, offsets) if dictionary else offsets
@@ -75,12 +74,10 @@ def count_cuttings(
 
 
 def lay_out_words(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Text:
-    """The text of `learn_merges`, laid out from WordCounts.words()."""
     return lay_out(letters, ends, counts, byte_ids())
 
 
 def byte_ids() -> np.ndarray:
-    """int32[256]: the ids of bytes."""
     numbers = np.empty(256, np.int32)
     numbers[ORDER] = np.arange(256)
     return numbers
@@ -95,24 +92,24 @@ def learn_merges(
     share: float = SHARE,
     step: int = STEP,
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """(tokens: the 256 bytes in `tokenizers`' order, then what merges make; merges by position).
+    """Learn merges over bytes. Return the tokens, first the 256 bytes in the order of `tokenizers`,
+    and for each merge the positions of its two tokens in this list.
 
-    text: of lay_out_words, which is merged in; tokens: how many at most; banned: never made; least:
-    the count under which no pair is merged; longest: bytes of a token at most; share, step: of the
-    threshold below which pairs are forgotten (bpe_merges.py), on which no merge depends.
-    """
+    text: the result of lay_out_words, which is changed in place; tokens: the largest number of
+    tokens; banned: spellings that no merge may make; least: the smallest count of a merged pair;
+    longest: the most bytes of a token; share, step: numbers that set the threshold below which
+    pairs are forgotten (bpe_merges.py); the merges do not depend on them."""
     merges = learn(text, 256, tokens, least, longest, *spelled(banned), share, step)
     return merged_names(merges)
 
 
 def spelled(tokens: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """(ids of the tokens' bytes, one token after the other: int32[], ends: int64[tokens + 1])."""
+    """Return the ids of all tokens' bytes, int32[], and the tokens' bounds, int64[tokens + 1]."""
     joined, bounds = pack(tokens)
     return byte_ids()[joined], bounds
 
 
 def merged_names(merges: np.ndarray) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """Learned merges as `learn_merges` returns them."""
     names = token_names([bytes([byte]) for byte in ORDER], merges.tolist())
     return names, [(left, right) for left, right in merges[:, :2].tolist()]
 
@@ -125,9 +122,9 @@ def build_tokenizer(
     parts: Sequence[str],
     space: str | None = None,
 ) -> Tokenizer:
-    """The tokenizer of learned tokens; special ones take the ids before (first) and behind (last)
-    them. parts: the patterns, one after the other; space: the one of `first` that spaces
-    become."""
+    """Build a tokenizer from learned tokens. first, last: the special tokens with ids before and
+    after the learned tokens; parts: patterns, applied one after the other; space: the token in
+    `first` that stands for a space."""
     words = [to_letters(name) for name in names]
     ids = {token: number for number, token in enumerate([*first, *words, *last])}
     pairs = [(words[left], words[right]) for left, right in merges]
@@ -137,7 +134,7 @@ def build_tokenizer(
     return tokenizer
 
 
-WORDS = 4  # of a token at most: Liu et al. 2025
+WORDS = 4  # the most words in a token: Liu et al. 2025
 _WHITE_SPACE = b" \t\n\r\v\f"
 
 
@@ -151,11 +148,9 @@ def learn_superwords(
     least: int,
     longest: int,
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """(tokens, merges) as bpe.learn_merges gives them.
-
-    documents: texts with their weights; words, lines: patterns that cut texts at first, and from
-    `subwords` tokens on; the rest as there.
-    """
+    """Learn tokens within words, then tokens that may span words. Return what learn_merges returns.
+    documents: texts with their weights; words: patterns used up to `subwords` tokens; lines:
+    patterns used for further tokens. The other parameters are those of learn_merges."""
     of_words, of_lines = count_cuttings(documents, [words, lines])
     text = lay_out_words(*of_words.words())
     del of_words
@@ -166,24 +161,26 @@ def learn_superwords(
     ids, sizes = Encoder(build_tokenizer(names, merges, (), (), lines)).encode(letters, ends)
     del letters
     text = lay_out(ids.astype(np.int32), np.append(0, np.cumsum(sizes)), counts)
-    learned = learn(text, len(names), tokens, least, longest, *spelled(banned), begun=_begun(names))
+    learned = learn(
+        text, len(names), tokens, least, longest, *spelled(banned), initial=_initial_tokens(names)
+    )
     for left, right in learned[:, :2].tolist():
         merges.append((left, right))
         names.append(names[left] + names[right])
     return names, merges
 
 
-def _begun(names: Sequence[bytes]) -> Begun:
-    """The tokens that there are, as learning goes on with them over words."""
+def _initial_tokens(names: Sequence[bytes]) -> InitialTokens:
     gaps = np.zeros(256, np.bool_)
     gaps[byte_ids()[list(_WHITE_SPACE)]] = True
-    return Begun(*spelled(names), gaps, WORDS)
+    return InitialTokens(*spelled(names), gaps, WORDS)
 
 
 @dataclass(frozen=True)
 class Words:
-    """symbols: int32[], 0 to bases - 1, of all words one after the other; sizes, counts:
-    int64[words]; bases: how many symbols there are."""
+    """Words over any symbols. symbols: int32[], 0 to bases - 1, the symbols of all words,
+    concatenated; sizes, counts: int64[words], the length and the count of each word; bases: the
+    number of different symbols."""
 
     symbols: np.ndarray
     sizes: np.ndarray
@@ -191,14 +188,15 @@ class Words:
     bases: int
 
 
-Merge = tuple[int, int, int]  # the left and the right token, and the one that they make
+Merge = tuple[int, int, int]  # left token, right token, merged token
 
 
 def learn_word_merges(
     words: Words, most: int, least: int, longest: int, banned: Sequence[Sequence[int]]
 ) -> list[Merge]:
-    """Merges of words of any symbols; most: tokens, symbols included; longest: symbols of a token;
-    banned: tokens, as symbols, that no merge makes."""
+    """Learn merges of words over any symbols. most: the largest number of tokens, symbols included;
+    least: the smallest count of a merged pair; longest: the largest number of symbols of a token;
+    banned: tokens, spelled in symbols, that no merge may make."""
     joined = np.array([symbol for token in banned for symbol in token], np.int32)
     bounds = np.cumsum([0, *map(len, banned)])
     text = lay_out(words.symbols, np.append(0, np.cumsum(words.sizes)), words.counts)
@@ -207,7 +205,6 @@ def learn_word_merges(
 
 
 def token_names(bases: Sequence[AnyStr], merges: Sequence[Merge]) -> list[AnyStr]:
-    """The tokens: bases, then what merges make."""
     names = list(bases)
     for left, right, merged in merges:
         if merged == len(names):
@@ -218,11 +215,8 @@ def token_names(bases: Sequence[AnyStr], merges: Sequence[Merge]) -> list[AnyStr
 def first_merges(
     names: Sequence[AnyStr], merges: Sequence[tuple[int, int]], tokens: int
 ) -> tuple[list[AnyStr], list[tuple[int, int]]]:
-    """The first `tokens` tokens, which learning no more than these would give.
-
-    Training looks at the number of tokens only to stop, so a smaller vocabulary is the beginning of
-    a larger one.
-    """
+    """Return the first `tokens` tokens and their merges. They are what learning with this limit
+    would give, since the number of tokens only decides when learning stops."""
     if len(names) <= tokens:
         return list(names), list(merges)
     last = names[tokens - 1]
@@ -235,7 +229,8 @@ def first_merges(
 def add_space_runs(
     names: Sequence[AnyStr], merges: Sequence[tuple[int, int]], bases: int, space: AnyStr, most: int
 ) -> tuple[list[AnyStr], list[tuple[int, int]]]:
-    """The tokens and merges with those of runs of 2 to `most` spaces behind the `bases` first."""
+    """Insert tokens for runs of 2 to `most` spaces after the first `bases` tokens, and put the
+    merges that make these runs before all other merges."""
     if not most:
         return list(names), list(merges)
     moved = [n if n < bases else n + most - 1 for n in range(len(names))]
@@ -254,13 +249,11 @@ def train_byte_bpe(
     scale: int = 1,
     dictionary: Dictionary | None = None,
 ) -> list[Trained]:
-    """A tokenizer of each of the sizes, from one count and one learning.
-
-    documents: texts, each with the number of times that it counts; scale: what that number is of a
-    text that counts once. Special tokens take ids 0, 1, ...; then come the 256 bytes, then what
-    merges make, then tokens that pad. A small corpus gives fewer tokens than asked. Equal counts
-    are broken by the pair's ids, so the result depends on the texts alone.
-    """
+    """Train byte-level BPE tokenizers of all sizes in options; texts are counted and merges learned
+    only once. documents: texts, each with an integer weight; scale: the integer that stands for a
+    weight of 1. Special tokens take ids 0, 1, ...; then come the 256 bytes, merged tokens and
+    padding tokens. A small corpus may give fewer tokens than the options ask for. Pairs with equal
+    counts are ordered by their ids, so the result depends only on the texts."""
     first, parts, padding = options.first_tokens, options.cutting.parts, options.padding
     most = max(options.sizes) - options.unlearned
     banned = [token.encode() for token in options.banned]
@@ -274,7 +267,7 @@ def train_byte_bpe(
     else:
         counted = count_words(documents, cut, dictionary)
         text = lay_out_words(*counted.words())
-        del counted  # as much memory again
+        del counted  # as large as the text
         names, merges = learn_merges(text, most, banned, least, longest)
     trained = []
     for size in options.sizes:
@@ -288,14 +281,14 @@ def train_byte_bpe(
 
 @dataclass(frozen=True)
 class CharacterWords:
-    """codes: uint32[characters] of all words; ends: int64[words + 1]; counts: int64[words]."""
+    """Words as code points. codes: uint32[], the code points of all words, concatenated; ends:
+    int64[words + 1], the words' bounds; counts: int64[words]."""
 
     codes: np.ndarray
     ends: np.ndarray
     counts: np.ndarray
 
     def frequencies(self) -> Counter[str]:
-        """Occurrences of every character, in 64 bits."""
         codes, numbers = np.unique(self.codes, return_inverse=True)
         sums = np.zeros(len(codes), np.int64)
         np.add.at(sums, numbers, np.repeat(self.counts, np.diff(self.ends)))
@@ -303,8 +296,8 @@ class CharacterWords:
 
 
 def split_characters(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> CharacterWords:
-    """The characters of WordCounts.words(). letters: uint8[], whole UTF-8 characters; ends:
-    int64[words + 1]."""
+    """Convert words of bytes, as WordCounts.words() returns them, to words of characters. letters:
+    uint8[], UTF-8; ends: int64[words + 1]."""
     codes = np.frombuffer(letters.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
     begins = np.append(0, np.cumsum(letters & 0xC0 != 0x80))
     return CharacterWords(codes, begins[ends], counts)
@@ -313,11 +306,10 @@ def split_characters(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) 
 def choose_characters(
     characters: Counter[str], available: int, coverage: float = COVERAGE
 ) -> tuple[list[str], float]:
-    """The characters that become pieces, commonest first, and the share of the text they cover.
-
-    The commonest that cover so much of the text, but at most half of the ``available`` tokens, so
-    that words find a place too. Ties go by code point.
-    """
+    """Choose the characters that become tokens. Return these characters, the most common first, and
+    the share of the text that they cover. The most common characters are chosen until `coverage` is
+    reached, but at most half of the `available` tokens, so that tokens are left for merges.
+    Characters with equal counts are ordered by code point."""
     total, covered = characters.total(), 0
     kept: list[str] = []
     for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
@@ -329,17 +321,15 @@ def choose_characters(
 
 
 def number_words(words: CharacterWords, kept: Sequence[str]) -> Words:
-    """The words as numbers of the kept characters, cut where a character is not one of them.
-
-    kept: sorted by code point; a character's number is its position there.
-    """
+    """Spell words in the numbers of the kept characters; words are cut at all other characters.
+    kept: characters sorted by code point; a character's number is its position in the list."""
     codes = np.array([ord(c) for c in kept], np.uint32)
     positions = np.searchsorted(codes, words.codes)
     inside = positions < len(codes)
     inside[inside] = codes[positions[inside]] == words.codes[inside]
     begins = np.zeros(len(words.codes), np.bool_)
     begins[words.ends[:-1][words.ends[:-1] < len(words.codes)]] = True
-    begins[1:] |= ~inside[:-1]  # behind a rare character a word begins anew
+    begins[1:] |= ~inside[:-1]  # a new word begins after a rare character
     starts = np.flatnonzero(begins[inside])
     word_of = np.repeat(np.arange(len(words.counts)), np.diff(words.ends))[inside]
     sizes = np.diff(np.append(starts, np.count_nonzero(inside)))
@@ -354,10 +344,8 @@ def train_char_bpe(
     scale: int = 1,
     dictionary: Dictionary | None = None,
 ) -> list[Trained]:
-    """A tokenizer of each of the sizes, from one count.
-
-    documents, scale: as of train_byte_bpe. Sizes with the same characters are learned together.
-    """
+    """Train character BPE tokenizers of all sizes in options; texts are counted only once.
+    documents, scale: as in train_byte_bpe. Sizes with equal characters share the merges."""
     first, parts = options.first_tokens, options.cutting.parts
     least, longest = options.min_frequency * scale, options.max_token_length or LONGEST
     words = split_characters(*count_words(documents, options.counted_parts, dictionary).words())
@@ -366,7 +354,7 @@ def train_char_bpe(
     if options.space_token:
         del frequencies[" "]
     if runs:
-        frequencies[" "] += 1  # whose runs are tokens
+        frequencies[" "] += 1  # the space must be a token: runs are merged from it
     available_of = {size: size - len(first) - len(BYTE_PIECES) - runs for size in options.sizes}
     chosen = {
         size: choose_characters(frequencies, available, options.coverage)
@@ -401,7 +389,7 @@ def build_char_bpe(
     parts: Sequence[str],
     space: str | None = None,
 ) -> Tokenizer:
-    """The tokenizer of learned tokens, cut by patterns; a space is a space, not U+2581."""
+    """Build a tokenizer as build_tokenizer does. A space stays a space, not U+2581."""
     ids = {token: number for number, token in enumerate([*first, *BYTE_PIECES, *names, *last])}
     pairs = [(names[left], names[right]) for left, right in merges]
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs, byte_fallback=True))

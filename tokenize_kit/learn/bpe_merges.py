@@ -1,15 +1,15 @@
-"""Learning merges from word counts: the most frequent pair, again and again.
+"""Learning of merges from word counts: the most frequent pair is merged again and again.
 
-The merges are those of `tokenizers`' BpeTrainer, its order of equals included (the smaller pair of
-ids first), with counts in 64 bits. Like it, a pair waits in a heap with the positions where it came
-up; its count there may be out of date and is looked up again when its turn comes.
+The merges are those of `tokenizers`' BpeTrainer with 64-bit counts. Of equally frequent pairs, the
+smaller pair of ids comes first, as in `tokenizers`. A pair waits in a heap with the positions where
+it was found; its count in the heap may be out of date and is checked when the pair reaches the top.
 
-What makes it quick: a pair's count is at its highest when the later of its two tokens is made, and
-only falls from there. So pairs that begin below a threshold are forgotten, and the text is looked
-through for them with a lower one, should no other pair be left (bpe_pairs.py). The few that are
-kept stand in a small table, and what stands beside a new token is counted in an array by the
-neighbour's id. Only where a merge spells a token that another one has made before can pairs grow
-later; all pairs with such a token are kept.
+Speed comes from one fact: a pair's count is highest when the later of its two tokens is made, and
+then only falls. Pairs that start below a threshold are therefore forgotten. When no pair is left,
+the threshold is lowered and the text is scanned for the forgotten pairs (bpe_pairs.py). The few
+pairs kept fit a small table, and the neighbours of a new token are counted in an array indexed by
+the neighbour's id. Pairs can grow later only if a merge spells a token that another merge has made
+before; all pairs with such a token are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections import namedtuple
 import numpy as np
 
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import stir
+from llmcurate.base.kernels.intrinsics import mix_bits
 from tokenize_kit.learn.bpe_pairs import (
     COUNTERS,
     EVENTS,
@@ -40,54 +40,53 @@ from tokenize_kit.learn.bpe_pairs import (
 )
 from tokenize_kit.learn.words import weight_at
 
-LEAST = 2  # occurrences of a pair that is merged
-LONGEST = 1 << 40  # bytes of a token: no limit
+LEAST = 2  # the fewest occurrences of a merged pair
+LONGEST = 1 << 40  # the most bytes of a token: no limit
 
-
-# The first threshold is what all occurrences of pairs would give to each of so many times the
-# tokens wanted; each look through the text divides it by the step. The merges depend on neither.
+# The first threshold is all occurrences of pairs / (SHARE * tokens wanted). Each scan of the text
+# divides it by STEP. The merges depend on neither number.
 SHARE, STEP = 8, 4
 _GONE = np.int32(-2)
-# With a type of their own: numba compiles a function anew for every plain number given to it.
+# Typed, because numba compiles a function again for every literal number passed to it.
 _ALL, _ONCE = np.int64(-1), np.int64(1)
 
-# The neighbours of the tokens that one merge makes. A neighbour's code is its number, on the right
-# + half of the codes; the new token itself stands on the left always. sums: int64[codes, 2]:
-# weights, positions; less: what of the weights is taken back; touched: codes; event, position:
-# codes and first cells of all pairs that came up.
-Beside = namedtuple("Beside", "sums less touched event position")
+# The neighbours of the tokens made by one merge. The code of a left neighbour is its id, of a right
+# neighbour its id + half of the codes; the new token always counts as a left neighbour. sums:
+# int64[codes, 2]: weights and number of positions; less: weights to subtract, later the pair or the
+# heap entry of a code; touched: codes in use; event, position: code and first cell of every pair.
+Neighbours = namedtuple("Neighbours", "sums less touched event position")
 
 
 def learn(
-    text, bases, most, least, longest, banned, banned_ends, share=SHARE, step=STEP, begun=None
+    text, bases, most, least, longest, banned, banned_ends, share=SHARE, step=STEP, initial=None
 ):
-    """Merges: int64[n, 3] of left, right and merged id.
+    """Learn merges. Return int64[n, 3]: left id, right id and merged id.
 
-    text: words.lay_out's, of symbols 0 to bases - 1, which is merged in; most: tokens at most,
-    bases included; least: the count under which nothing is merged; longest: symbols of a token at
-    most, 2 or more; banned: int32[], banned_ends: int64[n + 1]: tokens as symbols that no merge may
-    make. A merge that spells a token that another one has made gives that token, and counts as a
-    merge but not as a token. begun: learning goes on with tokens that there are already.
-    """
+    text: the result of words.lay_out for symbols 0 to bases - 1, which is changed in place; most:
+    the largest number of tokens, bases included; least: the smallest count of a merged pair;
+    longest: the largest number of symbols of a token, 2 or more; banned: int32[], banned_ends:
+    int64[n + 1]: spellings that no merge may make; initial: the tokens that the text consists of,
+    by default the symbols. A merge that spells a token made by an earlier merge gives that token;
+    it counts as a merge but not as a new token."""
     least = max(1, least)
     threshold = max(least, int(text.pairs / (share * max(1, most))))
     width = max(bases, most) + 1
     text = text._replace(lengths=np.ones(width, np.int32))
-    begun = begun or Begun(
+    initial = initial or InitialTokens(
         np.arange(bases, dtype=np.int32), np.arange(bases + 1), np.zeros(0, np.bool_), 0
     )
-    letters = np.concatenate([begun.letters, np.zeros(16 * width, np.int32)])
-    ends = np.concatenate([begun.ends, np.zeros(width - bases, np.int64)])
+    letters = np.concatenate([initial.letters, np.zeros(16 * width, np.int32)])
+    ends = np.concatenate([initial.ends, np.zeros(width - bases, np.int64)])
     return _learn(
         text, bases, most, least, threshold, step, longest, banned, banned_ends, letters, ends,
-        begun.gaps, begun.words,
+        initial.gaps, initial.words,
     )  # fmt: skip
 
 
-# Tokens that the text is made of at the beginning. letters: int32[], their symbols one after the
-# other; ends: int64[tokens + 1]; gaps: bool[symbols]: those between words; words: how many a token
-# may hold. One of them is a cell, whatever it spells, so no merge spells a token that there is.
-Begun = namedtuple("Begun", "letters ends gaps words")
+# Tokens that the text consists of at the beginning. letters: int32[], their symbols joined; ends:
+# int64[tokens + 1]; gaps: bool[symbols]: symbols between words; words: the most words in a token.
+# Each of them is one cell of the text. With gaps, no merge may spell a token that exists.
+InitialTokens = namedtuple("InitialTokens", "letters ends gaps words")
 
 
 @njit(nogil=True)
@@ -107,7 +106,6 @@ def _is_banned(letters, start, end, banned, banned_ends):
 
 @njit(nogil=True)
 def _words_in(letters, start, end, gaps):
-    """Runs of symbols that are no gaps."""
     count, before = 0, True
     for k in range(start, end):
         gap = gaps[letters[k]]
@@ -118,11 +116,10 @@ def _words_in(letters, start, end, gaps):
 
 @njit(nogil=True)
 def _token_slot(letters, ends, names, token):
-    """Slot of names: int64[slots] that holds the token spelled as this one is, or a free one."""
     start, size = ends[token], ends[token + 1] - ends[token]
     value = np.uint64(size)
     for k in range(size):
-        value = stir(value ^ np.uint64(letters[start + k]))
+        value = mix_bits(value ^ np.uint64(letters[start + k]))
     mask = np.uint64(len(names) - 1)
     slot = value & mask
     while names[slot] >= 0:
@@ -140,7 +137,6 @@ def _token_slot(letters, ends, names, token):
 
 @njit(nogil=True, allocates=True)
 def _spell_token(letters, ends, a, b, new):
-    """Spells token `new` as a and b are; returns letters, grown where need be."""
     at = ends[new]
     letters = enlarged(letters, at + ends[a + 1] - ends[a] + ends[b + 1] - ends[b])
     for t in (a, b):
@@ -153,7 +149,6 @@ def _spell_token(letters, ends, a, b, new):
 
 @njit(nogil=True, allocates=True)
 def _all_in_words(cells, lengths, positions, a, b):
-    """All positions of a pair in the words that have these."""
     matches, done = [np.int32(0) for _ in range(0)], 0
     for position in positions:
         at = np.int64(position)
@@ -171,7 +166,6 @@ def _all_in_words(cells, lengths, positions, a, b):
 
 @njit(nogil=True)
 def _subtract(sums, less, touched, touches, code, weight):
-    """Takes back what was counted of a pair with the new token; how many codes are touched."""
     if sums[code, 1] == 0:
         touched[touches] = code
         touches += 1
@@ -197,8 +191,6 @@ def _merge_pair(
     b,
     new,
 ):
-    """Merges a pair at its positions, as far as it is still there, and counts what stands
-    beside."""
     first, second, width = lengths[a], lengths[b], len(less) // 2
     touches, left_again, right_again, events = np.int64(0), np.int64(0), np.int64(0), 0
     for k in range(len(where)):
@@ -206,10 +198,10 @@ def _merge_pair(
         if cells[at] != a or cells[at + first] != b:
             continue
         weight = weight_at(blocks, bounds, values, at)
-        behind = at + first + second
-        left, right = np.int64(cells[at - 1]), np.int64(cells[behind])
+        after = at + first + second
+        left, right = np.int64(cells[at - 1]), np.int64(cells[after])
         cells[at + first] = _GONE
-        cells[at] = cells[behind - 1] = new
+        cells[at] = cells[after - 1] = new
         if left >= 0:
             if sums[left, 1] == 0:
                 touched[touches] = left
@@ -231,7 +223,7 @@ def _merge_pair(
             events += 1
             if right == new:
                 right_again += weight
-    # A new token on the left stood beside a until now, one on the right beside b.
+    # A new token on the left was counted as a neighbour of a, one on the right as one of b.
     if left_again:
         touches = _subtract(sums, less, touched, touches, width + a, left_again)
     if right_again:
@@ -241,16 +233,15 @@ def _merge_pair(
 
 @njit(nogil=True)
 def _count_neighbours(
-    touched, sums, less, lengths, again, table, keys, count, waiting, n, pair, new, threshold,
+    touched, sums, less, lengths, repeated, table, keys, count, waiting, n, pair, new, threshold,
     longest,
 ):  # fmt: skip
-    """(entries, positions) that a turn adds; less: from here on the pair of a code, or -1."""
     a, b, width = pair >> 32, pair & 0xFFFFFFFF, len(less) // 2
-    more, positions = 0, 0
+    new_entries, positions = 0, 0
     for k in range(n[TOUCHED]):
         code = np.int64(touched[k])
         other = code if code < width else code - width
-        if other != new:  # what it stood beside before
+        if other != new:  # subtract its old pair
             slot = find_slot(table, other << 32 | a if code < width else b << 32 | other)
             if table[slot, 0] != FREE:
                 count[table[slot, 1]] -= sums[code, 0]
@@ -258,24 +249,23 @@ def _count_neighbours(
         gain = (sums[code, 0] if fits else 0) - less[code]
         key = other << 32 | new if code < width else new << 32 | other
         p = np.int64(-1)
-        if again[new]:  # else none of them is kept
+        if repeated[new]:  # otherwise no such pair is kept
             slot = find_slot(table, key)
             if table[slot, 0] != FREE:
                 p = table[slot, 1]
                 count[p] += gain
-        if p < 0 and (gain >= threshold or again[new] or again[other]):
+        if p < 0 and (gain >= threshold or repeated[new] or repeated[other]):
             p = add_pair(table, keys, count, waiting, n, key, gain)
         less[code] = -1
         if p >= 0 and fits and sums[code, 1] and count[p] > 0:
             less[code] = p
-            more += 1
+            new_entries += 1
             positions += sums[code, 1]
-    return more, positions
+    return new_entries, positions
 
 
 @njit(nogil=True)
 def _fill_positions(event, position, less, starts, sizes, where, n):
-    """Puts the positions of new entries where they belong; less: the entry of a code, or -1."""
     for k in range(n[EVENTS]):
         e = less[event[k]]
         if e >= 0:
@@ -284,15 +274,14 @@ def _fill_positions(event, position, less, starts, sizes, where, n):
 
 
 @njit(nogil=True, allocates=True)
-def _merge_entry(text, pairs, entries, beside, n, entry, new, again, threshold, longest):
-    """Merges an entry's pair; (pairs, entries, beside) with what has come up."""
+def _merge_entry(text, pairs, entries, neighbours, n, entry, new, repeated, threshold, longest):
     cells, lengths, blocks, bounds, values, _ = text
-    sums, less, touched, event, position = beside
+    sums, less, touched, event, position = neighbours
     pair, start, size = entries.key[entry], entries.start[entry], entries.size[entry]
     a, b = pair >> 32, pair & 0xFFFFFFFF
     where = entries.where[start : start + size]
     if pairs.waiting[entries.pair[entry]] > 1:
-        # Another entry of the pair waits, and its positions in these words are merged now, too.
+        # The pair has another entry in the heap; its positions in these words are merged now, too.
         where = _all_in_words(cells, lengths, where, a, b)
     event, position = enlarged(event, 2 * len(where)), enlarged(position, 2 * len(where))
     _merge_pair(
@@ -301,12 +290,12 @@ def _merge_entry(text, pairs, entries, beside, n, entry, new, again, threshold, 
     )  # fmt: skip
     _drop_entry(entries, pairs, n, entry)
     pairs = room_for_pairs(pairs, n[PAIRS] + n[TOUCHED])
-    more, positions = _count_neighbours(
-        touched, sums, less, lengths, again, pairs.table, pairs.key, pairs.count, pairs.waiting, n,
-        pair, new, threshold, longest,
+    new_entries, positions = _count_neighbours(
+        touched, sums, less, lengths, repeated, pairs.table, pairs.key, pairs.count, pairs.waiting,
+        n, pair, new, threshold, longest,
     )  # fmt: skip
-    if more:
-        entries = room_for_entries(entries, n, more, positions)
+    if new_entries:
+        entries = room_for_entries(entries, n, new_entries, positions)
         for k in range(n[TOUCHED]):
             code = touched[k]
             if less[code] >= 0:
@@ -315,12 +304,11 @@ def _merge_entry(text, pairs, entries, beside, n, entry, new, again, threshold, 
     for k in range(n[TOUCHED]):
         code = touched[k]
         sums[code, 0] = sums[code, 1] = less[code] = 0
-    return pairs, entries, Beside(sums, less, touched, event, position)
+    return pairs, entries, Neighbours(sums, less, touched, event, position)
 
 
 @njit(nogil=True)
 def _drop_entry(entries, pairs, n, entry):
-    """Takes an entry that waits no more out of the counts."""
     pairs.waiting[entries.pair[entry]] -= 1
     n[LIVE] -= entries.size[entry]
     entries.size[entry] = 0
@@ -328,7 +316,6 @@ def _drop_entry(entries, pairs, n, entry):
 
 @njit(nogil=True)
 def _is_refused(letters, start, end, longest, banned, banned_ends, gaps, words):
-    """Whether no merge may make a token that is spelled so."""
     if end - start > longest or _is_banned(letters, start, end, banned, banned_ends):
         return True
     return len(gaps) > 0 and _words_in(letters, start, end, gaps) > words
@@ -341,7 +328,7 @@ def _learn(
 ):  # fmt: skip
     width = len(text.lengths)
     pairs, entries, n = empty_pairs(), empty_entries(), np.zeros(COUNTERS, np.int64)
-    beside = Beside(
+    neighbours = Neighbours(
         np.zeros((2 * width, 2), np.int64), np.zeros(2 * width, np.int64),
         np.zeros(2 * width, np.int32), np.zeros(1 << 10, np.int32), np.zeros(1 << 10, np.int32),
     )  # fmt: skip
@@ -349,7 +336,7 @@ def _learn(
     for t in range(bases):
         if ends[t + 1] - ends[t] > 1:
             names[_token_slot(letters, ends, names, t)] = t
-    again = np.zeros(width, np.bool_)  # tokens that several merges make
+    repeated = np.zeros(width, np.bool_)  # tokens made by several merges
     merges = np.empty((3 * (most + 16)), np.int64)
     merged, tokens = 0, bases
     pairs, entries = scan(text, pairs, entries, n, threshold, _ALL, longest)
@@ -378,13 +365,13 @@ def _learn(
             names[slot] = new
             text.lengths[new] = text.lengths[a] + text.lengths[b]
             tokens += 1
-        elif not again[new]:
+        elif not repeated[new]:
             pairs, entries = scan(text, pairs, entries, n, _ONCE, new, longest)
-            again[new] = True
+            repeated[new] = True
         merges = enlarged(merges, 3 * merged + 3)
         merges[3 * merged], merges[3 * merged + 1], merges[3 * merged + 2] = a, b, new
         merged += 1
-        pairs, entries, beside = _merge_entry(
-            text, pairs, entries, beside, n, entry, new, again, threshold, longest
+        pairs, entries, neighbours = _merge_entry(
+            text, pairs, entries, neighbours, n, entry, new, repeated, threshold, longest
         )
     return merges[: 3 * merged].reshape(-1, 3)

@@ -1,8 +1,9 @@
-"""Pairs of a BPE learner: counts, a heap of those that wait, and scans of the text for new ones.
+"""Pairs of a BPE learner: their counts, a heap of waiting pairs, and scans of the text for new
+pairs.
 
-A pair waits with the positions where it came up, once for every merge in which it came up.
-Functions that return what they are given return it larger where that is needed. In the loops every
-array is an argument: one taken out of a tuple costs a counted reference at each step.
+Each merge that creates new occurrences of a pair adds one entry with their positions to the heap.
+Functions return their arrays because these may have been enlarged. In loops every array is an
+argument: reading one from a tuple costs a reference count at each step.
 """
 
 from __future__ import annotations
@@ -12,26 +13,25 @@ from collections import namedtuple
 import numpy as np
 
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import stir
+from llmcurate.base.kernels.intrinsics import mix_bits
 from tokenize_kit.learn.words import weight_at
 
 FREE = np.int64(-1)
 
-# table: int64[slots, 2]: a pair (left << 32 | right) and its number, by which key, count and
-# waiting (how many entries of it wait) are indexed.
+# table: int64[slots, 2]: a pair (left << 32 | right) and its number. key, count and waiting (its
+# entries in the heap) are indexed by the number.
 Pairs = namedtuple("Pairs", "table key count waiting")
-# Entries: the number of a pair, the pair, its count when last looked up, its positions in `where`,
-# which lie there in the order of entries. heap: entries that wait.
+# Entries: the number of a pair, the pair, its count when last checked, and its positions in
+# `where`, in the order of entries. heap: the waiting entries.
 Entries = namedtuple("Entries", "pair key count start size heap where")
-# n: int64[COUNTERS], how many there are: pairs, entries, entries in the heap, positions, positions
-# of entries that wait; and of one turn neighbours and occurrences.
+# n: int64[COUNTERS], the number of: pairs, entries, entries in the heap, positions, positions of
+# waiting entries; for one merge, touched neighbours and pairs found.
 PAIRS, ENTRIES, HEAP, POSITIONS, LIVE, TOUCHED, EVENTS = range(7)
 COUNTERS = 7
 
 
 @njit(nogil=True, allocates=True)
 def empty_pairs():
-    """Room for some."""
     size = 1 << 12
     return Pairs(
         empty_table(1 << 14), np.zeros(size, np.int64), np.zeros(size, np.int64),
@@ -41,7 +41,6 @@ def empty_pairs():
 
 @njit(nogil=True, allocates=True)
 def empty_entries():
-    """Room for some."""
     size = 1 << 12
     return Entries(
         np.zeros(size, np.int32), np.zeros(size, np.int64), np.zeros(size, np.int64),
@@ -52,7 +51,6 @@ def empty_entries():
 
 @njit(nogil=True, allocates=True)
 def enlarged(array, size):
-    """A copy with room for `size` and half as much again, where there is less."""
     if size <= len(array):
         return array
     grown = np.empty(size * 3 // 2 + 16, array.dtype)
@@ -71,9 +69,9 @@ def empty_table(slots):
 
 @njit(nogil=True)
 def find_slot(table, key):
-    """Slot of a pair, or the free one where it belongs."""
+    """Return the slot in a hash table where a pair is, or the free slot for the pair."""
     mask = np.uint64(len(table) - 1)
-    slot = stir(np.uint64(key)) & mask
+    slot = mix_bits(np.uint64(key)) & mask
     while table[slot, 0] != key and table[slot, 0] != FREE:
         slot = (slot + np.uint64(1)) & mask
     return np.int64(slot)
@@ -89,7 +87,6 @@ def _refill(old, table):
 
 @njit(nogil=True, allocates=True)
 def larger_table(table, size):
-    """A table with room for so many pairs."""
     if 2 * size <= len(table):
         return table
     slots = len(table)
@@ -102,7 +99,6 @@ def larger_table(table, size):
 
 @njit(nogil=True, allocates=True)
 def room_for_pairs(pairs, size):
-    """Pairs with room for so many."""
     table, key, count, waiting = pairs
     return Pairs(
         larger_table(table, size),
@@ -113,11 +109,11 @@ def room_for_pairs(pairs, size):
 
 
 @njit(nogil=True, allocates=True)
-def room_for_entries(entries, n, more, positions):
-    """Entries with room for more of them, with so many positions; half of the positions that lie
-    there being of no use, they go."""
+def room_for_entries(entries, n, new_entries, positions):
+    """Return entries with room for `new_entries` more entries and `positions` more positions. If
+    most positions belong to entries that have left the heap, these positions are dropped."""
     pair, key, count, start, size, heap, where = entries
-    need = n[ENTRIES] + more
+    need = n[ENTRIES] + new_entries
     if n[POSITIONS] + positions > len(where):
         if 2 * n[LIVE] < n[POSITIONS]:
             kept = np.empty((n[LIVE] + positions) * 3 // 2 + 16, where.dtype)
@@ -145,7 +141,6 @@ def _compact(where, kept, start, size, entries):
 
 @njit(nogil=True)
 def add_pair(table, keys, count, waiting, n, key, occurrences):
-    """The number of a pair that is not among them yet; there is room."""
     p = n[PAIRS]
     n[PAIRS] += 1
     slot = find_slot(table, key)
@@ -156,8 +151,6 @@ def add_pair(table, keys, count, waiting, n, key, occurrences):
 
 @njit(nogil=True)
 def add_entry(pair, key, count, start, size, heap, waiting, n, p, tokens, occurrences, positions):
-    """The number of an entry that waits from now on, its positions to be filled in; there is
-    room."""
     e = n[ENTRIES]
     n[ENTRIES] += 1
     pair[e], key[e], count[e], start[e], size[e] = p, tokens, occurrences, n[POSITIONS], 0
@@ -178,13 +171,11 @@ def add_entry(pair, key, count, start, size, heap, waiting, n, p, tokens, occurr
 
 @njit(nogil=True)
 def _before(count, key, a, b):
-    """Whether entry a goes before entry b: the larger count, then the smaller pair."""
     return count[a] > count[b] or (count[a] == count[b] and key[a] < key[b])
 
 
 @njit(nogil=True)
 def _sift_down(heap, count, key, size):
-    """Moves the entry at the top down to where it belongs."""
     entry, k = heap[0], 0
     while True:
         child = 2 * k + 1
@@ -201,10 +192,9 @@ def _sift_down(heap, count, key, size):
 
 @njit(nogil=True)
 def pop_entry(pair, key, count, heap, now_of, n, threshold):
-    """Takes the entry with the highest count, `threshold` or more; -1 where there is none.
-
-    now_of: the counts of pairs: where an entry's own is out of date, it is mended and waits on.
-    """
+    """Remove the entry with the highest count from the heap and return its number, or -1 if no
+    count reaches `threshold`. now_of: the current counts of pairs. Entries with an outdated count
+    are corrected and put back."""
     while n[HEAP] > 0 and count[heap[0]] >= threshold:
         top = np.int64(heap[0])
         now = now_of[pair[top]]
@@ -225,35 +215,34 @@ _SKETCH = np.uint64((1 << 20) - 1)
 
 @njit(nogil=True)
 def _next_pair(cells, lengths, at):
-    """First cells of the tokens of the first pair at or behind a token or gap; -1 at the end."""
     last = len(cells) - 1
     while at < last:
         token = cells[at]
-        behind = at + 1 if token < 0 else at + lengths[token]
-        if token >= 0 and cells[behind] >= 0:
-            return at, behind
-        at = behind
+        after = at + 1 if token < 0 else at + lengths[token]
+        if token >= 0 and cells[after] >= 0:
+            return at, after
+        at = after
     return -1, -1
 
 
 @njit(nogil=True)
 def _fill_sketch(cells, lengths, blocks, bounds, values, sketch):
-    """Occurrences of pairs by the last bits of a hash: no pair has more than its position says."""
-    at, behind = _next_pair(cells, lengths, np.int64(0))
+    """Add up the weights of pairs in a small table, indexed by the low bits of a hash. A sum in the
+    table is an upper bound of the count of each pair with these bits."""
+    at, after = _next_pair(cells, lengths, np.int64(0))
     while at >= 0:
-        key = np.uint64(np.int64(cells[at]) << 32 | np.int64(cells[behind]))
-        sketch[stir(key) & _SKETCH] += weight_at(blocks, bounds, values, at)
-        at, behind = _next_pair(cells, lengths, behind)
+        key = np.uint64(np.int64(cells[at]) << 32 | np.int64(cells[after]))
+        sketch[mix_bits(key) & _SKETCH] += weight_at(blocks, bounds, values, at)
+        at, after = _next_pair(cells, lengths, after)
 
 
 @njit(nogil=True)
-def _candidate(cells, lengths, at, behind, only, longest, sketch, threshold):
-    """The pair at a position, or -1 where it is not looked for."""
-    a, b = np.int64(cells[at]), np.int64(cells[behind])
+def _candidate(cells, lengths, at, after, only, longest, sketch, threshold):
+    a, b = np.int64(cells[at]), np.int64(cells[after])
     key = a << 32 | b
     if lengths[a] + lengths[b] > longest or (only >= 0 and a != only and b != only):
         return np.int64(-1)
-    if only < 0 and sketch[stir(np.uint64(key)) & _SKETCH] < threshold:
+    if only < 0 and sketch[mix_bits(np.uint64(key)) & _SKETCH] < threshold:
         return np.int64(-1)
     return key
 
@@ -263,11 +252,9 @@ def _count_pairs(
     cells, lengths, blocks, bounds, values, kept, sketch, threshold, only, longest,
     at, table, sums, keys, count,
 ):  # fmt: skip
-    """(position, number of pairs) where there is no room for another pair, or at the end of the
-    text."""
-    at, behind = _next_pair(cells, lengths, at)
+    at, after = _next_pair(cells, lengths, at)
     while at >= 0:
-        key = _candidate(cells, lengths, at, behind, only, longest, sketch, threshold)
+        key = _candidate(cells, lengths, at, after, only, longest, sketch, threshold)
         if key >= 0 and kept[find_slot(kept, key), 0] == FREE:
             slot = find_slot(table, key)
             if table[slot, 0] == FREE:
@@ -279,7 +266,7 @@ def _count_pairs(
             k = table[slot, 1]
             sums[k, 0] += weight_at(blocks, bounds, values, at)
             sums[k, 1] += 1
-        at, behind = _next_pair(cells, lengths, behind)
+        at, after = _next_pair(cells, lengths, after)
     return at, count
 
 
@@ -287,23 +274,22 @@ def _count_pairs(
 def _fill_positions(
     cells, lengths, kept, sketch, threshold, only, longest, first, first_entry, starts, sizes, where
 ):
-    """Puts the positions of pairs from number `first` on into their entries."""
-    at, behind = _next_pair(cells, lengths, np.int64(0))
+    at, after = _next_pair(cells, lengths, np.int64(0))
     while at >= 0:
-        key = _candidate(cells, lengths, at, behind, only, longest, sketch, threshold)
+        key = _candidate(cells, lengths, at, after, only, longest, sketch, threshold)
         if key >= 0:
             slot = find_slot(kept, key)
             if kept[slot, 0] != FREE and kept[slot, 1] >= first:
                 e = first_entry + kept[slot, 1] - first
                 where[starts[e] + sizes[e]] = at
                 sizes[e] += 1
-        at, behind = _next_pair(cells, lengths, behind)
+        at, after = _next_pair(cells, lengths, after)
 
 
 @njit(nogil=True, allocates=True)
 def scan(text, pairs, entries, n, threshold, only, longest):
-    """(pairs, entries) with all pairs of the text that are not kept yet and occur `threshold` times
-    or more; only: of this token alone, -1 for all."""
+    """Add all pairs of the text that have no entry yet and whose count is `threshold` or more;
+    return (pairs, entries). only: a token that these pairs must contain, or -1 for all pairs."""
     cells, lengths, blocks, bounds, values, _ = text
     sketch = np.zeros(_SKETCH + 1 if only < 0 else 1, np.int64)
     if only < 0:
@@ -325,13 +311,13 @@ def scan(text, pairs, entries, n, threshold, only, longest):
             grown[k, 0], grown[k, 1] = sums[k, 0], sums[k, 1]
         sums = grown
         table = larger_table(table, len(keys))
-    many, positions = np.int64(0), np.int64(0)
+    new_pairs, positions = np.int64(0), np.int64(0)
     for k in range(count):
         if sums[k, 0] >= threshold:
-            many += 1
+            new_pairs += 1
             positions += sums[k, 1]
-    pairs = room_for_pairs(pairs, n[PAIRS] + many)
-    entries = room_for_entries(entries, n, many, positions)
+    pairs = room_for_pairs(pairs, n[PAIRS] + new_pairs)
+    entries = room_for_entries(entries, n, new_pairs, positions)
     first, first_entry = n[PAIRS], n[ENTRIES]
     for k in range(count):
         if sums[k, 0] >= threshold:

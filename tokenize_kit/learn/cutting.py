@@ -1,7 +1,7 @@
-"""The cutting of text before anything is learned: a pattern, and what is put before and behind it.
+"""Compose the regular expressions that cut text before tokens are learned.
 
-Every part is a regular expression that cuts what the ones before it left, in tokenizer.json as in
-training. In order: forbidden strings, newlines, runs of spaces, the pattern, scripts.
+Each expression cuts the pieces that the one before it makes, both in training and in the
+tokenizer.json. Their order is: forbidden strings, newlines, runs of spaces, the pattern, scripts.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.named import SCRIPT_BOUNDARIES, Pattern
 from tokenize_kit.pattern.parse import UnsupportedPattern
 
-# Unicode normal forms before the text is cut, in training as in the tokenizer. NFC and NFKC are
-# those of `tokenizers`; the others, and NFKC for Unigram, are tables of SentencePiece, so that
-# tokenizer.model and tokenizer.json have the same. `_cf`: case is folded, too.
+# Unicode normal forms applied before the text is cut, in training as in the tokenizer. NFC and NFKC
+# are those of `tokenizers`. The others, and NFKC for Unigram, are tables of SentencePiece, so that
+# tokenizer.model and tokenizer.json agree. `_cf`: with case folding.
 
 Normal = Literal["none", "nfc", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"]
 
 
 def normaliser(name: Normal, unigram: bool) -> normalizers.Normalizer | None:
-    """The normaliser of a tokenizer.json; None for `none`."""
+    """Return the normaliser of a tokenizer.json, or None for the name `none`."""
     if name == "none":
         return None
     if name == "nfc":
@@ -37,7 +37,7 @@ def normaliser(name: Normal, unigram: bool) -> normalizers.Normalizer | None:
 
 
 def rules_of(rule: str) -> bytes:
-    """SentencePiece's compiled rules: field 2 of field 3 of the model that holds them."""
+    """Return SentencePiece's compiled normalisation rules: field 2 of field 3 of a model."""
     import sentencepiece
 
     model = sentencepiece.SentencePieceNormalizer(rule_name=rule).serialized_model_proto()
@@ -52,7 +52,7 @@ MOST_SPACES = 512
 
 
 def own_pattern(expressions: Sequence[str]) -> Pattern:
-    """A pattern given by the user; raises LlmcurateError naming what is not supported."""
+    """Build a pattern from the user's expressions. Raises LlmcurateError if one is unsupported."""
     for expression in expressions:
         try:
             compile_pattern(expression)
@@ -72,27 +72,29 @@ def compose(
     space_runs: int = 0,
     script_boundaries: bool = False,
 ) -> Pattern:
-    """The pattern with what stands before and behind it; llama.cpp knows it no more."""
+    """Add the expressions for forbidden strings, newlines, runs of spaces and scripts to a pattern.
+    llama.cpp has no name for a pattern with any of these."""
     before = []
     if forbid:
-        # The longer ones first, where one begins another.
+        # Longer strings first: one string may be the beginning of another.
         ordered = sorted(forbid, key=lambda string: (-len(string), string))
         before.append("|".join(map(literal, ordered)))
     if newlines:
         before.append(_NEWLINES[newlines])
     if space_runs:
         before.append(f" {{2,{space_runs}}}")
-        # Metaspace ends in one space as the last resort, which would cut the runs again.
-        whole = tuple(f"{p}+" if p.endswith("| ") else p for p in pattern.parts)
-        pattern = replace(pattern, parts=whole)
-    behind = [SCRIPT_BOUNDARIES] if script_boundaries else []
-    if not before and not behind:
+        # Metaspace's last alternative is a single space, which would cut the runs again.
+        whole_runs = tuple(f"{p}+" if p.endswith("| ") else p for p in pattern.parts)
+        pattern = replace(pattern, parts=whole_runs)
+    after = [SCRIPT_BOUNDARIES] if script_boundaries else []
+    if not before and not after:
         return pattern
-    return replace(pattern, parts=(*before, *pattern.parts, *behind), gguf=None)
+    return replace(pattern, parts=(*before, *pattern.parts, *after), gguf=None)
 
 
 def literal(text: str) -> str:
-    """A regular expression that is a text: signs of ASCII escaped, and what cannot be seen."""
+    """Return a regular expression that matches exactly this text; ASCII signs and invisible
+    characters are escaped."""
     escaped = []
     for character in text:
         if character.isprintable():
@@ -104,11 +106,9 @@ def literal(text: str) -> str:
 
 
 def run_merges(most: int) -> list[tuple[int, int]]:
-    """Merges, as lengths of runs of spaces, by which every run of 2 to `most` becomes one token.
-
-    Doubling makes the powers of two; then 8 + 4 before 12 + 2 before 14 + 1, so that the parts of
-    a run's length in binary are joined from the largest on.
-    """
+    """Return merges, as pairs of lengths, that turn every run of 2 to `most` spaces into one token.
+    First, runs of one length are doubled, which makes the powers of two. Other runs are joined from
+    powers of two, the largest first: 8 + 4 comes before 12 + 2 and before 14 + 1."""
     powers = [1 << k for k in range(most.bit_length()) if 1 << k <= most]
     merges = [(p // 2, p // 2) for p in powers[1:]]
     for low in reversed(powers):

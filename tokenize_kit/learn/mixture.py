@@ -1,7 +1,7 @@
-"""The mixture that a tokenizer is trained on: a sample, and documents that count more than others.
+"""The mixture that a tokenizer is trained on: a sample of the documents, and their weights.
 
-The sample is drawn by a hash of the text, so it is the same in any order and from any files. It
-takes a reading of the corpus before the one that trains, and some 50 bytes of memory a document.
+The sample is drawn by a hash of the text, so it does not depend on the order or on the files of the
+documents. To draw it, the corpus is read once more, with some 50 bytes of memory per document.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ import pyarrow.compute as pc
 
 from llmcurate.base.errors import UsageError
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import hash_bytes, stir
+from llmcurate.base.kernels.intrinsics import hash_bytes, mix_bits
 from tokenize_kit.learn.options import TrainingOptions, parse_weights, tempered
 
-NO_VALUE = ""  # of documents whose column is empty
+NO_VALUE = ""  # the value of documents whose column is empty
 
 
 @njit(cache=True, nogil=True)
 def text_hashes(data, offsets, seed):
-    """uint64[rows] of data: uint8[], offsets: int64[rows + 1]; seed: uint64."""
+    """Return uint64[rows]: a hash of each text. data: uint8[]; offsets: int64[rows + 1]."""
     hashes = np.empty(len(offsets) - 1, np.uint64)
-    salt = stir(seed + np.uint64(1))
+    salt = mix_bits(seed + np.uint64(1))
     for row in range(len(hashes)):
-        hashes[row] = stir(hash_bytes(data, offsets[row], offsets[row + 1]) ^ salt)
+        hashes[row] = mix_bits(hash_bytes(data, offsets[row], offsets[row + 1]) ^ salt)
     return hashes
 
 
 def _texts(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
-    """(data: uint8[], offsets: int64[rows + 1]) of the column text; no text is an empty one."""
     if not batch.num_rows:  # then there may be no buffers
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
     column = pc.fill_null(batch.column("text").cast(pa.large_string()), "")
@@ -43,7 +42,7 @@ def _texts(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class SampleDrawn:
-    """The sample of a training: what was asked, and what it was drawn of."""
+    """The entry of a card on the sample: the bytes asked for, and the size of the whole corpus."""
 
     bytes_asked: int
     seed: int
@@ -54,7 +53,8 @@ class SampleDrawn:
 
 @dataclass(frozen=True)
 class Share:
-    """The documents of a value; share: of all bytes, each as often as it counts."""
+    """The documents with one value of the column that has weights. share: their share of all bytes,
+    each multiplied by its document's weight."""
 
     weight: float
     documents: int
@@ -64,7 +64,7 @@ class Share:
 
 @dataclass(frozen=True)
 class MixtureRead:
-    """The weights of a training by the values of a column, as it was read."""
+    """The entry of a card on weights: for each value of a column its weight and documents."""
 
     column: str
     temperature: float | None
@@ -72,10 +72,9 @@ class MixtureRead:
 
 
 class Mixture:
-    """Documents of `batches()` (columns text and what weights go by), each with its weight.
-
-    Read `documents` once; then `sample`, `mixture` and `warnings` say what was read.
-    """
+    """The documents of `batches()` with their weights. The batches have the column `text` and, if
+    weights are used, the column that the options name. Read `documents` once; then `sample`,
+    `mixture` and `warnings` describe what was read."""
 
     def __init__(
         self, batches: Callable[[], Iterator[pa.RecordBatch]], options: TrainingOptions
@@ -92,7 +91,7 @@ class Mixture:
 
     @property
     def scale(self) -> int:
-        """The count of a document of weight 1."""
+        """Return the integer that stands for a weight of 1."""
         return self.weights.scale if self.weights else 1
 
     def _values(self, batch: pa.RecordBatch) -> list[str]:
@@ -104,12 +103,11 @@ class Mixture:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             kind = batch.column(self.column).type
             raise UsageError(
-                f"the column {self.column!r} holds {kind}, no names to weigh by"
+                f"the column {self.column!r} is of type {kind}: weights need a column of text"
             ) from None
         return [value or NO_VALUE for value in column.to_pylist()]
 
     def _census(self) -> None:
-        """Reads the corpus once for the sample's limit and the sizes of values."""
         hashes, sizes, codes = [], [], []
         numbers: dict[str, int] = {}
         for batch in self.batches():
@@ -122,16 +120,16 @@ class Mixture:
                 codes.append(np.array([numbers.setdefault(v, len(numbers)) for v in values], "i4"))
         size = np.concatenate([np.empty(0, np.int64), *sizes])
         self.whole = [len(size), int(size.sum())]
-        taken = np.ones(len(size), np.bool_)
+        sampled = np.ones(len(size), np.bool_)
         if self.options.sample_bytes is not None and self.whole[1] > self.options.sample_bytes:
             hashed = np.concatenate(hashes)
             self.limit = _limit(hashed, size, self.options.sample_bytes)
-            taken = hashed <= self.limit
+            sampled = hashed <= self.limit
         if self.options.temperature is not None:
             self._check_column()
-            code = np.concatenate([np.empty(0, "i4"), *codes])[taken]
+            code = np.concatenate([np.empty(0, "i4"), *codes])[sampled]
             sums = np.zeros(len(numbers), np.int64)
-            np.add.at(sums, code, size[taken])
+            np.add.at(sums, code, size[sampled])
             by_value = dict(zip(numbers, sums.tolist(), strict=True))
             self.weights = tempered(self.column or "", by_value, self.options.temperature)
 
@@ -140,8 +138,8 @@ class Mixture:
             raise UsageError(f"no document has a column {self.column!r} to weigh by")
 
     def documents(self) -> Iterator[tuple[str, int]]:
-        """(text, weight times `scale`) of every document in the sample; those of weight 0 are
-        counted in the card alone."""
+        """Yield (text, weight times `scale`) for every document in the sample. Documents of weight
+        0 are counted but not yielded."""
         for batch in self.batches():
             if self.limit is not None:
                 data, offsets = _texts(batch)
@@ -162,13 +160,11 @@ class Mixture:
             raise UsageError("weights: every document has weight 0")
 
     def sample(self) -> SampleDrawn | None:
-        """The sample for the card."""
         if (asked := self.options.sample_bytes) is None:
             return None
         return SampleDrawn(asked, self.options.seed, "hash of the text", *self.whole)
 
     def mixture(self) -> MixtureRead | None:
-        """The mixture for the card."""
         if (weights := self.weights) is None:
             return None
         counted = {v: weights.times(v) * size for v, (_, size) in self.read.items()}
@@ -185,15 +181,14 @@ class Mixture:
         return MixtureRead(weights.column, self.options.temperature, values)
 
     def warnings(self) -> list[str]:
-        """Values that have a weight and no document."""
+        """Return a warning for every value that has a weight but that no document has."""
         if self.weights is None:
             return []
-        unmet = sorted(self.weights.of.keys() - self.read.keys())
+        unmet = sorted(self.weights.by_value.keys() - self.read.keys())
         return [f"weights: no document has {self.weights.column} {value!r}" for value in unmet]
 
 
 def _limit(hashes: np.ndarray, sizes: np.ndarray, most: int) -> np.uint64:
-    """The hash up to which documents have `most` bytes or less; equal texts stay together."""
     order = np.argsort(hashes)
     ordered, ends = hashes[order], np.cumsum(sizes[order])
     last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))

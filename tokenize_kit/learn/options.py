@@ -1,4 +1,4 @@
-"""The options of training a tokenizer, checked before anything is read."""
+"""Options for training a tokenizer, checked before any text is read."""
 
 from __future__ import annotations
 
@@ -23,46 +23,47 @@ from tokenize_kit.learn.cutting import (
 )
 from tokenize_kit.pattern.named import PATTERNS, Digits, Pattern, pattern_with, superwords
 
-GRAIN, MOST = 1000, 1000  # weights are whole thousandths, 1000 at most
+GRAIN, MOST = 1000, 1000  # weights are whole thousandths, at most 1000
 OTHERS = "*"
 
 
 @dataclasses.dataclass(frozen=True)
 class Weights:
-    """A weight for documents by the value of a column; others: for values that are not named."""
+    """The weights of documents by their value in a column. others: the weight for other values."""
 
     column: str
-    of: dict[str, Fraction]
+    by_value: dict[str, Fraction]
     others: Fraction = Fraction(1)
 
     @property
     def scale(self) -> int:
-        """The least number that makes all weights whole."""
-        return math.lcm(*(w.denominator for w in (*self.of.values(), self.others)))
+        return math.lcm(*(w.denominator for w in (*self.by_value.values(), self.others)))
 
     def times(self, value: str) -> int:
-        """The weight of a value, times `scale`."""
-        return int(self.of.get(value, self.others) * self.scale)
+        return int(self.by_value.get(value, self.others) * self.scale)
 
 
 def parse_weights(text: str) -> Weights:
-    """`lang=th:3,en:0.5,*:1`; raises LlmcurateError (exit code 2) naming what cannot be read."""
-    column, equals, rest = text.partition("=")
+    """Parse weights such as `lang=th:3,en:0.5,*:1`. Raises LlmcurateError (exit code 2) if they are
+    invalid."""
+    column, equals, pairs = text.partition("=")
     if not column or not equals:
-        raise UsageError(f"weights {text!r}: write column=value:weight,..., as lang=th:3,en:0.5")
+        raise UsageError(
+            f"weights {text!r}: write column=value:weight,..., for example lang=th:3,en:0.5"
+        )
     weights: dict[str, Fraction] = {}
-    for part in rest.split(","):
+    for part in pairs.split(","):
         value, colon, number = part.rpartition(":")
         try:
             weight = Fraction(number)
         except (ValueError, ZeroDivisionError):
             colon = ""
         if not colon or not value or "/" in number:
-            raise UsageError(f"weights: {part!r} is no value:weight, as in lang=th:3,en:0.5")
+            raise UsageError(f"weights: {part!r} is not value:weight, as in lang=th:3")
         if not 0 <= weight <= MOST or GRAIN % weight.denominator:
             raise UsageError(f"weights: {part!r}: give 0 to {MOST} with three decimals at most")
         if value in weights:
-            raise UsageError(f"weights: {value!r} stands twice")
+            raise UsageError(f"weights: {value!r} is given twice")
         weights[value] = weight
     others = weights.pop(OTHERS, Fraction(1))
     if not any((*weights.values(), others)):
@@ -71,16 +72,14 @@ def parse_weights(text: str) -> Weights:
 
 
 def tempered(column: str, sizes: dict[str, int], temperature: float) -> Weights:
-    """Weights that give every value a share of (its bytes) ** (1 / temperature) (Arivazhagan et al.
-    2019); 1 for the largest value, in whole thousandths, from 0.001 to 1000.
-
-    sizes: bytes of each value.
-    """
+    """Return weights that give every value a share of (its bytes) ** (1 / temperature) (Arivazhagan
+    et al. 2019). The value with the most bytes has weight 1; weights are whole thousandths from
+    0.001 to 1000. sizes: the bytes of each value's documents."""
     largest = max(sizes.values(), default=0)
     weights = {}
     for value, size in sorted(sizes.items()):
         if size:
-            # log first: a ratio to a high power is more than a float holds.
+            # In logarithms, because a ratio to a high power overflows a float.
             power = (1 - 1 / temperature) * math.log(largest / size)
             weight = math.exp(min(power, math.log(MOST)))
             weights[value] = max(Fraction(round(weight * GRAIN), GRAIN), Fraction(1, GRAIN))
@@ -100,30 +99,30 @@ _RESERVED = re.compile(r"<\|reserved_\d+\|>")
 
 
 class Learner:
-    """An algorithm that learns a vocabulary: its limits, and what it does where no option says it.
-    `@learner` names it."""
+    """An algorithm that learns a vocabulary, with its limits and defaults. The decorator `@learner`
+    registers a subclass."""
 
     name: ClassVar[str]
     title: ClassVar[str]  # on cards
     trains: ClassVar[str]  # MODULE:FUNCTION
     pattern: ClassVar[str] = DEFAULT_PATTERN
-    own_digits: ClassVar[bool] = False  # whether its pattern cuts digits without being named
-    symbols: ClassVar[int] = 256  # tokens that it begins with
+    own_digits: ClassVar[bool] = False  # use the default pattern's rule for digits
+    symbols: ClassVar[int] = 256  # tokens that learning starts with
     special_tokens: ClassVar[tuple[str, ...]] = END_OF_TEXT[:1]
     coverage: ClassVar[float] = COVERAGE
-    bytes_only: ClassVar[bool] = False  # whether its symbols are bytes, not characters
-    exact: ClassVar[bool] = True  # whether texts come back that are not changed before
-    unknown: ClassVar[str] = ""  # the token of what cannot be spelled
+    bytes_only: ClassVar[bool] = False  # symbols are bytes, not characters
+    exact: ClassVar[bool] = True  # decoding returns the (normalized) text exactly
+    unknown: ClassVar[str] = ""  # the token for words that cannot be spelled
     unspelled: ClassVar[str] = "a character without a token is spelled in bytes"
     splits_digits: ClassVar[bool] = False
     superwords: ClassVar[bool] = False
     character_seeds: ClassVar[bool] = False
-    library_normal_forms: ClassVar[bool] = False  # whether all of them are SentencePiece's
-    has_model_file: ClassVar[bool] = False  # whether SentencePiece's .model is written too
+    library_normal_forms: ClassVar[bool] = False  # all are SentencePiece's
+    has_model_file: ClassVar[bool] = False  # a tokenizer.model is written too
 
     @classmethod
     def check(cls, options: TrainingOptions) -> None:
-        """Raises LlmcurateError (exit code 2) for the first option that it does not take."""
+        """Raise LlmcurateError (exit code 2) for the first option that is not supported."""
         cls.check_own(options)
         if options.superwords is not None:
             _check_superwords(options, options.superwords)
@@ -132,16 +131,16 @@ class Learner:
 
     @classmethod
     def check_own(cls, options: TrainingOptions) -> None:
-        """`check` of what this learner alone refuses."""
+        """Raise LlmcurateError for options that this learner refuses and other learners accept."""
         if options.pattern == "bert":
-            raise UsageError("pattern bert: only for wordpiece, which leaves white space out")
+            raise UsageError("pattern bert: only for wordpiece, which drops white space")
 
 
 LEARNERS: dict[str, type[Learner]] = {}
 
 
 def learner(name: str) -> Callable[[type[Learner]], type[Learner]]:
-    """Registers a learner under the name that `model` has for it."""
+    """Register a class of learners under the name by which the option `model` selects it."""
 
     def register(cls: type[Learner]) -> type[Learner]:
         cls.name, LEARNERS[name] = name, cls
@@ -152,12 +151,12 @@ def learner(name: str) -> Callable[[type[Learner]], type[Learner]]:
 
 @learner("bpe")
 class ByteBpeLearner(Learner):
-    """BPE over bytes; with `superwords` tokens may span words."""
+    """BPE over bytes. With `superwords`, tokens may span words."""
 
     title = "byte-level BPE"
     trains = "tokenize_kit.learn.bpe:train_byte_bpe"
     bytes_only = True
-    unspelled = "what no longer token spells is spelled in bytes"
+    unspelled = "characters without a token are stored as bytes"
     superwords = True
 
     @classmethod
@@ -169,7 +168,7 @@ class ByteBpeLearner(Learner):
 
 @learner("char-bpe")
 class CharBpeLearner(Learner):
-    """BPE over characters; rare ones are bytes."""
+    """BPE over characters; rare characters are spelled in bytes."""
 
     title = "character BPE with byte fallback"
     trains = "tokenize_kit.learn.bpe:train_char_bpe"
@@ -178,14 +177,14 @@ class CharBpeLearner(Learner):
 
 @learner("wordpiece")
 class WordPieceLearner(Learner):
-    """BERT's: BPE over characters, then the longest token that a word begins with."""
+    """BERT's WordPiece, learned as BPE over characters. Encoding takes the longest token first."""
 
     title = "WordPiece"
     trains = "tokenize_kit.learn.wordpiece:train_wordpiece"
     pattern = "bert"
     own_digits = True
     symbols = 0
-    special_tokens = ("[SEP]", UNKNOWN, "[CLS]", "[PAD]", "[MASK]")  # its end of text first
+    special_tokens = ("[SEP]", UNKNOWN, "[CLS]", "[PAD]", "[MASK]")  # end of text first
     coverage = 1.0
     exact = False
     unknown = UNKNOWN
@@ -201,12 +200,12 @@ class WordPieceLearner(Learner):
             "space-runs": bool(options.space_runs),
             "space-token": options.space_token is not None,
         }
-        _refuse(excluded, "wordpiece is cut as BERT cuts; leave it out")
+        _refuse(excluded, "wordpiece is cut by BERT's pattern; leave it out")
 
 
 @learner("unigram")
 class UnigramLearner(Learner):
-    """SentencePiece's Unigram: pieces with probabilities, rare characters in bytes."""
+    """SentencePiece's Unigram: pieces with probabilities; rare characters are spelled in bytes."""
 
     title = "Unigram"
     trains = "tokenize_kit.learn.unigram:train_unigram"
@@ -231,7 +230,7 @@ class UnigramLearner(Learner):
             "forbid": bool(options.forbid),
             "newlines": options.newlines is not None,
             "space-runs": bool(options.space_runs),
-            "script-boundaries": options.script_boundaries,  # SentencePiece's has them by itself
+            "script-boundaries": options.script_boundaries,  # SentencePiece always has them
             "min-frequency": options.min_frequency != 2,
             "max-token-length": options.max_token_length is not None,
         }
@@ -266,16 +265,13 @@ else:
 
 
 def reserved(number: int) -> str:
-    """The spelling of a token that is kept free for later."""
     return f"<|reserved_{number}|>"
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """The options of a training; `None` stands for the default of the model or the pattern.
-
-    Raises LlmcurateError (exit code 2) for an option, or two together, that make no sense.
-    """
+    """Options of a training. The value `None` means that the model or the pattern gives the
+    default. Raises LlmcurateError (exit code 2) for an invalid option or combination of options."""
 
     model: Model = Field(
         "bpe",
@@ -284,53 +280,53 @@ class TrainingOptions:
     )
     sizes: tuple[int, ...] = Field(
         (32_000,),
-        description="Tokens of the vocabulary, special and reserved ones included; of several "
-        "sizes each gets a folder.",
+        description="Size of the vocabulary in tokens, special and reserved tokens included. Each "
+        "of several sizes gets a folder.",
     )
     pattern: PatternName | None = Field(
         None,
-        description="Name of the pre-tokenisation pattern. Without a value `o200k`, `metaspace` "
-        "for char-bpe and `bert` for wordpiece.",
+        description="Name of the pre-tokenisation pattern. Without a value: `o200k`, `metaspace` "
+        "for char-bpe, `bert` for wordpiece.",
     )
     regex: tuple[str, ...] = Field(
         (),
-        description="Regular expressions that cut texts, one after the other, in place of a named "
-        "pattern.",
+        description="Regular expressions that cut texts, applied one after the other, instead of "
+        "a named pattern.",
     )
     graphemes: bool = Field(False, description="Never cut a grapheme cluster (UAX #29).")
     digits: Digits | None = Field(
         None,
-        description="How runs of digits are cut. Without a value as the pattern cuts them, and "
-        "into single digits where no pattern is named.",
+        description="How runs of digits are cut. Without a value, a named pattern decides; "
+        "without a named pattern, digits are cut one by one.",
     )
     forbid: tuple[str, ...] = Field(
-        (), description="Strings that no token holds a part of together with other text."
+        (), description="Strings that are always tokenized apart from the text around them."
     )
     newlines: Newlines | None = Field(
         None,
-        description="How newlines are cut: each is a piece of its own (`single`), or those in a "
-        "row are one (`runs`). Without a value as the pattern cuts them.",
+        description="How newlines are cut: each is one piece (`single`), or a run of newlines is "
+        "one piece (`runs`). Without a value, the pattern decides.",
     )
     space_runs: int = Field(
         0,
         ge=0,
         le=MOST_SPACES,
-        description="Runs of 2 up to that many spaces are one token each; 0 adds none.",
+        description="Each run of 2 up to this many spaces is one token; 0 adds no such tokens.",
     )
     script_boundaries: bool = Field(False, description="Never let a token span two scripts.")
     dictionary: str | None = Field(
         None,
-        description="Path of a file of Thai, Lao, Khmer and Burmese words that texts are cut into "
-        "in training.",
+        description="Path of a file of Thai, Lao, Khmer and Burmese words. In training, texts are "
+        "cut into these words.",
     )
-    space_token: str | None = Field(None, description="The token that every space becomes.")
+    space_token: str | None = Field(None, description="The token that replaces every space.")
     normalize: Normal = Field(
         "none",
-        description="Unicode's normal form that texts are brought into before all else, `_cf` "
-        "with case folded, or `none`.",
+        description="Unicode normal form that texts are converted to first. `_cf` forms also fold "
+        "case; `none` changes nothing.",
     )
     chat_template: str | None = Field(
-        None, description="Path of a chat template that goes into tokenizer_config.json."
+        None, description="Path of a chat template to write into tokenizer_config.json."
     )
     special_tokens: tuple[str, ...] = Field(
         ("<|endoftext|>",), description="Special tokens; the first one ends documents."
@@ -339,17 +335,17 @@ class TrainingOptions:
         0,
         ge=0,
         le=MOST_RESERVED,
-        description="Number of tokens `<|reserved_0|>` and so on that are kept free for later.",
+        description="Number of tokens `<|reserved_0|>` and so on, kept free for later use.",
     )
     pad_to: int = Field(
         1,
         ge=1,
         le=MOST_PADDING,
-        description="Number of which the size of the vocabulary is made a multiple, by reserved "
-        "tokens at its end.",
+        description="Make the size of the vocabulary a multiple of this number, by reserved tokens "
+        "at its end.",
     )
     min_frequency: int = Field(
-        2, ge=1, description="Least number of occurrences of a pair that is merged."
+        2, ge=1, description="Smallest number of occurrences of a merged pair."
     )
     max_token_length: int | None = Field(
         None,
@@ -360,43 +356,43 @@ class TrainingOptions:
     superwords: int | None = Field(
         None,
         ge=2,
-        description="Size of the vocabulary from which on tokens may span words, four at most "
-        "(SuperBPE, Liu et al. 2025). Without a value no token does.",
+        description="Size of the vocabulary from which tokens may span up to four words (SuperBPE, "
+        "Liu et al. 2025). Without a value, no token spans words.",
     )
     character_coverage: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="Share of the text whose characters are tokens; bpe has none. Without a value "
+        description="Share of the text whose characters are tokens; not for bpe. Without a value: "
         "0.9995, and 1 for wordpiece.",
     )
     character_seeds: bool = Field(
         False,
-        description="Unigram begins with substrings that different characters follow, not "
-        "different bytes, and keeps pieces expected twice: more bytes a token in Thai, Lao, Khmer "
-        "and Burmese, other pieces than SentencePiece's.",
+        description="Start unigram from substrings followed by different characters, not different "
+        "bytes, and keep pieces expected at least twice. Gives more bytes per token in Thai, Lao, "
+        "Khmer and Burmese, and other pieces than SentencePiece.",
     )
     sample_bytes: int | None = Field(
         None,
         ge=1,
-        description="Bytes of text that are read at most, drawn by the hash of the documents. "
-        "Without a value all text is read.",
+        description="Largest number of bytes of text to train on; documents are drawn by the hash "
+        "of their text. Without a value, all text is used.",
     )
     seed: int = Field(0, ge=0, lt=1 << 63, description="Seed of the sample.")
     weights: str | None = Field(
         None,
-        description="How often documents count, by the values of a column: `lang=th:3,en:0.5`; "
-        "`*` stands for all other values.",
+        description="Weights of documents by the values of a column: `lang=th:3,en:0.5`; `*` means "
+        "all other values.",
     )
     temperature: float | None = Field(
         None,
         ge=0.1,
-        description="Temperature of groups of documents, by the column `by`: a group has a share "
-        "of its bytes ** (1 / temperature) (Arivazhagan et al. 2019).",
+        description="Temperature for groups of documents by the column `by`: a group's share is "
+        "proportional to its bytes ** (1 / temperature) (Arivazhagan et al. 2019).",
     )
     by: str | None = Field(
         None,
-        description="Column of the groups that the temperature weighs. Without a value `lang`.",
+        description="Column of the groups for the temperature. Without a value: `lang`.",
     )
 
     SECTIONS: ClassVar[dict[str, str]] = {
@@ -433,7 +429,7 @@ class TrainingOptions:
         if self.space_token is not None and self.space_runs:
             raise UsageError("space-token and space-runs: give one of them")
         if not all(self.forbid) or len(set(self.forbid)) != len(self.forbid):
-            raise UsageError("forbid: give each string once, and none that is empty")
+            raise UsageError("forbid: give each string once, and no empty string")
 
     def _check_special(self) -> None:
         tokens = self.special_tokens
@@ -458,7 +454,7 @@ class TrainingOptions:
             if not self.learner.bytes_only and _BYTE_PIECE.fullmatch(token):
                 raise UsageError(f"special token {token!r}: that is the token of a byte")
             if _RESERVED.fullmatch(token):
-                raise UsageError(f"special token {token!r}: that is a reserved one's, use reserved")
+                raise UsageError(f"special token {token!r}: this is a reserved token, use reserved")
 
     def _check_sizes(self) -> None:
         if not self.sizes:
@@ -471,60 +467,56 @@ class TrainingOptions:
 
     @property
     def least_size(self) -> int:
-        """The least size of a vocabulary with a merge."""
         return self.learner.symbols + self.unlearned + 1
 
     @property
     def unlearned(self) -> int:
-        """How many tokens are neither symbols nor learned: the first ones and runs of spaces."""
+        """Return the number of tokens that are neither learned nor initial symbols of the
+        learning."""
         return len(self.first_tokens) + max(0, self.space_runs - 1)
 
     @property
     def first_tokens(self) -> tuple[str, ...]:
-        """The tokens that take the first ids: special, then reserved ones, then that of spaces."""
+        """Return the first tokens: special tokens, reserved tokens, the token for spaces."""
         space = () if self.space_token is None else (self.space_token,)
         return (*self.special_tokens, *map(reserved, range(self.reserved)), *space)
 
     @property
     def coverage(self) -> float:
-        """The share of the text whose characters are to be tokens."""
         if self.character_coverage is not None:
             return self.character_coverage
         return self.learner.coverage
 
     @property
     def lossless(self) -> bool:
-        """Return whether every text comes back exactly."""
         return self.learner.exact and self.space_token is None and self.normalize == "none"
 
     @property
     def padding(self) -> tuple[str, ...]:
-        """The reserved tokens of which as many as it takes pad a vocabulary."""
         return tuple(reserved(self.reserved + k) for k in range(self.pad_to - 1))
 
     @property
     def banned(self) -> tuple[str, ...]:
-        """The strings that no merge may spell: special tokens, forbidden strings, runs of spaces
-        (which have merges of their own)."""
+        """Return the strings that no merge may spell: special and reserved tokens, forbidden
+        strings, and runs of spaces, which have their own merges."""
         runs = (" " * k for k in range(2, self.space_runs + 1))
         return (*self.first_tokens, *self.padding, *self.forbid, *runs)
 
     @property
     def learner(self) -> type[Learner]:
-        """The learner of the model."""
         return LEARNERS[self.model]
 
     @property
     def column(self) -> str | None:
-        """The column whose values decide how a document counts, if any does."""
+        """Return the column that decides the weight of a document, or None without weights."""
         if self.weights is not None:
             return parse_weights(self.weights).column
         return None if self.temperature is None else self.by or "lang"
 
     @property
     def cutting(self) -> Pattern:
-        """The pattern with its rule for digits, and the parts before and behind it: what cuts texts
-        in the tokenizer."""
+        """Return the pattern that cuts texts in the tokenizer: the chosen pattern with its rule for
+        digits, and the expressions applied before and after it."""
         pattern = self._pattern
         if self.superwords is not None:
             pattern = superwords(pattern.digits)
@@ -541,8 +533,8 @@ class TrainingOptions:
 
     @property
     def counted_parts(self) -> tuple[str, ...]:
-        """The patterns that cut texts into words in training; spaces that are a token of their own
-        stand apart, as they will in the tokenizer."""
+        """Return the patterns that cut texts into words in training. If spaces have a token, a
+        pattern cuts spaces off first, as the tokenizer does."""
         space = () if self.space_token is None else (" ",)
         if self.superwords is None:
             return (*space, *self.cutting.parts)

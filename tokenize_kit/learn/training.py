@@ -1,4 +1,4 @@
-"""The training of tokenizers, each written with a card of how it was made."""
+"""Train tokenizers and write each with a card."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 def read_template(path: Path) -> str:
-    """A chat template (Jinja) for tokenizer_config.json; raises LlmcurateError naming the file, and
-    the line that does not parse."""
+    """Read a chat template (Jinja) for tokenizer_config.json. Raises LlmcurateError naming the file
+    and, if the Jinja is invalid, the line."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -55,7 +55,7 @@ def read_template(path: Path) -> str:
         raise _template_error(path, "checking it needs jinja2: pip install jinja2") from None
 
     class Generation(Extension):
-        """transformers' block around what the assistant says."""
+        """The Jinja block that transformers puts around the assistant's text."""
 
         tags = {"generation"}
 
@@ -78,7 +78,7 @@ def _template_error(path: Path, reason: str) -> LlmcurateError:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedCard(Card):
-    """The card of a training. Unigram's cuts no text by a pattern of the options."""
+    """The card of a trained tokenizer. Fields about the pattern are None for Unigram."""
 
     file: str
     algorithm: str
@@ -126,7 +126,6 @@ class TrainedCard(Card):
 
     @property
     def sentencepiece_model(self) -> bool:
-        """Return whether a tokenizer.model lies beside the tokenizer.json."""
         return LEARNERS[self.model].has_model_file
 
     def origin(self) -> str:
@@ -137,28 +136,29 @@ class TrainedCard(Card):
         learner = LEARNERS[self.model]
         normalised = "" if self.normalisation == "none" else f" ({self.normalisation})"
         if not learner.exact:
-            text = (
-                f"Texts do not come back exactly: white space is left out, and {learner.unspelled}."
-            )
-            return f"{text} Before that it is normalised{normalised}." if normalised else text
+            text = f"Decoding changes the text: white space is dropped, and {learner.unspelled}."
+            return f"{text} The text is normalized{normalised} first." if normalised else text
         if self.lossless:
-            return f"Every text comes back exactly: nothing is normalised, and {learner.unspelled}."
-        changes = [f"it is normalised{normalised} before it is cut"] if normalised else []
+            return (
+                f"Decoding returns the exact text: nothing is normalized, and {learner.unspelled}."
+            )
+        changes = [f"it is normalized{normalised} first"] if normalised else []
         if self.space_token:
-            changes.append(f"a {code_span(self.space_token)} in it comes back as a space")
+            changes.append(f"{code_span(self.space_token)} becomes a space")
         changed = ", and ".join(changes)
-        return f"A text comes back changed in this alone: {changed}; {learner.unspelled}."
+        return (
+            f"Decoding returns the text with these changes: {changed}. Also, {learner.unspelled}."
+        )
 
 
 def _gguf_note(options: TrainingOptions) -> str:
-    """Why llama.cpp could not run a model with this tokenizer, and what to train instead."""
-    begin = "llama.cpp (files *.gguf) cannot use this tokenizer: it knows "
+    begin = "llama.cpp (GGUF) cannot use this tokenizer"
     if not options.learner.bytes_only:
-        return f"{begin}the model bpe, cut by one of its own patterns; any other program can use it"
+        return f"{begin}: it needs a bpe model with one of its own patterns"
     if not options.lossless:
-        return f"{begin}no text that is changed before it is cut; any other program can use it"
+        return f"{begin}: it does not support normalization"
     if options.superwords is not None:
-        return f"{begin}no pattern that leaves lines whole; any other program can use it"
+        return f"{begin}: it does not support tokens that span words"
     names = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
     named_pattern = PATTERNS.get(options.pattern_name)
     around = options.forbid or options.newlines or options.space_runs or options.script_boundaries
@@ -166,15 +166,10 @@ def _gguf_note(options: TrainingOptions) -> str:
         hint = f"--pattern {names} alone"
     else:
         hint = f"--digits {named_pattern.digits}"
-    return (
-        f"{begin}no pattern {options.pattern_name} with these rules; if you"
-        f" want to run a model there, train with {hint}; any other program can use it"
-    )
+    return f"{begin}. For llama.cpp train it with {hint}"
 
 
 def _describe_gguf(folder: Path, notes: list[str]) -> dict[str, str]:
-    """The names under which llama.cpp knows the model and its pattern, as `convert` writes them, or
-    `refused`: why it cannot hold this tokenizer."""
     if notes:
         return {"refused": notes[0]}
     try:
@@ -184,22 +179,22 @@ def _describe_gguf(folder: Path, notes: list[str]) -> dict[str, str]:
         return {"refused": str(error)}
 
 
-# Called with (the stage that ended, its seconds) or (the progress so far, None).
+# Called with (finished stage, its seconds) or (progress so far, None).
 Report = Callable[[str, float | None], None]
-_EVERY = 10.0  # seconds between two lines on how far it is
+_REPORT_SECONDS = 10.0  # between two progress lines
 
 
 class Stages:
-    """Reports the stages of training and their seconds; no file depends on them."""
+    """Reports the stages of training and the seconds of each. The written files do not depend on
+    these reports."""
 
     def __init__(self, report: Report | None = None) -> None:
         self._report = report
-        self._began = self._said = time.monotonic()
+        self._stage_start = self._last_report = time.monotonic()
 
     def progress(self, documents: int, size: int) -> None:
-        """So much has been read so far."""
-        if self._report and (now := time.monotonic()) - self._said >= _EVERY:
-            self._said = now
+        if self._report and (now := time.monotonic()) - self._last_report >= _REPORT_SECONDS:
+            self._last_report = now
             self._report(
                 f"read {size / 1e6:,.1f} MB in {counted(documents, 'document')} so far", None
             )
@@ -207,8 +202,8 @@ class Stages:
     def done(self, task: str) -> None:
         now = time.monotonic()
         if self._report:
-            self._report(task, now - self._began)
-        self._began = self._said = now
+            self._report(task, now - self._stage_start)
+        self._stage_start = self._last_report = now
 
 
 _EMPTY = "the corpus is empty: give at least one document with text"
@@ -216,11 +211,9 @@ _EMPTY = "the corpus is empty: give at least one document with text"
 
 @dataclass
 class Counted:
-    """Passes texts and their weights through and counts them; keeps a sample of them to measure on;
-    says now and then how far it is, and at the end how long it took.
-
-    digest: the sum of the texts' xxh3-128, modulo 2^128, which no order of them changes.
-    """
+    """Yields texts and their weights, counts them, keeps a sample of the texts for measuring, and
+    reports progress. digest: the sum of the texts' xxh3-128 hashes modulo 2^128, which does not
+    depend on the order of texts."""
 
     texts: Iterable[tuple[str, int]]
     stages: Stages = field(default_factory=Stages)
@@ -251,29 +244,25 @@ class Counted:
 def train_tokenizer(
     texts: Iterable[str], out: Path, *, vocab: int = 32_000, **settings: Any
 ) -> TrainedCard:
-    """Train on ``texts`` (one string a document) and write one tokenizer into the folder ``out``.
-
-    settings: of TrainingOptions. Returns the card; see `train_tokenizers`.
-    """
+    """Train a tokenizer on `texts` (one string per document), write it into the folder `out` and
+    return its card. settings: other fields of TrainingOptions. See `train_tokenizers`."""
     return train_tokenizers(texts, out, TrainingOptions(sizes=(vocab,), **settings))[0]
 
 
 def train_tokenizers(
     texts: Iterable[str], out: Path, options: TrainingOptions
 ) -> list[TrainedCard]:
-    """Train on ``texts`` (one string a document) and write a tokenizer of every size.
+    """Train tokenizers on `texts` (one string per document) and write one of every size in options.
 
-    The options of sampling and weights need documents: see `train_on_corpus`.
+    Options for sampling and weights are refused: use `train_on_corpus` for these.
 
-    One size goes into the folder ``out``, several into ``out/SIZE``: ``tokenizer.json``,
-    ``tokenizer_config.json`` and ``special_tokens_map.json`` (for transformers), for unigram also
-    ``tokenizer.model``, and ``tokenizer_card.md`` and ``.json``, each whole or not at all, the card
-    last.
-    The same texts give the same bytes, on any number of threads.
+    One size is written into the folder `out`, several sizes into `out/SIZE`. The files are
+    `tokenizer.json`; `tokenizer_config.json` and `special_tokens_map.json` (for transformers);
+    `tokenizer.model` (unigram only); `tokenizer_card.md` and `tokenizer_card.json`. Each file is
+    written atomically, the card last. The same texts give the same bytes on any number of threads.
 
-    Returns the cards. Raises ``LlmcurateError`` for an empty corpus; fewer tokens than asked is a
-    warning in the card.
-    """
+    Return the cards. Raises `LlmcurateError` for an empty corpus. If a tokenizer has fewer tokens
+    than asked for, its card has a warning."""
     if options.sample_bytes is not None or options.column is not None:
         raise ValueError("texts alone are not sampled or weighed: use train_on_corpus")
     reading = Counted(((text, 1) for text in texts), sample=Sample(options.seed))
@@ -286,15 +275,14 @@ def train_on_corpus(
     options: TrainingOptions,
     report: Report | None = None,
 ) -> list[TrainedCard]:
-    """As `train_tokenizers`, on documents: ``batches()`` reads all of them, in any order.
-
-    Columns: text, and the one that the options' weights go by. For BPE the same documents in any
-    order give the same tokens. report: called with each stage and its seconds.
-    """
+    """Train on documents as `train_tokenizers` does. `batches()` yields all documents, in any
+    order. Columns: text and, with weights or a temperature, the column that they use. For BPE, the
+    order of documents does not change the tokens. report: a function that is called with the name
+    of each stage and the seconds it took."""
     stages = Stages(report)
     mixture = Mixture(batches, options)
     if options.sample_bytes is not None or options.temperature is not None:
-        stages.done("looked at the corpus for the sample or the mixture")
+        stages.done("read the corpus for the sample or the weights")
     reading = Counted(mixture.documents(), stages, Sample(options.seed))
     return _Training(reading, options, mixture).run(out)
 
@@ -335,8 +323,8 @@ class _Training:
         tokenizer, options, reading = trained.tokenizer, self.options, self.reading
         if self.normal:
             spaces = tokenizer.normalizer
-            both = [self.normal, spaces] if spaces else [self.normal]
-            tokenizer.normalizer = normalizers.Sequence(both)
+            steps = [self.normal, spaces] if spaces else [self.normal]
+            tokenizer.normalizer = normalizers.Sequence(steps)
         decoder = tokenizer.get_added_tokens_decoder()
         special = {token.content: n for n, token in sorted(decoder.items()) if token.special}
         actual = tokenizer.get_vocab_size(with_added_tokens=True)
@@ -354,7 +342,7 @@ class _Training:
             algorithm = f"SuperBPE: byte-level BPE whose tokens span words from {begin} on"
         pattern, single = options.cutting, options.learner.splits_digits
         by_pattern = not single
-        kept = options.learner.bytes_only and options.lossless  # it has no place for normal forms
+        kept = options.learner.bytes_only and options.lossless  # GGUF has no normal forms
         gguf_pattern = pattern.gguf if kept and by_pattern else None
         notes = [_gguf_note(options)] if by_pattern and not gguf_pattern else []
         card = TrainedCard(
@@ -411,7 +399,6 @@ class _Training:
     def _warnings(
         self, trained: Trained, size: int, tokens: int, figures: Measured
     ) -> Iterator[str]:
-        """Warnings of what the corpus, or the vocabulary, is too small for."""
         options, coverage = self.options, trained.character_coverage
         if coverage is not None and coverage < options.coverage:
             fate = "unknown" if options.learner.unknown else "spelled in bytes"
@@ -421,14 +408,14 @@ class _Training:
             )
         yield from self.mixture.warnings() if self.mixture else []
         if options.space_runs and not any(b"  " in p for p in self.reading.sample.pieces()):
-            yield "space-runs: the corpus has no two spaces in a row, its tokens cost rows"
+            yield "space-runs: the corpus has no two spaces in a row; leave space-runs out"
         if tokens < size:
             found = counted(trained.tokenizer.get_vocab_size(with_added_tokens=True), "token")
             yield f"{found} instead of {size}: the corpus is too small for more"
 
     def _round_trip(self, tokenizer: Tokenizer, figures: Measured) -> tuple[int, list[str]]:
-        """(texts tried, a warning for what does not come back though it should). Where all of a
-        text should, the sample's texts were tried when it was measured."""
+        """Return the number of texts tried and a warning for each that fails to round-trip. A
+        lossless tokenizer's sample was already tried when it was measured."""
         options, unknown = self.options, figures.unknown_share
         if not options.learner.exact:
             lost = f"{unknown:.2%} of the tokens of its own corpus are {options.learner.unknown}"
@@ -438,7 +425,7 @@ class _Training:
             texts += self.reading.sample.texts()
         if space:
             texts = [text for text in texts if space not in text]
-        if self.normal:  # and no further
+        if self.normal:  # only the normalized text has to come back
             texts = [self.normal.normalize_str(text) for text in texts]
         failures = round_trip_failures(tokenizer, texts)
         if options.lossless and figures.first_lost is not None:
@@ -452,11 +439,10 @@ def _sha256(data: bytes) -> str:
 
 
 Setting = str | int | float | list[str] | list[int] | None
-# Of the options, what the card has elsewhere, with the content of the files that they name.
+# Options that the card records elsewhere, with the content of the files they name.
 _NOT_SETTINGS = ("sizes", "dictionary", "chat_template")
 
 
 def _settings(options: TrainingOptions) -> dict[str, Setting]:
-    """Every option as it was given, as JSON values; null: the default of the model or pattern."""
     settings = {name: v for name, v in asdict(options).items() if name not in _NOT_SETTINGS}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in settings.items()}

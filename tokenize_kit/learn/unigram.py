@@ -1,10 +1,10 @@
-"""Unigram language-model tokenizer, written as ``tokenizer.json`` and as SentencePiece's model.
+"""Unigram language-model tokenizer, written as `tokenizer.json` and as a SentencePiece model.
 
-Its pieces are learned by unigram_pieces.py. Both formats give the same ids, with two exceptions. In
-the JSON a space is a space, not U+2581: a literal U+2581 then falls to its three bytes and
-round-trips, which SentencePiece cannot do (it reads U+2581 as a space). And SentencePiece adds
-log-probabilities in float32 over a whole text, so that beyond some 100 KB without a break its
-rounding decides between equally good paths; the JSON splits at spaces and is exact.
+Both files give the same ids, with two exceptions. In the JSON a space is a space, not U+2581: a
+literal U+2581 becomes its three bytes and round-trips, while SentencePiece reads it as a space. And
+SentencePiece adds log-probabilities in float32 over a whole text: beyond some 100 KB without a
+break, rounding decides between equally good paths. The tokenizer of the JSON splits at spaces and
+adds exactly.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from tokenize_kit.formats.tokenizer_json import add_tokens
 from tokenize_kit.learn.bpe import Trained, choose_characters
 from tokenize_kit.learn.cutting import Normal, rules_of
 from tokenize_kit.learn.options import TrainingOptions
-from tokenize_kit.learn.unigram_pieces import OwnLearner
+from tokenize_kit.learn.unigram_pieces import PieceLearner
 from tokenize_kit.segment import Dictionary
 
 PRINTABLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 UNKNOWN_PIECE = "<unk>"
-_LEAST = 16  # pieces to learn
+_LEAST = 16  # the fewest pieces to learn
 
-# Log-probabilities are rounded to 1/64: sums to 2**18 are then exact in float32, and SentencePiece
-# chooses between equal paths by the same rule as everyone, not by its rounding errors.
+# Log-probabilities are rounded to 1/64: sums up to 2**18 are then exact in float32, and
+# SentencePiece chooses between equal paths by rule, not by rounding errors.
 _GRAIN = 64
 
-# Never chosen where another path exists. In HF's lattice every piece can match the text, so without
-# this the text "<0x41>" or "<|endoftext|>" would become a byte or a control token.
+# The score of pieces that no text may match. In the lattice of `tokenizers` every piece can match
+# the text: "<0x41>" or "<|endoftext|>" would become a byte or a control token.
 _NEVER = -1e6
 
 
@@ -52,12 +52,11 @@ def train_unigram(
     scale: int = 1,
     dictionary: Dictionary | None = None,
 ) -> list[Trained]:
-    """Of each of the sizes SentencePiece's model file, and the same tokenizer for ``tokenizers``.
-
-    documents: normalised texts with their weights; scale: that of a text that counts once. Ids: 0
-    unknown (never produced: bytes catch everything), special tokens, newline, tab, 256 bytes,
-    pieces, padding. Raises ``LlmcurateError`` where a vocabulary is too small.
-    """
+    """Train Unigram tokenizers of all sizes in options, each as a SentencePiece model and as a
+    tokenizer.json. documents: normalised texts with integer weights; scale: the integer that stands
+    for a weight of 1. Ids: 0 unknown (never produced, since bytes spell everything), special
+    tokens, newline, tab, the token for spaces, 256 bytes, pieces, padding. Raises `LlmcurateError`
+    if a vocabulary is too small."""
     special = [token for token in options.first_tokens if token != options.space_token]
     space = options.space_token
     rooms = {}
@@ -68,9 +67,9 @@ def train_unigram(
             raise RunFailed(
                 f"vocab {size} is too small for unigram: ask for {size + lacking} or more"
             )
-    learner = OwnLearner(documents, space is not None, dictionary, options.character_seeds, scale)
+    learner = PieceLearner(documents, space is not None, dictionary, options.character_seeds, scale)
     if not learner.characters:
-        raise RunFailed("the corpus is empty of text to learn from: give documents with text")
+        raise RunFailed("the corpus is empty: give at least one document with text")
     trained = []
     for size in options.sizes:
         available = rooms[size] - len(PRINTABLE_ASCII)
@@ -91,13 +90,10 @@ def model_of(
     normal: Normal = "none",
     padding: Sequence[str] = (),
 ) -> Pieces:
-    """The vocabulary with scores in whole 1/64.
-
-    Newline and tab are ordinary pieces of score 0: as symbols of the user they would add a bonus
-    that is no whole number of 1/64, and being characters of no other piece they match all the same.
-    padding: tokens of which so many stand at the end as make the vocabulary a multiple of one more
-    than there are.
-    """
+    """Build a model from learned pieces, with scores in whole 1/64. Newline and tab are ordinary
+    pieces of score 0: as user-defined symbols they would add a bonus that is not a whole number of
+    1/64. No other piece contains newline or tab, so these two always match. padding: tokens to
+    append until the size is a multiple of len(padding) + 1."""
     rows = [(UNKNOWN_PIECE, 0.0, UNKNOWN), *((token, 0.0, CONTROL) for token in special)]
     rows += [("\n", 0.0, NORMAL), ("\t", 0.0, NORMAL)]
     rows += [] if space is None else [(space, 0.0, USER_DEFINED)]
@@ -115,13 +111,9 @@ def model_of(
 
 
 def to_tokenizer_json(model: Pieces, space: str | None = None) -> Tokenizer:
-    """A SentencePiece Unigram model, as trained here, for ``tokenizers``.
-
-    space: the token that every space becomes, if any.
-
-    Splitting before each run of spaces changes no id (no piece has a space behind another
-    character) and keeps the lattices short.
-    """
+    """Convert a SentencePiece Unigram model trained here to `tokenizers`. space: the token that
+    replaces every space, or None. Texts are split before each run of spaces, which keeps the
+    lattices short; it changes no id, because no piece has a space after another character."""
     vocab: list[tuple[str, float]] = []
     for text, score, kind in model.pieces:
         ordinary = kind in (NORMAL, USER_DEFINED)

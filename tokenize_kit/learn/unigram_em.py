@@ -1,7 +1,7 @@
-"""Expectations, best paths and alternatives of a Unigram's pieces, over distinct segments.
+"""Expected counts, best paths and alternative spellings of a Unigram's pieces in segments.
 
-Probabilities are multiplied, not their logarithms added, in float64. What SentencePiece sums in
-float32 and decides on, best paths and losses, is float32 here.
+Expected counts are computed from products of probabilities in float64, not from sums of logarithms.
+Best paths and losses, which SentencePiece sums in float32 for its decisions, are float32 here too.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from llmcurate.base.kernels import njit
 from tokenize_kit.encode.trie import build_number_trie
 from tokenize_kit.learn.unigram_seeds import LONGEST
 
-PENALTY = 10.0  # below the least score, of a character without a piece
-_SERVES = 0.9  # of the pieces of a trie: with fewer it is built anew
-_UNKNOWN = np.int64(0)  # the slot that stands for one: the root, where no piece ends
+PENALTY = 10.0  # a character without a piece scores this much below the smallest score
+_KEPT_SHARE = 0.9  # a trie with a smaller share of its first pieces is built again
+_UNKNOWN = np.int64(0)  # the slot of unknown characters: the root, where no piece ends
 _SMALL, _LARGE = 2.0**-332, 2.0**332
 _NOTHING = np.float32(-np.inf)
 _1, _2 = np.uint64(1), np.uint64(2)
 
-# A trie of pieces, one cache line a step: slots: int32[4 a slot], base of its children and its
-# parent, and the same memory as values: float64[2 a slot]: of the piece that ends there, 0 for
-# none. `unknown`: the value of a character without a piece.
+# A trie of pieces, one cache line per step. slots: int32, 4 per slot: base of the children, parent,
+# and 2 for the value. values: float64, 2 per slot in the same memory, the second for the piece that
+# ends there. unknown: the value of a character without a piece.
 Lattice = namedtuple("Lattice", "slots values unknown")
-# numbers: int32[], of the characters of all texts; ends: int64[texts + 1].
+# numbers: int32[], the characters of all texts as numbers; ends: int64[texts + 1].
 Texts = namedtuple("Texts", "numbers ends")
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Pieces by their bytes: texts; scores: float32[pieces]; order: int64[pieces]: the order in
-    which SentencePiece has them, where the first one takes what unknown characters count."""
+    """Pieces sorted by their bytes. scores: float32[pieces]; order: int64[pieces], the pieces in
+    SentencePiece's order; the first of them also gets the counts of unknown characters."""
 
     texts: Texts
     scores: np.ndarray
@@ -44,7 +44,8 @@ class Pieces:
         return len(self.scores)
 
     def select(self, order: np.ndarray, scores: np.ndarray) -> Pieces:
-        """The pieces of `order`, in that order, with other scores for all."""
+        """Return only the pieces of `order`, with this order. scores: float32[pieces], the new
+        scores of all pieces, also of those left out."""
         kept = np.sort(order)
         sizes = np.diff(self.texts.ends)
         mask = np.zeros(len(self), np.bool_)
@@ -55,10 +56,10 @@ class Pieces:
 
 
 class PieceTrie:
-    """The trie of pieces; slot_of: int64[pieces]: where each ends; piece_at: int32[slots]."""
+    """The trie of pieces. slot_of: int64[pieces], the slot at which each piece ends; piece_at:
+    int32[slots], the piece that ends at each slot, or -1."""
 
     def __init__(self, pieces: Pieces, alphabet: int) -> None:
-        """alphabet: the number of characters."""
         self.pieces, self._alphabet, self._built = pieces, alphabet, len(pieces)
         links, piece_at = build_number_trie(*pieces.texts, np.arange(len(pieces)), alphabet)
         self._slots = np.empty((len(piece_at), 4), np.int32)
@@ -71,9 +72,10 @@ class PieceTrie:
         self.piece_at = piece_at
 
     def select(self, order: np.ndarray, scores: np.ndarray) -> PieceTrie:
-        """As Pieces.select; slots of a trie that has lost few pieces serve on."""
+        """Select as Pieces.select does; the trie's slots are reused unless many pieces are
+        dropped."""
         pieces = self.pieces.select(order, scores)
-        if len(pieces) < _SERVES * self._built:
+        if len(pieces) < _KEPT_SHARE * self._built:
             return PieceTrie(pieces, self._alphabet)
         fewer = copy(self)
         fewer.pieces, fewer.slot_of = pieces, self.slot_of[np.sort(order)]
@@ -82,26 +84,26 @@ class PieceTrie:
         return fewer
 
     @property
-    def _lacking(self) -> np.float32:
-        """The score of a character without a piece."""
+    def _unknown_score(self) -> np.float32:
         return np.float32(self.pieces.scores.min() - np.float32(PENALTY))
 
     def probabilities(self) -> Lattice:
-        """Values are probabilities."""
+        """Return a lattice of probabilities in this trie's memory, 0 for slots without a piece."""
         self._values[:, 1] = 0.0
         self._values[self.slot_of, 1] = np.exp(self.pieces.scores.astype(np.float64))
         return Lattice(
-            self._slots.ravel(), self._values.ravel(), float(np.exp(float(self._lacking)))
+            self._slots.ravel(), self._values.ravel(), float(np.exp(float(self._unknown_score)))
         )
 
     def scores(self) -> Lattice:
-        """Values are scores, -inf for none."""
+        """Return a lattice of scores in this trie's memory, -inf for slots without a piece."""
         self._values[:, 1] = -np.inf
         self._values[self.slot_of, 1] = self.pieces.scores
-        return Lattice(self._slots.ravel(), self._values.ravel(), float(self._lacking))
+        return Lattice(self._slots.ravel(), self._values.ravel(), float(self._unknown_score))
 
-    def of_pieces(self, counts: np.ndarray) -> np.ndarray:
-        """float64[pieces] of the counts of slots; unknown characters count for the first piece."""
+    def piece_counts(self, counts: np.ndarray) -> np.ndarray:
+        """Convert counts of slots to float64[pieces]. The count of unknown characters is added to
+        the first piece of the order."""
         counted = counts[self.slot_of]
         counted[self.pieces.order[0]] += counts[_UNKNOWN]
         return counted
@@ -109,25 +111,21 @@ class PieceTrie:
 
 @njit(nogil=True)
 def _first_slot(lattice, number):
-    """The slot of a piece's first character, or that of nothing."""
     return np.int64(number) if lattice.slots[np.uint64(number) << _2 | _1] == 0 else np.int64(-1)
 
 
 @njit(nogil=True)
 def _next_slot(lattice, slot, number):
-    """The slot of the next character, -1 for none."""
     child = np.int64(lattice.slots[np.uint64(slot) << _2]) + np.int64(number)
     return child if lattice.slots[np.uint64(child) << _2 | _1] == np.int32(slot) else np.int64(-1)
 
 
 @njit(cache=True, nogil=True)
 def expected_counts(lattice, texts, counts):
-    """float64[slots]: how often pieces are expected in the texts, as often as they count.
-
-    lattice: of probabilities; that of the root is for characters without a piece. Forward and
-    backward sums are moved up by 2^332 where they come to be small, all that a piece may still
-    reach at once, and it is counted how often.
-    """
+    """Return float64[slots]: the expected occurrences of pieces in the texts. counts: how often
+    each text occurs. lattice: a lattice of probabilities; its root counts characters without a
+    piece. Forward and backward sums that become small are scaled by 2^332, together with all
+    positions that a piece may still reach; the number of scalings is kept per position."""
     numbers, ends = texts
     longest = np.int64(1)
     for k in range(len(counts)):
@@ -179,17 +177,17 @@ def expected_counts(lattice, texts, counts):
         moves_back = np.int64(0)
         for i in range(n - 1, -1, -1):
             total = 0.0
-            here = share * forward[i]
+            weight = share * forward[i]
             scale = moved[n] - moved[i] - moves_back
             if scale != 0:
-                here *= _LARGE ** np.float64(scale)
+                weight *= _LARGE ** np.float64(scale)
             while edge > first_edge[i]:
                 edge -= 1
                 slot = np.int64(edge_slots[edge])
                 value = lattice.unknown if slot == _UNKNOWN else values[np.uint64(slot) << _1 | _1]
                 value *= backward[edge_ends[edge]]
                 total += value
-                expected[slot] += here * value
+                expected[slot] += weight * value
             backward[i] = total
             if total < _SMALL:
                 for k in range(i, min(i + LONGEST, n) + 1):
@@ -200,8 +198,9 @@ def expected_counts(lattice, texts, counts):
 
 @njit(nogil=True)
 def _best(lattice, numbers, a, n, whole, sums, slots, starts):
-    """The best path of numbers[a:a + n] by sums of float32, of equals that of the longer last
-    piece; returns its sum. whole: whether one piece may be all of it."""
+    """Find the best path of numbers[a:a + n] by sums of float32, and return this sum. Of equal
+    paths, the one with the longer last piece wins. whole: True if one piece may cover all
+    characters."""
     for k in range(n + 1):
         sums[k] = _NOTHING
     sums[0] = np.float32(0)
@@ -214,23 +213,24 @@ def _best(lattice, numbers, a, n, whole, sums, slots, starts):
             if score > -np.inf:
                 single = single or end == i + 1
                 if whole or end - i < n:
-                    way = sums[i] + np.float32(score)
-                    if way > sums[end]:
-                        sums[end], slots[end], starts[end] = way, slot, i
+                    path_sum = sums[i] + np.float32(score)
+                    if path_sum > sums[end]:
+                        sums[end], slots[end], starts[end] = path_sum, slot, i
             if end == n:
                 break
             slot = _next_slot(lattice, slot, numbers[a + end])
             end += 1
         if not single:
-            way = sums[i] + np.float32(lattice.unknown)
-            if way > sums[i + 1]:
-                sums[i + 1], slots[i + 1], starts[i + 1] = way, _UNKNOWN, i
+            path_sum = sums[i] + np.float32(lattice.unknown)
+            if path_sum > sums[i + 1]:
+                sums[i + 1], slots[i + 1], starts[i + 1] = path_sum, _UNKNOWN, i
     return sums[n]
 
 
 @njit(cache=True, nogil=True)
 def best_counts(lattice, texts, counts):
-    """float64[slots]: how often pieces stand in the best paths. lattice: of scores."""
+    """Return float64[slots]: the occurrences of pieces in the best paths of the texts. lattice: a
+    lattice of scores."""
     numbers, ends = texts
     longest = np.int64(1)
     for k in range(len(counts)):
@@ -249,8 +249,9 @@ def best_counts(lattice, texts, counts):
 
 @njit(cache=True, nogil=True)
 def alternatives(lattice, texts):
-    """How pieces are spelled by others: (sums: float32[pieces], the best path without the piece,
-    -inf for none; slots: int32[], of all these paths; ends: int64[pieces + 1])."""
+    """Find the best spelling of each piece by other pieces. Return (sums: float32[pieces], the
+    spelling's score, -inf without a spelling; slots: int32[], the paths of all pieces,
+    concatenated; ends: int64[pieces + 1]). lattice: a lattice of scores."""
     numbers, ends = texts
     count = len(ends) - 1
     sums = np.empty(LONGEST + 1, np.float32)
@@ -276,11 +277,10 @@ def alternatives(lattice, texts):
 
 @njit(cache=True, nogil=True)
 def losses(frequencies, piece_at, first, path, ends):
-    """float32[pieces]: how much likelier the text is with a piece than with what spells it.
-
-    frequencies: float32[pieces], in best paths; piece_at: of slots; first: the piece that unknown
-    characters count as; path, ends: of `alternatives`.
-    """
+    """Return float32[pieces]: how much less likely the text is without each piece. frequencies:
+    float32[pieces], the occurrences in best paths; piece_at: the piece of each slot; first: the
+    piece that gets the count of unknown characters; path, ends: the slots and ends that
+    `alternatives` returns."""
     total = 0.0
     for k in range(len(frequencies)):
         total += np.float64(frequencies[k])
@@ -293,12 +293,14 @@ def losses(frequencies, piece_at, first, path, ends):
         if frequency == 0 or size == 0:
             continue
         with_piece = np.float32(np.log(np.float64(frequency)) - np.float64(log_total))
-        more = total32 + frequency * np.float32(size - 1)
-        log_more = np.float32(np.log(np.float64(more)))
+        total_without = total32 + frequency * np.float32(size - 1)
+        log_total_without = np.float32(np.log(np.float64(total_without)))
         without = np.float32(0)
         for k in range(ends[piece], ends[piece + 1]):
-            other = first if path[k] == _UNKNOWN else np.int64(piece_at[path[k]])
-            together = np.float64(frequencies[other] + frequency)
-            without = np.float32(np.float64(without) + (np.log(together) - np.float64(log_more)))
+            part = first if path[k] == _UNKNOWN else np.int64(piece_at[path[k]])
+            joint = np.float64(frequencies[part] + frequency)
+            without = np.float32(
+                np.float64(without) + (np.log(joint) - np.float64(log_total_without))
+            )
         lost[piece] = (frequency / total32) * (with_piece - without)
     return lost

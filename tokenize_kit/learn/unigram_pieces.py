@@ -1,9 +1,10 @@
-"""Learning of a Unigram's pieces, as SentencePiece 0.2.3 learns them (Kudo 2018).
+"""Learn the pieces of a Unigram as SentencePiece 0.2.3 learns them (Kudo 2018).
 
-Seeds, then rounds: expectation and maximisation twice, and a quarter of the pieces dropped whose
-loss is least, until a tenth more are left than asked; the best of them are the vocabulary
-(unigram_model_trainer.cc, TrainDiscretePruning and FinalizeSentencePieces). Where it rounds to
-float32 it is rounded here, but for the sums over the text.
+Learning starts with seeds. Each round runs expectation and maximisation twice, then drops the
+quarter of the pieces with the smallest loss, until 1.1 times the asked number of pieces is left.
+The best of these are the vocabulary (unigram_model_trainer.cc, TrainDiscretePruning and
+FinalizeSentencePieces). Values are rounded to float32 where SentencePiece rounds, except for sums
+over the text.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ from tokenize_kit.learn.unigram_segments import (
 )
 from tokenize_kit.segment import Dictionary
 
-_ROUNDS = 2  # of expectation and maximisation, before pieces are dropped
-_LEAST = np.float32(0.5)  # expected occurrences of a piece
-# Where seeds are not SentencePiece's, as BPE's min_frequency: a word of a dictionary met once
-# takes what its parts would count.
+_ROUNDS = 2  # expectation and maximisation steps before pieces are dropped
+_LEAST = np.float32(0.5)  # the fewest expected occurrences of a piece
+# The same for seeds that differ from SentencePiece's; 2 is BPE's min_frequency. Otherwise a
+# dictionary word that occurs once would take the counts of its parts.
 _LEAST_OWN = np.float32(2.0)
 _SHRINK = 0.75
-_MORE = 1.1  # pieces to the vocabulary, when dropping ends
-_STEP = np.float32(0.0001)  # between the scores of characters that have none
+_SURPLUS = 1.1  # pieces are dropped until this many times the vocabulary are left
+_STEP = np.float32(0.0001)  # between the scores of required characters that are not pieces
 
 
 @dataclass(frozen=True)
 class Seeds:
-    """The pieces to begin with, and the distinct segments that they are learned from; least: the
-    expected occurrences of a piece; scale: what an occurrence counts in a text that counts once."""
+    """The initial pieces, and the distinct segments to learn from. least: the fewest expected
+    occurrences that a piece must have; scale: the integer that stands for a weight of 1."""
 
     pieces: Pieces
     texts: Texts
@@ -58,8 +59,10 @@ class Seeds:
     scale: int
 
 
-class OwnLearner:
-    """The distinct words of texts. characters: how often each occurs."""
+class PieceLearner:
+    """Learns vocabularies of any size after one reading of the texts. characters: the occurrences
+    of each character. documents, space_cuts, dictionary: as in unigram_segments.count_sentences;
+    characters_differ: as in find_seeds; scale: the integer that stands for a weight of 1."""
 
     def __init__(
         self,
@@ -69,8 +72,6 @@ class OwnLearner:
         characters_differ: bool = False,
         scale: int = 1,
     ) -> None:
-        """As unigram_segments.count_sentences; characters_differ: as find_seeds; scale: the weight
-        of a text that counts once."""
         self._words = count_sentences(documents, space_cuts, dictionary)
         self._seed_pieces = partial(
             seed_pieces,
@@ -84,11 +85,14 @@ class OwnLearner:
     def learn(
         self, kept: Sequence[str], required: str, symbols: Sequence[str], room: int
     ) -> list[tuple[str, float]]:
-        """As unigram.Learner says."""
-        if self._seeds is None or self._seeds[0] != len(kept):  # the commonest, so the same ones
+        """Learn `room` pieces and return them with their scores, best first. kept: the characters
+        that may be in pieces, sorted by code point; required: characters that always become pieces;
+        symbols: strings that no piece may contain."""
+        # As many of the commonest characters are the same characters.
+        if self._seeds is None or self._seeds[0] != len(kept):
             self._seeds = len(kept), self._seed_pieces(self._words, kept, symbols)
         seeds = self._seeds[1]
-        pieces = learn_pieces(seeds, room + len(symbols) + 2)  # SentencePiece has newline and tab
+        pieces = learn_pieces(seeds, room + len(symbols) + 2)  # 2: newline and tab
         counts = Counter(dict.fromkeys(required, 0))
         counts.update({character: self.characters[character] for character in kept})
         return final_scores(pieces, kept, counts, room)
@@ -102,9 +106,9 @@ def seed_pieces(
     characters_differ: bool = False,
     scale: int = 1,
 ) -> Seeds:
-    """Seeds of all characters that occur, and of substrings. kept, symbols: of cut_segments; kept
-    are sorted; ends_differ, characters_differ: as find_seeds; without both all is SentencePiece's.
-    """
+    """Build the seeds: all characters that occur, and substrings. kept, symbols: as in
+    cut_segments; ends_differ, characters_differ: as in find_seeds; if both are False, the seeds are
+    those of SentencePiece."""
     alphabet, size = make_alphabet([*kept])
     segments = cut_segments(words, kept, symbols)
     kinds = character_kinds(kept)
@@ -138,49 +142,47 @@ def seed_pieces(
 
 
 def learn_pieces(seeds: Seeds, vocab: int) -> Pieces:
-    """About a tenth more pieces than `vocab`, without those that others spell better."""
-    desired = int(vocab * _MORE)
+    desired = int(vocab * _SURPLUS)
     trie = PieceTrie(seeds.pieces, seeds.alphabet)
     while True:
         for _ in range(_ROUNDS):
-            trie = maximised(trie, seeds, desired)
-        trie = _pruned(trie, seeds, desired)
+            trie = maximise(trie, seeds, desired)
+        trie = _prune(trie, seeds, desired)
         if len(trie.pieces) <= desired:
             break
     pieces = trie.pieces
-    others, _, _ = alternatives(trie.scores(), pieces.texts)
+    alternative_scores, _, _ = alternatives(trie.scores(), pieces.texts)
     order = pieces.order
-    return pieces.select(order[others[order] <= pieces.scores[order]], pieces.scores)
+    return pieces.select(order[alternative_scores[order] <= pieces.scores[order]], pieces.scores)
 
 
-def maximised(trie: PieceTrie, seeds: Seeds, desired: int) -> PieceTrie:
-    """The pieces that are expected often enough, with new scores: digamma in place of the
-    logarithm (Liang and Klein 2007). Where not `desired` pieces are, as in a small text, rare ones
-    stay."""
+def maximise(trie: PieceTrie, seeds: Seeds, desired: int) -> PieceTrie:
+    """Drop pieces with too few expected occurrences and set new scores, with digamma instead of the
+    logarithm (Liang and Klein 2007). If fewer than `desired` pieces would be left, as in a small
+    text, SentencePiece's lower limit of expected occurrences is used."""
     from scipy.special import digamma
 
     pieces = trie.pieces
     slots = expected_counts(trie.probabilities(), seeds.texts, seeds.counts)
-    expected = (trie.of_pieces(slots) / seeds.scale).astype(np.float32)
+    expected = (trie.piece_counts(slots) / seeds.scale).astype(np.float32)
     enough = np.count_nonzero(expected >= seeds.least) >= desired
-    least = min(seeds.least if enough else _LEAST, expected.max())  # of a text of a few characters
+    least = min(seeds.least if enough else _LEAST, expected.max())  # max for tiny texts
     order = pieces.order[expected[pieces.order] >= least]
-    total = np.cumsum(expected[order])[-1]  # one after the other, in float32
+    total = np.cumsum(expected[order])[-1]  # sequential sum in float32
     log_total = np.float64(np.float32(digamma(np.float64(total))))
     scores = np.full(len(pieces), -np.inf, np.float32)
     scores[order] = (digamma(expected[order].astype(np.float64)) - log_total).astype(np.float32)
     return trie.select(order, scores)
 
 
-def _pruned(trie: PieceTrie, seeds: Seeds, desired: int) -> PieceTrie:
-    """Three quarters of the pieces, `desired` at least."""
+def _prune(trie: PieceTrie, seeds: Seeds, desired: int) -> PieceTrie:
     pieces, lattice = trie.pieces, trie.scores()
-    others, path, ends = alternatives(lattice, pieces.texts)
+    alternative_scores, path, ends = alternatives(lattice, pieces.texts)
     slots = best_counts(lattice, seeds.texts, seeds.counts)
-    frequencies = trie.of_pieces(slots).astype(np.float32)
+    frequencies = trie.piece_counts(slots).astype(np.float32)
     lost = losses(frequencies, trie.piece_at, pieces.order[0], path, ends)
     order = pieces.order
-    order = order[(frequencies[order] > 0) & (others[order] <= pieces.scores[order])]
+    order = order[(frequencies[order] > 0) & (alternative_scores[order] <= pieces.scores[order])]
     alone = np.diff(ends)[order] == 0
     kept, candidates = order[alone], order[~alone]
     room = max(desired, int(np.float32(_SHRINK) * len(pieces))) - len(kept)
@@ -191,10 +193,9 @@ def _pruned(trie: PieceTrie, seeds: Seeds, desired: int) -> PieceTrie:
 def final_scores(
     pieces: Pieces, kept: Sequence[str], required: Counter[str], room: int
 ) -> list[tuple[str, float]]:
-    """The vocabulary, best first: all `required` characters and the best pieces, `room` in all.
-
-    kept: the characters by their numbers from 1; required: how often each occurs.
-    """
+    """Choose the vocabulary of `room` pieces and return it with scores, best first. It has all
+    `required` characters and the best pieces. kept: characters with numbers from 1 on; required:
+    occurrences of each character."""
     names = [""] * len(pieces)
     for k, (a, z) in enumerate(zip(pieces.texts.ends[:-1], pieces.texts.ends[1:], strict=True)):
         names[k] = "".join(kept[n - 1] for n in pieces.texts.numbers[a:z])
@@ -215,5 +216,4 @@ def final_scores(
 
 
 def _spelled(name: str) -> str:
-    """A name as SentencePiece spells it, by which equals are sorted."""
     return name.replace(" ", "\u2581")

@@ -1,10 +1,11 @@
-"""The seeds of Unigram: substrings of the text from which pieces are chosen.
+"""Seeds of Unigram: the substrings of the text from which pieces are chosen.
 
-As SentencePiece 0.2.3 takes them (unigram_model_trainer.cc, MakeSeedSentencePiecesFromCorpus): a
-suffix array of the bytes, and every interval of equal beginnings (Abouelhoda et al. 2004), which is
-a substring that at least two different bytes follow. Those that may be pieces count with how often
-they occur times their characters; one that ends sentences counts these occurrences once more where
-different bytes follow the end. The array is of distinct segments, not of the whole text.
+As in SentencePiece 0.2.3 (unigram_model_trainer.cc, MakeSeedSentencePiecesFromCorpus): a suffix
+array of the bytes gives every interval of suffixes with a common prefix (Abouelhoda et al. 2004).
+Such a prefix is a substring that at least two different bytes follow. If it may be a piece, its
+score is the number of its occurrences times that of its characters. If it ends sentences and
+different bytes follow the end of the sentence, these occurrences count twice. The array is built
+from distinct segments, not from the whole text.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from llmcurate.base.kernels import njit
 from tokenize_kit.encode.trie import number_characters
 from tokenize_kit.learn.unigram_segments import INHERITED, SPACES, Segments
 
-LONGEST = 16  # characters of a piece
-MOST = 1_000_000  # seeds of more than one character
+LONGEST = 16  # the most characters of a piece
+MOST = 1_000_000  # the most seeds of several characters
 _FAR = 255  # bytes to the end of a segment, or more
-_WIDEST = 4 * LONGEST  # bytes of a piece at most
+_WIDEST = 4 * LONGEST  # the most bytes of a piece
 _SPACE = 0x20
 
 
@@ -31,27 +32,28 @@ def find_seeds(
     ends_differ: bool = False,
     characters_differ: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(begins, sizes, scores): where a seed stands in the letters of the segments, its bytes, and
-    occurrences times characters as float32; by falling score, the longer first, then by bytes.
+    """Find seeds. Return (begins: int64[], sizes: int64[], scores: float32[]): the position of one
+    occurrence of each seed in the letters of the segments, the seed's number of bytes, and its
+    number of occurrences times its number of characters. Seeds are sorted by falling score, then by
+    falling length, then by bytes. alphabet: the numbers of the characters that may be in pieces;
+    kinds: the result of character_kinds; most: the largest number of seeds.
 
-    alphabet: of the characters that are pieces; kinds: of character_kinds; ends_differ: whether a
-    sentence's end is unlike all that follows in other segments, ends too, whatever sentence comes
-    next: words of a dictionary are sentences, and most stand before words of the same first byte.
-    characters_differ: whether different characters have to follow a seed, not different bytes: all
-    letters of Thai begin with the same byte.
-    """
+    ends_differ: True if a sentence's end counts as different from everything else that follows a
+    seed, even from other ends. Use this for words of a dictionary: each word is a sentence, and
+    most are followed by the same first byte. characters_differ: True if different characters, not
+    only different bytes, must follow a seed, because all Thai letters begin with the same byte."""
     letters, ends = segments.letters, segments.ends
     if not len(letters):
         none = np.empty(0, np.int64)
         return none, none, none.astype(np.float32)
     array = divsufsort(letters)
     common = kasai(letters, array)
-    owners, rest, inside = _places(letters, ends, segments.sizes, ends_differ)
+    owners, to_end, inside = _places(letters, ends, segments.sizes, ends_differ)
     firsts, lengths, characters, counts = _intervals(
-        letters, array, common, owners, rest, inside, segments.counts, alphabet, kinds,
+        letters, array, common, owners, to_end, inside, segments.counts, alphabet, kinds,
         characters_differ,
     )  # fmt: skip
-    # The seed and the seed with the end of a sentence behind it begin the same suffix.
+    # A seed, and that seed before the end of a sentence, begin the same suffix.
     order = np.lexsort((lengths, firsts))
     firsts, lengths, characters = firsts[order], lengths[order], characters[order]
     heads = np.flatnonzero(np.diff(firsts, prepend=-1) | np.diff(lengths, prepend=-1))
@@ -61,19 +63,18 @@ def find_seeds(
     spaces = (letters[begins] == _SPACE) * np.where(
         letters[begins + 1] == _SPACE, characters[heads], 1
     )
-    best = np.lexsort((-lengths - 2 * spaces, -scores))[:most]  # stable: by bytes till now
+    best = np.lexsort((-lengths - 2 * spaces, -scores))[:most]  # stable: so far in order of bytes
     return begins[best], lengths[best], scores[best]
 
 
 @njit(cache=True, nogil=True)
 def _places(letters, ends, sizes, ends_differ):
-    """(owners: int32[], the segment of every byte; rest: uint8[], how far it is to its end, _FAR at
-    most; inside: uint8[], without what follows, _WIDEST + 1 at most, 0 within a character).
-
-    Where ends differ, the rest of a segment that ends a sentence is without what follows, too.
-    """
+    """Return for each byte of the letters: owners: int32[], the number of its segment; to_end:
+    uint8[], the number of bytes to the end of the segment, at most _FAR; inside: uint8[], this
+    number without the bytes that follow the segment, at most _WIDEST + 1, and 0 within a character.
+    If ends_differ, `to_end` leaves out these bytes too in a segment that ends a sentence."""
     owners = np.empty(len(letters), np.int32)
-    rest, inside = np.empty(len(letters), np.uint8), np.empty(len(letters), np.uint8)
+    to_end, inside = np.empty(len(letters), np.uint8), np.empty(len(letters), np.uint8)
     for segment in range(len(sizes)):
         a, z = ends[segment], ends[segment + 1]
         own_end = ends_differ and letters[a + sizes[segment]] == 0
@@ -81,14 +82,12 @@ def _places(letters, ends, sizes, ends_differ):
             owners[at] = segment
             within = letters[at] & 0xC0 == 0x80
             inside[at] = 0 if within else min(max(a + sizes[segment] - at, 0), _WIDEST + 1)
-            rest[at] = inside[at] if own_end else min(z - at, _FAR)
-    return owners, rest, inside
+            to_end[at] = inside[at] if own_end else min(z - at, _FAR)
+    return owners, to_end, inside
 
 
 @njit(nogil=True)
 def _piece(alphabet, kinds, letters, a, z, numbers, positions):
-    """The number of characters of letters[a:z], from a segment, where it may be a piece of several;
-    else 0."""
     if z - a < 2 or z - a > _WIDEST or letters[z] & 0xC0 == 0x80:
         return 0
     n = number_characters(alphabet, letters, a, z, numbers, positions)
@@ -112,13 +111,8 @@ def _piece(alphabet, kinds, letters, a, z, numbers, positions):
 
 @njit(cache=True, nogil=True)
 def _intervals(
-    letters, array, common, owners, rest, inside, counts, alphabet, kinds, characters_differ
+    letters, array, common, owners, to_end, inside, counts, alphabet, kinds, characters_differ
 ):
-    """(firsts, lengths, characters, counts) of the intervals that are seeds, the innermost first.
-
-    array: of suffixes; common: int32[]: bytes that suffix k + 1 has in common with suffix k;
-    owners, rest, inside: of _places.
-    """
     n = len(array)
     numbers, positions = np.empty(_WIDEST, np.int32), np.empty(_WIDEST, np.int32)
     size = 1 << 16
@@ -131,12 +125,12 @@ def _intervals(
     lefts[0] = depths[0] = totals[0] = 0
     before = after = np.int64(0)  # occurrences before the suffix `previous`, and with it
     previous = np.int64(-1)
-    between = np.int64(_FAR)  # bytes that it has in common with all suffixes behind it so far
+    between = np.int64(_FAR)  # bytes that it shares with all suffixes after it so far
     for k in range(n + 1):
         if k < n and k > 0:
             between = min(between, np.int64(common[k - 1]))
         if k < n and inside[array[k]] == 0:
-            continue  # it begins within a character, or in what only follows
+            continue  # it begins within a character, or in the bytes after a segment
         shared = np.int64(0)
         last_left, last_total = previous, before
         before = after
@@ -144,10 +138,10 @@ def _intervals(
             at = np.int64(array[k])
             after += counts[owners[at]]
             if previous >= 0:
-                shared = min(between, np.int64(min(rest[array[previous]], rest[at])))
+                shared = min(between, np.int64(min(to_end[array[previous]], to_end[at])))
                 if characters_differ and at + shared < len(letters):
                     while letters[at + shared] & 0xC0 == 0x80:
-                        shared -= 1  # what both begin of a character
+                        shared -= 1  # drop the shared beginning of a character
             previous, between = np.int64(k), np.int64(_FAR)
         while shared < depths[top]:
             last_left, depth, last_total = lefts[top], depths[top], totals[top]
@@ -177,7 +171,7 @@ def _intervals(
 
 @njit(nogil=True, allocates=True)
 def _doubled(array):
-    other = np.empty(2 * len(array), array.dtype)
-    for k in range(len(array)):  # numba takes seconds to compile what slices do
-        other[k] = array[k]
-    return other
+    doubled = np.empty(2 * len(array), array.dtype)
+    for k in range(len(array)):  # numba takes seconds to compile slices
+        doubled[k] = array[k]
+    return doubled

@@ -1,13 +1,13 @@
-"""The text that Unigram learns from: segments, which no piece reaches across, and their counts.
+"""The text that Unigram learns from: distinct segments, which no piece crosses, and their counts.
 
-A sentence ends where SentencePiece's trainer ends or discards one: no piece may contain a tab, a
-line end, NUL or U+2581, and a sentence with U+2585 is skipped whole. We cut there, and lose
-nothing. Sentences fall into words, each with the spaces before it, and words into segments, at
-digits, between two scripts and at characters that are no pieces (trainer_interface.cc of
-SentencePiece 0.2.3, IsValidSentencePiece). So a corpus is a table of distinct segments.
+A sentence ends where SentencePiece's trainer ends or skips a sentence. No piece may contain a tab,
+a line end, NUL or U+2581. SentencePiece skips a sentence with U+2585; here it is only cut at this
+character, so no text is lost. Sentences are cut into words, each with the spaces before it. Words
+are cut into segments at digits, between two scripts and at characters that are not pieces
+(trainer_interface.cc of SentencePiece 0.2.3, IsValidSentencePiece).
 
-Its seeds are substrings that different bytes follow, so a segment keeps what follows it: one byte
-within a sentence; at its end a zero, and the first byte of the next sentence of the document.
+Seeds are substrings that different bytes follow, so a segment keeps following bytes: within a
+sentence one byte; at a sentence's end a zero and the first byte of the document's next sentence.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from tokenize_kit.pattern.categories import SCRIPTS, scripts
 from tokenize_kit.segment import Dictionary
 
 _SPACE = np.uint8(0x20)
-SPACE_LEAD = np.uint8(0xE2)  # the first byte of U+2581, which a space is to SentencePiece
-# Kinds of characters, which decide where pieces end; all others are positions in SCRIPTS and 3.
+SPACE_LEAD = np.uint8(0xE2)  # the first byte of U+2581, SentencePiece's space
+# Kinds of characters decide where pieces end. All other kinds are an index in SCRIPTS plus 3.
 SPACES, DIGIT, INHERITED = 0, 1, 2
 _FIRST_SCRIPT = 3
 
 
 @dataclass(frozen=True)
 class Words:
-    """letters: uint8[], of all distinct words; ends: int64[words + 1]; counts: int64[words];
-    following: uint8[words]: 0 where a space follows, else the first byte of the next sentence."""
+    """Distinct words. letters: uint8[], the words concatenated; ends: int64[words + 1]; counts:
+    int64[words]; following: uint8[words]: 0 before a space, else the next sentence's first byte."""
 
     letters: np.ndarray
     ends: np.ndarray
@@ -43,7 +43,6 @@ class Words:
     following: np.ndarray
 
     def frequencies(self) -> Counter[str]:
-        """Occurrences of every character."""
         codes = np.frombuffer(self.letters.tobytes().decode().encode("utf-32-le"), np.uint32)
         begins = np.append(0, np.cumsum(self.letters & 0xC0 != 0x80))
         sizes = np.diff(begins[self.ends])
@@ -56,8 +55,9 @@ class Words:
 
 @dataclass(frozen=True)
 class Segments:
-    """letters: uint8[], of all distinct segments and what follows them; ends: int64[segments + 1];
-    sizes: int64[segments]: bytes without those that follow; counts: int64[segments]."""
+    """Distinct segments. letters: uint8[], each segment with the bytes that follow it; ends:
+    int64[segments + 1], bounds in letters; sizes, counts: int64[segments], the length of each
+    segment without the following bytes, and its count."""
 
     letters: np.ndarray
     ends: np.ndarray
@@ -70,10 +70,8 @@ def count_sentences(
     space_cuts: bool = False,
     dictionary: Dictionary | None = None,
 ) -> Words:
-    """The distinct words of texts, each with its weight.
-
-    space_cuts: whether sentences end at spaces; dictionary: its words are sentences of their own.
-    """
+    """Count the distinct words of weighted texts. space_cuts: True if sentences also end at spaces;
+    dictionary: each of its words in a text becomes a sentence."""
     counted = WordCounts()
     for data, rows, weight in weighted_batches(documents):
         breaks = np.zeros(len(data) + 1, np.bool_)
@@ -87,7 +85,6 @@ def count_sentences(
 
 @njit(nogil=True)
 def _sentence_end(data, at, z, breaks, space_cuts):
-    """The number of bytes of the separator of sentences at data[at:z], 0 for none."""
     byte = data[at]
     if byte <= 0x0D:
         return 1 if byte == 0 or byte == 0x09 or byte == 0x0A or byte == 0x0D else 0
@@ -100,11 +97,9 @@ def _sentence_end(data, at, z, breaks, space_cuts):
 
 @njit(cache=True, nogil=True)
 def _cut_sentences(data, rows, breaks, space_cuts):
-    """(words: uint8[], ends: int64[]): behind the last one of a sentence a zero, and the first byte
-    of the document's next sentence, the first one again behind the last.
-
-    breaks: bool[len(data) + 1]: whether a sentence ends before a byte.
-    """
+    """Cut texts into words; return (words: uint8[], ends: int64[]). A sentence's last word is
+    followed by a zero and the first byte of the document's next sentence (after the last, the
+    first). breaks: bool[len(data) + 1], True if a sentence also ends before the byte."""
     out = np.empty(3 * len(data) + 2 * len(rows), np.uint8)
     ends = np.empty(len(data), np.int64)
     w = count = 0
@@ -143,7 +138,6 @@ def _cut_sentences(data, rows, breaks, space_cuts):
 
 
 def _without_following(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Words:
-    """Words of _cut_sentences, with what follows them beside them."""
     starts, stops = ends[:-1], ends[1:]
     last = (stops - starts > 2) & (letters[np.maximum(stops - 2, 0)] == 0)
     following = np.where(last, letters[stops - 1], 0).astype(np.uint8)
@@ -154,10 +148,8 @@ def _without_following(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray
 
 
 def character_kinds(kept: Sequence[str]) -> np.ndarray:
-    """uint8[kept + 1]: the kind of every character by its number, that of position 0 is not used.
-
-    kept: by code point. Hiragana and Katakana count as Han.
-    """
+    """Return uint8[kept + 1]: the kind of each character, by its number; position 0 is not used.
+    kept: the characters, sorted by code point. Hiragana and Katakana count as Han."""
     of_script = np.arange(len(SCRIPTS)) + _FIRST_SCRIPT
     for name, same in (("Hiragana", "Han"), ("Katakana", "Han"), ("Unknown", "Common")):
         of_script[SCRIPTS.index(name)] = of_script[SCRIPTS.index(same)]
@@ -171,8 +163,8 @@ def character_kinds(kept: Sequence[str]) -> np.ndarray:
 
 
 def cut_segments(words: Words, kept: Sequence[str], symbols: Sequence[str] = ()) -> Segments:
-    """The segments of words; kept: characters that are pieces, by code point; symbols: spellings of
-    which no segment holds a part."""
+    """Cut words into segments. kept: the characters that may be in pieces, sorted by code point;
+    symbols: spellings that are cut out of the words."""
     alphabet, _ = make_alphabet([*kept])
     letters = words.letters
     if symbols:
@@ -187,13 +179,12 @@ def cut_segments(words: Words, kept: Sequence[str], symbols: Sequence[str] = ())
     counted = WordCounts()
     counted.add_pieces(out, 0, ends, weights)
     letters, ends, counts = counted.words()
-    behind = np.where(letters[np.maximum(ends[1:] - 2, 0)] == 0, 2, 1)
-    return Segments(letters, ends, np.diff(ends) - behind, counts)
+    extra = np.where(letters[np.maximum(ends[1:] - 2, 0)] == 0, 2, 1)
+    return Segments(letters, ends, np.diff(ends) - extra, counts)
 
 
 @njit(nogil=True)
-def _apart(left, right):
-    """Whether no piece holds characters of these kinds side by side."""
+def _must_split(left, right):
     if left == DIGIT or right == DIGIT:
         return True
     return left >= _FIRST_SCRIPT and right >= _FIRST_SCRIPT and left != right
@@ -201,7 +192,6 @@ def _apart(left, right):
 
 @njit(cache=True, nogil=True)
 def _cut_words(letters, ends, counts, following, alphabet, kinds):
-    """(segments with what follows them: uint8[], ends: int64[], counts: int64[])."""
     out = np.empty(3 * len(letters) + 2, np.uint8)
     out_ends, out_counts = np.empty(len(letters), np.int64), np.empty(len(letters), np.int64)
     longest = 1
@@ -220,7 +210,9 @@ def _cut_words(letters, ends, counts, following, alphabet, kinds):
                 continue
             j = i + 1
             while (
-                j < n and numbers[j] != 0 and not _apart(kinds[numbers[j - 1]], kinds[numbers[j]])
+                j < n
+                and numbers[j] != 0
+                and not _must_split(kinds[numbers[j - 1]], kinds[numbers[j]])
             ):
                 j += 1
             for k in range(a + positions[i], a + positions[j]):
@@ -232,7 +224,7 @@ def _cut_words(letters, ends, counts, following, alphabet, kinds):
             elif j == n and following[word] == 0:
                 out[w] = SPACE_LEAD
                 w += 1
-            else:  # the sentence ends, at a character that is no piece if not before
+            else:  # the sentence ends here, or at a character that is not kept
                 next_part = j
                 while next_part < n and numbers[next_part] == 0:
                     next_part += 1
@@ -250,7 +242,7 @@ def _cut_words(letters, ends, counts, following, alphabet, kinds):
 
 
 def without_following(segments: Segments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(letters, ends, counts) of the distinct segments themselves, sorted by their bytes."""
+    """Return (letters, ends, counts) of the distinct segments, without following bytes, sorted."""
     starts = segments.ends[:-1]
     kept = np.ones(len(segments.letters), np.bool_)
     kept[segments.ends[1:] - 1] = False

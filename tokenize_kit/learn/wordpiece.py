@@ -1,10 +1,12 @@
-"""WordPiece as BERT's: BPE over characters, those within a word marked by ##, then only the words.
+"""WordPiece as BERT uses it: character BPE in which characters within a word are marked by ##.
 
-Encoding takes the longest token that a word begins with, again and again; a word that no tokens
-spell is [UNK]. White space is left out. So texts do not come back as they were.
+Merges are learned, but only the tokens are stored. Encoding takes the longest token that a word
+begins with, then the longest that the rest begins with, and so on; a word that cannot be spelled in
+this way becomes [UNK]. White space is dropped, so decoding does not return the exact text.
 
-Learned as `tokenizers`' WordPieceTrainer does, whose tokens change from run to run (it numbers ##
-characters in the order of a hash table); here they are numbered by code point.
+Tokens are learned as in the WordPieceTrainer of `tokenizers`, except that ## characters are
+numbered by code point. The library numbers them in the order of a hash table, so its tokens change
+from run to run.
 """
 
 from __future__ import annotations
@@ -31,15 +33,13 @@ from tokenize_kit.pattern.categories import members
 from tokenize_kit.segment import Dictionary
 
 PREFIX = "##"
-# In place of ## while learning: no text has a surrogate, so no spelling is taken for another.
+# Replaces ## while learning: texts have no surrogates, so spellings stay unambiguous.
 _WITHIN = "\ud800"
-# Characters of a word beyond which it is [UNK]; BERT's 100 loses sentences of scripts without
-# spaces.
+# A word of more characters is [UNK]. BERT's limit of 100 loses sentences in scripts without spaces.
 LONGEST_WORD = 1000
 
 
 def _without_space(words: CharacterWords) -> CharacterWords:
-    """The words that are no white space, which is left out. Pieces are all space or none."""
     begins = words.ends[:-1]
     space = members("s")[words.codes[begins]]
     kept = np.repeat(~space, np.diff(words.ends))
@@ -48,25 +48,23 @@ def _without_space(words: CharacterWords) -> CharacterWords:
 
 
 def number_words(words: CharacterWords, kept: list[str]) -> tuple[Words, list[str]]:
-    """(words of kept characters alone, their symbols: characters, and those that stand within a
-    word, marked); words with another character are [UNK] and teach nothing.
-
-    kept: sorted by code point.
-    """
+    """Spell words in symbols: kept characters, each plain at the beginning of a word and marked
+    within a word. Return the words and the names of the symbols. Words with other characters become
+    [UNK] and are dropped. kept: sorted by code point."""
     codes = np.array([ord(c) for c in kept], np.uint32)
     positions = np.searchsorted(codes, words.codes)
     inside = positions < len(codes)
     inside[inside] = codes[positions[inside]] == words.codes[inside]
     sizes = np.diff(words.ends)
-    whole = np.add.reduceat(~inside, words.ends[:-1]) == 0 if len(sizes) else np.zeros(0, np.bool_)
-    symbols = positions[np.repeat(whole, sizes)]
-    sizes = sizes[whole]
+    known = np.add.reduceat(~inside, words.ends[:-1]) == 0 if len(sizes) else np.zeros(0, np.bool_)
+    symbols = positions[np.repeat(known, sizes)]
+    sizes = sizes[known]
     within = np.ones(len(symbols), np.bool_)
     within[(np.cumsum(sizes) - sizes).astype(np.int64)] = False
-    behind, numbers = np.unique(symbols[within], return_inverse=True)
+    inner, numbers = np.unique(symbols[within], return_inverse=True)
     symbols[within] = len(kept) + numbers
-    bases = [*kept, *(_WITHIN + kept[position] for position in behind.tolist())]
-    return Words(symbols.astype(np.int32), sizes, words.counts[whole], len(bases)), bases
+    bases = [*kept, *(_WITHIN + kept[position] for position in inner.tolist())]
+    return Words(symbols.astype(np.int32), sizes, words.counts[known], len(bases)), bases
 
 
 def train_wordpiece(
@@ -75,7 +73,8 @@ def train_wordpiece(
     scale: int = 1,
     dictionary: Dictionary | None = None,
 ) -> list[Trained]:
-    """A tokenizer of each of the sizes, from one count."""
+    """Train WordPiece tokenizers of all sizes; texts are counted only once. The parameters are
+    those of bpe.train_byte_bpe."""
     first, parts = options.first_tokens, options.cutting.parts
     least, longest = options.min_frequency * scale, options.max_token_length or LONGEST
     counted = _without_space(

@@ -1,8 +1,8 @@
-"""Distinct words of a corpus: counted, and laid out for learning merges.
+"""Distinct words of a corpus, counted and laid out for learning merges.
 
 Memory grows with the distinct words, not with the texts; counts are 64-bit. Gigabytes of text have
-hundreds of millions of bytes of distinct words, so whatever exists once for every cell is 32 bits
-and there is one such array. Weights are looked up by position: words of one weight are neighbours.
+hundreds of millions of bytes of distinct words. So only one array, of 32 bits, has an element per
+symbol. Words are sorted by weight, so the weight of a word follows from its position.
 """
 
 from __future__ import annotations
@@ -23,11 +23,8 @@ _SLOTS, _BYTES = 1 << 16, 1 << 20
 
 
 class WordCounts:
-    """Counts of the pieces that patterns cut texts into; `add` batches, then read `words`.
-
-    tables: compiled patterns, applied one after the other; none where all pieces come by
-    `add_pieces`.
-    """
+    """Counts the pieces into which patterns cut texts: call `add` for batches, then read `words`.
+    tables: compiled patterns, applied one after the other; none if only `add_pieces` is used."""
 
     def __init__(self, tables: Sequence[Table] = ()) -> None:
         self.tables = tuple(table.kernel for table in tables)
@@ -39,7 +36,7 @@ class WordCounts:
         self.used = 0
 
     def add(self, data: np.ndarray, offsets: np.ndarray, weight: int = 1) -> None:
-        """Counts the rows of valid UTF-8, data: uint8[], offsets: int64[rows + 1]."""
+        """Count the pieces of texts. data: uint8[], valid UTF-8; offsets: int64[rows + 1]."""
         data = read_only(data)
         ends, _ = cut_rows(data, offsets, self.tables)
         self.add_pieces(data, int(offsets[0]), ends, np.full(len(ends), weight))
@@ -47,7 +44,8 @@ class WordCounts:
     def add_pieces(
         self, data: np.ndarray, start: int, ends: np.ndarray, weights: np.ndarray
     ) -> None:
-        """Counts pieces that lie one after the other from `start` on, ends, weights: int64[]."""
+        """Count adjacent pieces of `data`; the first begins at `start`. ends, weights:
+        int64[pieces]."""
         data = read_only(data)
         at = 0
         while at < len(ends):
@@ -63,7 +61,7 @@ class WordCounts:
             self.hashes = _wider(self.hashes, 2 * self.used)
             self.counts = _wider(self.counts, 2 * self.used)
             self.ends = _wider(self.ends, 2 * self.used + 1)
-            del self.slots  # before there are others
+            del self.slots  # frees memory before the new slots are allocated
             self.slots = np.full(4 * self.used, -1, np.int64)
             _fill(self.slots, self.hashes, self.used)
         need = int(self.ends[self.used]) + more
@@ -74,13 +72,12 @@ class WordCounts:
         return self.used
 
     def words(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(letters: uint8[], ends: int64[words + 1], counts: int64[words]), in the order met."""
+        """Return the pieces: (letters: uint8[], ends: int64[words + 1], counts: int64[words])."""
         ends = self.ends[: self.used + 1]
         return self.letters[: ends[-1]], ends, self.counts[: self.used]
 
 
 def _wider(array: np.ndarray, size: int) -> np.ndarray:
-    """With room for `size`; np.resize takes room for a multiple of what there is."""
     grown = np.empty(size, array.dtype)
     grown[: len(array)] = array
     return grown
@@ -98,7 +95,6 @@ def _fill(slots, hashes, used):
 
 @njit(cache=True, nogil=True)
 def _count(data, ends, at, start, weights, slots, hashes, counts, word_ends, letters, used):
-    """Counts pieces from `at` on, until there is no room for a new one; (at, start, used)."""
     mask = np.uint64(len(slots) - 1)
     while at < len(ends):
         z = ends[at]
@@ -134,13 +130,13 @@ def _count(data, ends, at, start, weights, slots, hashes, counts, word_ends, let
     return at, start, used
 
 
-BLOCK = np.int64(6)  # bits of a position within the block of cells that it lies in
+BLOCK = np.int64(6)  # bits of a position within a block of cells
 
-# cells: int32[]: words with -1 before, between and behind; a token's number stands in its first and
-# its last cell, the second of two merged begins with -2. lengths: int32[]: cells of each token.
-# values: int64[classes]: weights, falling; bounds: int64[classes + 1]: where the cells of each
-# begin; blocks: int32[]: the class of the first cell of each block; pairs: occurrences of any pair,
-# by weight.
+# cells: int32[]: words with -1 before, between and after them. A token's id is in its first and its
+# last cell; the first cell of the right one of two merged tokens becomes -2. lengths: int32[]:
+# cells of each token. values: int64[classes]: the distinct weights, falling; bounds:
+# int64[classes + 1]: first cell of each class; blocks: int32[]: class of the first cell of each
+# block; pairs: weighted occurrences of all pairs.
 Text = namedtuple("Text", "cells lengths blocks bounds values pairs")
 
 
@@ -150,19 +146,18 @@ def lay_out(
     weights: np.ndarray,
     numbers: np.ndarray | None = None,
 ) -> Text:
-    """The text of words that lie one after the other, without lengths of tokens.
-
-    symbols: uint8[] or int32[]; ends: int64[words + 1]; weights: int64[words]; numbers: int32[]:
-    what stands for each symbol, else itself. Words of one symbol, and of no weight, have no pair
-    and are left out. Raises LlmcurateError over 2^31 symbols.
-    """
+    """Lay out words as a text for learning merges. The text's `lengths` are still empty. symbols:
+    uint8[] or int32[], the words concatenated; ends: int64[words + 1]; weights: int64[words];
+    numbers: int32[], the id of each symbol, by default the symbol itself. Words of one symbol,
+    which have no pairs, or of weight 0 are left out. Raises LlmcurateError if there are more than
+    2^31 symbols."""
     words = np.flatnonzero((np.diff(ends) > 1) & (weights > 0))
     words = words[np.argsort(-weights[words], kind="stable")]
     sizes = ends[words + 1] - ends[words]
     total = int(sizes.sum()) + len(words) + 1
     if total >= 2**31:
         raise RunFailed(
-            f"the corpus has {total:,} bytes of distinct pieces, and 2,147,483,647 are the most:"
+            f"the corpus has {total:,} bytes of distinct pieces, more than 2,147,483,647:"
             " train on a sample (--sample-bytes)"
         )
     if numbers is None:
@@ -178,7 +173,6 @@ def lay_out(
 
 @njit(cache=True, nogil=True)
 def _cells(symbols, ends, words, numbers, first, total):
-    """(cells, where those of the words numbered `first` begin, and the last ones end)."""
     cells = np.full(total, -1, np.int32)
     bounds = np.empty(len(first) + 1, np.int64)
     at, k = np.int64(1), 0
@@ -196,20 +190,21 @@ def _cells(symbols, ends, words, numbers, first, total):
 
 @njit(nogil=True, forceinline=True)
 def weight_at(blocks, bounds, values, at):
-    """The weight of the word that a cell belongs to."""
+    """Return the weight of the word that the symbol at position `at` belongs to."""
     k = np.int64(blocks[at >> BLOCK])
     while at >= bounds[k + 1]:
         k += 1
     return values[k]
 
 
-_BATCH = 4 << 20  # bytes counted at once
+_BATCH = 4 << 20  # bytes
 
 
 def weighted_batches(
     documents: Iterable[tuple[str, int]],
 ) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """(data: uint8[], offsets: int64[texts + 1], weight) of texts of one weight at a time."""
+    """Yield texts in batches; all texts of a batch have the same weight: (data: uint8[], offsets:
+    int64[texts + 1], weight)."""
     waiting: dict[int, list[bytes]] = {}
     size = 0
     for text, weight in documents:

@@ -1,10 +1,11 @@
-"""A pattern's tree as a table: class of the next code point -> next state, match or not.
+"""A pattern's tree as a table: the state and the class of the next code point give the next state
+and tell if there is a match.
 
-Alternatives are tried in order, as a backtracking engine does, not for the longest match. So a
-state is the ordered list of the positions in the pattern that are still alive (Pike's threads), and
-a match ends all positions behind it. Whether a position ahead of a look-ahead is alive is known
-only with the next code point: states hold look-aheads and matches as they are, and the table is
-asked with the class of the next code point whether the text before it matches.
+Alternatives are tried in order, as in a backtracking engine; the longest match does not win. A
+state is therefore the ordered list of positions in the pattern that are still alive (Pike's
+threads), and a match drops all positions later in the list. A look-ahead is decided only by the
+next code point. States therefore keep undecided look-aheads and matches, and the step for the class
+of the next code point tells if the text before that code point matches.
 """
 
 from __future__ import annotations
@@ -39,13 +40,11 @@ _MATCH, _CHARS, _LOOK, _SPLIT, _JUMP = range(5)
 
 @dataclass(frozen=True)
 class Table:
-    """A compiled pattern.
-
-    steps: uint16[states, classes + 1]: 2 * next state + whether the text so far matches; state 0 is
-    the dead one, 1 the first; the last column stands for the end of the text. ascii: uint8[128] and
-    pages: uint8[0x1100], blocks: uint8[blocks, 256] give a code point's class. group: code
-    points of the groups that a match is cut into, from its end; 0: into none.
-    """
+    """A compiled pattern. steps: uint16[states, classes + 1]: 2 * next state, plus 1 if the text so
+    far matches. State 0 is dead, state 1 is the first; the last column is for the end of the text.
+    ascii: uint8[128], pages: uint8[0x1100], blocks: uint8[blocks, 256]: look-up tables for the
+    class of a code point. group: the size of the groups that a match is split into, from its end,
+    in code points; 0 if it is not split."""
 
     pattern: str
     steps: np.ndarray
@@ -56,8 +55,7 @@ class Table:
 
     @property
     def kernel(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int, int]:
-        """The tables that scan.py's kernels take: without rows, states by the start of their
-        row."""
+        """Return the tables for scan.py's kernels, in which a state is the offset of its row."""
         columns = self.steps.shape[1]
         flat = (self.steps >> 1).astype(np.uint32) * 2 * columns | self.steps & 1
         blocks = self.blocks.reshape(-1)
@@ -65,7 +63,7 @@ class Table:
 
 
 class _Program:
-    """Positions of a pattern: (kind, set or target, negative or second target)."""
+    """A pattern as a list of positions: (kind, set or target, negative or second target)."""
 
     def __init__(self) -> None:
         self.positions: list[tuple[int, int, int]] = []
@@ -78,7 +76,7 @@ class _Program:
         return len(self.positions) - 1
 
     def set(self, members: np.ndarray) -> int:
-        for same in (operator.is_, np.array_equal):  # copies of a repetition hold the same array
+        for same in (operator.is_, np.array_equal):  # repetitions share one array
             for number, other in enumerate(self.sets):
                 if same(other, members):
                     return number
@@ -134,14 +132,13 @@ class _Program:
             self.positions[over] = (_JUMP, len(self.positions), 0)
 
     def guard(self, node: Repeat) -> None:
-        """A possessive repetition ends only where no further copy follows."""
         if node.possessive and isinstance(node.part, Chars) and node.most != node.least:
+            # A possessive repetition ends only if the next character is not in its set.
             self.add(_LOOK, self.set(node.part.members), True)
 
 
 def _classes(sets: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(class of every code point: uint8[0x110000], bool[classes, sets]: the sets of a class)."""
-    # Runs of code points between which no set changes: thousands, of a million code points.
+    # Work on the few thousand runs of code points with the same sets, not on a million code points.
     changes = [np.flatnonzero(members[1:] != members[:-1]) + 1 for members in sets]
     starts = np.unique(np.concatenate([[0], *changes]))
     signature = np.zeros(len(starts), np.uint64)
@@ -157,7 +154,7 @@ def _classes(sets: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _States:
-    """Ordered lists of live positions, numbered as they are met."""
+    """Ordered lists of live positions; a state is the number of a list, in order of discovery."""
 
     def __init__(self, program: _Program, kinds: np.ndarray) -> None:
         self.program, self.kinds = program, kinds
@@ -172,14 +169,13 @@ class _States:
             self.lists.append(positions)
         return self.numbers[positions]
 
-    def reach(self, position: int, positions: list[int], seen: set[int]) -> None:
-        """Appends the positions that wait for a character, a look or are the match, in order."""
+    def reach(self, position: int, positions: list[int], visited: set[int]) -> None:
         stack = [position]
         while stack:
             at = stack.pop()
-            if at in seen:
+            if at in visited:
                 continue
-            seen.add(at)
+            visited.add(at)
             kind, a, b = self.program.positions[at]
             if kind == _SPLIT:
                 stack += [b, a]
@@ -189,12 +185,12 @@ class _States:
                 positions.append(at)
 
     def step(self, positions: tuple[int, ...], kind: int) -> tuple[bool, tuple[int, ...]]:
-        """The step of a state and the class of the next code point (-1: the end of text): whether
-        the text before it matches, and the positions alive behind it."""
+        """Return (True if the text before the next code point matches, the positions alive after
+        that code point). kind: the code point's class, -1 for the end of the text."""
         waiting = list(reversed(positions))
         passed: set[int] = set()
         following: list[int] = []
-        seen: set[int] = set()
+        visited: set[int] = set()
         while waiting:
             at = waiting.pop()
             if at in passed:
@@ -205,7 +201,7 @@ class _States:
                 return True, tuple(following)
             inside = kind >= 0 and bool(self.kinds[kind, number])
             if kind_of_position == _CHARS and inside:
-                self.reach(at + 1, following, seen)
+                self.reach(at + 1, following, visited)
             elif kind_of_position == _LOOK and inside != bool(negative):
                 ahead: list[int] = []
                 self.reach(at + 1, ahead, set())
@@ -236,7 +232,6 @@ def _compile(pattern: str, dialect: Dialect) -> Table:
 
 
 def _table(pattern: str, rows: list[list[int]], numbers: np.ndarray) -> Table:
-    """rows: Table.steps; numbers: the class of every code point: uint8[0x110000]."""
     pages = [page.tobytes() for page in numbers.reshape(-1, _PAGE)]
     blocks = {page: number for number, page in enumerate(sorted(set(pages)))}
     if len(blocks) > 255:
@@ -252,7 +247,7 @@ def _table(pattern: str, rows: list[list[int]], numbers: np.ndarray) -> Table:
 
 @lru_cache(maxsize=32)
 def compile_pattern(pattern: str, dialect: Dialect = "oniguruma") -> Table:
-    """The table of a pattern; raises UnsupportedPattern, saying what stands in the way."""
+    """Compile a pattern to a table. Raises UnsupportedPattern, which names the construct."""
     if pattern == SCRIPT_BOUNDARIES:
         return _table(pattern, *script_rows())
     groups = right_groups(pattern)
@@ -270,7 +265,8 @@ def _table_or_none(part: str) -> Table | None:
 
 
 def cut_alike(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
-    """Whether patterns cut every text alike, however they are written: their tables are equal."""
+    """Return True if two lists of patterns have equal tables, so that they cut every text alike.
+    False may also mean that a pattern cannot be compiled."""
     if len(first) != len(second):
         return False
     for a, b in zip(first, second, strict=True):
@@ -285,7 +281,8 @@ def cut_alike(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
 
 
 def pattern_name(parts: tuple[str, ...]) -> str | None:
-    """The name of published patterns, as Oniguruma or as Rust's regex reads them."""
+    """Return the name of the published pattern with these parts, written for Oniguruma or for
+    Rust's regex; None for other parts."""
     for name, pattern in PATTERNS.items():
         if parts == pattern.parts or cut_alike(parts, pattern_with(name, pattern.digits).parts):
             return name

@@ -1,11 +1,10 @@
 """Properties of code points, as patterns name them: general categories and scripts of Unicode 16.0.
 
-Oniguruma (in `tokenizers` 0.23) and Rust's regex (in tiktoken 0.12) both have that version.
-Python's own `unicodedata` is older or newer with every release, and a letter that one of them does
-not know would be cut differently. The tables were read out of `tokenizers`, one category and script
-after the other over all code points; tests/tokenize_kit/pattern compares some of them again.
-
-Beside them `by_code_point`, which unpacks such tables, those of UAX #29 in other modules too.
+Oniguruma (in `tokenizers` 0.23) and Rust's regex (in tiktoken 0.12) both use Unicode 16.0. The
+Unicode version of Python's `unicodedata` depends on the Python release, and text with a letter that
+is unknown to it would be cut differently. The tables were therefore read from `tokenizers`, one
+category or script at a time over all code points; tests/tokenize_kit/pattern compares some of the
+tables again.
 """
 
 from __future__ import annotations
@@ -27,23 +26,21 @@ _SPACES += [0x202F, 0x205F, 0x3000]
 
 @lru_cache(maxsize=1)
 def categories() -> np.ndarray:
-    """uint8[0x110000]: each code point's category as a position in NAMES; surrogates count as
-    Cn."""
+    """Return uint8[0x110000]: each code point's category, an index in NAMES; surrogates are Cn."""
     return by_code_point(CATEGORY_RUNS)
 
 
 @lru_cache(maxsize=1)
 def scripts() -> np.ndarray:
-    """uint8[0x110000]: each code point's script as a position in SCRIPTS; surrogates are
+    """Return uint8[0x110000]: each code point's script, an index in SCRIPTS; surrogates are
     Unknown."""
     return by_code_point(SCRIPT_RUNS)
 
 
 def by_code_point(packed: str) -> np.ndarray:
-    """uint8[0x110000]: a value for every code point, from a table of runs of the same.
-
-    Each run is one byte, the value, and its length in code points as a varint; zlib, then base85.
-    """
+    """Unpack uint8[0x110000], a value for every code point, from runs of equal values. A run is
+    stored as one byte for the value and a varint for the number of code points; all runs are
+    compressed by zlib and written in base85."""
     runs = zlib.decompress(base64.b85decode(packed))
     values = np.empty(CODE_POINTS, np.uint8)
     at = position = 0
@@ -63,10 +60,8 @@ def by_code_point(packed: str) -> np.ndarray:
 
 @lru_cache(maxsize=16)
 def members(name: str) -> np.ndarray:
-    """bool[0x110000]: whether a code point has the property: "L", "Lu", "s" for \\s, "Han".
-
-    Raises KeyError for a name that is no category and no script.
-    """
+    r"""Return bool[0x110000]: True for the code points with a property, such as "L", "Lu", "Han",
+    or "s" for \s. Raises KeyError for an unknown category or script."""
     if name == "s":
         inside = np.zeros(CODE_POINTS, np.bool_)
         inside[_SPACES] = True
@@ -80,7 +75,8 @@ def members(name: str) -> np.ndarray:
 
 
 def folds(code_point: int) -> set[int]:
-    """The code points that (?i) takes for one letter: its cases, and the few that fold to it."""
+    """Return the code points that (?i) treats as equal to this one: its cases and the code points
+    that fold to them."""
     letter = chr(code_point)
     code_points = {code_point, *(ord(c) for c in (letter.lower(), letter.upper()) if len(c) == 1)}
     # Unicode's simple folding of ASCII letters: the long s and the Kelvin sign.

@@ -1,6 +1,6 @@
-"""Pre-tokenisation patterns by name, most of them published, with sources and rules for digits.
+"""Named pre-tokenisation patterns, most of them published, with sources and rules for digits.
 
-Every one covers every text, so that nothing lies between its matches.
+Every pattern covers every text: no text is left between its matches.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 
 from tokenize_kit.pattern.categories import SCRIPTS, scripts
 
-# SCRIPT_BOUNDARIES never cuts within a script and always between two. Common and Inherited code
-# points (white space, signs, digits, most marks) go with what stands before them, at the beginning
-# of a piece with what follows. It is one regular expression of some 170 alternatives, and a table
-# made without it: a state a script.
+# SCRIPT_BOUNDARIES cuts between two scripts and never within one. Common and Inherited code points
+# (white space, signs, digits, most marks) belong to the script before them or, at the beginning of
+# a piece, to the script after them. As a regular expression it has some 170 alternatives; its table
+# is built directly (script_rows), with one state per script.
 
 _SHARED = ("Common", "Inherited")
 # The alternatives are tried in order: first the scripts that most texts are in.
@@ -35,10 +35,9 @@ SCRIPT_BOUNDARIES = (
 
 @lru_cache(maxsize=1)
 def script_rows() -> tuple[list[list[int]], np.ndarray]:
-    """(rows of automaton.Table.steps, class of every code point: uint8[0x110000]) of the pattern.
-
-    States: 0 none, 1 at the beginning, 2 in what all scripts share, 3 + k in a script.
-    """
+    """Return the rows of automaton.Table.steps and the class of every code point, uint8[0x110000],
+    for SCRIPT_BOUNDARIES. States: 0 dead, 1 the first, 2 within code points that scripts share, 3 +
+    k within the script with index k."""
     positions = [SCRIPTS.index(name) for name in _ORDER]
     class_of = np.zeros(len(SCRIPTS), np.uint8)  # 0: shared
     class_of[positions] = np.arange(1, len(positions) + 1)
@@ -54,15 +53,15 @@ def script_rows() -> tuple[list[list[int]], np.ndarray]:
 
 
 # `graphemes` is a pattern whose pieces never end within a grapheme cluster (Unicode Annex 29),
-# after o200k. No published pattern does that: they cut a letter from the joiner behind it
+# based on o200k. No published pattern does that: they cut a letter from the joiner after it
 # (Persian's U+200C), a digit from its keycap, a heart from the rest of its sequence.
 
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 # Letters that no cluster begins with (SARA AM of Thai and Lao, half-width voiced marks) ...
 _ATTACHED = r"\x{E33}\x{EB3}\x{FF9E}\x{FF9F}"
-# ... and all that goes with the character before it: marks, joiners, skin tones, tags.
+# ... and all that belongs to the character before it: marks, joiners, skin tones, tags.
 _MARK = rf"\p{{M}}\x{{200C}}\x{{200D}}\x{{1F3FB}}-\x{{1F3FF}}\x{{E0020}}-\x{{E007F}}{_ATTACHED}"
-# What goes with the character behind it (Grapheme_Cluster_Break=Prepend).
+# Characters that belong to the next one (Grapheme_Cluster_Break=Prepend).
 _PREPENDED = (
     r"\x{600}-\x{605}\x{6DD}\x{70F}\x{890}\x{891}\x{8E2}\x{D4E}\x{110BD}\x{110CD}\x{111C2}\x{111C3}"
     r"\x{113D1}\x{1193F}\x{11941}\x{11A3A}\x{11A84}-\x{11A89}\x{11D46}\x{11F02}"
@@ -77,7 +76,7 @@ _SIGN = rf"(?:[^\s\p{{L}}\p{{N}}{_PREPENDED}]|[{_PICTOGRAPH}{_ATTACHED}])"
 
 
 def graphemes(digits: str) -> str:
-    """The pattern with a rule for digits, written with \\p{N}."""
+    r"""Return the `graphemes` pattern with the given rule for digits, such as \p{N}."""
     ends = rf"(?:{_CONTRACTIONS}[{_MARK}]*)?"
     inner = "|".join(
         [
@@ -119,7 +118,7 @@ def _cl100k(contractions: str, digits: str, marks: str, newlines: str) -> str:
 
 
 def o200k(digits: str) -> str:
-    """GPT-4o's pattern with another rule for digits."""
+    """Return GPT-4o's pattern with the given rule for digits."""
     return "|".join(
         [
             rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+{_CASELESS}?",
@@ -134,13 +133,13 @@ def o200k(digits: str) -> str:
 
 
 def _gpt2(digits: str) -> str:
-    # Only whole numbers take the space before them.
+    # Only the rule that keeps numbers whole includes the space before them.
     digits = rf" ?{digits}" if digits == _RULES["free"] else digits
     return rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+|{digits}| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+"
 
 
 def _cl100k_oniguruma(digits: str) -> str:
-    """cl100k's with what Oniguruma reads otherwise written out: `$` and a possessive {1,3}+."""
+    """Return cl100k's pattern without `$` and `{1,3}+`, which have another meaning in Oniguruma."""
     return (
         rf"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{{L}}\p{{N}}]?+\p{{L}}++|{digits}"
         r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++(?![\s\S])|\s*[\r\n]|\s+(?!\S)|\s"
@@ -182,17 +181,16 @@ def _bert(digits: str) -> str:
 
 
 def _whole(build: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
-    """Parts of a pattern whose rule for digits is one of its alternatives."""
-    # The rest is cut as ever: groups from the right are made of whole numbers, behind it.
+    # Digits are one alternative of the pattern. Groups from the right are made after it, from the
+    # whole numbers that it leaves.
     return lambda rule: (build(_RULES["free"]), RIGHT) if rule == RIGHT else (build(rule),)
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Patterns applied one after the other; `gguf`: the name llama.cpp knows it by, if it does.
-
-    digits: the rule of its own; cut: the parts with another rule, as Oniguruma reads them.
-    """
+    """A list of patterns that are applied one after the other. gguf: llama.cpp's name for it, or
+    None; digits: the name of its rule for digits; cut: a function that returns the parts with
+    another rule for digits, written for Oniguruma."""
 
     parts: tuple[str, ...]
     source: str
@@ -265,19 +263,17 @@ PATTERNS: dict[str, Pattern] = {
 
 
 def superwords(digits: Digits) -> Pattern:
-    """What is left of a pattern where tokens may span words: numbers stand apart, and a piece ends
-    behind a colon and at the end of a line."""
+    """Return the pattern for tokens that may span words. Numbers are separate pieces; the text
+    between numbers is cut only after colons and at the ends of lines."""
     cut = _whole(lambda digits: rf"{digits}|[^\r\n:\p{{N}}]+:*[\r\n]*|:+[\r\n]*|[\r\n]+")
     parts = cut(RIGHT if digits == "triples-right" else _RULES[digits])
     return Pattern(parts, "Liu et al. 2025 (SuperBPE), and lines", digits, cut)
 
 
 def pattern_with(name: str, digits: Digits) -> Pattern:
-    """The pattern of a name with a rule for digits, for a tokenizer.json.
-
-    `gguf` is of the pattern that comes out, whatever its name: Llama 3's with single digits is
-    Qwen2's. Raises KeyError for names that are not in PATTERNS or DIGITS.
-    """
+    """Return a named pattern with the given rule for digits, for a tokenizer.json. `gguf` depends
+    on the resulting parts, not on the name: Llama 3's pattern with single digits is Qwen2's. Raises
+    KeyError for names that are not in PATTERNS or DIGITS."""
     parts = PATTERNS[name].cut(RIGHT if digits == "triples-right" else _RULES[digits])
     gguf = next((p.gguf for p in PATTERNS.values() if p.parts == parts), None)
     return replace(PATTERNS[name], parts=parts, digits=digits, gguf=gguf)

@@ -1,8 +1,8 @@
-"""The regular expressions of pre-tokenisers, as a tree.
+"""Parser for the regular expressions of pre-tokenisers.
 
-What published patterns use: literals, classes, properties, groups, alternatives, repetition
-(greedy and possessive), (?i:...), and one code point of look-ahead. Everything else is refused by
-name, so that a pattern is either matched exactly or not at all.
+Supported: literals, classes, properties, groups, alternatives, repetition (greedy and possessive),
+(?i:...), and one code point of look-ahead, as published patterns use them. Any other construct
+raises an error that names it, so a pattern is matched exactly or not at all.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tokenize_kit.pattern.categories import CODE_POINTS, folds, members
 
 Dialect = Literal["oniguruma", "rust"]  # of `tokenizers`, of tiktoken
 
-MOST = 1000  # copies of a repeated part
-# X{1,n} ahead of whole groups X{n} up to the end of the run of X: groups counted from the right.
+MOST = 1000  # repetitions of a part
+# X{1,n} followed by whole groups X{n} up to the end of the run of X: groups counted from the right.
 _RIGHT_GROUPS = re.compile(
     r"(?P<set>\\[pP]\{\^?\w+\}|\\[dD])\{1,(?P<size>[1-9]\d{0,2})\}"
     r"\(\?=\(\?:(?P=set)\{(?P=size)\}\)\*\(\?!(?P=set)\)\)"
@@ -27,19 +27,20 @@ _ESCAPES = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11, "0": 0, "a": 7, "e": 27}
 
 
 class UnsupportedPattern(ValueError):
-    """A pattern that this compiler does not take, with what it does not take."""
+    """Raised if a pattern cannot be compiled; the message names the construct and its position."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chars:
-    """One code point of a set: bool[0x110000]."""
+    """A part that matches one code point of a set. members: bool[0x110000]."""
 
     members: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """The next code point is, or with `negative` is not, in the set; the end of text is in none."""
+    """A part that looks ahead: the next code point must be in the set, or not in it if `negative`.
+    The end of the text is in no set."""
 
     members: np.ndarray
     negative: bool
@@ -52,17 +53,15 @@ class Sequence:
 
 @dataclass(frozen=True, eq=False)
 class Either:
-    """Alternatives; an earlier one wins."""
+    """Alternative parts; the first that matches wins."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Repeat:
-    """`least` to `most` copies (None: any number), as many as possible first.
-
-    `possessive`: and never fewer; the part is then a Chars.
-    """
+    """A part repeated `least` to `most` times (None: no limit), as often as possible first.
+    possessive: True if only the longest repetition is tried; the repeated part is then a Chars."""
 
     part: Node
     least: int
@@ -74,7 +73,6 @@ Node = Chars | Look | Sequence | Either | Repeat
 
 
 def code_point_set(*code_points: int) -> np.ndarray:
-    """bool[0x110000] with these set."""
     inside = np.zeros(CODE_POINTS, np.bool_)
     inside[list(code_points)] = True
     return inside
@@ -87,7 +85,7 @@ class _Parser:
     def peek(self, text: str) -> bool:
         return self.text.startswith(text, self.at)
 
-    def take(self, text: str) -> bool:
+    def accept(self, text: str) -> bool:
         if self.peek(text):
             self.at += len(text)
             return True
@@ -98,7 +96,7 @@ class _Parser:
 
     def either(self) -> Node:
         parts = [self.sequence()]
-        while self.take("|"):
+        while self.accept("|"):
             parts.append(self.sequence())
         return parts[0] if len(parts) == 1 else Either(tuple(parts))
 
@@ -114,10 +112,10 @@ class _Parser:
         while bounds is not None:
             if isinstance(part, Look):
                 raise self.refuse("a repeated look-ahead")
-            if self.take("?"):
+            if self.accept("?"):
                 raise self.refuse("a lazy repetition")
             counted = self.text[self.at - 1] == "}"
-            possessive = not (counted and self.dialect == "oniguruma") and self.take("+")
+            possessive = not (counted and self.dialect == "oniguruma") and self.accept("+")
             if possessive and not isinstance(part, Chars):
                 raise self.refuse("a possessive repetition of more than one character")
             part = Repeat(part, *bounds, possessive)
@@ -128,7 +126,7 @@ class _Parser:
 
     def bounds(self) -> tuple[int, int | None] | None:
         for sign, limits in (("?", (0, 1)), ("*", (0, None)), ("+", (1, None))):
-            if self.take(sign):
+            if self.accept(sign):
                 return limits
         if not self.peek("{"):
             return None
@@ -136,28 +134,28 @@ class _Parser:
         low, comma, high = inner.partition(",")
         numbers = [low or "0", (high or "0") if comma else low]
         if not closed or not all(n.isascii() and n.isdigit() for n in numbers) or inner == ",":
-            raise self.refuse("a brace that is no repetition")
+            raise self.refuse("a brace that is not a repetition")
         self.at += len(inner) + 2
         least = int(numbers[0])
         most = None if comma and not high else int(numbers[1])
         if max(least, most or 0) > MOST or (most is not None and most < least):
-            raise self.refuse(f"a repetition of more than {MOST} or of fewer than it asks")
+            raise self.refuse(f"a repetition of more than {MOST}, or a maximum below the minimum")
         return least, most
 
     def single(self) -> Node:
-        if self.take("("):
+        if self.accept("("):
             return self.group()
-        if self.take("["):
+        if self.accept("["):
             return Chars(self.bracket())
         if self.peek("$") and self.dialect == "oniguruma":
             raise self.refuse("the end of a line")
-        if self.take("$"):
+        if self.accept("$"):
             return Look(np.ones(CODE_POINTS, np.bool_), True)
         if self.peek("^"):
             raise self.refuse("an anchor")
-        if self.take("."):
+        if self.accept("."):
             return Chars(~code_point_set(10))
-        if self.take("\\"):
+        if self.accept("\\"):
             return Chars(self.escape())
         if self.text[self.at] in "*+?{":
             raise self.refuse("a repetition of nothing")
@@ -170,8 +168,8 @@ class _Parser:
 
     def group(self) -> Node:
         fold = self.fold
-        if self.take("?!") or self.peek("?="):
-            negative = not self.take("?=")
+        if self.accept("?!") or self.peek("?="):
+            negative = not self.accept("?=")
             part = self.either()
             self.close()
             if isinstance(part, Either) and all(isinstance(p, Chars) for p in part.parts):
@@ -180,22 +178,22 @@ class _Parser:
             if not isinstance(part, Chars):
                 raise self.refuse("a look-ahead of more than one character")
             return Look(part.members, negative)
-        if self.take("?i:"):
+        if self.accept("?i:"):
             self.fold = True
-        elif self.peek("?") and not self.take("?:"):
-            raise self.refuse("a group of a kind not known here")
+        elif self.peek("?") and not self.accept("?:"):
+            raise self.refuse("this kind of group")
         part = self.either()
         self.close()
         self.fold = fold
         return part
 
     def close(self) -> None:
-        if not self.take(")"):
-            raise self.refuse("a parenthesis that is not closed")
+        if not self.accept(")"):
+            raise self.refuse("an unclosed parenthesis")
 
     def escape(self) -> np.ndarray:
         if self.at >= len(self.text):
-            raise self.refuse("a backslash with nothing behind it")
+            raise self.refuse("a backslash at the end of the pattern")
         sign = self.text[self.at]
         self.at += 1
         if sign in "pP":
@@ -221,7 +219,7 @@ class _Parser:
         return self.letter(ord(sign))
 
     def hexadecimal(self, sign: str) -> np.ndarray:
-        if self.take("{"):
+        if self.accept("{"):
             digits, _, _ = self.text[self.at :].partition("}")
             self.at += len(digits) + 1
         else:
@@ -230,15 +228,15 @@ class _Parser:
         try:
             return code_point_set(int(digits, 16))
         except (ValueError, IndexError):
-            raise self.refuse("a code point that is none") from None
+            raise self.refuse("an invalid code point") from None
 
     def bracket(self) -> np.ndarray:
-        negative = self.take("^")
+        negative = self.accept("^")
         inside = np.zeros(CODE_POINTS, np.bool_)
         first = True
         while first or not self.peek("]"):
             if self.at >= len(self.text):
-                raise self.refuse("a bracket that is not closed")
+                raise self.refuse("an unclosed bracket")
             if self.peek("[") or self.peek("&&"):
                 raise self.refuse("a bracket within a bracket")
             first = False
@@ -248,7 +246,7 @@ class _Parser:
                 high = self.item()
                 a, z = np.flatnonzero(low), np.flatnonzero(high)
                 if len(a) != 1 or len(z) != 1 or self.fold:
-                    raise self.refuse("a range between what are no characters")
+                    raise self.refuse("a range whose ends are not single characters")
                 inside[a[0] : z[0] + 1] = True
             else:
                 inside |= low
@@ -256,7 +254,7 @@ class _Parser:
         return ~inside if negative else inside
 
     def item(self) -> np.ndarray:
-        if self.take("\\"):
+        if self.accept("\\"):
             return self.escape()
         code_point = ord(self.text[self.at])
         self.at += 1
@@ -264,23 +262,20 @@ class _Parser:
 
 
 def parse(pattern: str, dialect: Dialect) -> Node:
-    """The tree of a pattern; raises UnsupportedPattern saying what is not supported, and where.
-
-    Two things read differently: `$` is the end of the text in Rust's regex and of a line in
-    Oniguruma; `{1,3}+` is possessive in the one and a repeated repetition in the other.
-    """
+    """Parse a pattern. Raises UnsupportedPattern, which names the construct and its position. The
+    dialects differ in two points: `$` is the end of the text in Rust's regex and of a line in
+    Oniguruma; `{1,3}+` is possessive in Rust's regex and a repeated repetition in Oniguruma."""
     parser = _Parser(pattern, dialect)
     tree = parser.either()
     if parser.at < len(pattern):
-        raise parser.refuse("a parenthesis that was not opened")
+        raise parser.refuse("an unmatched closing parenthesis")
     return tree
 
 
 def right_groups(pattern: str) -> tuple[str, int] | None:
-    """(pattern of the runs, code points of a group) where the whole pattern is of the form
-    X{1,n}(?=(?:X{n})*(?!X)), X a property or \\d: runs of X in groups of n from the right.
-
-    The one look-ahead without bound that is taken: what it matches is known from a run's length.
-    """
+    r"""Read a pattern X{1,n}(?=(?:X{n})*(?!X)), where X is a property or \d, which cuts runs of X
+    into groups from the right. Return (the pattern of a run, the code points per group), or None
+    for other patterns. No other look-ahead without a length limit is supported; this one needs
+    none, since the length of the run tells what it matches."""
     match = _RIGHT_GROUPS.fullmatch(pattern)
     return (match["set"] + "+", int(match["size"])) if match else None

@@ -1,7 +1,7 @@
-"""Cutting UTF-8 text by a compiled pattern: every match is a piece, and so is what lies between.
+"""Cut UTF-8 text by a compiled pattern: every match is a piece, and so is the text between matches.
 
-That is `Split(pattern, "isolated")` of `tokenizers`, and what tiktoken does where a pattern leaves
-nothing out.
+This is `Split(pattern, "isolated")` of `tokenizers`. tiktoken does the same if the pattern covers
+every text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOW = np.uint64(0x3F)
 
 @njit(nogil=True, inline="always")
 def class_at(data, at, table):
-    """(class: uint64, bytes) of the code point at a position of valid UTF-8."""
+    """Return the class (uint64) and the number of bytes of the code point at a position."""
     b = np.uint64(data[np.uint64(at)])
     if b < np.uint64(0x80):
         return np.uint64(table[1][b]), 1
@@ -39,7 +39,8 @@ def class_at(data, at, table):
 
 @njit(nogil=True, inline="always")
 def match_at(data, start, end, table):
-    """The end of the match that begins at `start`, or `start` where none does (or an empty one)."""
+    """Return the end of the match that begins at `start`, or `start` if there is no match or an
+    empty one."""
     steps, ascii_classes, columns = table[0], table[1], np.uint64(table[4])
     at, match_end = start, start
     state = columns << _1
@@ -62,7 +63,6 @@ def match_at(data, start, end, table):
 
 @njit(nogil=True)
 def _groups(data, start, end, size, ends, count):
-    """Appends the ends of groups of `size` code points, counted from the end; as `cut` does."""
     remaining = 0
     for k in range(start, end):
         remaining += data[k] & 0xC0 != 0x80
@@ -78,30 +78,28 @@ def _groups(data, start, end, size, ends, count):
 
 @njit(nogil=True)
 def cut(data, start, end, table, ends, count):
-    """Appends to ends: int64[] the ends of the pieces of data[start:end]; returns their new count.
-
-    `ends` needs room for a piece a code point.
-    """
+    """Cut data[start:end] into pieces and append their ends to `ends`; return the new count of
+    ends. data: uint8[], valid UTF-8; ends: int64[], with room for one piece per code point."""
     at = start
-    loose = False  # the text before `at` is in no match
+    unmatched = False  # the text before `at` is not in a match
     while at < end:
         z = match_at(data, at, end, table)
         if z == at:
             _, size = class_at(data, at, table)
             at += size
-            loose = True
+            unmatched = True
             continue
-        if loose:
+        if unmatched:
             ends[count] = at
             count += 1
-            loose = False
+            unmatched = False
         if table[5]:
             count = _groups(data, at, z, table[5], ends, count)
         else:
             ends[count] = z
             count += 1
         at = z
-    if loose:
+    if unmatched:
         ends[count] = end
         count += 1
     return count
@@ -109,13 +107,11 @@ def cut(data, start, end, table, ends, count):
 
 @njit(cache=True, nogil=True)
 def cut_rows(data, offsets, tables):
-    """Ends of the pieces of every row: (ends: int64[], counts: int64[rows]).
-
-    tables: tuple of compiled patterns; each cuts the pieces that the one before it left.
-    """
+    """Cut all rows into pieces. Return the pieces' ends, int64[], and the number of pieces per row,
+    int64[rows]. tables: compiled patterns; each cuts the pieces that the one before it makes."""
     size = offsets[-1] - offsets[0]
     ends = np.empty(size, np.int64)
-    again = np.empty(size if len(tables) > 1 else 0, np.int64)
+    recut = np.empty(size if len(tables) > 1 else 0, np.int64)
     counts = np.zeros(len(offsets) - 1, np.int64)
     total = np.int64(0)
     for row in range(len(offsets) - 1):
@@ -125,23 +121,24 @@ def cut_rows(data, offsets, tables):
             n = np.int64(0)
             at = offsets[row]
             for p in range(before, total):
-                n = cut(data, at, ends[p], tables[k], again, n)
+                n = cut(data, at, ends[p], tables[k], recut, n)
                 at = ends[p]
             for p in range(n):
-                ends[before + p] = again[p]
+                ends[before + p] = recut[p]
             total = before + n
         counts[row] = total - before
     return ends[:total], counts
 
 
-_OPEN, _NONE, _MATCH = range(3)
+_OPEN, _NO_MATCH, _MATCH = range(3)
 
 
 @njit(nogil=True, inline="always")
-def _sought(data, start, table):
-    """Whether a match begins at `start`, or that is open: more text than `data` may change it."""
+def _match_state(data, start, table):
+    """Return _MATCH or _NO_MATCH if the pattern matches or does not match at `start`, whatever text
+    follows `data`; _OPEN if more text may change that."""
     steps, ascii_classes, columns = table[0], table[1], np.uint64(table[4])
-    at, answer = start, _NONE
+    at, answer = start, _NO_MATCH
     state = columns << _1
     while at < len(data):
         b = np.uint64(data[np.uint64(at)])
@@ -159,20 +156,18 @@ def _sought(data, start, table):
 
 
 @njit(cache=True, nogil=True)
-def settled(data, ends, table):
-    """How many pieces of a text that begins with `data` do not change, whatever follows.
-
-    data: uint8[], valid UTF-8; ends: int64[], as `cut` gives them for it.
-    """
+def count_final_pieces(data, ends, table):
+    """Return the number of pieces that no text after `data` can change. data: uint8[], valid UTF-8,
+    the beginning of a text; ends: int64[], the ends of its pieces as `cut` gives them."""
     at = np.int64(0)
-    loose = np.int64(0)  # 1 behind a piece without a match, which goes on to the next match
+    unmatched = np.int64(0)  # 1 after a piece without a match, which extends to the next match
     for piece in range(len(ends)):
-        answer = _NONE
-        while at < ends[piece] and answer == _NONE:
-            answer = _sought(data, at, table)
+        answer = _NO_MATCH
+        while at < ends[piece] and answer == _NO_MATCH:
+            answer = _match_state(data, at, table)
             if answer == _OPEN:
-                return piece - loose
+                return piece - unmatched
             _, size = class_at(data, at, table)
             at += size
-        at, loose = ends[piece], np.int64(answer == _NONE)
-    return len(ends) - loose
+        at, unmatched = ends[piece], np.int64(answer == _NO_MATCH)
+    return len(ends) - unmatched

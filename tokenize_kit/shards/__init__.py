@@ -1,1 +1,1 @@
-"""Token shards: documents encoded, shuffled, written."""
+"""Token shards: documents are encoded, optionally shuffled, and written to files."""

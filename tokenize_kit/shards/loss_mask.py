@@ -1,9 +1,9 @@
-"""The loss mask: which tokens count in training, from a column of the documents.
+"""The loss mask marks the tokens that count in training, as a column of the documents says.
 
-The column holds a boolean a document, or a list of [start, end) ranges in characters of the text
-that count, as lists of two integers, structs of two, or JSON text of them. A token counts where it
-shares a character with a range; the end-of-text token counts where the text's last character does,
-and in a document that counts as a whole; the beginning-of-text token never does.
+The column holds a boolean per document, or lists of [start, end) ranges in characters of the text
+that count: lists of two integers, structs of two integers, or either as JSON text. A token counts
+if it shares a character with a range. The end-of-text token counts if the last character of the
+text counts, or if the whole document counts. The beginning-of-text token never counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tokenize_kit.shards.texts import Texts
 
 @dataclass(frozen=True)
 class Ranges:
-    """rows, starts, ends: int64[ranges], in characters of a row's text; whole: bool[rows]."""
+    """Ranges of texts that count in training. rows, starts, ends: int64[ranges], the row of a range
+    and its bounds in characters of the text; whole: bool[rows], True if all of the text counts."""
 
     rows: np.ndarray
     starts: np.ndarray
@@ -42,27 +43,25 @@ def mask_of(
     begin: bool,
     end: bool,
 ) -> np.ndarray:
-    """uint8[tokens]: 1 where a token counts. name: the column's, which is `texts.column`.
-
-    ids, counts: the tokens of the texts; begin, end: whether one more stands before and behind
-    each document. Raises LlmcurateError, naming the document, for what is no mask of it.
-    """
+    """Return uint8[tokens]: 1 for tokens that count in training. name: the name of `texts.column`.
+    ids, counts: the tokens of the texts; begin, end: True if a token is added at the beginning or
+    end of each document. Raises LlmcurateError naming a document with an invalid value."""
     assert texts.column is not None
     ranges = read_ranges(texts.column, name, texts)
     starts, ends = _in_bytes(ranges, name, texts)
     whole = np.flatnonzero(ranges.whole)
-    first, behind = texts.offsets[:-1], texts.offsets[1:]
-    starts, ends = np.append(starts, first[whole]), np.append(ends, behind[whole])
+    first, last = texts.offsets[:-1], texts.offsets[1:]
+    starts, ends = np.append(starts, first[whole]), np.append(ends, last[whole])
     row_of = np.append(ranges.rows, whole)
     full = starts < ends
     starts, ends, row_of = starts[full], ends[full], row_of[full]
     closed = ranges.whole.copy()
-    closed[row_of[ends == behind[row_of]]] = True
+    closed[row_of[ends == last[row_of]]] = True
     order = np.argsort(starts)
     starts, reach = starts[order], np.maximum.accumulate(ends[order])
     token_starts, token_ends = candidate.spans(texts.data, texts.offsets, ids, counts)
     before = np.searchsorted(starts, token_ends, "left")  # ranges that begin before its end
-    reach = np.append(reach, -1)  # of no range
+    reach = np.append(reach, -1)  # index -1: no range
     counted = (reach[before - 1] > token_starts) & (token_ends > token_starts)
     edges = (0 if begin else None, 0 if end else None)
     mask, lengths = add_edges(counted, counts, *edges, np.dtype(np.uint8))
@@ -72,16 +71,16 @@ def mask_of(
 
 
 def read_ranges(column: pa.Array, name: str, texts: Texts) -> Ranges:
-    """The column's values; raises LlmcurateError for a type or value that is none of these."""
+    """Read the ranges in the column. Raises LlmcurateError for a wrong type or an invalid value."""
     if column.null_count:
         raise _mask_error(texts, int(column.is_null().index(True).as_py()), name, "null: give true")
     kind, rows = column.type, np.arange(len(column))
-    none = np.empty(0, np.int64)
+    empty = np.empty(0, np.int64)
     if pa.types.is_boolean(kind):
-        return Ranges(none, none, none, column.to_numpy(zero_copy_only=False))
-    no = np.zeros(len(column), np.bool_)
+        return Ranges(empty, empty, empty, column.to_numpy(zero_copy_only=False))
+    all_false = np.zeros(len(column), np.bool_)
     if pa.types.is_null(kind):
-        return Ranges(none, none, none, no)
+        return Ranges(empty, empty, empty, all_false)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _from_json(column, name, texts)
     pairs = _pairs(column)
@@ -89,7 +88,7 @@ def read_ranges(column: pa.Array, name: str, texts: Texts) -> Ranges:
         raise UsageError(
             f"column {name!r} is of the type {kind}: give booleans, or lists of [start, end)"
         )
-    return Ranges(np.repeat(rows, pc.list_value_length(column)), *pairs, no)
+    return Ranges(np.repeat(rows, pc.list_value_length(column)), *pairs, all_false)
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -100,7 +99,6 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _pairs(column: pa.Array) -> tuple[np.ndarray, np.ndarray] | None:
-    """(starts, ends) of lists of two integers or of structs of two; None for another type."""
     if not _is_list(column.type):
         return None
     inner = column.flatten()
@@ -121,24 +119,23 @@ def _pairs(column: pa.Array) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _from_json(column: pa.Array, name: str, texts: Texts) -> Ranges:
-    """The ranges of JSON text, as lists of JSON lines come."""
     ranges: list[tuple[int, int, int]] = []
     whole = np.zeros(len(column), np.bool_)
     for row, value in enumerate(column.to_pylist()):
         try:
             parsed: Any = json.loads(value)
         except ValueError:
-            raise _mask_error(texts, row, name, "no JSON") from None
+            raise _mask_error(texts, row, name, "not JSON") from None
         if isinstance(parsed, bool):
             whole[row] = parsed
             continue
         if not isinstance(parsed, list):
-            raise _mask_error(texts, row, name, "no list")
+            raise _mask_error(texts, row, name, "not a list")
         for pair in parsed:
             if isinstance(pair, dict) and len(pair) == 2:
                 pair = [*pair.values()]
             if not (isinstance(pair, list) and len(pair) == 2 and all(map(_is_position, pair))):
-                raise _mask_error(texts, row, name, f"{json.dumps(pair)[:40]} is no [start, end)")
+                raise _mask_error(texts, row, name, f"{json.dumps(pair)[:40]} is not [start, end)")
             ranges.append((row, *pair))
     rows, starts, ends = np.array(ranges, np.int64).reshape(-1, 3).T
     return Ranges(rows, starts, ends, whole)
@@ -149,7 +146,6 @@ def _is_position(value: Any) -> bool:
 
 
 def _in_bytes(ranges: Ranges, name: str, texts: Texts) -> tuple[np.ndarray, np.ndarray]:
-    """(starts, ends) in bytes of `texts.data`."""
     rows, chars = np.tile(ranges.rows, 2), np.append(ranges.starts, ranges.ends)
     order = np.lexsort((chars, rows))
     positions = np.empty(len(rows), np.int64)
@@ -165,8 +161,9 @@ def _in_bytes(ranges: Ranges, name: str, texts: Texts) -> tuple[np.ndarray, np.n
 
 @njit(cache=True, nogil=True)
 def _positions(data, offsets, rows, chars):
-    """int64[]: where in data the characters of these numbers begin, the end of a text for the
-    number behind its last one, -1 for others. Ordered by row, then by number."""
+    """Return int64[]: the byte position of each character, given by its number in its row. The
+    number after the last character gives the text's end, higher numbers -1. Numbers must be sorted
+    by row, then by value."""
     positions = np.full(len(rows), -1, np.int64)
     k = 0
     while k < len(rows):

@@ -1,8 +1,8 @@
-"""The progress of an encode, so that one that was killed resumes there.
+"""The progress of an encode, so that a killed run can resume.
 
-Now and then the files under way are brought to disk, and `progress.json` says how long they are,
-what is in them (a checksum), and behind which document. What was written later is cut off; the
-documents before it are read again, and compared with a hash, but not encoded.
+From time to time all open files are synced to disk, and `progress.json` is written with their
+sizes, their checksums and the number of documents in them. A resumed run cuts off what was written
+after that. It reads the encoded documents again to compare their hash, but does not re-encode them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from llmcurate.base.errors import LlmcurateError, RunFailed
 from llmcurate.base.messages import Message, encode, json_values
 
 NAME = "progress.json"
-SAVE_BYTES = 256 << 20  # of text between two saves, at least
-_PART = 64  # and this part of all so far, so that saves of a huge corpus are some hundreds
+# Progress is saved after SAVE_BYTES of text, and after 1/64 of all text so far if that is more, so
+# that a huge corpus has some hundred saves.
+SAVE_BYTES = 256 << 20
+_SAVE_SHARE = 64
 
-
-# Brings files to disk; (what to go on from, the files that it stands for).
+# Syncs files to disk; returns (the state to resume from, the files that it describes).
 Checkpoint = Callable[[], tuple[Message, list[Path]]]
 
 
 @dataclass(frozen=True)
 class Position:
-    """A position in the input, behind so many documents. digest: a hash of the batches they are
-    in."""
+    """A position in the input: the number of documents before it, and these documents' hash."""
 
     documents: int = 0
     digest: str = ""
@@ -44,12 +44,12 @@ BEGIN = Position()
 
 
 class InputChanged(Exception):
-    """The documents are not those that were encoded before."""
+    """Raised if the documents differ from those that the stopped run encoded."""
 
 
 class Progress:
-    """position: where to resume; state: the states of the writers of files there, by their
-    names, as JSON; undrawn: documents so far whose ids were to be drawn, and are the usual ones."""
+    """The saved progress of an encode. position: the position at which to resume; state: the states
+    of file writers as JSON, by name; undrawn: documents so far for which no ids could be drawn."""
 
     def __init__(
         self,
@@ -58,63 +58,60 @@ class Progress:
         say: Callable[[str], None] | None = None,
         save_bytes: int = SAVE_BYTES,
     ) -> None:
-        """folder: of the files under way; emptied where it holds nothing to go on from. identity:
-        what the files depend on beside the documents."""
+        """Resume from `folder`, which has a stopped run's files; if they do not allow that, empty
+        the folder. identity: everything that the written files depend on, except the documents."""
         self._save_bytes = save_bytes
         self.folder, self._identity = folder, identity
         self.position = BEGIN
         self.state: dict[str, bytes] = {}
-        self._all = self._since = self.undrawn = 0
-        self._hashed: dict[str, tuple[Any, int]] = {}  # files: the hash of so many bytes of each
+        self._bytes = self._unsaved = self.undrawn = 0
+        self._hashed: dict[str, tuple[Any, int]] = {}  # file: hash, hashed bytes
         say = say or (lambda line: None)
         _unlink(folder)
-        why = self._resume()
+        reason = self._resume()
         if self.position.documents:
-            were = "was" if self.position.documents == 1 else "were"
+            verb = "was" if self.position.documents == 1 else "were"
             say(
-                f"{counted(self.position.documents, 'document')} {were} encoded before it was"
-                " stopped: not encoded again"
+                f"{counted(self.position.documents, 'document')} {verb} encoded before the run"
+                " stopped: encoding resumes after them"
             )
             return
-        if why:
-            say(f"begun anew: {why}")
+        if reason:
+            say(f"starting over: {reason}")
         self.remove()
         self._hashed.clear()
         folder.mkdir(parents=True)
 
     @property
     def saved(self) -> bool:
-        """Whether there is anything to go on from."""
         return (self.folder / NAME).is_file()
 
     def _resume(self) -> str:
-        """Takes up what was saved; else why it cannot be, or nothing."""
         try:
             saved = json.loads((self.folder / NAME).read_bytes())
             if seal({k: v for k, v in saved.items() if k != "checksum"}) != saved:
                 raise ValueError
             if saved["identity"] != self._identity:
-                return "the tokenizer or a setting is not that of the run that was stopped"
+                return "the tokenizer or a setting differs from the stopped run"
             links = any(path.is_symlink() for path in self.folder.rglob("*"))
             if links or not _stays_inside([*saved["files"], saved["state"]]):
-                return "what the run that was stopped has left leads to files elsewhere"
+                return "files of the stopped run link outside its folder"
             for name, written in saved["files"].items():
                 if self._read(name, written[0]) != written:
-                    return f"{name} of the run that was stopped is not what was written"
+                    return f"{name} of the stopped run has changed"
             state, read = saved["state"], int(saved["read"])
             state = {writer: encode(values) for writer, values in state.items()}
             position = Position(int(saved["documents"]), str(saved["digest"]))
             undrawn = int(saved["undrawn"])
         except FileNotFoundError as error:
             lost = Path(error.filename).name
-            return "" if lost == NAME else f"{lost} of the run that was stopped is not there"
+            return "" if lost == NAME else f"{lost} of the stopped run is missing"
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return "what the run that was stopped has left cannot be read"
-        self.position, self.state, self._all, self.undrawn = position, state, read, undrawn
+            return "files of the stopped run cannot be read"
+        self.position, self.state, self._bytes, self.undrawn = position, state, read, undrawn
         return ""
 
     def _read(self, name: str, size: int) -> list[int | str]:
-        """[bytes, xxh3-128] of a file up to that size. Read is what was not at the last save."""
         hasher, first = self._hashed.get(name) or (xxhash.xxh3_128(), 0)
         with (self.folder / name).open("rb") as file:
             file.seek(first)
@@ -123,20 +120,18 @@ class Progress:
             self._hashed[name] = hasher, file.tell()
             return [file.tell(), hasher.hexdigest()]
 
-    def passed(
+    def advance(
         self, position: Position, size: int, files: dict[str, Checkpoint], last: bool = False
     ) -> None:
-        """So many bytes of text, up to that position, have been written; saves where it is time to,
-        and at the last position, where there is as much as that in all.
-
-        files: brings what is written to disk and returns (a state; the files that it stands for),
-        by a name under which `state` has it afterwards.
-        """
-        self._all += size
-        self._since += size
+        """Record that `size` bytes of text up to `position` have been written; save the progress if
+        enough text is unsaved. files: functions that sync files and return (state, files), by the
+        name of the state. last: True at the end of the input; progress is then saved if the whole
+        text is long enough."""
+        self._bytes += size
+        self._unsaved += size
         least = self._save_bytes
-        worth = 1 if last and self._all >= least else max(least, self._all // _PART)
-        if self._since >= worth:
+        due = 1 if last and self._bytes >= least else max(least, self._bytes // _SAVE_SHARE)
+        if self._unsaved >= due:
             self._save(position, files)
 
     def _save(self, position: Position, files: dict[str, Checkpoint]) -> None:
@@ -152,16 +147,16 @@ class Progress:
             "identity": self._identity,
             "documents": position.documents,
             "digest": position.digest,
-            "read": self._all,
+            "read": self._bytes,
             "undrawn": self.undrawn,
             "files": written,
             "state": {writer: json_values(state) for writer, (state, _) in saved_as.items()},
         }
         write_atomic(self.folder / NAME, encode_json(seal(saved)))
-        self._since = 0
+        self._unsaved = 0
 
     def forget(self) -> None:
-        """From here on there is nothing to go on from: the files are about to be moved."""
+        """Delete the saved progress: the files are about to be moved."""
         (self.folder / NAME).unlink(missing_ok=True)
 
     def remove(self) -> None:
@@ -170,7 +165,6 @@ class Progress:
 
 
 def _stays_inside(value: Any) -> bool:
-    """Whether no string of a JSON value, as a path below the folder, leads out of it."""
     if isinstance(value, str):
         path = Path(value)
         return not path.is_absolute() and ".." not in path.parts
@@ -180,13 +174,12 @@ def _stays_inside(value: Any) -> bool:
 
 
 def _unlink(folder: Path) -> None:
-    """A link is no folder of ours: it goes, and what it leads to stays."""
     if folder.is_symlink():
         folder.unlink()
 
 
 def input_changed_error() -> LlmcurateError:
     return RunFailed(
-        "the documents are not those of the run that was stopped: what it left is removed; run"
-        " again to begin anew"
+        "the documents differ from those of the stopped run: its files are removed; run again to"
+        " start over"
     )

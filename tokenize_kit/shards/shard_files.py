@@ -1,15 +1,15 @@
-"""The files of token shards, as the trainers that read them want them.
+"""The files of token shards in the formats of trainers.
 
 llmcurate  tokens-00000.bin and .idx, as in docs/design/contracts.md
-megatron   tokens-00000.bin and .idx: IndexedDataset, a sequence a document; the path that Megatron
-           is given is the one without .bin (NVIDIA/Megatron-LM,
-           megatron/core/datasets/indexed_dataset.py: _IndexWriter, DType.optimal_dtype)
-nanogpt    train.bin and val.bin: uint16 and nothing else (karpathy/nanoGPT,
+megatron   tokens-00000.bin and .idx: IndexedDataset, one sequence per document; give Megatron the
+           path without .bin (NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py:
+           _IndexWriter, DType.optimal_dtype)
+nanogpt    train.bin and val.bin: only uint16 tokens (karpathy/nanoGPT,
            data/openwebtext/prepare.py)
 olmo       tokens-00000.npy: tokens as np.memmap writes them, no NumPy header (allenai/OLMo,
            olmo/data/memmap_dataset.py; allenai/OLMo-core, docs/source/guides/data_loading.rst)
 
-Tokens are little-endian; documents-*.parquet goes with each.
+Tokens are little-endian. Every format also has documents-*.parquet.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ DOCUMENTS = pa.schema(
 
 @dataclass(frozen=True)
 class Encoded:
-    """tokens: [], those of all documents one after the other; table: DOCUMENTS, a row each; mask:
-    uint8[tokens], 1 where a token counts in training, None where all do; undrawn: documents whose
-    ids were to be drawn, and are the usual ones."""
+    """Encoded documents. tokens: the tokens of all documents, concatenated; table: one row of
+    DOCUMENTS per document; mask: uint8[tokens], 1 for tokens that count in training, None if all
+    count; undrawn: the number of documents for which no ids could be drawn (encode/sampling.py)."""
 
     tokens: np.ndarray
     table: pa.Table
@@ -55,16 +55,15 @@ class Encoded:
 
     @property
     def lengths(self) -> np.ndarray:
-        """int64[rows]: tokens of each document."""
+        """Return int64[rows]: the number of tokens of each document."""
         return self.table["tokens"].to_numpy()
 
     @property
     def bytes(self) -> int:
-        """Bytes of the texts."""
         return int(self.table["bytes"].to_numpy().sum())
 
-    def take(self, order: np.ndarray) -> Encoded:
-        """The rows of these numbers, in that order."""
+    def select(self, order: np.ndarray) -> Encoded:
+        """Return the documents with these row numbers, in that order."""
         lengths = self.lengths
         starts = np.cumsum(lengths) - lengths
         starts, lengths = starts[order], lengths[order]
@@ -73,14 +72,13 @@ class Encoded:
 
 
 def gather(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The stretches of tokens that begin there, one after the other."""
+    """Return the tokens of the given ranges, concatenated."""
     tokens = np.asarray(tokens)  # slices of a memmap are slow to make
     stretches = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
     return np.concatenate([tokens[:0], *(tokens[first:end] for first, end in stretches)])
 
 
 def concatenate(parts: list[Encoded]) -> Encoded:
-    """All parts as one."""
     if len(parts) == 1:
         return parts[0]
     table = pa.concat_tables([part.table for part in parts]).combine_chunks()
@@ -92,8 +90,8 @@ def concatenate(parts: list[Encoded]) -> Encoded:
 def add_edges(
     ids: np.ndarray, counts: np.ndarray, begin: int | None, end: int | None, dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(tokens: dtype[], lengths: int64[rows]): each document's ids between the tokens that begin
-    and end it. ids: uint32[]; counts: int64[rows]."""
+    """Add the tokens that begin and end each document; return (tokens: dtype[], lengths:
+    int64[rows]). ids: uint32[]; counts: int64[rows]."""
     lengths = counts + (begin is not None) + (end is not None)
     if begin is None and end is None:
         return ids.astype(dtype), lengths
@@ -110,9 +108,9 @@ def add_edges(
 
 Format = Literal["llmcurate", "megatron", "nanogpt", "olmo"]
 FORMATS: tuple[str, ...] = get_args(Format)
-_MEGATRON_UINT16 = 65_500  # vocabularies below it take uint16 there, others int32
+_MEGATRON_UINT16 = 65_500  # Megatron uses uint16 for smaller vocabularies, int32 for others
 _MEGATRON_CODES = {"int32": 4, "uint16": 8}
-# What a folder of shards may hold, in any format.
+# All files of shards, in any format.
 PATTERNS = (
     "tokens-*.bin",
     "tokens-*.idx",
@@ -125,21 +123,21 @@ PATTERNS = (
 
 
 def token_dtype(form: str, vocab: int) -> np.dtype[Any]:
-    """The smallest type that the format has for so many ids."""
+    """Return the smallest type of tokens that the format has for a vocabulary of this size."""
     if form == "megatron":
         return np.dtype("<u2" if vocab < _MEGATRON_UINT16 else "<i4")
     if vocab <= 1 << 16:
         return np.dtype("<u2")
     if form == "nanogpt":
         raise UsageError(
-            f"nanoGPT reads tokens of 16 bits, the tokenizer has {vocab} ids: take a smaller one, "
-            "or another --format"
+            f"nanoGPT reads 16-bit tokens, but the tokenizer has {vocab} ids: use a smaller "
+            "vocabulary or another --format"
         )
     return np.dtype("<u4")
 
 
 def megatron_index(lengths: np.ndarray, dtype: np.dtype[Any]) -> bytes:
-    """An IndexedDataset's .idx of documents of those lengths, each one sequence."""
+    """Return the .idx of an IndexedDataset with one sequence per document, of these lengths."""
     pointers = (np.cumsum(lengths) - lengths) * dtype.itemsize
     return b"".join(
         [
@@ -155,7 +153,8 @@ def megatron_index(lengths: np.ndarray, dtype: np.dtype[Any]) -> bytes:
 
 @dataclass(frozen=True)
 class ShardState:
-    """What an open shard goes on from: its tokens, and the files of its table."""
+    """The saved state of an open shard: its number of tokens, and the files of its document
+    table."""
 
     tokens: int = 0
     rows: list[str] = field(default_factory=list)
@@ -163,7 +162,7 @@ class ShardState:
 
 @dataclass(frozen=True)
 class SideState(Message):
-    """What a side goes on from: whole files, counts, the open shard and its number."""
+    """The saved state of train or val: finished files, counts, the open shard and its number."""
 
     files: list[str] = field(default_factory=list)
     documents: int = 0
@@ -175,10 +174,8 @@ class SideState(Message):
 
 
 class _Shard:
-    """One open shard: tokens go to disk as they come, the table of documents stays in memory.
-
-    before: what `checkpoint` returned, to go on from there; rows: the folder for the table then.
-    """
+    """An open shard. Tokens are written to disk at once; the table of documents stays in memory.
+    before: a state that `checkpoint` returned; rows: the folder for saved tables."""
 
     def __init__(
         self,
@@ -207,7 +204,7 @@ class _Shard:
         self._new.append(table)
 
     def checkpoint(self, side: str) -> tuple[ShardState, list[Path]]:
-        """(what to go on from, the files that it stands for), all of it on disk."""
+        """Sync everything to disk and return the state and the files that it describes."""
         files = [file for file in (self.file, self.mask) if file is not None]
         for file in files:
             sync_open(file)
@@ -225,7 +222,7 @@ class _Shard:
         self.file.close()
         if self.mask is not None:
             self.mask.close()
-        # One chunk: where batches ended must not show in the file.
+        # One chunk, so that the file does not depend on the batches.
         table = pa.concat_tables([DOCUMENTS.empty_table(), *self.tables]).combine_chunks()
         lengths = table["tokens"].to_numpy()
         if self.index and form == "megatron":
@@ -242,9 +239,9 @@ def _read_rows(path: Path) -> pa.Table:
 
 @dataclass
 class Side:
-    """The shards of one side of the split; counts what it was given. masked: whether a file
-    beside each shard says which tokens count in training. rows: a folder for `checkpoint`; before:
-    what that returned, to go on from there."""
+    """The shards of one side of the split, train or val, with their counts. masked: True if a loss
+    mask is written next to each shard; rows: the folder in which checkpoints save tables; before:
+    the saved state to resume from."""
 
     folder: Path
     name: Literal["train", "val"]
@@ -280,7 +277,6 @@ class Side:
         return shard
 
     def checkpoint(self) -> tuple[SideState, list[Path]]:
-        """(what to go on from, the files that it stands for), all of it on disk."""
         for path in self._closed:
             sync_path(path)
         self._closed = []
@@ -291,8 +287,8 @@ class Side:
         return state, [*(self.folder / name for name in whole), *paths]
 
     def add(self, documents: Encoded) -> None:
-        """Whole documents into shards: one is closed before the document that would take it over
-        `shard_tokens` (nanoGPT reads one file, so there all go into it)."""
+        """Write whole documents. A new shard begins before a document that would exceed
+        `shard_tokens`, except for nanoGPT, which reads a single file."""
         ends = np.cumsum(documents.lengths)
         first = 0
         while first < len(ends):
@@ -319,13 +315,13 @@ class Side:
             self.loss_tokens += int(documents.mask.sum())
 
     def close(self) -> None:
-        """Closes the open shard."""
         self._shard.close(self.form, self.dtype)
         self._closed += [self.folder / name for name in self._shard.names]
 
 
 def open_at(path: Path, size: int) -> BinaryIO:
-    """A file to append to, cut to so many bytes; a new one for none."""
+    """Open a file for appending after its first `size` bytes; later bytes are dropped. The file is
+    created if `size` is 0."""
     if not size:
         return path.open("wb")
     file = path.open("r+b")
@@ -335,6 +331,5 @@ def open_at(path: Path, size: int) -> BinaryIO:
 
 
 def sync_open(file: BinaryIO) -> None:
-    """Brings what was written to an open file to disk."""
     file.flush()
     os.fsync(file.fileno())

@@ -1,10 +1,10 @@
-"""Documents in an order drawn from a seed, or in one that is given, out of core.
+"""Put documents into an order drawn from a seed or given by keys, on disk rather than in memory.
 
-A document's key is a hash of the seed and its id, so the order of a corpus depends on nothing else
-(equal ids stay in the order they came in); `Draws` give keys in place of hashes. Encoded documents
-go to one file, every few million tokens sorted by the first bits of the key; afterwards the
-documents of each bucket are collected from there and ordered. In memory are those few million
-tokens, and the table of one bucket.
+A document's key is a hash of the seed and its id, so the order depends only on these two. Documents
+with equal ids stay in input order. `DocumentKeys` replace the hashes by given keys. Encoded
+documents are written to one file in runs of a few million tokens, each sorted by the first bits of
+the key. Afterwards the documents of each bucket, that is, with the same first bits, are read and
+sorted. Memory holds one run and the table of one bucket.
 """
 
 from __future__ import annotations
@@ -37,27 +37,28 @@ _SPILLED = DOCUMENTS.append(pa.field("key", pa.uint64())).append(pa.field("start
 
 
 def keys(ids: pa.ChunkedArray, seed: int = 0) -> np.ndarray:
-    """uint64[rows]: xxh3-64 of the UTF-8 ids with that seed; a null id counts as an empty one."""
+    """Return uint64[rows]: the seeded xxh3-64 hash of each UTF-8 id; a null id counts as empty."""
     names = ids.cast(pa.large_binary()).fill_null(b"").to_pylist()
     return np.fromiter(map(xxhash.xxh3_64_intdigest, names, repeat(seed)), np.uint64, len(ids))
 
 
 @dataclass(frozen=True)
-class Draws:
-    """Keys of documents in place of the hash of their ids. ids: uint64[n], `keys` of the documents
-    that have one, ascending; values: uint64[n], their keys. Held are 16 bytes a document."""
+class DocumentKeys:
+    """Keys of documents that replace the hashes of their ids; they take 16 bytes per document. ids:
+    uint64[n], ascending, the hashes that `keys` gives for the ids; values: uint64[n], the keys."""
 
     ids: np.ndarray
     values: np.ndarray
 
     @classmethod
-    def of_ids(cls, ids: np.ndarray, values: np.ndarray) -> Draws:
-        """The same of ids in any order, of which each counts once."""
+    def of_ids(cls, ids: np.ndarray, values: np.ndarray) -> DocumentKeys:
+        """Build keys from hashes of ids in any order. If an id is repeated, its first value
+        counts."""
         ids, first = np.unique(ids, return_index=True)
         return cls(ids, values[first])
 
     def of(self, ids: pa.ChunkedArray) -> np.ndarray:
-        """uint64[rows]: the keys of documents by their ids; the hash of an id that has none."""
+        """Return uint64[rows]: the key of each id, or the id's hash if it has no key."""
         drawn = keys(ids)
         if len(self.ids):
             at = np.minimum(np.searchsorted(self.ids, drawn), len(self.ids) - 1)
@@ -66,12 +67,11 @@ class Draws:
 
     @property
     def digest(self) -> str:
-        """Names the keys."""
+        """Return a hash of all keys."""
         return xxhash.xxh3_128_hexdigest(self.ids.tobytes() + self.values.tobytes())
 
 
 def _buckets(file: pa.ipc.RecordBatchFileReader) -> np.ndarray:
-    """int64[batches]: the bucket whose documents are in each."""
     batches = (file.get_batch(number) for number in range(file.num_record_batches))
     buckets = [batch["key"][0].as_py() >> (64 - _BITS) for batch in batches]
     return np.array(buckets, np.int64)
@@ -79,16 +79,16 @@ def _buckets(file: pa.ipc.RecordBatchFileReader) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Spilled(Message):
-    """What a shuffle goes on from: tokens that were written, and files of tables."""
+    """The saved state of a shuffle: the number of tokens and of table files written so far."""
 
     written: int = 0
     tables: int = 0
 
 
 class Shuffle:
-    """`add` documents, `close`, then read `documents` once. folder: an empty one, which the caller
-    removes, or that of `before`: what `checkpoint` returned, to go on from there. order: keys of
-    documents in place of those that the seed draws."""
+    """Sorts documents on disk: call `add` for documents, then `close`, then read `documents` once.
+    folder: an empty folder, or that of the state `before`; the caller removes it. before: a state
+    that `checkpoint` returned. order: the keys to sort by, instead of hashes with the seed."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Shuffle:
         masked: bool = False,
         before: Spilled | None = None,
         run_tokens: int = RUN_TOKENS,
-        order: Draws | None = None,
+        order: DocumentKeys | None = None,
     ) -> None:
         self._run_tokens = run_tokens
         self.folder, self.seed, self.dtype, self.order = folder, seed, dtype, order
@@ -121,7 +121,6 @@ class Shuffle:
             self._spill()
 
     def checkpoint(self) -> tuple[Spilled, list[Path]]:
-        """(what to go on from, the files that it stands for), all of it on disk."""
         self._spill()
         self._close_tables()
         files = [file for file in (self._tokens, self._mask) if file is not None]
@@ -134,7 +133,7 @@ class Shuffle:
         return Spilled(self._written, self._closed), paths
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Finish adding documents."""
         self._spill()
         self._tokens.close()
         if self._mask is not None:
@@ -158,7 +157,7 @@ class Shuffle:
         key = keys(ids, self.seed) if self.order is None else self.order.of(ids)
         buckets = (key >> np.uint64(64 - _BITS)).astype(np.int64)
         order = np.argsort(buckets, kind="stable")
-        run = run.take(order)
+        run = run.select(order)
         lengths = run.lengths
         starts = self._written + np.cumsum(lengths) - lengths
         table = run.table.append_column("key", pa.array(key[order]))
@@ -177,7 +176,7 @@ class Shuffle:
         self._written += len(run.tokens)
 
     def documents(self) -> Iterator[Encoded]:
-        """All documents in the drawn order, some millions of tokens at a time."""
+        """Yield all documents in their new order, some millions of tokens at a time."""
         with ExitStack() as stack:
             files = [
                 pa.ipc.open_file(stack.enter_context(pa.memory_map(str(self._path(number)))))
@@ -197,7 +196,8 @@ class Shuffle:
         table = table.take(np.argsort(table["key"].to_numpy(), kind="stable"))
         starts, lengths = table["start"].to_numpy(), table["tokens"].to_numpy()
         table = table.select(DOCUMENTS.names).combine_chunks()
-        # An empty file cannot be mapped. Mapped anew for each bucket: pages of the last one go.
+        # Mapped again for each bucket, to free the pages of the last one. An empty file cannot be
+        # mapped.
         path = self.folder / "tokens"
         data = np.memmap(path, self.dtype, "r") if self._written else np.empty(0, self.dtype)
         marks = None

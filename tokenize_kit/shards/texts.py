@@ -1,4 +1,4 @@
-"""Texts of documents as the buffers that the encoder takes; none becomes a Python string."""
+"""The texts of documents as buffers for the encoder; no text becomes a Python string."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import xxhash
 from llmcurate.base.errors import RunFailed, UsageError
 from tokenize_kit.shards.progress import BEGIN, InputChanged, Position
 
-PIECE_BYTES = 2 << 20  # of text that is encoded at once, or one document
+PIECE_BYTES = 2 << 20  # the most text encoded at once, or one document
 NAMES = ("id", "source", "lang")
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Some documents. names: id, source, lang (string); data: uint8[], read only, and offsets:
-    int64[rows + 1]: their texts, valid UTF-8; column: one more, that was asked for; position:
-    behind the last of them."""
+    """The texts of some documents. names: the columns id, source and lang (string); data: uint8[],
+    read-only, valid UTF-8; offsets: int64[rows + 1]; column: the extra column that the caller asked
+    for; position: the position in the input after the last of these documents."""
 
     names: pa.Table
     data: np.ndarray
@@ -29,7 +29,6 @@ class Texts:
     position: Position = BEGIN
 
     def size(self) -> int:
-        """Bytes of text."""
         return int(self.offsets[-1] - self.offsets[0])
 
 
@@ -39,10 +38,10 @@ def texts_of(
     start: Position = BEGIN,
     piece_bytes: int = PIECE_BYTES,
 ) -> Iterator[Texts]:
-    """Pieces of batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be
-    missing), and one more by name. start: a position to which documents are passed over;
-    InputChanged where they are others. Raises ``LlmcurateError`` for a missing column, a null text,
-    and text that is not UTF-8."""
+    """Cut batches into pieces of some documents each. The batches have the columns `id`, `text`,
+    optionally `source` and `lang`, and the extra column that `column` names. start: documents
+    before this position are skipped. Raises InputChanged if the skipped documents do not have the
+    hash of `start`, and LlmcurateError for a missing column, a null text, or invalid UTF-8."""
     hashed, before = xxhash.xxh3_128(), 0
     for batch in batches:
         for name in ("id", "text", *([column] if column else [])):
@@ -71,15 +70,15 @@ def texts_of(
             last = int(np.searchsorted(offsets, offsets[first] + piece_bytes, "right")) - 1
             last = min(max(last, first + 1), len(text))
             part, position = slice(first, last), Position(number + last, digest)
-            more = of_column[part] if of_column is not None else None
-            yield Texts(names[part], data, offsets[first : last + 1], more, position)
+            extra = of_column[part] if of_column is not None else None
+            yield Texts(names[part], data, offsets[first : last + 1], extra, position)
             first = last
     if before < start.documents:
         raise InputChanged
 
 
 def _hash(hashed: xxhash.xxh3_128, column: pa.Array) -> None:
-    """Adds the values of a column, not how they lie in memory, of which a part may be undefined."""
+    """Hash the values of a column, not its memory, since parts of the memory may be undefined."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         hashed.update(repr(column.to_pylist()).encode())
         return
@@ -114,7 +113,6 @@ def _check(text: pa.LargeStringArray, names: pa.Table) -> None:
 
 
 def _buffers(text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
-    """Views: data is read only, as the kernels are compiled for; the few offsets are a copy."""
     _, offsets, data = text.buffers()
     positions = np.frombuffer(offsets, np.int64, len(text) + 1, text.offset * 8).copy()
     return np.frombuffer(data or b"", np.uint8), positions

@@ -1,14 +1,14 @@
-"""The writer of token shards: documents encoded into the folder that a trainer reads.
+"""The writer of token shards: encodes documents into the folder that a trainer reads.
 
-tokens-00000.bin         little-endian uint16, or uint32 where the vocabulary needs it
+tokens-00000.bin         little-endian uint16, or uint32 for a larger vocabulary
 tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
-documents-00000.parquet  id, source, lang, tokens, bytes; one row a document, same order
-loss-00000.mask          a byte a token, 1 where it counts in training; where a column says so
-tokenizer.json           the tokenizer that made them (or tokenizer.model, tokenizer.tiktoken)
-manifest.json            counts and checksums; written last, so its presence means all is there
-val/                     the same of the documents held out, where some are
+documents-00000.parquet  id, source, lang, tokens, bytes; one row per document, in the same order
+loss-00000.mask          one byte per token, 1 if it counts in training; only with loss_mask
+tokenizer.json           the tokenizer used (or tokenizer.model, tokenizer.tiktoken)
+manifest.json            counts and checksums; written last, so it exists only if all files do
+val/                     the same for the documents held out, if any
 
-Other trainers' formats put other files in the place of .bin and .idx (shard_files.py).
+Formats of other trainers have other files instead of .bin and .idx (shard_files.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from llmcurate.base.disk.files import file_digest, sync_path, write_atomic
 from llmcurate.base.disk.sealed_json import encode_json, seal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
-from tokenize_kit.encode.parts import PART_BYTES, encode_parts, whole_alone
+from tokenize_kit.encode.parts import PART_BYTES, encode_parts, settle_nothing
 from tokenize_kit.encode.vocabulary import Vocabulary, open_vocabulary
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.shards.loss_mask import mask_of
@@ -50,7 +50,7 @@ from tokenize_kit.shards.shard_files import (
     add_edges,
     token_dtype,
 )
-from tokenize_kit.shards.shuffle import RUN_TOKENS, Draws, Shuffle, Spilled, keys
+from tokenize_kit.shards.shuffle import RUN_TOKENS, DocumentKeys, Shuffle, Spilled, keys
 from tokenize_kit.shards.texts import NAMES, PIECE_BYTES, Texts, texts_of
 
 Item = TypeVar("Item")
@@ -64,15 +64,11 @@ def in_order(
     workers: int,
     most: int,
 ) -> Iterator[Result]:
-    """`map(function, items)` on so many threads; results come in the order of the items.
-
-    Threads, because the kernels hold no lock while they encode: tables are shared, and nothing is
-    copied between processes.
-
-    Items under way or waiting to be taken have `most` in sum of their `size`, but for one that is
-    larger than that. An error comes where it would come without threads: behind the results before
-    it.
-    """
+    """Run `map(function, items)` on `workers` threads; yield the results in the order of the items.
+    Threads suffice because the kernels release Python's lock; tables are shared and nothing is
+    copied between processes. The sizes of all items that are being encoded or are waiting add up to
+    at most `most`, except for a single larger item. As without threads, an error is raised after
+    the results of earlier items."""
     if workers <= 1:
         yield from map(function, items)
         return
@@ -110,22 +106,22 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The content and the format of shards.
+    """The settings that decide the content and the format of shards.
 
-    shard_tokens   The tokens of a shard at most, but for a longer document.
-    append_eos     Whether the tokenizer's end-of-text token ends each document.
-    prepend_bos    Whether the tokenizer's beginning-of-text token begins each document.
-    val_fraction   The share of documents that is held out, by hash of their ids.
-    val_by         Whether documents are held out one by one, or with their cluster (`Keys`).
-    shuffle        The seed of an order that depends on it and the ids alone; None keeps the order
-                   of the input.
-    packing        Whether documents stay in that order, or lie beside similar ones (`Keys`).
+    shard_tokens   The most tokens in a shard, except for a longer document.
+    append_eos     Add the tokenizer's end-of-text token after each document.
+    prepend_bos    Add the tokenizer's beginning-of-text token before each document.
+    val_fraction   The share of documents held out, by the hash of their ids.
+    val_by         Hold out documents one by one (id), or whole clusters (cluster; needs `Keys`).
+    shuffle        The seed of the order, which depends only on the seed and the ids; None keeps
+                   the input's order.
+    packing        Keep the order (input), or put similar documents together (neighbours; needs
+                   `Keys`).
     form           The format of the files (shard_files.py).
     pattern        The name of the pattern that cuts text, for a tokenizer that is a file of ranks.
-    loss_mask      The column that says which tokens count in training (loss_mask.py).
-    sampling       The rate at which ids are drawn (encode/sampling.py); None draws none.
-    sampling_seed  The seed of these draws, with the documents' ids.
-    """
+    loss_mask      The column with the tokens that count in training (loss_mask.py).
+    sampling       The rate of drawing ids (encode/sampling.py); None does not draw.
+    sampling_seed  The seed of the draws, used with the documents' ids."""
 
     shard_tokens: int = 100_000_000
     append_eos: bool = True
@@ -148,34 +144,34 @@ class Layout:
         if self.shuffle is not None and not 0 <= self.shuffle < 1 << 64:
             raise UsageError(f"shuffle {self.shuffle}: give a seed from 0 on")
         if self.shuffle is not None and self.packing != "input":
-            raise UsageError(f"packing {self.packing} is an order of its own: leave shuffle out")
+            raise UsageError(f"packing {self.packing} sets the order: leave shuffle out")
         if self.form not in FORMATS:
             raise UsageError(f"format {self.form!r}: give one of {', '.join(FORMATS)}")
         if self.loss_mask is not None and self.form != "llmcurate":
             raise UsageError(
-                f"loss_mask: the format {self.form} has no place for one; encode without --format"
+                f"loss_mask: the format {self.form} has no loss mask; encode without --format"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """What the layout's choices go by where it is not the hash of an id. sides: one key for all
-    documents of a cluster, which are held out where it is small; order: keys in the order of the
-    shards."""
+    """Keys that replace the hashes of document ids. sides: the keys for the split, the same for all
+    documents of a cluster, which is held out if its key is small; order: the keys by which
+    documents are ordered in the shards."""
 
-    sides: Draws | None = None
-    order: Draws | None = None
+    sides: DocumentKeys | None = None
+    order: DocumentKeys | None = None
 
     def digests(self) -> dict[str, str]:
-        """What the shards depend on of it."""
+        """Return a hash of each set of keys that is given, by name."""
         named = {"sides": self.sides, "order": self.order}
         return {name: draws.digest for name, draws in named.items() if draws is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How much is in memory at once, and how often progress is saved. The bytes of the shards do
-    not depend on it."""
+    """Limits of memory, and how much text is encoded between two saves of the progress. The shards
+    do not depend on these."""
 
     piece_bytes: int = PIECE_BYTES
     save_bytes: int = SAVE_BYTES
@@ -192,23 +188,22 @@ def encode_shards(
     sizes: Sizes | None = None,
     by: Keys | None = None,
 ) -> dict[str, Any]:
-    """Encode batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be missing;
-    the layout's ``loss_mask`` names one more).
+    """Encode documents into token shards in `out` and return the manifest. batches: documents with
+    the columns `id`, `text`, optionally `source` and `lang`, and the column that `loss_mask` of the
+    layout names.
 
-    tokenizer: a tokenizer.json, or another file that vocabulary.py takes. workers: threads that
-    encode, where our kernels do; the texts that they hold are some megabytes each, or one document.
-    say: called with a line on whether a stopped run resumes, or why not. by: keys for the layout's
-    `val_by` and `packing`.
+    tokenizer: a tokenizer.json or another file that vocabulary.py supports. workers: the number of
+    threads, used if our kernels encode; each holds some megabytes of text, or one document. say: a
+    function that is called with a line that tells if a stopped run resumes and, if not, why. by:
+    the keys for `val_by` and `packing` of the layout.
 
-    A document is never split over shards. The bytes written depend on the documents, the tokenizer
-    and the layout alone, not on how documents come in batches, on ``workers``, nor on how often a
-    run was killed: the next one with the same ``out`` goes on (progress.py).
+    A document is never split over shards. The bytes written depend only on the documents, the
+    tokenizer and the layout. They do not depend on the batches or on `workers`. A killed run
+    resumes with the same `out` and writes the same bytes (progress.py).
 
-    Returns the manifest. ``bytes`` counts the UTF-8 bytes of the texts, ``tokens`` includes those
-    that begin and end documents. Raises ``LlmcurateError`` for an unusable tokenizer, a missing
-    column, a null text, and where no document comes, or none to one side of the split; ``out`` is
-    then as it was.
-    """
+    In the manifest, `bytes` counts the UTF-8 bytes of the texts; `tokens` includes the tokens that
+    begin and end documents. Raises `LlmcurateError` for an unusable tokenizer, a missing column, a
+    null text, no documents, or no documents on one side of the split; `out` is then unchanged."""
     layout, sizes, by = layout or Layout(), sizes or Sizes(), by or Keys()
     vocabulary = open_vocabulary(tokenizer, layout.pattern)
     dtype = token_dtype(layout.form, vocabulary.size)
@@ -229,7 +224,7 @@ def encode_shards(
         progress.remove()
         raise input_changed_error() from None
     except BaseException as error:
-        if isinstance(error, Exception) or not progress.saved:  # else it goes on after Ctrl-C
+        if isinstance(error, Exception) or not progress.saved:  # after Ctrl-C it resumes
             progress.remove()
         raise
     progress.remove()
@@ -239,15 +234,14 @@ def encode_shards(
 def _encoder(
     vocabulary: Vocabulary, layout: Layout, dtype: np.dtype[Any]
 ) -> Callable[[Texts], tuple[Encoded, Position]]:
-    """What encodes some texts, and says up to where they go."""
     begin = vocabulary.begin() if layout.prepend_bos else None
     end = vocabulary.end() if layout.append_eos else None
     column, rate = layout.loss_mask, layout.sampling
     sample = None if rate is None else vocabulary.sampled(rate)
     candidate = None if column is None else open_candidate(vocabulary.path, layout.pattern)
-    in_parts = sample is None and column is None and vocabulary.settle is not whole_alone
+    in_parts = sample is None and column is None and vocabulary.encode_settled is not settle_nothing
 
-    def whole(texts: Texts) -> Encoded:
+    def encode_whole(texts: Texts) -> Encoded:
         mask, undrawn = None, 0
         if sample is None or rate is None:
             ids, counts = vocabulary.encode(texts.data, texts.offsets)
@@ -263,27 +257,26 @@ def _encoder(
             mask = mask_of(texts, column, candidate, ids, counts, *edges)
         return Encoded(tokens, _table(texts, lengths), mask, undrawn)
 
-    def long(texts: Texts) -> Encoded:
-        """One document, of whose ids only those of a part are in memory as uint32."""
+    def encode_long(texts: Texts) -> Encoded:
         tokens = np.array([] if begin is None else [begin], dtype)
 
         def append(ids: np.ndarray) -> None:
-            tokens.resize(len(tokens) + len(ids), refcheck=False)  # moves pages, copies nothing
+            tokens.resize(len(tokens) + len(ids), refcheck=False)  # moves pages without a copy
             tokens[len(tokens) - len(ids) :] = ids
 
         row = texts.data[texts.offsets[0] : texts.offsets[1]]
-        for ids in encode_parts([row], vocabulary.encode, vocabulary.settle):
+        for ids in encode_parts([row], vocabulary.encode, vocabulary.encode_settled):
             _refuse_forgery(ids, np.array([len(ids)]), texts, vocabulary.forbidden)
             append(ids)
         if end is not None:
             append(np.array([end]))
         return Encoded(tokens, _table(texts, np.array([len(tokens)])))
 
-    def encoded(texts: Texts) -> tuple[Encoded, Position]:
+    def encode_texts(texts: Texts) -> tuple[Encoded, Position]:
         alone = len(texts.offsets) == 2 and texts.size() > PART_BYTES
-        return (long if in_parts and alone else whole)(texts), texts.position
+        return (encode_long if in_parts and alone else encode_whole)(texts), texts.position
 
-    return encoded
+    return encode_texts
 
 
 def _table(texts: Texts, lengths: np.ndarray) -> pa.Table:
@@ -312,8 +305,6 @@ def _write(
     run_tokens: int,
     by: Keys,
 ) -> list[Side]:
-    """The shards of each side, in files. Saved are, where documents are shuffled, those that wait
-    to be, else the sides."""
     masked, aside, state = layout.loss_mask is not None, progress.folder, progress.state
     rows = aside / "rows"
     rows.mkdir(exist_ok=True)
@@ -322,12 +313,12 @@ def _write(
         seed, spilled = layout.shuffle or 0, Spilled.from_json(state.get("spill", b"{}"))
         shuffle = Shuffle(aside / "spill", seed, dtype, masked, spilled, run_tokens, by.order)
         documents = _shuffled(documents, progress, shuffle)
-    rest = (layout.form, dtype, layout.shard_tokens, masked, rows)
+    shared = (layout.form, dtype, layout.shard_tokens, masked, rows)
     train, val = (SideState.from_json(state.get(name, b"{}")) for name in ("train", "val"))
-    sides = [Side(aside, "train", *rest, train)]
+    sides = [Side(aside, "train", *shared, train)]
     if layout.val_fraction:
         folder = aside if layout.form == "nanogpt" else aside / "val"
-        sides.append(Side(folder, "val", *rest, val))
+        sides.append(Side(folder, "val", *shared, val))
     bound = np.uint64(int(layout.val_fraction * 2.0**64))
     try:
         for part, position in documents:
@@ -336,11 +327,11 @@ def _write(
             if layout.val_fraction:
                 ids = part.table["id"]
                 chosen = (keys(ids) if by.sides is None else by.sides.of(ids)) < bound
-                sides[1].add(part.take(np.flatnonzero(chosen)))
-                part = part.take(np.flatnonzero(~chosen)) if chosen.any() else part
+                sides[1].add(part.select(np.flatnonzero(chosen)))
+                part = part.select(np.flatnonzero(~chosen)) if chosen.any() else part
             sides[0].add(part)
             if not shuffled:
-                progress.passed(position, size, {side.name: side.checkpoint for side in sides})
+                progress.advance(position, size, {side.name: side.checkpoint for side in sides})
     finally:
         for side in sides:
             side.close()
@@ -355,7 +346,7 @@ def _write(
                 f"{side.name}: give another fraction, or more documents"
             )
     if masked and not any(side.loss_tokens for side in sides):
-        raise RunFailed(f"column {layout.loss_mask!r} lets no token count: nothing to learn")
+        raise RunFailed(f"column {layout.loss_mask!r} counts no token: there is nothing to learn")
     return sides
 
 
@@ -364,15 +355,15 @@ def _shuffled(
     progress: Progress,
     shuffle: Shuffle,
 ) -> Iterator[tuple[Encoded, Position]]:
-    """The documents in the drawn order. They wait on disk, and there they are saved; from there the
-    shards are written anew."""
+    """Yield documents in the shuffled order. Progress is saved only while documents are collected
+    on disk; a run that is interrupted later writes all shards again."""
     position = progress.position
     try:
         for part, position in documents:
             shuffle.add(part)
             progress.undrawn += part.undrawn
-            progress.passed(position, part.bytes, {"spill": shuffle.checkpoint})
-        progress.passed(position, 0, {"spill": shuffle.checkpoint}, last=True)
+            progress.advance(position, part.bytes, {"spill": shuffle.checkpoint})
+        progress.advance(position, 0, {"spill": shuffle.checkpoint}, last=True)
     finally:
         shuffle.close()
     for part in shuffle.documents():
@@ -382,8 +373,6 @@ def _shuffled(
 def _manifests(
     sides: list[Side], vocabulary: Vocabulary, layout: Layout, progress: Progress
 ) -> dict[str, Any]:
-    """The manifest of the training side, which names that of the other; val/manifest.json is
-    written here."""
     chosen = {
         "format": (layout.form, "llmcurate"),
         "val_fraction": (layout.val_fraction, 0.0),
@@ -436,16 +425,15 @@ def _manifests(
 
 
 def _commit(progress: Progress, out: Path, files: list[str], manifest: bytes) -> None:
-    """Move the files in; old manifests go first and the new one comes last."""
     aside = progress.folder
     for name in files:
         sync_path(aside / name)
     progress.forget()
     (out / "manifest.json").unlink(missing_ok=True)
     val = out / "val"
-    if val.is_symlink():  # what it leads to is not ours
+    if val.is_symlink():  # never write through a link
         val.unlink()
-    if (val / "manifest.json").is_file() or (aside / "val").is_dir():  # ours
+    if (val / "manifest.json").is_file() or (aside / "val").is_dir():
         val.mkdir(exist_ok=True)
         (val / "manifest.json").unlink(missing_ok=True)
         _clear(val)

@@ -1,4 +1,4 @@
-"""Attention behind one function, ``attend(q, k, v, mask)``, over several back ends."""
+"""Attention as one function, ``attend(q, k, v, mask)``, with several back ends."""
 
 from train.attention.backends import BACKENDS, Backend
 from train.attention.choice import attend, check_name, prepare

@@ -1,8 +1,6 @@
-"""The back ends of ``attend``.
-
-``eager`` says what is computed and is the reference for every mask; the others must agree with it.
-A back end declares the mask features, dtypes and devices it supports. To add one, write its
-function and register it with its ``Backend``; choice.py says when ``auto`` takes it.
+"""The back ends of ``attend``. ``eager`` defines the result for every mask; the others must agree
+with it. A ``Backend`` declares the mask features, dtypes and devices that it supports. To add one,
+write its function and register it in ``BACKENDS``; choice.py decides when ``auto`` takes it.
 """
 
 from __future__ import annotations
@@ -20,20 +18,20 @@ from train.attention.mask import Alibi, Mask
 
 TRITON_INSTALLED: bool = importlib.util.find_spec("triton") is not None
 
-SHORTEST = 32  # tokens a document, on average: below, calls cost more than they save
+SHORTEST = 32  # mean tokens per document; below it, the calls cost more than they save
 
 Lengths = tuple[tuple[int, ...], ...]
 
 
 def lengths_of(mask: Mask) -> Lengths | None:
-    """Of each row the lengths of its documents, where attention can go document by document: on a
-    CPU, causal and nothing else, and not while the step is traced. Looked at once a mask.
-    """
+    """Return the lengths of each row's documents, or None if attention cannot run document by
+    document. Attention does so only on a CPU, without tracing, for a mask that is causal, has
+    documents and nothing else. The result is computed once per mask."""
     documents = mask.documents
     if (
         documents is None
         or mask.features != {"causal", "documents"}
-        or type(documents) is not Tensor  # a tensor without storage cannot be looked at
+        or type(documents) is not Tensor  # a tensor without storage cannot be read
         or documents.device.type != "cpu"
         or torch.compiler.is_compiling()
     ):
@@ -50,16 +48,15 @@ def _lengths(documents: Tensor) -> Lengths | None:
     for row in documents:
         fresh = (torch.nonzero(row[1:] != row[:-1])[:, 0] + 1).tolist()
         if len(fresh) + 1 != len(torch.unique(row)):
-            return None  # an id that comes again is one document to a mask
+            return None  # a mask takes an id that comes again as the same document
         lengths.append(tuple(b - a for a, b in pairwise([0, *fresh, length])))
     return tuple(lengths) if sum(map(len, lengths)) * SHORTEST <= rows * length else None
 
 
 def by_document(q: Tensor, k: Tensor, v: Tensor, lengths: Lengths) -> Tensor:
-    """Causal attention within each document; q, k, v [batch, heads, length, head_dim].
-
-    A mask over the whole row would cost all its pairs of queries and keys. The plain causal kernel
-    costs those within the documents.
+    """Return causal attention within each document. ``q``, ``k``, ``v``: [batch, heads, length,
+    head_dim]. The plain causal kernel runs on one document at a time. A mask over the whole row
+    would also compute all pairs of tokens from two documents.
     """
     if all(len(sizes) == 1 for sizes in lengths):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -67,34 +64,34 @@ def by_document(q: Tensor, k: Tensor, v: Tensor, lengths: Lengths) -> Tensor:
     for sizes, *row in zip(lengths, q, k, v, strict=True):
         parts = zip(*(x[None].split(sizes, dim=2) for x in row), strict=True)
         out = [F.scaled_dot_product_attention(a, b, c, is_causal=True) for a, b, c in parts]
-        # The kernel's own order in memory, heads inside, which is that of the next product.
+        # Heads innermost: the kernel's own memory order, and the one that the next product reads.
         rows.append(torch.cat([piece.transpose(1, 2) for piece in out], dim=1))
     return torch.cat(rows).transpose(1, 2)
 
 
-Attention = Callable[..., Tensor]  # of q, k, v, mask, and with "content" scores that are added
+Attention = Callable[..., Tensor]  # arguments: q, k, v, mask, and scores to add
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """An attention function and what it supports."""
+    """An attention function and the cases that it supports."""
 
     attention: Attention
     masks: frozenset[str]
     dtypes: frozenset[torch.dtype]
     devices: frozenset[str]
-    # Whether values may have other dimensions than queries and keys.
+    # True if values may have another size than queries and keys.
     values: bool = True
-    # Where it has no backward pass.
+    # Devices on which it has no backward pass.
     forward_only: frozenset[str] = frozenset()
-    # What else it refuses, and why.
-    also: Callable[[Tensor, Mask], str | None] | None = None
-    # Makes what it keeps with a mask for all layers.
+    # Returns the reason for any other refusal.
+    other_refusal: Callable[[Tensor, Mask], str | None] | None = None
+    # Builds what it stores in a mask for all layers.
     prepare: Callable[[Mask], object] | None = None
 
     def refusal(self, q: Tensor, mask: Mask, values: int | None = None) -> str | None:
-        """Why this back end cannot do it, or None. ``values``: dimensions of a value, where they
-        may be others than a query's.
+        """Return why this back end does not support a case, or None if it supports the case.
+        ``values``: the dimensions of a value; None if a value has as many as a query.
         """
         if not self.values and values not in (None, q.shape[-1]):
             return f"values of {values} dimensions with keys of {q.shape[-1]}"
@@ -106,17 +103,17 @@ class Backend:
             return f"the device {q.device.type}"
         if q.device.type in self.forward_only and q.requires_grad and torch.is_grad_enabled():
             return f"gradients on the device {q.device.type}"
-        return None if self.also is None else self.also(q, mask)
+        return None if self.other_refusal is None else self.other_refusal(q, mask)
 
 
 def _repeat_heads(kv: Tensor, heads: int) -> Tensor:
-    """[batch, kv_heads, keys, head_dim] to [batch, heads, keys, head_dim], repeated in turn."""
     return kv if kv.shape[1] == heads else kv.repeat_interleave(heads // kv.shape[1], dim=1)
 
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = None) -> Tensor:
-    """softmax(q k^T / sqrt(head_dim) + added) v, scores and softmax in float32
-    or wider (Vaswani et al. 2017). A query that sees nothing gets 0."""
+    """Return softmax(q k^T / sqrt(head_dim) + bias + added) v (Vaswani et al. 2017). Scores and
+    softmax are in float32 or wider. A query that sees nothing gets 0.
+    """
     k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
     with torch.autocast(q.device.type, enabled=False):
         exact = torch.promote_types(q.dtype, torch.float32)
@@ -131,7 +128,6 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = No
 
 
 def _make_dense(mask: Mask) -> None:
-    """A mask of queries x keys, where one is needed."""
     if mask.features <= {"causal"} or lengths_of(mask) is not None:
         return
     _ = mask.dense
@@ -140,18 +136,17 @@ def _make_dense(mask: Mask) -> None:
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = None) -> Tensor:
-    """PyTorch's fused attention; the flash kernel where the mask is causal and nothing else, on a
-    CPU also within documents. There its kernel wants values as wide as keys, and keeps no scores;
-    so narrower ones are filled up where there are many queries: 0.4 of the time at 192 and 128.
-    A query that sees nothing gets 0.
-    """
+    """Run PyTorch's fused attention. A query that sees nothing gets 0. PyTorch's flash kernel runs
+    if the mask is only causal, and on a CPU also with documents. On a CPU that kernel needs values
+    as wide as keys. So narrower values are padded if there is more than one query. With keys of 192
+    and values of 128 dimensions this takes 0.4 of the time of the kernel that stores all scores."""
     narrower = q.shape[-1] - v.shape[-1]
     if narrower > 0 and mask.queries > 1 and q.device.type == "cpu":
         return sdpa(q, k, F.pad(v, (0, narrower)), mask, added)[..., :-narrower]
     k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
     if mask.features <= {"causal"}:
         return F.scaled_dot_product_attention(q, k, v, is_causal=mask.causal)
-    if mask.queries == 1 and mask.features <= {"causal", "offset"}:  # the newest sees all
+    if mask.queries == 1 and mask.features <= {"causal", "offset"}:  # the newest sees all keys
         return F.scaled_dot_product_attention(q, k, v)
     if (lengths := lengths_of(mask)) is not None:
         return by_document(q, k, v, lengths)
@@ -163,13 +158,13 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = Non
 
 
 def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    """PyTorch's FlexAttention (Dong et al. 2024): skips blocks that the mask empties."""
+    """Run PyTorch's FlexAttention (Dong et al. 2024), which skips blocks without visible pairs."""
     from train.attention.flex import flex as attention
 
     return attention(q, k, v, mask)
 
 
-WIDEST = 256  # dimensions of a key that FlexAttention's kernel is taken for; more fill its memory
+WIDEST = 256  # largest head_dim on a GPU; more overflows the memory of FlexAttention's kernel
 
 
 def _flex_refusal(q: Tensor, mask: Mask) -> str | None:
@@ -179,7 +174,6 @@ def _flex_refusal(q: Tensor, mask: Mask) -> str | None:
 
 
 def _triton_refusal(q: Tensor, mask: Mask) -> str | None:
-    """Why it cannot run here, or cannot give a gradient, or None."""
     if not TRITON_INSTALLED:
         return "this machine: triton is not installed (pip install 'llmcurate[gpu]')"
     from train.attention.flash import op
@@ -192,7 +186,7 @@ def _slopes(mask: Mask) -> Tensor | None:
 
 
 def triton(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    """Our FlashAttention-2 (Dao 2023): reads no block that the mask empties."""
+    """Run our FlashAttention-2 (Dao 2023), which reads no block that the mask hides completely."""
     from train.attention.flash.op import flash_attention
 
     out, _ = flash_attention(
@@ -208,7 +202,7 @@ def triton(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     return out.to(v.dtype)
 
 
-# Masks that flash/spans.py can say.
+# Mask features that flash/spans.py can express.
 _INTERVALS = frozenset({"causal", "documents", "offset", "window", "sinks", "prefix", "alibi"})
 _INDEXED = _INTERVALS | {"pattern", "relative", "gaps", "ahead"}
 _ALL_MASKS = _INDEXED | {"bias", "cross", "content", "segments"}
@@ -228,7 +222,7 @@ BACKENDS: dict[str, Backend] = {
         dtypes=_FLOATS,
         devices=frozenset({"cpu", "cuda"}),
         forward_only=frozenset({"cpu"}),
-        also=_flex_refusal,
+        other_refusal=_flex_refusal,
     ),
     "triton": Backend(
         attention=triton,
@@ -236,7 +230,7 @@ BACKENDS: dict[str, Backend] = {
         values=False,
         dtypes=_FLOATS,
         devices=frozenset({"cpu", "cuda"}),
-        also=_triton_refusal,
+        other_refusal=_triton_refusal,
         prepare=lambda mask: mask.spans,
     ),
     "eager": Backend(

@@ -1,7 +1,7 @@
-"""The choice of a back end: of one table a device, ``auto`` takes the first row that fits.
-
-A row's order is a claim about speed, measured on an H200 (``benchmarks/attention.py``). For a plain
-mask SDPA takes its cuDNN kernel there, which is ahead of ours; its flash kernel is slower."""
+"""Choose the attention back end: ``auto`` takes the first row of the device's table that fits. The
+order of the rows was measured on an H200 (``benchmarks/attention.py``). For a plain mask, SDPA on
+an H200 runs cuDNN's kernel, which is faster than our Triton kernel. SDPA's flash kernel is slower
+than ours."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _HALF = frozenset({torch.bfloat16, torch.float16})
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A back end, the masks and dtypes it is taken for (None: all it supports), and why.
-    ``single``: taken for any mask where there is one query, as in generation.
+    """A row of the table: a back end, and the cases for which ``auto`` uses it. ``masks``,
+    ``dtypes``: mask features and dtypes of these cases; None: all that the back end supports.
+    ``single``: True if ``auto`` also uses it for a single query, as in generation, with any mask.
     """
 
     backend: str
@@ -45,7 +46,7 @@ class Row:
         return BACKENDS[self.backend].refusal(q, mask, values) is None
 
 
-# Back ends that failed their trial (trial.py) in this process, and how.
+# Back ends that failed their trial in this process (train/loop/backends.py), with the reason.
 EXCLUDED: dict[str, str] = {}
 
 _REFERENCE = Row(backend="eager", why="nothing else supports the case")
@@ -71,9 +72,9 @@ TABLE: dict[str, tuple[Row, ...]] = {
 
 
 def choose(q: Any, mask: Mask, values: int | None = None) -> Row:
-    """The row that ``auto`` takes for q, of which dtype, device, shape and ``requires_grad`` are
-    looked at, for a mask, whose bias may learn, and for values of so many dimensions, or as many as
-    q's. Raises ``LlmcurateError`` where none fits.
+    """Return the first row of the device's table that fits the case. Only dtype, device, shape and
+    ``requires_grad`` of ``q`` are read. ``values``: the dimensions of a value; None if a value has
+    as many as a query. Raises ``LlmcurateError`` if no row fits.
     """
     for row in TABLE.get(q.device.type, ()):
         if row.fits(q, mask, values):
@@ -82,13 +83,15 @@ def choose(q: Any, mask: Mask, values: int | None = None) -> Row:
 
 
 def check_name(backend: str) -> None:
-    """Raise ``LlmcurateError`` where there is no such back end."""
+    """Raise ``LlmcurateError`` if there is no back end of this name."""
     if backend != "auto" and backend not in BACKENDS:
         raise UsageError(f"attention {backend!r}: choose auto or one of {', '.join(BACKENDS)}")
 
 
 def resolve(backend: str, q: Any, mask: Mask, values: int | None = None) -> Row:
-    """What ``backend`` means for a case; raises ``LlmcurateError`` where it cannot do it."""
+    """Return the row of the table to use for ``backend``. If ``backend`` is ``auto`` or failed its
+    trial, this is the row that ``choose`` finds. Raises ``LlmcurateError`` if ``backend`` does not
+    support the case."""
     check_name(backend)
     if backend == "auto" or backend in EXCLUDED:
         return choose(q, mask, values)
@@ -106,13 +109,14 @@ def attend(
     backend: str = "auto",
     added: Tensor | None = None,
 ) -> Tensor:
-    """Attention of q [batch, heads, queries, head_dim] over k, v [batch, kv_heads, keys, head_dim].
+    """Return the attention of q over k and v: [batch, heads, queries, last dimension of v], in v's
+    dtype.
 
-    ``heads`` is a multiple of ``kv_heads``; the last dimension of v may be another. Returns [batch,
-    heads, queries, v's last] in v's dtype.
-    With a ``SharedMask`` all three are those of this process's tokens. ``added``: [batch, heads,
-    queries, keys], what a layer adds to the scores, with any mask as with one of ``content``.
-    Raises ``LlmcurateError`` where the back end is unknown or does not support the case.
+    ``q``: [batch, heads, queries, head_dim]. ``k``, ``v``: [batch, kv_heads, keys, head_dim]; v's
+    last dimension may differ. ``heads`` is a multiple of ``kv_heads``. With a ``SharedMask``, q, k
+    and v have this process's tokens only. ``added``: [batch, heads, queries, keys], numbers to add
+    to the scores. Raises ``LlmcurateError`` if the back end is unknown or does not support the
+    case.
     """
     if isinstance(mask, SharedMask):
         assert added is None
@@ -131,8 +135,9 @@ def attend(
 def prepare(
     q: Tensor, mask: Mask | SharedMask, backend: str = "auto", values: int | None = None
 ) -> None:
-    """Make what the back end keeps with a mask for all layers; of q nothing is read but its kind.
-    Whoever attends inside a checkpoint calls this before: made there, it would be a side effect.
+    """Compute what the back end stores in a mask for all layers. Only shape, dtype and device of
+    ``q`` are read. Call this before attention runs inside an activation checkpoint, where storing
+    something would be a side effect.
     """
     if isinstance(mask, SharedMask):
         for each in mask.chunks:
@@ -144,13 +149,13 @@ def prepare(
 
 
 LENGTH = 160  # tokens: more than one block of any kernel
-# Largest difference, over the largest number of the reference, that rounding explains.
+# Largest relative difference from the reference that rounding explains.
 BOUNDS = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
-def small(like: Mask, device: torch.device) -> Mask:
-    """A mask of the same kind over a few documents of ``LENGTH`` tokens; of some of its queries
-    where ``like`` has keys before or behind them.
+def small_mask(like: Mask, device: torch.device) -> Mask:
+    """Return a mask for trials: the features of ``like``, over three documents in ``LENGTH``
+    tokens. If ``like`` has keys before or after its queries, the result has queries 40 to 119 only.
     """
     index = torch.arange(LENGTH, device=device)
     documents = ((index >= 23).long() + (index >= 100).long())[None]
@@ -172,9 +177,9 @@ def small(like: Mask, device: torch.device) -> Mask:
 def difference(
     name: str, mask: Mask, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype
 ) -> float:
-    """The largest difference of a back end from ``eager`` in float32, of the result and of the
-    gradients of q, k and v, each over the largest number of eager's; infinite where one is no
-    number.
+    """Return the largest difference between a back end and ``eager`` in float32, over the result
+    and the gradients of q, k and v. Each difference is relative to the largest absolute value that
+    ``eager`` gives. The difference is infinite if a value is NaN.
     """
     draw = torch.Generator().manual_seed(0)
     sizes = ((heads, mask.queries), *[(kv_heads, mask.keys)] * 2, (heads, mask.queries))
@@ -207,9 +212,9 @@ def _passes(
 def fault(
     name: str, like: Mask, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype
 ) -> str | None:
-    """What is wrong with a back end for layers of this kind, or None."""
+    """Return why a back end fails for layers with these heads and dtype, or None if it passes."""
     try:
-        worst = difference(name, small(like, like.device), heads, kv_heads, head_dim, dtype)
+        worst = difference(name, small_mask(like, like.device), heads, kv_heads, head_dim, dtype)
     except Exception as failure:  # whatever a compiler or a driver raises
         line = next(iter(str(failure).strip().splitlines()), "")
         return f"{type(failure).__name__}: {line}"[:200]

@@ -1,9 +1,7 @@
-"""Context parallel: the tokens of each row shared out over processes.
-
-Everything but attention works token by token, so a process needs its own tokens alone. In attention
-its queries look at the keys of whole rows, which the processes gather before: with grouped queries
-keys and values are far smaller than the rest (Grattafiori et al. 2024, section 3.3.2).
-"""
+"""Context parallelism: the tokens of each row are divided among processes. Only attention compares
+tokens with each other. Each process computes the attention of its own queries to the keys of whole
+rows, which the processes gather first. With grouped queries, keys and values are much smaller than
+the other activations (Grattafiori et al. 2024, section 3.3.2)."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ from train.attention.mask import Mask, once
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ContextParallel:
-    """This process, number ``rank`` of the ``count`` in ``group`` that have the same rows. A row is
-    cut into 2 x count chunks, and process n has chunk n and the n-th from the end: an early one and
-    a late one, so that causal attention is the same work for all.
+    """The share of the tokens of a row that process ``rank`` of ``count`` in ``group`` computes.
+    Each row is cut into 2 x count chunks. Process n has chunk n and the n-th chunk from the end,
+    one early and one late, so that causal attention is equal work for all processes.
     """
 
     group: Any
@@ -29,20 +27,18 @@ class ContextParallel:
     count: int
 
     def chunks(self, length: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """First and one past the last token of this process's two chunks of a row, whose length
-        2 x count divides.
-        """
+        """Return [first, last) of this process's two chunks. 2 x count must divide ``length``."""
         size = length // (2 * self.count)
         starts = self.rank * size, length - (self.rank + 1) * size
         return (starts[0], starts[0] + size), (starts[1], starts[1] + size)
 
     def own(self, x: Tensor) -> Tensor:
-        """This process's tokens of x [batch, length, ...]."""
+        """Return the tokens of this process from x [batch, length, ...]."""
         return torch.cat([x[:, first:last] for first, last in self.chunks(x.shape[1])], dim=1)
 
     def gathered(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of whole rows, in order, from those of each process's tokens, [batch,
-        heads, tokens, head_dim]. Their gradients are added up over the processes.
+        """Return keys and values of whole rows, in order of position, from those of this process.
+        Shapes are [batch, heads, tokens, head_dim]. Gradients are summed over the processes.
         """
         both: Tensor = _Gather.apply(torch.cat((k, v), dim=-1), self)
         k, v = both.split((k.shape[-1], v.shape[-1]), dim=-1)
@@ -50,8 +46,6 @@ class ContextParallel:
 
 
 class _Gather(torch.autograd.Function):
-    """[batch, heads, tokens, size] of each process to those of whole rows."""
-
     @staticmethod
     def forward(ctx: Any, own: Tensor, parallel: ContextParallel) -> Tensor:
         ctx.parallel = parallel
@@ -75,13 +69,13 @@ class _Gather(torch.autograd.Function):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SharedMask:
-    """The mask of whole rows whose tokens are shared out, and of it what this process needs."""
+    """The mask of whole rows, ``rows``, whose tokens are divided among processes."""
 
     parallel: ContextParallel
     rows: Mask
 
     @once
     def chunks(self) -> tuple[Mask, Mask]:
-        """The masks of the queries of this process's two chunks. Built once."""
+        """The masks for the queries of this process's two chunks. They are built once."""
         early, late = self.parallel.chunks(self.rows.queries)
         return self.rows.of_queries(*early), self.rows.of_queries(*late)

@@ -1,6 +1,5 @@
-"""FlexAttention: the mask as a function of indices, compiled into a kernel on a GPU.
-
-On a CPU it runs uncompiled, forward only, to be compared with ``eager``.
+"""FlexAttention: the mask as a function of indices, compiled into a kernel on a GPU. On a CPU it
+runs uncompiled and forward only, for comparison with ``eager``.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from train.attention.mask import Alibi, Mask, Relative
-from train.attention.mask import near as pattern
+from train.attention.mask import Alibi, Mask, Relative, window_mask
 
 
 @cache
@@ -23,7 +21,7 @@ def _compiled() -> Any:
 
 def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
     run = _compiled() if q.is_cuda else flex_attention
-    # The block mask is made once a mask, not once a layer.
+    # Built once per mask, not once per layer.
     block = mask.__dict__.setdefault("_flex_block", None) or block_mask(mask, q.shape[0])
     mask.__dict__["_flex_block"] = block
     out: Tensor = run(
@@ -33,11 +31,11 @@ def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 
 
 def block_mask(mask: Mask, batch: int) -> BlockMask:
-    """Which blocks of queries x keys hold anything, and what within them counts."""
+    """Return the blocks of queries x keys with visible pairs, and the rule for visible pairs."""
     offset, window, sinks = mask.offset, mask.window, mask.sinks
     documents, prefix, positions = mask.documents, mask.prefix, mask.key_positions
     shared = positions.shape[0] == 1
-    table = pattern(mask) if "pattern" in mask.features else None
+    table = window_mask(mask) if "pattern" in mask.features else None
 
     def seen(b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
         own = query + offset

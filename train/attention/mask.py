@@ -1,4 +1,4 @@
-"""The mask: the keys that a query may see, and what is added to their scores."""
+"""The attention mask: the keys that each query sees, and the bias that is added to the scores."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from torch import Tensor
 from train.attention.flash.spans import Spans, bounds, spans
 
 
-def near(mask: Mask) -> Tensor:
-    """Bool [batch or 1, heads or 1, queries, keys], of a mask with a window; but for documents,
-    prefix and causality.
+def window_mask(mask: Mask) -> Tensor:
+    """Return the part of a mask that follows from window, sinks, globals and random blocks: bool
+    [batch or 1, heads or 1, queries, keys]. Documents, prefix and causality are not applied.
     """
     assert mask.window is not None
     places = mask.key_positions // mask.block
@@ -34,14 +34,12 @@ def near(mask: Mask) -> Tensor:
     if mask.globals:
         seen = seen | (own < mask.globals) | (keys < mask.globals)
     if mask.random:
-        seen = seen | _drawn(mask, own, keys)
+        seen = seen | _random_mask(mask, own, keys)
     return seen
 
 
-def in_segments(mask: Mask) -> Tensor:
-    """Bool [batch or 1, 1, queries, keys], of a mask with segments; but for documents and
-    causality.
-    """
+def segment_mask(mask: Mask) -> Tensor:
+    """Return the part of a mask that follows from segments: bool [batch or 1, 1, queries, keys]."""
     assert mask.segment is not None
     segments = mask.key_positions // mask.segment
     own = segments[:, None, mask.offset : mask.offset + mask.queries, None]
@@ -51,8 +49,7 @@ def in_segments(mask: Mask) -> Tensor:
     return back == (torch.arange(mask.keys, device=mask.device) < mask.offset).long()
 
 
-def _drawn(mask: Mask, own: Tensor, keys: Tensor) -> Tensor:
-    """Whether a key is in one of the random blocks of the query's block."""
+def _random_mask(mask: Mask, own: Tensor, keys: Tensor) -> Tensor:
     most = -(-mask.keys // mask.block)
     if mask.documents is None:
         blocks = torch.full_like(own, most)
@@ -60,18 +57,18 @@ def _drawn(mask: Mask, own: Tensor, keys: Tensor) -> Tensor:
         starts, ends = bounds(mask.documents)
         counts = -(-(ends - starts) // mask.block)
         blocks = counts[:, None, mask.offset : mask.offset + mask.queries, None].long()
-    table = drawn_blocks(most, mask.window, mask.globals, mask.random, mask.draw)
+    table = random_blocks(most, mask.window, mask.globals, mask.random, mask.draw)
     chosen = table.to(mask.device)[blocks, own.expand(blocks.shape)]  # [..., queries, 1, random]
     return (chosen == keys[..., None]).any(dim=-1)
 
 
 @lru_cache(maxsize=64)
-def drawn_blocks(most: int, window: int, first: int, count: int, draw: int) -> Tensor:
-    """The random blocks of each block, in documents of up to ``most`` blocks: int64 [most + 1,
-    most, count], by the document's number of blocks and the block. They are ``count`` different
-    ones out of those that are neither in the window nor among the ``first``, or as many as there
-    are; -1 stands for none. The same document has the same in rows of any length.
-    """
+def random_blocks(most: int, window: int, first: int, count: int, draw: int) -> Tensor:
+    """Return the numbers of the random blocks of keys that each block of queries sees: int64 [most
+    + 1, most, count]. The first index is the number of blocks in the document, the second the block
+    of queries. A block sees ``count`` random blocks, or fewer if there are not as many; -1 fills
+    the rest. Random blocks are neither in the block's window nor among the document's ``first``
+    blocks, and these see none. The length of the row does not change a document's result."""
     order = torch.tensor(
         [
             [number() for _ in range(most)]
@@ -94,15 +91,15 @@ Value = TypeVar("Value")
 
 
 class once(Generic[Value]):
-    """``functools.cached_property`` without the lock it had before Python 3.12, at which
-    ``torch.compile`` breaks its graph.
+    """``functools.cached_property`` without the lock that it had before Python 3.12.
+    ``torch.compile`` breaks its graph at that lock.
     """
 
     def __init__(self, make: Callable[[Any], Value]) -> None:
         self.make, self.name, self.__doc__ = make, make.__name__, make.__doc__
 
     def __get__(self, owner: Any, kind: type | None = None) -> Value:
-        if owner is None:  # asked of the class
+        if owner is None:  # accessed on the class
             return self  # type: ignore[return-value]
         value = self.make(owner)
         object.__setattr__(owner, self.name, value)
@@ -110,19 +107,17 @@ class once(Generic[Value]):
 
 
 class Bias(Protocol):
-    """What is added to the scores. A form without a name in ``FORMS``, such as one of a user's own,
-    goes to the back ends that add its ``scores``.
+    """A term that is added to the scores. A class that is not in ``FORMS``, such as a user's own,
+    works only with back ends that call ``scores``.
     """
 
     def scores(self, distance: Tensor) -> Tensor:
-        """[batch or 1, queries, keys] to [batch or 1, heads, queries, keys]."""
+        """Return the bias of each head for ``distance`` [batch or 1, queries, keys]."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Alibi:
-    """Minus the distance, either way, times the head's slope (Press et al. 2022). ``slopes``:
-    [heads].
-    """
+    """ALiBi: minus the absolute distance times each head's slope [heads] (Press et al. 2022)."""
 
     slopes: Tensor
 
@@ -133,19 +128,17 @@ class Alibi:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relative:
-    """A learned number for each bucket of distances (Raffel et al. 2020).
-
-    ``weight``: [buckets, heads]. Half of the buckets are single distances, the others grow with
-    the logarithm up to ``distance``; all that is farther shares the last. ``both_ways``: keys after
-    the query have the second half of the buckets, else they count as distance 0.
-    """
+    """T5's bias: a learned number for each bucket of distances (Raffel et al. 2020). ``weight``:
+    [buckets, heads]. Half of the buckets hold a single distance each. The others widen with the
+    logarithm up to ``distance``, and larger distances share the last. With ``both_ways``, keys
+    after the query use the second half of the buckets. Otherwise they count as distance 0."""
 
     weight: Tensor
     distance: int
     both_ways: bool = False
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """The bucket of each distance, which is negative for keys after the query."""
+        """Return the bucket of each distance. Distances are negative for keys after the query."""
         buckets, ahead = self.weight.shape[0], torch.zeros_like(distance)
         away = distance.clamp(min=0)
         if self.both_ways:
@@ -160,32 +153,43 @@ class Relative:
         return self.weight[self.bucket(distance)].permute(0, 3, 1, 2)
 
 
-# By the class alone: back ends with formulas of their own do not know what a subclass changes.
+# Looked up by the exact class: a back end with its own formula does not know what a subclass
+# changes.
 FORMS: dict[type, str] = {Alibi: "alibi", Relative: "relative"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Mask:
-    """The queries are the last ``queries`` of the ``keys`` in a row, but for ``ahead`` keys that
-    follow them.
+    """The keys that each query sees.
 
-    ``causal``: a query sees the keys up to its own. ``documents``: int [batch, keys]; a query sees
-    only keys of its own document, which is that of the key at its place, or is in
-    ``query_documents``, [batch, queries], where queries are other tokens than the keys.
-    ``window``: a query sees keys less than that far away, to either side.
-    ``sinks``: keys at the first positions of a document are seen past the window. With the window
-    go, of an encoder, ``globals``, first tokens of a document that see and are seen by all of it;
-    ``random`` more keys that each query sees, which follow from ``draw``; and ``block``, the tokens
-    that window, globals and random count in. ``dilations``: of each head, the step from key to key
-    of its window, which reaches so many times further. ``prefix``:
-    bool [batch, keys]; these keys are seen by all queries of their document, whatever else says
-    no. ``positions``: int [batch or 1, keys], the position of each key in its document, for window,
-    sinks and bias; counted from the row's start where absent. ``bias`` is added to the scores.
-    ``segment``: a query sees keys of its segment of its document, so many tokens, and of the one
-    before. With ``memory`` all keys come twice: queries see those of the segment before among the
-    first half, their own segment's among the second.
-    ``gaps``: a cache has left out keys, so positions may leap within a document. ``content``: each
-    layer adds scores of its own, which it hands to ``attend``.
+    The queries are the last ``queries`` of the ``keys`` in a row, except that ``ahead`` keys follow
+    them.
+
+    ``causal``: True if a query sees no keys after its own position.
+    ``documents``: int [batch, keys]. The document of each key. A query sees only the keys of its
+        own document, which is that of the key at the query's position.
+    ``query_documents``: int [batch, queries]. The documents of the queries if the queries are other
+        tokens than the keys.
+    ``window``: the distance, to either side, from which a query no longer sees a key.
+    ``sinks``: the number of first positions of a document that are visible outside the window.
+    ``globals``: in an encoder with a window, the number of first tokens of a document that see all
+        its tokens and are seen by all.
+    ``random``: in an encoder with a window, the number of further keys that each query sees. They
+        are chosen at random with ``draw`` as the seed.
+    ``block``: the number of tokens that is the unit of ``window``, ``globals`` and ``random``.
+    ``dilations``: for each head, the step from key to key of its window. The window reaches that
+        many times further.
+    ``segment``: the number of tokens of a segment. A query sees its own segment of its document and
+        the segment before.
+    ``memory``: True if all keys come twice. A query sees the segment before in the first copy, and
+        its own segment in the second.
+    ``prefix``: bool [batch, keys]. All queries of the document see these keys, whatever the other
+        fields are.
+    ``positions``: int [batch or 1, keys]. The position of each key in its document, for window,
+        sinks and bias. None: positions count from the start of the row.
+    ``bias``: a term that is added to the scores.
+    ``gaps``: True if a cache has dropped keys, so that positions may jump within a document.
+    ``content``: True if each layer passes its own scores to ``attend``.
     """
 
     queries: int
@@ -212,12 +216,12 @@ class Mask:
 
     @property
     def offset(self) -> int:
-        """Keys before the first query: those a cache holds, or another process has made."""
+        """The number of keys before the first query, from a cache or from another process."""
         return self.keys - self.queries - self.ahead
 
     @property
     def features(self) -> frozenset[str]:
-        """What a back end must support; causal without cached keys is the plain case."""
+        """The features that a back end must support. A plain mask has none, or only ``causal``."""
         names = {"causal"} if self.causal else set()
         if self.documents is not None:
             names.add("documents")
@@ -246,8 +250,8 @@ class Mask:
         return frozenset(names)
 
     def of_queries(self, first: int, last: int) -> Mask:
-        """Of the queries ``first`` to ``last`` alone, where each key has its query. Keys behind
-        them that none of them sees are left out.
+        """Return the mask for queries ``first`` to ``last`` - 1 only. Each key must have a query.
+        Keys after these queries are left out if none of these queries can see later keys.
         """
         keys = self.keys if self.prefix is not None or not self.causal else last
 
@@ -266,14 +270,14 @@ class Mask:
 
     @once
     def key_positions(self) -> Tensor:
-        """``positions``, counted where they were not given: int64 [batch or 1, keys]."""
+        """The position of each key, by default its index in the row: int64 [batch or 1, keys]."""
         if self.positions is not None:
             return self.positions
         return torch.arange(self.keys, device=self.device)[None]
 
     @once
     def spans(self) -> Spans:
-        """What the Triton kernels read in place of a mask of queries x keys. Built once."""
+        """The mask as a few numbers per key, which the Triton kernels read. Built once."""
         return spans(
             keys=self.keys,
             documents=self.documents,
@@ -283,8 +287,8 @@ class Mask:
 
     @once
     def distance(self) -> Tensor:
-        """How far back each key is: int64 [batch or 1, queries, keys]; negative ahead. Of queries
-        that are other tokens there is none.
+        """Position of the query minus position of the key: int64 [batch or 1, queries, keys].
+        Raises ``ValueError`` if the queries are other tokens than the keys.
         """
         if self.query_documents is not None:
             raise ValueError("queries that are other tokens than the keys have no distance to them")
@@ -293,16 +297,14 @@ class Mask:
 
     @once
     def dense(self) -> Tensor:
-        """Boolean [batch or 1, heads or 1, queries, keys]; true where a query sees a key. Built
-        once.
-        """
+        """The mask as one tensor: bool [batch or 1, heads or 1, queries, keys]. Built once."""
         seen = torch.ones(1, 1, self.queries, self.keys, dtype=torch.bool, device=self.device)
         if self.causal:
             seen = seen.tril(diagonal=self.offset)
         if self.window is not None:
-            seen = seen & near(self)
+            seen = seen & window_mask(self)
         if self.segment is not None:
-            seen = seen & in_segments(self)
+            seen = seen & segment_mask(self)
         if self.prefix is not None:
             seen = seen | self.prefix[:, None, None, :]
         if self.documents is not None:
@@ -313,13 +315,12 @@ class Mask:
         return seen
 
     def scores(self, dtype: torch.dtype) -> Tensor | None:
-        """What is added to the scores: [batch or 1, heads, queries, keys], or None."""
         return None if self.bias is None else self.bias.scores(self.distance).to(dtype)
 
 
 def positions_of(documents: Tensor) -> Tensor:
-    """The position of each token in its document, counted within the row, for documents
-    [batch, length] that lie one after another: int64 [batch, length].
+    """Return the position of each token in its document, from 0: int64 [batch, length].
+    ``documents``: [batch, length], document numbers. Each document is contiguous.
     """
     length = documents.shape[1]
     index = torch.arange(length, device=documents.device).expand(documents.shape)
@@ -330,9 +331,9 @@ def positions_of(documents: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relation:
-    """``index`` int64 [batch or 1, queries, keys]: the row of each pair of query and key; ``rows``
-    [distances, size]: a vector for each distance, the same for all layers, or None where each layer
-    has its own.
+    """Vectors for the distances between queries and keys. ``rows``: [distances, size], the vectors,
+    if all layers share them, or None if each layer has its own. ``index``: int64 [batch or 1,
+    queries, keys], the row of vectors for each pair.
     """
 
     index: Tensor
@@ -340,15 +341,15 @@ class Relation:
 
 
 def of_queries(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
-    """q_i . rows[index_ij]: q [batch, heads, queries, head_dim] and rows [heads or 1, distances,
-    head_dim] to [batch, heads, queries, keys].
+    """Return q_i . rows[index_ij] of all pairs: [batch, heads, queries, keys]. ``q``: [batch,
+    heads, queries, head_dim]. ``rows``: [heads or 1, distances, head_dim].
     """
     scores = q @ rows.transpose(-2, -1)
     return scores.gather(-1, index[:, None].expand(*scores.shape[:2], *index.shape[1:]))
 
 
 def of_keys(k: Tensor, rows: Tensor, index: Tensor) -> Tensor:
-    """k_j . rows[index_ij]: k [batch, heads, keys, head_dim] and rows [heads or 1, distances,
-    head_dim] to [batch, heads, queries, keys].
+    """Return k_j . rows[index_ij] of all pairs: [batch, heads, queries, keys]. ``k``: [batch,
+    heads, keys, head_dim]. ``rows``: [heads or 1, distances, head_dim].
     """
     return of_queries(k, rows, index.transpose(1, 2)).transpose(2, 3)

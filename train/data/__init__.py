@@ -1,1 +1,1 @@
-"""The tokens that a step trains on."""
+"""The texts that a training run reads, as tokens: shards, packing, rows and their order."""

@@ -1,8 +1,5 @@
-"""The feed of a run: its sources opened, split, packed and mixed, stage after stage.
-
-A ``Feed`` answers as a ``Sampler`` does, for any step of any stage. All rows of all stages stand
-under one numbering, so whoever asks for a step's rows need not know of stages.
-"""
+"""The feed of a run: its sources opened, split, packed and mixed, one stage after another. The rows
+of all stages share one numbering."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ import numpy.typing as npt
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from train.config import Source, TrainConfig, locate, names, stages_of
-from train.data.packing import Packed, key_of, scatter
+from train.data.packing import Packed, key_of, mix64
 from train.data.readers import Foreign, Ints
 from train.data.rows import Mixture, Rows, Takes, counts, shares_of, split
 from train.data.shards import Shards, read_shards
@@ -31,44 +28,38 @@ _ROUNDS = 6  # of the Feistel network
 
 
 def permuted(entries: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArray[np.int64]:
-    """Where these entries of 0 .. count - 1 lie in the order called ``key``, which is
-    computed and not stored.
-
-    A Feistel network over an even number of bits, walked along until it is back among the first
-    ``count`` numbers (Black and Rogaway 2002); the domain is at most four times as large, so that
-    takes few turns.
-    """
+    """Return the positions that these entries of 0 .. count - 1 have in a pseudo-random order given
+    by ``key``. A Feistel network over an even number of bits is repeated until the result is below
+    ``count`` (cycle walking; Black and Rogaway 2002)."""
     half = max(2, ((count - 1).bit_length() + 1) // 2)
     mask, bits = np.uint64((1 << half) - 1), np.uint64(half)
-    keys = scatter(np.arange(_ROUNDS, dtype=np.uint64) + np.uint64(key))
+    keys = mix64(np.arange(_ROUNDS, dtype=np.uint64) + np.uint64(key))
     positions = entries.astype(np.uint64)
     outside = np.ones(len(positions), dtype=bool)
     while outside.any():
         high, right = positions[outside] >> bits, positions[outside] & mask
         for turn in keys:
-            high, right = right, high ^ (scatter(right + turn) & mask)
+            high, right = right, high ^ (mix64(right + turn) & mask)
         positions[outside] = high << bits | right
         outside = positions >= count
     return positions.astype(np.int64)
 
 
 class Steps(ABC):
-    """Which rows each step takes, by number."""
+    """The rows on which each step trains, by the number of the step."""
 
     rows: Rows | Mixture
 
     @abstractmethod
     def numbered(self, step: int) -> list[tuple[int, int]]:
-        """``row_numbers``, each with the epoch of its source, from 0."""
+        """Return (row number, epoch of the row's source, from 0) of each row of a step."""
 
     def row_numbers(self, step: int) -> list[int]:
-        """The rows of step 0, 1, ..., source by source; a batch may reach over the end of an
-        epoch."""
+        """Return the numbers of a step's rows. Rows are numbered from 0, source after source."""
         return [row for row, _ in self.numbered(step)]
 
     def documents(self, step: int) -> dict[int, int]:
-        """The documents that step trains on, by number, and how many tokens of each; in the
-        batch's order."""
+        """Return the number of tokens that a step reads of each document, in batch order."""
         counts: dict[int, int] = {}
         for row in self.row_numbers(step):
             for document, _, taken in self.rows.spans(row):
@@ -76,18 +67,15 @@ class Steps(ABC):
         return counts
 
     def document_ids(self, step: int) -> list[str]:
-        """The ids of the documents that step trains on, each once, in the batch's order."""
+        """Return the ids of the documents that a step reads, each once, in batch order."""
         return self.rows.ids(list(self.documents(step)))
 
 
 class Sampler(Steps):
-    """Batches by step: its rows are a pure function of (seed, step), so a resume needs no state and
-    ranks share the rows out as they like. Each source goes through its rows epoch after epoch, each
-    epoch in an order of its own.
-
-    ``sources``: which of the rows' sources take part, by default all; their ``shares``
-    (mixing.py); ``skip``: rows of each that were taken before step 0, as by an earlier stage.
-    """
+    """The rows of each step, as a pure function of (seed, step), so a resume needs no state. Each
+    epoch of a source has its own order. ``sources`` are the numbers of the sources to draw from, by
+    default all, and ``shares`` their shares (see ``shares_of``). ``skip`` has for each source the
+    number of rows that earlier stages have used."""
 
     def __init__(
         self,
@@ -109,12 +97,11 @@ class Sampler(Steps):
         self.bases = [counted[number] for number in self.sources]
 
     def taken(self, steps: int) -> list[int]:
-        """Rows of each source in the first ``steps`` steps."""
+        """Return the number of rows of each source that the first ``steps`` steps use."""
         return counts(self.shares, steps * self.batch_rows)
 
     def order(self, source: int, positions: Ints) -> tuple[Ints, Ints]:
-        """The rows of one source at these positions of its epochs, one after the other; and the
-        epoch of each."""
+        """Return the row and the epoch at each of these positions in a source's sequence."""
         rows = self.rows.sources[source]
         epochs, inside = np.divmod(positions, rows.count)
         ordered = np.empty(len(positions), np.int64)
@@ -135,13 +122,13 @@ class Sampler(Steps):
         return numbers
 
 
-MOST_TIMES = 4  # repeated up to here, text is nearly as good as new (Muennighoff et al. 2023)
+MAX_USEFUL_EPOCHS = (
+    4  # until then, repeated text is nearly as good as new (Muennighoff et al. 2023)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFigures:
-    """What a run reads of a source."""
-
     documents: int
     held_out_documents: int
     unique_tokens: int
@@ -151,14 +138,15 @@ class SourceFigures:
 
     @property
     def shown(self) -> str:
-        """How often the run goes through it."""
-        again = f", {self.repeated_tokens:,} of them again" if self.repeated_tokens else ""
+        again = (
+            f", {counted(self.repeated_tokens, 'token')} repeated" if self.repeated_tokens else ""
+        )
         return f"{self.epochs:.2f} epochs of {counted(self.unique_tokens, 'token')}{again}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageFigures:
-    """A stage, and by source what the packing did and how many rows are taken."""
+    """A stage, and for each source its packing and the number of rows that the stage uses."""
 
     name: str
     steps: int
@@ -169,21 +157,15 @@ class StageFigures:
 
 @dataclass(frozen=True)
 class FeedFigures:
-    """The sources by name, the stages, and what is to be said of the shards."""
-
     sources: dict[str, SourceFigures]
     stages: list[StageFigures]
     notes: list[str]
 
 
 class Feed(Steps):
-    """The sources of a run, and which of their rows each step takes. ``roles``: of the special
-    tokens that its objective needs; ``takes``: the positions that pieces take by it; ``task``: what
-    labels say, of labelled texts.
-
-    Raises ``LlmcurateError`` where a source cannot be read, where two were encoded by different
-    tokenizers, and where the requests cannot be met.
-    """
+    """The sources of a run, and the rows on which each step trains. ``roles`` are the special
+    tokens of the objective, ``takes`` returns how many positions of a row a piece takes, and
+    ``task`` describes labels. Raises ``LlmcurateError`` if sources cannot be read or combined."""
 
     task: Task | None = None
     rows: Mixture
@@ -201,7 +183,7 @@ class Feed(Steps):
         self.stages = stages_of(config)
         if shards is not None and config.sources:
             raise UsageError("give a folder of shards or sources, not both")
-        self.wanted = [_sources(shards, stage) for stage in self.stages]
+        self.stage_sources = [_sources(shards, stage) for stage in self.stages]
         self._open(
             Foreign(
                 vocab_size=config.vocab_size,
@@ -213,9 +195,8 @@ class Feed(Steps):
         self._pack()
 
     def _open(self, foreign: Foreign) -> None:
-        """Each folder once, and its documents on both sides."""
         self.labels: dict[str, str] = {}
-        for source in (source for stage in self.wanted for source in stage):
+        for source in (source for stage in self.stage_sources for source in stage):
             label = self.labels.setdefault(source.shards, source.label)
             if list(self.labels.values()).count(label) > 1:
                 raise UsageError(f"two sources are called {label}: give them names")
@@ -249,10 +230,9 @@ class Feed(Steps):
             total += opened.documents
 
     def _pack(self) -> None:
-        """The rows of each stage, those of equal shape once, and their samplers."""
         indices: dict[tuple[str, int, str], int] = {}
         packed: list[Rows] = []
-        for config, sources in zip(self.stages, self.wanted, strict=True):
+        for config, sources in zip(self.stages, self.stage_sources, strict=True):
             for source in sources:
                 key = (source.shards, config.context, config.packing)
                 if key not in indices:
@@ -261,7 +241,7 @@ class Feed(Steps):
         self.rows = Mixture(packed)
         self.samplers: list[Sampler] = []
         self.taken = [0] * len(packed)
-        for config, sources in zip(self.stages, self.wanted, strict=True):
+        for config, sources in zip(self.stages, self.stage_sources, strict=True):
             chosen = [indices[source.shards, config.context, config.packing] for source in sources]
             shares = shares_of(
                 sources, [packed[k] for k in chosen], steps=config.steps, batch=config.rows
@@ -299,7 +279,7 @@ class Feed(Steps):
         )
 
     def epochs(self, path: str) -> Fraction:
-        """How often the run goes through a source."""
+        """Return the number of times that the run reads a source."""
         return sum(
             (
                 Fraction(taken, rows.count)
@@ -316,12 +296,11 @@ class Feed(Steps):
         return self.samplers[stage].numbered(inside)
 
     def owner(self, document: int) -> tuple[str, Shards, int]:
-        """(source, its shards, number within them) of a document by its number in the run."""
+        """Return a document's source, shards and index in the shards, by its number in the run."""
         path = [path for path, first in self.first.items() if first <= document][-1]
         return self.labels[path], self.shards[path], document - self.first[path]
 
     def summary(self) -> FeedFigures:
-        """Sources (unique tokens, epochs, repetitions) and stages (rows, what the packing did)."""
         sources = {}
         for path, label in self.labels.items():
             documents, epochs = self.train[path], self.epochs(path)
@@ -336,15 +315,15 @@ class Feed(Steps):
                 repeated_tokens=max(0, tokens - unique),
             )
         stages = []
-        for name, config, sampler, stage_sources in zip(
-            names(self.config), self.stages, self.samplers, self.wanted, strict=True
+        for name, config, sampler, used in zip(
+            names(self.config), self.stages, self.samplers, self.stage_sources, strict=True
         ):
             taken = sampler.taken(config.steps)
             packed = {
                 self.labels[source.shards]: replace(
                     self.rows.sources[index].figures(), taken_rows=rows
                 )
-                for source, index, rows in zip(stage_sources, sampler.sources, taken, strict=True)
+                for source, index, rows in zip(used, sampler.sources, taken, strict=True)
             }
             stages.append(
                 StageFigures(
@@ -359,7 +338,7 @@ class Feed(Steps):
         return FeedFigures(sources, stages, notes)
 
     def notices(self) -> list[str]:
-        """The summary in lines, to be read before training."""
+        """Return the summary as lines of text, which are shown before training."""
         figures = self.summary()
         lines = list(figures.notes)
         for stage in figures.stages:
@@ -373,26 +352,24 @@ class Feed(Steps):
                     f" {counted(part.cropped, 'token')} cropped"
                 )
         lines += [f"{label}: {source.shown}" for label, source in figures.sources.items()]
-        return [*lines, self._times(figures)]
+        return [*lines, self._epochs_line(figures)]
 
-    def _times(self, figures: FeedFigures) -> str:
-        """How often all of the text is read, and how many steps read it at most 4 times."""
+    def _epochs_line(self, figures: FeedFigures) -> str:
         sources, steps = figures.sources.values(), self.config.steps
         times = sum(s.tokens for s in sources) / max(1, sum(s.unique_tokens for s in sources))
         line = f"{counted(steps, 'step')} read the corpus {times:.1f} times"
-        if times > MOST_TIMES:
-            fitting = max(1, int(steps * MOST_TIMES / times))
+        if times > MAX_USEFUL_EPOCHS:
+            fitting = max(1, int(steps * MAX_USEFUL_EPOCHS / times))
             line += f"; more than 4 help little: --steps {fitting} reads it 4 times"
         return line
 
 
 def _sources(shards: Path | None, stage: TrainConfig) -> tuple[Source, ...]:
-    """What a stage trains on: its sources, or the run's; raises where nothing says it."""
     sources = stage.sources or ((Source(shards=str(shards)),) if shards is not None else ())
     if not sources:
         raise UsageError("give a folder of shards, or sources")
     paths = [source.shards for source in sources]
     for path in paths:
         if paths.count(path) > 1:
-            raise UsageError(f"source {path} is given twice: add up its amounts")
+            raise UsageError(f"source {path} is given twice: give it once")
     return sources

@@ -1,14 +1,12 @@
 """Packings: documents in rows of ``context`` targets. No packing drops a token.
 
-concat    documents in shard order are one stream, cut into rows: no padding but in the last row,
-          and a document is split wherever a row ends
-best-fit  a document longer than a row fills rows of its own; what is left of it, and all shorter
-          ones, go largest first into the row with the least room that takes them, so that no
-          document is split that fits a row (best-fit decreasing; Ding et al. 2024)
-padding   a row holds one document, or a part of one that is longer
+concat    documents in shard order form one stream, which is cut into rows
+best-fit  a document longer than a row fills whole rows; its remainder and all shorter documents
+          are put, largest first, into the row with the least room in which they fit, so no document
+          that fits a row is split (best-fit decreasing; Ding et al. 2024)
+padding   a row holds one document, or a part of a longer one
 
-A packing is a function of the documents' lengths and the seed. It holds an index of documents, not
-of tokens: 16 to 24 bytes a document.
+A packing depends only on the documents' lengths and the seed. It takes 16 to 24 bytes a document.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ Spans = list[tuple[int, int, int]]
 
 
 def key_of(*parts: int | str) -> int:
-    """64 bits that stand for these parts."""
+    """Return a 64-bit hash of these parts."""
     text = " ".join(str(part) for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def scatter(x: _U64) -> _U64:
-    """SplitMix64's finaliser (Steele et al. 2014): a bijection that scatters its argument."""
+def mix64(x: _U64) -> _U64:
+    """Scatter numbers by SplitMix64's finaliser (Steele et al. 2014), which is a bijection."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -45,9 +43,9 @@ def scatter(x: _U64) -> _U64:
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """What a packing did. ``split``: documents that lie in more than one row; ``padded``: positions
-    without a target; ``used``: the share of positions with one. Nothing is ever cropped.
-    ``taken_rows``: those that a stage takes."""
+    """The result of a packing. ``split`` is the number of documents in more than one row,
+    ``padded`` the number of positions without a target, ``used`` the share of those with one.
+    ``cropped`` is always 0: no packing drops tokens."""
 
     packing: str
     documents: int
@@ -61,19 +59,19 @@ class Packed:
 
 
 class Packing(Protocol):
-    """Rows over documents of given lengths."""
+    """Documents of given lengths, arranged in rows."""
 
     count: int
 
     def spans(self, row: int) -> Spans: ...
 
     def split(self) -> int:
-        """Documents in more than one row."""
+        """Return the number of documents in more than one row."""
         ...
 
 
 class Concat:
-    """One stream, cut."""
+    """A packing that joins documents to one stream, which is cut into rows."""
 
     def __init__(self, length: Ints, context: int, seed: int) -> None:
         self.length, self.context = length, context
@@ -101,7 +99,7 @@ class Concat:
 
 
 class Padding:
-    """One document a row."""
+    """A packing with one document per row."""
 
     def __init__(self, length: Ints, context: int, seed: int) -> None:
         self.length, self.context = length, context
@@ -119,23 +117,22 @@ class Padding:
 
 
 class BestFit:
-    """Full rows of long documents first, then the packed ones."""
+    """A packing: rows that long documents fill, then rows of remainders and short documents."""
 
     def __init__(self, length: Ints, context: int, seed: int) -> None:
-        from train.data.kernels import best_fit, grouped
+        from train.data.kernels import best_fit, counting_sort
 
         self.length, self.context = length, context
         self.full = np.cumsum(length // context)
         self.fulls = int(self.full[-1]) if len(length) else 0
-        # Among equal sizes the seed decides, so that neighbours in the shards are not neighbours
-        # in rows.
+        # Equal sizes are shuffled, so that neighbours in the shards are not neighbours in rows.
         items = np.flatnonzero(length % context)
         key = np.uint64(key_of("pack", seed))
-        items = items[np.argsort(scatter(items.astype(np.uint64) ^ key), kind="stable")]
-        _, order = grouped(context - length[items] % context, context)
+        items = items[np.argsort(mix64(items.astype(np.uint64) ^ key), kind="stable")]
+        _, order = counting_sort(context - length[items] % context, context)
         items = items[order]
         rows, packed = best_fit(length[items] % context, context)
-        self.row_ends, order = grouped(rows, packed)
+        self.row_ends, order = counting_sort(rows, packed)
         self.items = items[order]
         self.count = self.fulls + packed
 
@@ -165,9 +162,9 @@ PACKINGS: dict[str, type[Concat] | type[Padding] | type[BestFit]] = {
 
 
 def packing_for(asked: str, cuts: bool) -> str:
-    """The packing that is meant: of ``auto`` concat, or best-fit where documents may be cut in no
-    other place than the end of a row (``cuts`` is false). Raises ``LlmcurateError``.
-    """
+    """Return the packing for the setting ``asked``; ``auto`` is concat, or best-fit if the
+    objective takes documents in pieces (``cuts`` is False). Raises ``LlmcurateError`` if the
+    packing is unknown or does not suit the objective."""
     if asked == "auto":
         return "concat" if cuts else "best-fit"
     if asked not in PACKINGS:
@@ -181,12 +178,11 @@ def packing_for(asked: str, cuts: bool) -> str:
 
 
 def pack(name: str, length: Ints, context: int, seed: int) -> Packing:
-    """Documents of these lengths (tokens), packed."""
     return PACKINGS[name](length, context, seed)
 
 
 def figures(name: str, packing: Packing, length: Ints, context: int) -> Packed:
-    """What that packing did with documents of these lengths."""
+    """Return the result of a packing for documents of these lengths."""
     tokens, positions = int(length.sum()), packing.count * context
     return Packed(
         packing=name,

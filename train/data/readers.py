@@ -1,8 +1,5 @@
-"""The layouts of token files: our own, DataTrove's, Megatron's, OLMo's and nanoGPT's.
-
-A layout names its files among those of a folder (``NAME_files``) and opens one of them as a
-``Part`` (``read_NAME``).
-"""
+"""The layouts of token files: llmcurate's, DataTrove's, Megatron's, OLMo's and nanoGPT's.
+``NAME_files`` selects the files of a layout, and ``read_NAME`` opens one file as a ``Part``."""
 
 from __future__ import annotations
 
@@ -21,17 +18,14 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed
 
 Ints = npt.NDArray[np.int64]
-_SCAN = 1 << 24  # tokens looked at together
+_SCAN = 1 << 24  # tokens scanned at a time
 
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """What files of other trainers do not say of themselves.
-
-    ``vocab_size``: ids are below it. ``end_of_text``: the id that ends documents. ``tokenizer``: a
-    tokenizer.json, or its folder, from which both are read if they are not given. ``dtype``: of raw
-    tokens; by default uint16 where the vocabulary fits, else uint32.
-    """
+    """Facts that the files of other trainers do not record. Ids are below ``vocab_size``; the id
+    ``end_of_text`` ends documents. If not given, both are read from ``tokenizer``, a tokenizer.json
+    or its folder. ``dtype``: type of raw tokens, by default uint16 if ids fit, else uint32."""
 
     vocab_size: int | None = None
     end_of_text: int | None = None
@@ -40,7 +34,7 @@ class Foreign:
 
     @property
     def raw(self) -> np.dtype[Any]:
-        """The type of tokens in a file that has no header."""
+        """The type of the tokens in a file that has no header."""
         if self.dtype is not None:
             return np.dtype(self.dtype).newbyteorder("<")
         return np.dtype("<u2" if (self.vocab_size or 0) <= 1 << 16 else "<u4")
@@ -48,10 +42,10 @@ class Foreign:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
-    """``start`` and ``length`` of documents, in tokens of ``tokens``. ``bytes``: UTF-8 bytes of
-    their texts, where known. ``mask``: uint8 a token, 1 where it counts. ``table``: a parquet file
-    with a row a document (id, source); else ``ids``; else a document is called "name:number".
-    """
+    """One token file. ``start`` and ``length`` of documents are in tokens; ``bytes`` has the number
+    of UTF-8 bytes of each text. ``mask`` is uint8 per token, 1 where the token counts in training.
+    The ids of documents come from ``table`` (a parquet file with a row per document) or ``ids``;
+    without these they are "name:number"."""
 
     name: str
     tokens: npt.NDArray[Any]
@@ -65,10 +59,10 @@ class Part:
 
 
 def map_tokens(path: Path, dtype: np.dtype[Any], offset: int = 0) -> npt.NDArray[Any]:
-    """The tokens behind ``offset`` bytes, as a memory map."""
+    """Map a file's tokens, which begin after ``offset`` bytes, into memory."""
     size = path.stat().st_size - offset
     if size < 0 or size % dtype.itemsize:
-        raise RunFailed(f"{path}: cut short, {size} bytes are no whole {dtype.name} tokens")
+        raise RunFailed(f"{path}: cut short, {size} bytes are not whole {dtype.name} tokens")
     # An empty file cannot be mapped.
     if not size:
         return np.zeros(0, dtype=dtype)
@@ -76,21 +70,19 @@ def map_tokens(path: Path, dtype: np.dtype[Any], offset: int = 0) -> npt.NDArray
 
 
 def from_ends(ends: npt.NDArray[Any], tokens: int, where: Path) -> tuple[Ints, Ints]:
-    """(start, length) of documents that lie one behind the other up to the last token."""
+    """Return (start, length) of documents that follow each other without gaps."""
     if len(ends) and int(ends.max()) >= 1 << 63:
-        raise RunFailed(f"{where}: its document ends do not fit the tokens")
+        raise RunFailed(f"{where}: the document ends do not fit the tokens")
     checked = ends.astype(np.int64)
     length = np.diff(checked, prepend=0)
     if (length < 0).any() or (int(checked[-1]) if len(checked) else 0) != tokens:
-        raise RunFailed(f"{where}: its document ends do not fit the {counted(tokens, 'token')}")
+        raise RunFailed(f"{where}: the document ends do not fit the {counted(tokens, 'token')}")
     return checked - length, length
 
 
 def scan(tokens: npt.NDArray[Any], foreign: Foreign, name: str) -> tuple[Ints, Ints, str]:
-    """Documents of a file without an index: up to each end-of-text id; without one, all of it.
-
-    What follows the last such id is a document too. Returns (start, length, what was done).
-    """
+    """Return (start, length, note) of the documents in a file without an index. A document ends
+    with an end-of-text id, or with the file."""
     total = len(tokens)
     if foreign.end_of_text is None:
         note = f"{name}: no index, so it is one document; give end_of_text to find its documents"
@@ -107,12 +99,11 @@ def scan(tokens: npt.NDArray[Any], foreign: Foreign, name: str) -> tuple[Ints, I
 
 
 def own_files(names: set[str]) -> list[str]:
-    """The token files among those of a folder."""
     return sorted(name for name in names if name.startswith("tokens-") and name.endswith(".bin"))
 
 
 def read_own(path: Path, dtype: np.dtype[Any], *, masked: bool) -> Part:
-    """Our shards (docs/design/contracts.md): raw tokens, uint64 ends of documents, and a mask."""
+    """Read a shard of llmcurate: raw tokens, uint64 document ends, and if ``masked``, a mask."""
     index = path.with_suffix(".idx")
     tokens = map_tokens(path, dtype)
     if index.stat().st_size % 8:
@@ -126,23 +117,22 @@ def read_own(path: Path, dtype: np.dtype[Any], *, masked: bool) -> Part:
 
 
 def map_mask(path: Path, tokens: int) -> np.ndarray:
-    """A byte a token, 1 where it counts in training."""
+    """Map a mask into memory: a byte per token, 1 where the token counts in training."""
     if not path.is_file() or path.stat().st_size != tokens:
-        raise RunFailed(f"{path}: not a byte a token")
+        raise RunFailed(f"{path}: missing, or not one byte per token")
     return np.memmap(path, dtype=np.uint8, mode="r") if tokens else np.zeros(0, dtype=np.uint8)
 
 
 def read_datatrove(path: Path) -> Part:
-    """DataTrove's NAME.ds: raw uint16 or uint32 tokens; NAME.ds.index: uint64 ends of documents, in
-    tokens; NAME.ds.loss, if there: a byte a token, 1 where it counts (huggingface/datatrove,
-    src/datatrove/pipeline/tokens/tokenizer.py).
-    """
+    """Read DataTrove's NAME.ds: raw uint16 or uint32 tokens. NAME.ds.index has the uint64 ends of
+    documents, in tokens. NAME.ds.loss, which is optional, has a byte per token, 1 where the token
+    counts in training (huggingface/datatrove, src/datatrove/pipeline/tokens/tokenizer.py)."""
     index = path.with_name(path.name + ".index")
     if not index.is_file() or index.stat().st_size % 8:
         raise RunFailed(f"{index}: missing or cut short")
     ends = np.fromfile(index, dtype="<u8")
     size, count = path.stat().st_size, int(ends[-1]) if len(ends) else 0
-    # The file names no type: it is what makes the last end the end of the file.
+    # The file records no type: the width follows from its size.
     width = next((width for width in (2, 4) if width * count == size), None)
     if width is None:
         raise RunFailed(
@@ -161,7 +151,7 @@ _MEGATRON_HEADER = len(_MEGATRON_MAGIC) + 25
 
 
 def megatron_files(folder: Path, names: set[str]) -> list[str]:
-    """The .bin files beside an .idx that begins as Megatron's do."""
+    """Return the .bin files that have an .idx file which begins with Megatron's magic bytes."""
     paths = []
     for name in sorted(names):
         if name.endswith(".idx") and name.removesuffix(".idx") + ".bin" in names:
@@ -172,22 +162,22 @@ def megatron_files(folder: Path, names: set[str]) -> list[str]:
 
 
 def read_megatron(path: Path) -> Part:
-    """Megatron's IndexedDataset: NAME.bin with tokens, NAME.idx with bounds of sequences and
-    documents.
+    """Read Megatron's IndexedDataset: NAME.bin with tokens, NAME.idx with bounds of sequences
+    and documents.
 
-    .idx: "MMIDIDX\\0\\0", uint64 version 1, uint8 type of tokens, uint64 sequences, uint64 document
-    bounds, then int32 lengths and int64 byte offsets of sequences, and int64 bounds of documents,
-    in sequences (NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py).
+    .idx: "MMIDIDX\\0\\0", uint64 version 1, uint8 type of tokens, uint64 sequences, uint64
+    document bounds, then int32 lengths and int64 byte offsets of sequences, and int64 bounds of
+    documents, in sequences (NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py).
     """
     index = path.with_suffix(".idx")
     raw = index.read_bytes()
     if len(raw) < _MEGATRON_HEADER or not raw.startswith(_MEGATRON_MAGIC):
-        raise RunFailed(f"{index}: no index of Megatron's, or cut short")
+        raise RunFailed(f"{index}: not a Megatron index, or cut short")
     version, kind, sequences, bounds = struct.unpack_from("<QBQQ", raw, len(_MEGATRON_MAGIC))
     if version != 1 or kind not in _MEGATRON_TYPES:
-        raise RunFailed(f"{index}: version {version} and type {kind} of tokens are not read here")
+        raise RunFailed(f"{index}: version {version} with token type {kind} is not supported")
     if len(raw) != _MEGATRON_HEADER + 12 * sequences + 8 * bounds:
-        raise RunFailed(f"{index}: says {sequences} sequences, {bounds} bounds; its size differs")
+        raise RunFailed(f"{index}: its size does not fit {sequences} sequences and {bounds} bounds")
     sizes = np.frombuffer(raw, "<i4", sequences, _MEGATRON_HEADER).astype(np.int64)
     offsets = np.frombuffer(raw, "<i8", sequences, _MEGATRON_HEADER + 4 * sequences)
     edges = np.frombuffer(raw, "<i8", bounds, _MEGATRON_HEADER + 12 * sequences)
@@ -198,7 +188,7 @@ def read_megatron(path: Path) -> Part:
     first = offsets // dtype.itemsize
     if (first > len(tokens)).any() or (first + sizes > len(tokens)).any():
         raise RunFailed(
-            f"{index}: a sequence lies behind the {counted(len(tokens), 'token')} of {path.name}"
+            f"{index}: a sequence lies beyond the {counted(len(tokens), 'token')} of {path.name}"
         )
     if not len(edges):
         edges = np.arange(sequences + 1)
@@ -215,14 +205,13 @@ def read_megatron(path: Path) -> Part:
 
 
 def read_olmo(path: Path, foreign: Foreign) -> Part:
-    """OLMo's .npy: tokens as np.memmap writes them, no NumPy header, of the smallest type that
-    holds the vocabulary; beside it NAME.csv.gz with start, end, id of documents, or nothing
+    """Read OLMo's .npy: raw tokens without a NumPy header, in the smallest type that holds the
+    vocabulary. NAME.csv.gz, which is optional, has start, end and id of each document
     (allenai/OLMo, olmo/data/memmap_dataset.py; allenai/dolma,
-    python/dolma/tokenizer/executor.py).
-    """
+    python/dolma/tokenizer/executor.py)."""
     with path.open("rb") as file:
         if file.read(6) == b"\x93NUMPY":
-            raise RunFailed(f"{path}: a NumPy file with a header; OLMo's are tokens alone")
+            raise RunFailed(f"{path}: has a NumPy header; OLMo's files are raw tokens")
     tokens = map_tokens(path, foreign.raw)
     bounds = path.with_suffix(".csv.gz")
     if not bounds.is_file():
@@ -237,11 +226,11 @@ def read_olmo(path: Path, foreign: Foreign) -> Part:
         or (start[1:] < end[:-1]).any()
     ):
         raise RunFailed(
-            f"{bounds}: its documents overlap or lie behind {counted(len(tokens), 'token')}"
+            f"{bounds}: its documents overlap or lie beyond {counted(len(tokens), 'token')}"
         )
     remainder = len(tokens) - int((end - start).sum())
     notes = (
-        (f"{path.name}: {counted(remainder, 'token')} outside of the documents of {bounds.name}",)
+        (f"{path.name}: {counted(remainder, 'token')} outside the documents of {bounds.name}",)
         if remainder
         else ()
     )
@@ -252,7 +241,6 @@ def read_olmo(path: Path, foreign: Foreign) -> Part:
 
 
 def _olmo_bounds(path: Path, tokens: int) -> pa.Table:
-    """start, end (tokens) and, if there, id; no more rows than tokens are taken."""
     options = csv.ConvertOptions(
         column_types={"f0": pa.int64(), "f1": pa.int64(), "f2": pa.string()},
         null_values=[],
@@ -265,12 +253,12 @@ def _olmo_bounds(path: Path, tokens: int) -> pa.Table:
         with csv.open_csv(path, names, convert_options=options) as stream:
             if not {"f0", "f1"} <= set(stream.schema.names):
                 raise RunFailed(f"{path}: expected lines of start,end,id")
-            kept = [name for name in ("f0", "f1", "f2") if name in stream.schema.names]
+            columns = [name for name in ("f0", "f1", "f2") if name in stream.schema.names]
             for batch in stream:
                 rows += batch.num_rows
                 if rows > tokens + 1:
                     raise RunFailed(f"{path}: more documents than tokens")
-                batches.append(batch.select(kept))
+                batches.append(batch.select(columns))
     except (pa.ArrowException, OSError, EOFError) as error:
         raise RunFailed(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
     return pa.Table.from_batches(batches)
@@ -281,21 +269,20 @@ _LLMC_MAGIC: dict[int, np.dtype[Any]] = {20240520: np.dtype("<u2"), 20240801: np
 
 
 def nanogpt_files(folder: Path, names: set[str]) -> list[str]:
-    """The .bin files to train on: those called val are for evaluation."""
+    """Return the .bin files for training; those with "val" in the name are for evaluation."""
     return sorted(name for name in names if name.endswith(".bin") and not is_validation(name))
 
 
 def is_validation(name: str) -> bool:
-    """val.bin, fineweb_val_000000.bin"""
+    """Return whether a file is for evaluation, like val.bin or fineweb_val_000000.bin."""
     return "val" in name.removesuffix(".bin").split("_")
 
 
 def read_nanogpt(path: Path, foreign: Foreign) -> Part:
-    """nanoGPT's .bin: uint16 tokens and nothing else (karpathy/nanoGPT,
-    data/openwebtext/prepare.py). And llm.c's, which modded-nanogpt reads too: 256 int32 of header
-    (magic, version, tokens) before the tokens; 20240520 for uint16, 20240801 for uint32
-    (karpathy/llm.c, dev/data/data_common.py). Neither says where documents end.
-    """
+    """Read a .bin of nanoGPT: uint16 tokens and nothing else (karpathy/nanoGPT,
+    data/openwebtext/prepare.py), or of llm.c, as modded-nanogpt reads it: a header of 256 int32
+    (magic, version, number of tokens), then uint16 tokens for the magic 20240520, uint32 tokens for
+    20240801 (karpathy/llm.c, dev/data/data_common.py). Neither marks the ends of documents."""
     header = _llmc_header(path)
     if header is None:
         tokens = map_tokens(path, np.dtype("<u2"))
@@ -311,14 +298,15 @@ def read_nanogpt(path: Path, foreign: Foreign) -> Part:
 
 
 def _llmc_header(path: Path) -> tuple[np.dtype[Any], int] | None:
-    """(type, number) of tokens where there is a header: magic, version, tokens, then zeros."""
+    """Return (type of tokens, number of tokens) from llm.c's header (magic, version, number of
+    tokens, zeros), or None if the file has no such header."""
     with path.open("rb") as file:
         head = np.frombuffer(file.read(_LLMC_HEADER // 4 * 4)[:_LLMC_HEADER], dtype=np.uint8)
     if len(head) < 12:
         return None
     magic, version, count = (int(value) for value in head[:12].view("<i4"))
     dtype = _LLMC_MAGIC.get(magic)
-    # The magic number could be two tokens; a header is zeros behind its three numbers.
+    # The magic number could be two tokens; in a header, zeros follow its three numbers.
     if dtype is None or version not in range(1, 100) or head[12:].any():
         return None
     if len(head) < _LLMC_HEADER:
@@ -326,16 +314,15 @@ def _llmc_header(path: Path) -> tuple[np.dtype[Any], int] | None:
     return dtype, count
 
 
-Files = Callable[[Path, set[str]], list[str]]  # those of a layout, among the names of a folder
+Files = Callable[[Path, set[str]], list[str]]  # selects a layout's files in a folder
 
 
 def ending(suffix: str) -> Files:
-    """The files whose names end so."""
     return lambda folder, names: sorted(name for name in names if name.endswith(suffix))
 
 
-# The layouts of other trainers, in the order in which files without a manifest are tried: those
-# with marks of their own first.
+# The layouts of other trainers, tried in this order for files without a manifest: the most
+# distinctive first.
 FOREIGN_FILES: dict[str, Files] = {
     "datatrove": ending(".ds"),
     "megatron": megatron_files,
@@ -345,7 +332,6 @@ FOREIGN_FILES: dict[str, Files] = {
 
 
 def read_foreign(layout: str, path: Path, foreign: Foreign) -> Part:
-    """A token file of another trainer."""
     if layout == "datatrove":
         return read_datatrove(path)
     if layout == "megatron":

@@ -1,16 +1,11 @@
-"""Documents as rows that a step trains on.
+"""Documents as rows on which a step trains.
 
-A packing (packing.py) says which tokens of which documents a row holds; in an epoch each stands in
-one row exactly. A row yields these pieces, each with the token before it: for a document's first
-that is the end-of-text token, as in generation, and what is left of a document after the end of a
-row starts in the next from the last token of that row. An objective makes inputs and targets of
-them.
-
-An objective that adds tokens to a piece, or takes some away, says how many positions a piece takes
-(``Takes``), and rows are packed by these.
-
-Where the shards say which tokens count, the others are read and not scored, in training alone:
-held-out text is scored whole."""
+A packing (packing.py) decides the tokens of each row. A row yields pieces of documents, each with
+the token before it: at the start of a document the end-of-text token, as in generation; otherwise
+the last token of the piece before. An objective turns pieces into inputs and targets. If it adds or
+removes tokens, ``Takes`` gives the number of positions that a piece needs. Tokens that the shards
+mask are read but not scored in training; held-out text is scored whole.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +27,15 @@ from train.data.shards import Shards
 
 _PREFIX = 512  # tokens of a document that decide its side of the split
 
-
-# Positions that pieces of so many tokens take in a row of ``context``; more never take fewer.
+# (tokens of pieces, context) to positions in a row; more tokens never take fewer positions.
 Takes = Callable[[Ints, int], Ints]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """Tokens of one document that stand in a row. ``document``: its number in the run; ``first``:
-    the number of its first token here; ``before``: the token before that; ``counted``: which of the
-    tokens are scored, None for all.
-    """
+    """Tokens of one document within a row. ``document`` is its number in the run, ``first`` the
+    index in the document of the first token, ``before`` the token before that. ``counted`` marks
+    the tokens that are scored; None: all are scored."""
 
     document: int
     first: int
@@ -54,28 +47,27 @@ class Piece:
 def split(
     shards: Shards, *, held_out: float, seed: int, unique_tokens: int | None = None
 ) -> tuple[Ints, Ints]:
-    """Document numbers for training and held out, both in shard order. Of those for training
-    ``unique_tokens`` takes as few as have so many tokens; fewer tokens take some of the same.
+    """Return the numbers of the training documents and of the held-out ones, both in shard order.
 
-    A document's side depends on the seed, its length and its first 512 tokens alone, so exact
-    copies are never on both sides. At least one document is on each side. Raises ``LlmcurateError``
-    where all documents are the same one, or have fewer tokens than are to be taken.
-    """
-    from train.data.kernels import beginnings
+    The choice depends only on the seed, the document's length and its first 512 tokens, so exact
+    duplicates are never separated. ``unique_tokens`` limits training to the fewest documents that
+    have that many tokens; a smaller limit selects a subset of them. Raises ``LlmcurateError`` if
+    all documents are the same, or if they have fewer tokens than ``unique_tokens``."""
+    from train.data.kernels import prefix_hashes
 
     draws = np.empty(shards.documents, dtype=np.uint64)
     edges = np.searchsorted(shards.shard, np.arange(len(shards.tokens) + 1))
     key = key_of("split", seed)
     for number, tokens in enumerate(shards.tokens):
         part = slice(int(edges[number]), int(edges[number + 1]))
-        draws[part] = beginnings(
+        draws[part] = prefix_hashes(
             np.asarray(tokens), shards.start[part], shards.length[part], _PREFIX, np.uint64(key)
         )
     if not len(draws) or draws.min() == draws.max():
         raise RunFailed(
             f"{shards.folder}: {counted(shards.documents, 'document')}, {min(1, len(draws))}"
             " different; "
-            "training and held-out text need two different ones at least"
+            "training and held-out text need at least two different documents"
         )
     chosen = sides(draws, held_out)
     training = np.flatnonzero(~chosen)
@@ -92,32 +84,28 @@ def split(
 
 
 def sides(draws: npt.NDArray[np.uint64], held_out: float) -> npt.NDArray[np.bool_]:
-    """Which of these draws, not all of them equal, are below the share; at least one is, and one is
-    not.
-    """
+    """Return which draws are held out: those up to ``held_out`` x 2^64, but at least the smallest
+    and never the largest."""
     least, most = draws.min(), draws[draws < draws.max()].max()
     bound = np.uint64(min(int(held_out * 2.0**64), 2**64 - 1))
     return draws <= np.uint64(min(max(bound, least), most))
 
 
 def longest(takes: Takes, context: int) -> int:
-    """The most tokens of a piece that fits into a row. Raises ``LlmcurateError`` where none
-    does."""
+    """Return the most tokens of a piece in a row. Raises ``LlmcurateError`` if no piece fits."""
     lengths = np.arange(context + 1)
     while takes(lengths[-1:], context)[0] <= context:
         lengths = np.arange(2 * len(lengths))
     fits = int(np.count_nonzero(takes(lengths, context) <= context))
     if fits < 2:  # a piece without tokens, and one with a token
-        raise UsageError(f"context is {context}: the objective needs rows that are longer")
+        raise UsageError(f"context is {context}: too short for the objective; raise context")
     return fits - 1
 
 
 class Rows:
-    """Documents of one folder of shards as rows of ``context`` targets.
-
-    ``masked``: targets that do not count by the shards' masks are ``IGNORED``. ``first`` is added
-    to document numbers, so that those of several folders differ.
-    """
+    """Documents of one folder of shards in rows of ``context`` targets. With ``masked``, targets
+    that the shards exclude are ``IGNORED``. ``first`` is added to the number of a document in the
+    shards to give its number in the run."""
 
     def __init__(
         self,
@@ -135,7 +123,7 @@ class Rows:
         self.masked = masked and shards.masks is not None
         self.packing = packing_for(packing, takes is None)
         self.length = shards.length[documents]
-        self.longest, packed = context, self.length  # tokens of a piece, positions of documents
+        self.longest, packed = context, self.length  # in tokens; in positions
         if takes is not None:
             self.longest = longest(takes, context)
             whole, left = np.divmod(self.length, self.longest)
@@ -147,26 +135,23 @@ class Rows:
 
     @property
     def sources(self) -> list[Rows]:
-        """This one, as the rows of a mixture are those of several."""
+        """A list of only these rows, so that they can be used like a ``Mixture``."""
         return [self]
 
     def width(self, row: int) -> int:
-        """Positions of a row."""
         return self.context
 
     def figures(self) -> Packed:
-        """What the packing did."""
         return figures(self.packing, self.packed, self.positions, self.context)
 
     def spans(self, row: int) -> list[tuple[int, int, int]]:
-        """(document, first token, tokens) of the targets of a row."""
+        """Return (document, first token, number of tokens) of each piece in a row."""
         return [
             (self.first + int(self.documents[index]), first, taken)
             for index, first, taken in self._spans(row)
         ]
 
     def _spans(self, row: int) -> Spans:
-        """As the packing's, in tokens of the documents."""
         spans = self.packed.spans(row)
         if self.positions is self.length:
             return spans
@@ -177,12 +162,12 @@ class Rows:
         ]
 
     def ids(self, documents: list[int]) -> list[str]:
-        """The ids of documents, by the numbers of ``spans``."""
+        """Return the ids of documents, given by their numbers in the run."""
         return self.shards.ids([document - self.first for document in documents])
 
     def _before(self, index: int, first: int) -> int:
-        """The token before one of a document: before the first, end of text; where the shards name
-        none, the last token of the document before, which is it if documents are ended at all."""
+        """Return the token before a piece. At the start of a document this is the end-of-text token
+        or, if there is no such token, the last token of the previous document."""
         if first:
             return int(self.shards.document(int(self.documents[index]))[first - 1])
         if self.shards.end is not None:
@@ -194,8 +179,7 @@ class Rows:
         return 0
 
     def pieces(self, row: int) -> list[Piece]:
-        """What stands in a row, in order; raises ``LlmcurateError`` for a token outside the
-        vocabulary."""
+        """Return the pieces of a row, in order. Raises ``LlmcurateError`` like ``tokens_of``."""
         pieces = []
         for index, first, taken in self._spans(row):
             document = int(self.documents[index])
@@ -213,7 +197,7 @@ class Rows:
 
 
 def tokens_of(shards: Shards, document: int, part: slice) -> Ints:
-    """Tokens of a document; raises ``LlmcurateError`` for one outside the vocabulary."""
+    """Return tokens of a document. Raises ``LlmcurateError`` if the vocabulary lacks a token."""
     tokens = shards.document(document)[part].astype(np.int64)
     if int(tokens.min()) < 0 or int(tokens.max()) >= shards.vocab_size:
         largest = int(shards.document(document).max())
@@ -225,12 +209,9 @@ def tokens_of(shards: Shards, document: int, part: slice) -> Ints:
 
 
 def counts(shares: Sequence[int], rows: int) -> list[int]:
-    """How many of the first ``rows`` rows are of each source, by whole shares: they add up to
-    ``rows``, never fall when ``rows`` grows, and are the shares themselves after as many rows as
-    these add up to.
-
-    The list is halved again and again, and each half gets what it is due of its rows, rounded.
-    """
+    """Divide ``rows`` rows among sources in proportion to ``shares``. Return the number of rows of
+    each source. No number falls as ``rows`` grows, because the list of sources is halved, and each
+    half gets its rounded share, recursively."""
     if len(shares) == 1:
         return [rows]
     middle = len(shares) // 2
@@ -242,11 +223,9 @@ def counts(shares: Sequence[int], rows: int) -> list[int]:
 def shares_of(
     sources: Sequence[Source], rows: Sequence[Rows], *, steps: int, batch: int
 ) -> list[int]:
-    """The sources' shares of a run of ``steps`` steps of ``batch`` rows, as whole numbers.
-
-    By weights they do not depend on ``steps``. By tokens or epochs they are the numbers of rows
-    asked for. Raises ``LlmcurateError`` where the requests cannot be met, or not together.
-    """
+    """Return each source's share of the rows in ``steps`` steps of ``batch`` rows, as a whole
+    number. Shares by weight do not depend on ``steps``; shares by tokens or epochs are numbers of
+    rows. Raises ``LlmcurateError`` if the requests cannot be met, or contradict each other."""
     for source, part in zip(sources, rows, strict=True):
         if not part.count:
             raise RunFailed(f"source {source.label}: no tokens to train on")
@@ -265,7 +244,7 @@ def shares_of(
         else:
             raise UsageError(
                 f"source {source.label}: give every source a weight, or every one tokens or "
-                "epochs, or none of them anything"
+                "epochs, or leave all of these out"
             )
     needed = -(-sum(amounts) // batch)
     if needed != steps:
@@ -279,7 +258,7 @@ def shares_of(
 
 
 class Mixture:
-    """The rows of several sources under one numbering, one source behind the other."""
+    """The rows of several sources under one numbering, one source after another."""
 
     def __init__(self, sources: list[Rows]) -> None:
         self.sources, self.context = sources, sources[0].context
@@ -288,21 +267,19 @@ class Mixture:
         self.tokens = sum(source.tokens for source in sources)
 
     def locate(self, row: int) -> tuple[int, int]:
-        """(source, row of that source)."""
+        """Return the number of a row's source, and the row's number in that source."""
         number = next(k for k, end in enumerate(self.ends) if row < end)
         return number, row - (self.ends[number - 1] if number else 0)
 
     def spans(self, row: int) -> list[tuple[int, int, int]]:
-        """As ``Rows.spans``."""
         number, own_row = self.locate(row)
         return self.sources[number].spans(own_row)
 
     def ids(self, documents: list[int]) -> list[str]:
-        """As ``Rows.ids``."""
         return self._each(documents, lambda shards, numbers: shards.ids(numbers))
 
     def sources_of(self, documents: list[int]) -> list[str]:
-        """What the tables of documents call their source."""
+        """Return the sources of documents, by the names in the tables of documents."""
         return self._each(documents, lambda shards, numbers: shards.sources(numbers))
 
     def _each(
@@ -317,10 +294,8 @@ class Mixture:
         return [answers[document] for document in documents]
 
     def width(self, row: int) -> int:
-        """As ``Rows.width``; stages may have rows of different ones."""
         return self.sources[self.locate(row)[0]].context
 
     def pieces(self, row: int) -> list[Piece]:
-        """As ``Rows.pieces``."""
         number, own_row = self.locate(row)
         return self.sources[number].pieces(own_row)

@@ -1,18 +1,18 @@
-"""Token shards of any layout, as memory maps behind one view.
+"""Token shards of any layout, memory-mapped and presented alike.
 
-Our own folder, which is all that the rest of this package knows of its data:
+An llmcurate folder holds:
 manifest.json            version, dtype, vocab_size, special_ids, documents, tokens, bytes, files
 tokens-00000.bin         little-endian uint16 or uint32
 tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
 documents-00000.parquet  id, source, lang, tokens, bytes
-loss-00000.mask          uint8 a token, 1 where it counts; where the manifest has loss_mask
+loss-00000.mask          uint8 per token, 1 where it counts; only if the manifest has loss_mask
 
-Other trainers' layouts (readers.py) are known by their content; a manifest beside them, as ours
-writes it, says what they cannot.
+Other trainers' layouts (readers.py) are recognised by their content. If llmcurate wrote the files,
+a manifest adds what the layout does not record.
 
-OUT/compared.jsonl has a line a file that was as it should be ({"path", "bytes", "mtime_ns",
-"sha256"}): one that has not changed since is not read again. {"begun": step} and {"complete": true}
-say from which step on a run trained on what was not yet compared.
+OUT/compared.jsonl has a line for each file that matched its manifest ({"path", "bytes", "mtime_ns",
+"sha256"}); an unchanged file is not read again. {"begun": step} and {"complete": true} record from
+which step a run trained on files that were not yet compared.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
-# Names published tokenizers give to the token that ends a document, in the order we look.
+# Spellings of the end-of-text token in published tokenizers, in order of preference.
 END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
 
 
@@ -58,15 +58,16 @@ END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>"
 class Shards:
     """Opened shards.
 
-    ``tokens``: one memory map a file. Per document, in order: ``shard`` (index into ``tokens``),
-    ``start`` and ``length`` (tokens, within that file) and ``bytes`` (UTF-8 bytes of the text;
-    None where the layout does not know them). ``masks``: of each file uint8, 1 where a token counts
-    in training; None where all do. ``end`` is the id that ends documents. ``tokenizer``: its file,
-    if there is one. ``fingerprint`` stands for the content: the SHA-256 of the manifest, which
-    names the SHA-256 of every file; without one, of names, sizes and samples of the files.
-    ``sums``: the files that a manifest names, each with its SHA-256. ``notes``: what a user should
-    know of how the files were read.
-    """
+    ``tokens`` has one memory map per file. For each document, in order: ``shard`` (index into
+    ``tokens``), ``start`` and ``length`` (tokens within that file), ``bytes`` (UTF-8 bytes of the
+    text; None if the layout does not record them). ``masks`` has for each file uint8 per token, 1
+    where the token counts in training; None if all count. ``end`` is the id that ends documents.
+    ``tokenizer`` is the path of the tokenizer, if the shards have one.
+
+    ``fingerprint`` identifies the content: it is the SHA-256 of the manifest, which has the SHA-256
+    of every file; without a manifest, the SHA-256 of names, sizes and samples of the files.
+    ``sums`` are the files in the manifest, each with its SHA-256. ``notes`` tell the user how the
+    files were read."""
 
     folder: Path
     vocab_size: int
@@ -91,12 +92,11 @@ class Shards:
         return len(self.length)
 
     def document(self, index: int) -> npt.NDArray[Any]:
-        """The tokens of one document."""
         start = int(self.start[index])
         return self.tokens[int(self.shard[index])][start : start + int(self.length[index])]
 
     def counted(self, index: int) -> npt.NDArray[np.bool_]:
-        """Which tokens of one document count in training."""
+        """Return which tokens of a document count in training."""
         if self.masks is None:
             return np.ones(int(self.length[index]), np.bool_)
         start = int(self.start[index])
@@ -104,22 +104,22 @@ class Shards:
         return mask.astype(np.bool_)
 
     def ids(self, indices: list[int]) -> list[str]:
-        """The ids of these documents; "file:number" where the layout has none."""
+        """Return the ids of documents; "file:number" for files without ids."""
         return self._column("id", indices)
 
     def sources(self, indices: list[int]) -> list[str]:
-        """Where these documents come from: the column ``source``; "" where there is none."""
+        """Return the sources of documents (column ``source``); "" if the layout has none."""
         return self._column("source", indices)
 
     def _column(self, name: str, indices: list[int]) -> list[str]:
-        asked = np.asarray(indices, dtype=np.int64)
-        shard = self.shard[asked]
+        wanted = np.asarray(indices, dtype=np.int64)
+        shard = self.shard[wanted]
         first = np.searchsorted(self.shard, np.arange(len(self.parts)))
         texts = [""] * len(indices)
         for number in np.unique(shard):
             part = self.parts[number]
             positions = np.flatnonzero(shard == number)
-            rows = asked[positions] - first[number]
+            rows = wanted[positions] - first[number]
             if part.table is not None:
                 values = read_column(part.table, name).take(pa.array(rows)).to_pylist()
             elif name == "id" and part.ids is not None:
@@ -132,10 +132,10 @@ class Shards:
 
 
 def read_column(table: Path, name: str) -> pa.ChunkedArray:
-    """A column of a documents table; raises ``LlmcurateError`` naming the file."""
+    """Return a column of a documents table. Raises ``LlmcurateError`` if it cannot be read."""
     try:
         column = pq.read_table(table, columns=[name])[name]
-        column.validate(full=True)  # what is no UTF-8 would be an error where it is read
+        column.validate(full=True)  # invalid UTF-8 would fail later
         return column
     except (pa.ArrowException, OSError, KeyError) as error:
         cause = str(error).splitlines()[0]
@@ -143,17 +143,14 @@ def read_column(table: Path, name: str) -> pa.ChunkedArray:
 
 
 def end_of_text(special_ids: dict[str, int]) -> int | None:
-    """The id of the token that ends documents, or None."""
+    """Return the id of the token that ends documents, or None if there is no such token."""
     return next((special_ids[name] for name in END_OF_TEXT if name in special_ids), None)
 
 
 def read_shards(folder: Path, *, verify: bool = False, foreign: Foreign | None = None) -> Shards:
-    """Open the shards in ``folder``, or one file of them; ``verify`` also checks the SHA-256 of
-    every file that a manifest names.
-
-    ``foreign`` says what files without a manifest do not. Raises ``LlmcurateError``, naming the
-    file, where nothing is known of the layout or the files do not fit each other.
-    """
+    """Open the shards in a folder, or one file of them. ``verify``: check the SHA-256 of every file
+    in the manifest. ``foreign`` describes files without a manifest. Raises ``LlmcurateError`` if
+    files are missing, damaged or of no known layout."""
     foreign = foreign or Foreign()
     if folder.is_file():
         return _without_manifest(folder.parent, {folder.name}, foreign, folder)
@@ -164,7 +161,7 @@ def read_shards(folder: Path, *, verify: bool = False, foreign: Foreign | None =
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Read ``tokenizer.json`` so that the spelling of a special token in a text stays text."""
+    """Read a tokenizer.json. Special tokens that a text spells out are encoded as plain text."""
     from tokenizers import Tokenizer
 
     try:
@@ -186,20 +183,20 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         raw = path.read_bytes()
         manifest = json.loads(raw)
     except (OSError, ValueError, RecursionError) as error:
-        raise RunFailed(f"{path}: damaged, or no manifest ({error}); encode again") from error
+        raise RunFailed(f"{path}: damaged or not a manifest ({error}); encode again") from error
     if not isinstance(manifest, dict) or manifest.get("version") != 1:
         raise RunFailed(f"{path}: not a version 1 manifest of token shards; encode again")
-    if "checksum" in manifest:  # those of older versions have none
+    if "checksum" in manifest:  # older versions have none
         try:
             unseal(manifest)
         except ValueError as error:
             raise RunFailed(f"{path}: damaged ({error}); encode again") from None
     form = manifest.get("format", "llmcurate")
     if form not in ("llmcurate", "megatron", "nanogpt", "olmo"):
-        raise RunFailed(f"{path}: the format {form!r} is not read here; encode again")
+        raise RunFailed(f"{path}: the format {form!r} is not supported; encode again")
     tokenizer = manifest.get("tokenizer", "tokenizer.json")
     if tokenizer != "tokenizer.json":
-        raise RunFailed(f"{folder}: encoded with {tokenizer}; training takes a tokenizer.json")
+        raise RunFailed(f"{folder}: encoded with {tokenizer}; training needs a tokenizer.json")
     if not (folder / tokenizer).is_file():
         raise RunFailed(f"{folder / tokenizer}: missing; encode again")
     dtype = manifest.get("dtype")
@@ -209,7 +206,7 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
     special = _field(manifest, "special_ids", dict, path)
     if not all(isinstance(value, int) for value in special.values()):
         raise RunFailed(f"{path}: special_ids must be whole numbers; encode again")
-    _bound(vocab_size, folder / tokenizer, path)
+    _check_vocab_size(vocab_size, folder / tokenizer, path)
     for name, value in special.items():
         if not 0 <= value < vocab_size:
             raise RunFailed(f"{path}: special_ids: {name} {value} of {vocab_size}; encode again")
@@ -218,7 +215,7 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         # No name from a manifest may leave the folder.
         if name != Path(name).name or not (folder / name).is_file():
             raise RunFailed(f"{folder / name}: missing; encode again")
-        # The tokenizer is used at once, and small; the rest is compared beside training.
+        # The tokenizer is small and used at once; other files are compared during training.
         if (verify or name == tokenizer) and file_digest(folder / name) != digest:
             raise damaged_shard(folder / name)
     masked = "loss_mask" in manifest
@@ -228,12 +225,12 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         listed = own_files(set(files))
     parts = []
     for name in listed:
-        table = _table(folder, name)
-        for needed in [table, *_beside(folder / name, form, masked)]:
+        table = _table_path(folder, name)
+        for needed in [table, *_companion_files(folder / name, form, masked)]:
             if needed.name not in files:
                 raise RunFailed(f"{needed}: missing; encode again")
         try:
-            parts.append(_described(folder / name, form, np.dtype(dtype), masked, table))
+            parts.append(_read_listed(folder / name, form, np.dtype(dtype), masked, table))
         except LlmcurateError as error:
             again = str(error).removesuffix("; encode again")
             raise RunFailed(f"{again}; encode again") from error
@@ -243,7 +240,7 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
             f"{path}: says {manifest.get('documents')} documents and {manifest.get('tokens')} "
             f"tokens, the files hold {documents} and {tokens}; encode again"
         )
-    return _joined(
+    return _join(
         folder,
         parts,
         form=form,
@@ -256,34 +253,31 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
     )
 
 
-def _bound(vocab_size: int, tokenizer: Path, path: Path) -> None:
-    """Each token takes a byte of the tokenizer's file at least, but ids may have gaps."""
-    most = max(tokenizer.stat().st_size, 1 << 20)
-    if not 0 < vocab_size <= most:
+def _check_vocab_size(vocab_size: int, tokenizer: Path, path: Path) -> None:
+    max_ids = max(tokenizer.stat().st_size, 1 << 20)
+    if not 0 < vocab_size <= max_ids:
         raise RunFailed(
-            f"{path}: vocab_size {vocab_size}, more than {most} ids of {tokenizer.name}"
+            f"{path}: vocab_size {vocab_size} does not fit {tokenizer.name}: at most {max_ids}"
         )
 
 
 def damaged_shard(path: Path) -> LlmcurateError:
-    """For a file that is not what the manifest beside it says."""
     return RunFailed(f"{path}: damaged (not what the manifest says); encode again")
 
 
-def _beside(path: Path, form: str, masked: bool) -> list[Path]:
+def _companion_files(path: Path, form: str, masked: bool) -> list[Path]:
     paths = [path.with_suffix(".idx")] if form in ("llmcurate", "megatron") else []
     if masked:
         paths.append(path.with_name(path.name.replace("tokens-", "loss-")).with_suffix(".mask"))
     return paths
 
 
-def _table(folder: Path, name: str) -> Path:
+def _table_path(folder: Path, name: str) -> Path:
     label = "train" if name == "train.bin" else Path(name).stem.removeprefix("tokens-")
     return folder / f"documents-{label}.parquet"
 
 
-def _described(path: Path, form: str, dtype: np.dtype[Any], masked: bool, table: Path) -> Part:
-    """A file whose documents a table lists: it knows their lengths where the layout does not."""
+def _read_listed(path: Path, form: str, dtype: np.dtype[Any], masked: bool, table: Path) -> Part:
     if form == "llmcurate":
         part = read_own(path, dtype.newbyteorder("<"), masked=masked)
     else:
@@ -302,25 +296,25 @@ def _described(path: Path, form: str, dtype: np.dtype[Any], masked: bool, table:
     return replace(part, bytes=size, table=table)
 
 
-def _without_manifest(folder: Path, names: set[str], foreign: Foreign, named: Path) -> Shards:
+def _without_manifest(folder: Path, names: set[str], foreign: Foreign, path_given: Path) -> Shards:
     beside = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
-    single = named.is_file()
+    single = path_given.is_file()
     form, paths = "nanogpt", []
-    # Of one file, what lies beside it decides what it is.
+    # The layout of a single file depends on the files beside it.
     for layout, files in FOREIGN_FILES.items():
         if paths := [name for name in files(folder, beside) if name in names]:
             form = layout
             break
-    if not paths and single and is_validation(named.name):
-        paths = [named.name]  # named itself, so it is meant
-    # An index of ours beside it: an encoding that was not finished, whose bounds must not be lost.
+    if not paths and single and is_validation(path_given.name):
+        paths = [path_given.name]  # given by name, so it is wanted
+    # With an llmcurate index it is an unfinished encoding, whose bounds must not be lost.
     unfinished = form == "nanogpt" and any(Path(n).stem + ".idx" in beside for n in paths)
     if not paths or unfinished:
         raise UsageError(
-            f"{named}: no manifest.json, so no finished token shards, and no files of another "
+            f"{path_given}: no manifest.json, so no finished token shards, and no files of another "
             "layout (.bin, .npy, .ds); encode them first"
         )
-    foreign, special, tokenizer = _resolved(foreign, named)
+    foreign, special, tokenizer = _resolve(foreign, path_given)
     parts = [read_foreign(form, folder / name, foreign) for name in paths]
     notes = []
     left_out = sorted(name for name in names - set(paths) if form == "nanogpt" and ".bin" in name)
@@ -334,8 +328,8 @@ def _without_manifest(folder: Path, names: set[str], foreign: Foreign, named: Pa
     for part in parts:
         digest.update(part.start.tobytes() + part.length.tobytes())
     assert foreign.vocab_size is not None
-    return _joined(
-        named,
+    return _join(
+        path_given,
         parts,
         form=form,
         vocab_size=foreign.vocab_size,
@@ -347,8 +341,7 @@ def _without_manifest(folder: Path, names: set[str], foreign: Foreign, named: Pa
     )
 
 
-def _resolved(foreign: Foreign, named: Path) -> tuple[Foreign, dict[str, int], Path | None]:
-    """Vocabulary, end of text and special ids, from the settings or the tokenizer."""
+def _resolve(foreign: Foreign, path_given: Path) -> tuple[Foreign, dict[str, int], Path | None]:
     special: dict[str, int] = {}
     path = None
     if foreign.tokenizer is not None:
@@ -358,7 +351,7 @@ def _resolved(foreign: Foreign, named: Path) -> tuple[Foreign, dict[str, int], P
         added = loaded.get_added_tokens_decoder()
         special = {token.content: number for number, token in added.items() if token.special}
         largest = max(loaded.get_vocab(with_added_tokens=True).values(), default=-1) + 1
-        _bound(largest, path, path)
+        _check_vocab_size(largest, path, path)
         foreign = replace(
             foreign,
             vocab_size=foreign.vocab_size or largest,
@@ -368,20 +361,20 @@ def _resolved(foreign: Foreign, named: Path) -> tuple[Foreign, dict[str, int], P
         )
     if foreign.vocab_size is None:
         raise UsageError(
-            f"{named}: nothing here says how large the vocabulary is; give vocab_size and "
+            f"{path_given}: the size of the vocabulary is not known; give vocab_size and "
             "end_of_text, or tokenizer (a tokenizer.json)"
         )
     if foreign.vocab_size < 1 or not -1 < (foreign.end_of_text or 0) < foreign.vocab_size:
         raise UsageError(
-            f"vocab_size {foreign.vocab_size}, end_of_text {foreign.end_of_text}: the id lies "
+            f"vocab_size {foreign.vocab_size}, end_of_text {foreign.end_of_text}: the id must lie "
             "within the vocabulary"
         )
     if foreign.dtype is not None and foreign.dtype not in _TYPES:
-        raise UsageError(f"dtype {foreign.dtype!r}: one of {', '.join(_TYPES)}")
+        raise UsageError(f"dtype {foreign.dtype!r}: choose one of {', '.join(_TYPES)}")
     return foreign, special, path
 
 
-def _joined(
+def _join(
     folder: Path,
     parts: list[Part],
     *,
@@ -416,8 +409,8 @@ def _joined(
 
 
 def _sample(path: Path, digest: Any) -> None:
-    """Name, size, both ends and pieces from all over a file: reading terabytes at every start costs
-    more than the risk that a change falls between them."""
+    """Add name, size, both ends and samples of a file to a digest. Reading terabytes at every start
+    would cost more than missing a change."""
     size = path.stat().st_size
     digest.update(f"{path.name} {size} ".encode())
     inner = max(0, size - 2 * _EDGE)
@@ -439,37 +432,33 @@ _BLOCK = 1 << 20
 
 
 class Comparison:
-    """Compares the files of ``shards`` in a thread, smaller ones first; ``step``: where training
-    goes on. ``since``: the step up to which it read nothing that was not compared.
-    """
+    """A thread that compares files with the SHA-256 in their manifests, smaller files first.
+    Training resumes at ``step``. Up to step ``since`` the training has read only intact files."""
 
     def __init__(self, shards: Iterable[Shards], record: Path, step: int) -> None:
         self._record = record
-        compared, begun = _read(record)
+        compared, begun = _read_record(record)
         self.since = step if begun is None else min(begun, step)
-        self._note({"begun": step})
+        self._append_record({"begun": step})
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="compare")
         files = {path.resolve(): digest for part in shards for path, digest in part.sums}
         self._work = self._pool.submit(self._compare, files, compared)
 
     def done(self) -> bool:
-        """Whether all files are what their manifest says; raises ``LlmcurateError`` naming one that
-        is not, as soon as that is known.
-        """
+        """Return whether all files are intact. Raises ``LlmcurateError`` for a damaged file."""
         return self._work.done() and self._work.result() is None
 
     def wait(self) -> None:
-        """Until all are compared; raises as ``done``."""
+        """Wait until all files have been compared. Raises ``LlmcurateError`` for a damaged file."""
         self._work.result()
 
     @property
     def failed(self) -> bool:
-        """Whether a file was found damaged."""
+        """True if the comparison has ended with a damaged or unreadable file."""
         return self._work.done() and self._work.exception() is not None
 
     def close(self) -> None:
-        """End the thread."""
         self._stop.set()
         self._pool.shutdown()
 
@@ -485,15 +474,14 @@ class Comparison:
                     return
                 if actual != digest:
                     raise damaged_shard(path)
-                self._note(
+                self._append_record(
                     {"path": str(path), "bytes": size, "mtime_ns": changed, "sha256": digest}
                 )
         except OSError as error:
             raise RunFailed(f"{error.filename}: cannot be read ({error.strerror})") from error
-        self._note({"complete": True})
+        self._append_record({"complete": True})
 
     def _digest(self, path: Path) -> str | None:
-        """The SHA-256 of a file, or None where there is no more need of it."""
         digest = hashlib.sha256()
         with path.open("rb", buffering=0) as file:
             while block := file.read(_BLOCK):
@@ -502,20 +490,20 @@ class Comparison:
                 digest.update(block)
         return digest.hexdigest()
 
-    def _note(self, line: dict[str, str | int]) -> None:
+    def _append_record(self, line: dict[str, str | int]) -> None:
         with self._record.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
 
-def _read(record: Path) -> tuple[set[tuple[Any, ...]], int | None]:
-    """The files that were as they should be, and where training on others began, if it did."""
+def _read_record(record: Path) -> tuple[set[tuple[Any, ...]], int | None]:
+    """Return the intact files, and the first step that trained before all were compared."""
     compared: set[tuple[Any, ...]] = set()
     begun = None
     for text in record.read_bytes().splitlines() if record.is_file() else ():
         try:
             line = json.loads(text)
         except ValueError:
-            continue  # cut off by a crash: that file is read again
+            continue  # cut off by a crash: that file is compared again
         if not isinstance(line, dict):
             continue
         if isinstance(step := line.get("begun"), int):

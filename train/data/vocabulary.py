@@ -1,6 +1,5 @@
-"""The tokens that a run reads and predicts: those of its shards, and behind them the special ones
-that its objective needs and their tokenizer lacks.
-"""
+"""The tokens that a run reads and predicts: those of its shards, then the special tokens that the
+objective needs and the tokenizer lacks."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from tokenizers import AddedToken
 
 from train.data.shards import END_OF_TEXT, load_tokenizer
 
-# What published tokenizers call a token of each role, in the order we look; the first is written.
+# Spellings of each role in published tokenizers, in order of preference; the first is added.
 _NAMES = {
     "mask": ("[MASK]", "<mask>", "<|mask|>"),
     "cls": ("[CLS]", "<s>", "<cls>"),
@@ -28,7 +27,7 @@ _NAMES = {
 
 
 def names_of(role: str) -> tuple[str, ...]:
-    """The spellings of a special token by its role: ``mask``, ``sentinel 0``, ..."""
+    """Return the spellings of the special token with a role such as ``mask`` or ``sentinel 0``."""
     kind, _, number = role.partition(" ")
     if kind == "sentinel":  # T5's
         return (f"<extra_id_{number}>", f"▁<extra_id_{number}>")
@@ -39,10 +38,9 @@ def names_of(role: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """``size``: ids that there are, special ones included; ``special``: the id of each role that
-    was asked for; ``reserved``: ids that no text has; ``tokenizer``: that of the shards, if known;
-    ``added``: the spellings of what stands behind it.
-    """
+    """The ids of a run. ``size`` is the number of ids. ``special`` has the id of each requested
+    role. ``reserved`` ids never occur in text. ``tokenizer`` is the path of the shards' tokenizer;
+    ``added`` are the spellings of the tokens that the run adds to it."""
 
     size: int
     special: dict[str, int] = field(default_factory=dict)
@@ -52,31 +50,27 @@ class Vocabulary:
 
     @cached_property
     def plain(self) -> npt.NDArray[np.int64]:
-        """Ids that texts have, of which random ones are drawn."""
+        """The ids that occur in text. Random ids are drawn from these."""
         return np.setdiff1d(np.arange(self.size), sorted(self.reserved))
 
     @cached_property
     def begins_word(self) -> npt.NDArray[np.bool_]:
-        """Of each id whether a word begins with it: a mark of a space or line before it (byte-level
-        BPE, SentencePiece), or none of a word that goes on (WordPiece). Where no tokenizer is known
-        each token is a word.
-        """
+        """Whether each id starts a word: its token begins with a space or new line (byte-level BPE,
+        SentencePiece) or has no ## in front (WordPiece). Without a tokenizer True for all ids."""
         begins = np.ones(self.size, dtype=np.bool_)
         if self.tokenizer is None:
             return begins
         loaded = load_tokenizer(self.tokenizer)
-        spelled = loaded.get_vocab(with_added_tokens=False)
-        pieces = any(token.startswith("##") for token in spelled)
-        for token, number in spelled.items():
+        ids_of_tokens = loaded.get_vocab(with_added_tokens=False)
+        word_pieces = any(token.startswith("##") for token in ids_of_tokens)
+        for token, number in ids_of_tokens.items():
             spaced = token[:1] in "Ġ▁ĊĉĠ \n\t" if token else True
-            begins[number] = not token.startswith("##") if pieces else spaced
+            begins[number] = not token.startswith("##") if word_pieces else spaced
         return begins
 
     @cached_property
     def ends_sentence(self) -> npt.NDArray[np.bool_]:
-        """Of each id whether a sentence ends with it: a full stop, a mark like it, or a new line.
-        Where no tokenizer is known none does.
-        """
+        """Whether each id ends a sentence: with a full stop, a similar mark or a new line."""
         ends = np.zeros(self.size, dtype=np.bool_)
         if self.tokenizer is None:
             return ends
@@ -88,13 +82,13 @@ class Vocabulary:
         return ends
 
     def written(self) -> bytes | None:
-        """tokenizer.json with the tokens that were added; None where no tokenizer is known."""
+        """Return tokenizer.json with the added tokens; None if no tokenizer is known."""
         if self.tokenizer is None:
             return None
         if not self.added:
             return self.tokenizer.read_bytes()
         loaded = load_tokenizer(self.tokenizer)
-        # A mask takes the space before it, as RoBERTa's: it stands for a token with that space.
+        # A mask absorbs the space before it, like RoBERTa's: it replaces a token with that space.
         masks = names_of("mask")
         loaded.add_special_tokens(
             [AddedToken(name, special=True, lstrip=name in masks) for name in self.added]
@@ -110,29 +104,27 @@ def vocabulary(
     roles: Sequence[str],
     end: int | None = None,
 ) -> Vocabulary:
-    """The vocabulary of shards with ``size`` ids and these special ones, of which ``end`` ends
-    documents, and with the special tokens of ``roles``. Raises ``LlmcurateError`` where the
-    tokenizer cannot be read.
-    """
+    """Return a vocabulary of ``size`` ids, extended by those special tokens of ``roles`` that it
+    lacks. The id ``end`` ends documents."""
     ids = dict(special_ids)
-    behind = size
+    next_id = size
     if roles and tokenizer is not None:
         loaded = load_tokenizer(tokenizer)
         ids |= {
             token.content: number for number, token in loaded.get_added_tokens_decoder().items()
         }
-        behind = loaded.get_vocab_size(with_added_tokens=True)
+        next_id = loaded.get_vocab_size(with_added_tokens=True)
     special: dict[str, int] = {}
     added: list[str] = []
     for role in roles:
         names = names_of(role)
-        there = next((ids[name] for name in names if name in ids), None)
+        number = next((ids[name] for name in names if name in ids), None)
         if role == "end" and end is not None:
-            there = end
-        if there is None:
-            there = behind + len(added)
+            number = end
+        if number is None:
+            number = next_id + len(added)
             added.append(names[0])
-        special[role] = there
+        special[role] = number
     reserved = frozenset(ids.values()) | frozenset(special.values())
     return Vocabulary(
         size=max([size, *(number + 1 for number in special.values())]),

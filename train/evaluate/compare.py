@@ -1,10 +1,8 @@
-"""Variants of a model, trained alike from several seeds, and how far they differ.
+"""Compare variants of a model, each trained alike from several seeds.
 
-All seeds of a variant read as many tokens, or cost as many operations, as every other's. Runs of
-one seed read the same text in the same order and are scored on the same held-out documents, so that
-variants are compared seed by seed: the interval is that of the mean of these differences.
-
-OUT/NAME/seed-0/ and so on are runs as ``pretrain`` makes them: what is finished is not done again.
+Runs of one seed read the same text in the same order and are scored on the same held-out documents,
+so variants are compared seed by seed. ``pretrain`` writes the runs to OUT/NAME/seed-0/ and so on;
+finished runs are not repeated.
 """
 
 from __future__ import annotations
@@ -18,26 +16,25 @@ from typing import Any
 import numpy as np
 
 from llmcurate.base.errors import LlmcurateError, UsageError
-from llmcurate.base.settings import flat, to_dict
+from llmcurate.base.settings import flatten, to_dict
 from train.config import TrainConfig
 from train.evaluate.paired import Mean
 from train.loop.pretrain import pretrain
 from train.loop.start import make_plan
 from train.loop.training import Progress
 from train.measure.accounting import flops_per_token, non_embedding, parameters
-from train.model.plugins import blamed
+from train.model.plugins import plugin_errors
 from train.objective_settings import Objective
 from train.runs.metrics import read_lines
 from train.runs.plan import Plan
 
-POINTS = 100  # of a curve
+POINTS = 100  # at most, of a curve
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """``name``: of what is compared, and of its folder. ``shards``: None where the settings have
-    sources. ``model``: a preset, or the folder of a
-    trained model; ``changes``: its settings by dotted names.
+    """A run to train, in the folder NAME/seed-N. ``model`` is the name of a preset, or the folder
+    of a trained model. ``shards`` is None if ``train`` names the sources of the text.
     """
 
     name: str
@@ -47,13 +44,12 @@ class Trial:
     changes: dict[str, Any] = field(default_factory=dict)
 
     def folder(self, out: Path) -> Path:
-        """Where its run lies."""
         return out / self.name / f"seed-{self.train.seed}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A trial that is finished: figures of its summary."""
+    """A finished run, with figures from its summary (train.json)."""
 
     JSON = (
         *("seed", "first_loss", "last_loss", "epochs", "held_out_loss", "bits_per_byte"),
@@ -73,7 +69,7 @@ class Trained:
 
 
 def run_trial(trial: Trial, out: Path, on_progress: Progress | None = None) -> Trained:
-    """Train it. Raises ``LlmcurateError`` with the trial's name."""
+    """Train one run. Errors are raised again with the trial's name and seed in their message."""
     folder = trial.folder(out)
     try:
         summary = pretrain(
@@ -98,9 +94,7 @@ def run_trial(trial: Trial, out: Path, on_progress: Progress | None = None) -> T
 
 
 def loss_curve(folders: list[Path], tokens: int) -> list[tuple[int, float]]:
-    """(tokens read, loss), the mean over runs and over as many steps as there are to a point.
-    ``tokens``: of a step.
-    """
+    """Return points (tokens read, mean loss of the runs); a step reads ``tokens`` tokens."""
     columns = []
     for folder in folders:
         lines = read_lines(folder / "metrics.jsonl")
@@ -117,9 +111,7 @@ def loss_curve(folders: list[Path], tokens: int) -> list[tuple[int, float]]:
 
 
 def text_curve(folders: list[Path], texts: list[str], tokens: int) -> list[tuple[int, float]]:
-    """(tokens read, bits a byte of all these texts together), the mean over the runs that were
-    scored there.
-    """
+    """Return points (tokens read, bits per byte of ``texts`` together), averaged over runs."""
     points: dict[int, list[float]] = {}
     for folder in folders:
         for line in read_lines(folder / "metrics.jsonl"):
@@ -136,9 +128,7 @@ _NAME = re.compile(r"\w[\w.+-]*")
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """``model``: a preset, or the folder of a trained model; ``changes``: its settings by dotted
-    names. ``name`` is that of its folder.
-    """
+    """A model to compare: a preset or a trained model's folder, and ``changes`` to its settings."""
 
     name: str
     model: str = "tiny"
@@ -147,13 +137,13 @@ class Variant:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What every run may take: ``tokens`` of its rows, or ``flops``, one of the two."""
+    """The budget of each run, either in ``tokens`` or in floating-point operations."""
 
     tokens: int | None = None
     flops: float | None = None
 
     def steps(self, plan: Plan) -> int:
-        """Whole steps, at least one."""
+        """Return the number of whole steps that the budget pays for, at least one."""
         train = plan.train
         step = train.rows * train.context
         if self.flops is not None:
@@ -164,7 +154,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Row(Variant):
-    """A variant's figures; the differences are of all variants but the first, from that."""
+    """The figures of a variant, and its differences from the first variant."""
 
     parameters: int
     non_embedding: int
@@ -183,7 +173,7 @@ class Row(Variant):
 
     @property
     def JSON(self) -> list[str]:
-        """The names of what there is."""
+        """The names of the fields to write. The first variant has no differences to write."""
         names = [each.name for each in fields(self)]
         first = self.held_out_loss_difference is None
         return [name for name in names if not (first and name.endswith("_difference"))]
@@ -191,7 +181,7 @@ class Row(Variant):
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A row a variant, and what all have in common."""
+    """The result of a comparison: a row for each variant, and the settings they share."""
 
     shards: str
     tokens: int | None
@@ -214,15 +204,14 @@ def compare(
     on_run: Callable[[str, int], None] = lambda name, seed: None,
     on_progress: Progress | None = None,
 ) -> Comparison:
-    """Train every variant from ``seeds`` seeds, from ``train.seed`` on. ``train``: settings of all;
-    its steps follow from the budget. Raises ``LlmcurateError``, before anything is trained where
-    two variants cannot be compared.
-    """
-    with blamed():
+    """Train each variant with ``seeds`` seeds, from ``train.seed`` on. The number of steps follows
+    from ``budget``. ``on_run`` is called with the name and seed of each run. Raises
+    ``LlmcurateError`` if the variants cannot be compared or a run fails."""
+    with plugin_errors():
         plans = _plans(shards, variants, train)
     numbers = range(train.seed, train.seed + seeds)
     runs: dict[str, list[Trained]] = {variant.name: [] for variant in variants}
-    for seed in numbers:  # all variants of a seed first: an early end leaves whole comparisons
+    for seed in numbers:  # seed by seed: a stopped comparison still has complete seeds
         for variant in variants:
             trial = Trial(
                 name=variant.name,
@@ -240,7 +229,7 @@ def compare(
         flops=budget.flops,
         seeds=list(numbers),
         objective=plans[variants[0].name].train.objective,
-        train=flat(to_dict(replace(train, steps=1))),
+        train=flatten(to_dict(replace(train, steps=1))),
         device=first[0].device,
         variants=[
             _row(each, plans[each.name], runs[each.name], first if nth else None)
@@ -250,7 +239,6 @@ def compare(
 
 
 def _plans(shards: Path, variants: list[Variant], train: TrainConfig) -> dict[str, Plan]:
-    """What each variant would be; raises where their losses would not be of the same thing."""
     if train.stages:
         raise UsageError("stages: a comparison has one stage; leave them out")
     plans: dict[str, Plan] = {}
@@ -258,7 +246,7 @@ def _plans(shards: Path, variants: list[Variant], train: TrainConfig) -> dict[st
         if not _NAME.fullmatch(variant.name):
             raise UsageError(f"variant {variant.name!r}: a name has letters, digits, and . _ + -")
         if variant.name in plans:
-            raise UsageError(f"variant {variant.name} is there twice: name one anew")
+            raise UsageError(f"variant {variant.name} is given twice: rename one")
         try:
             plan, _ = make_plan(shards, variant.model, train, variant.changes)
         except LlmcurateError as error:
@@ -266,11 +254,11 @@ def _plans(shards: Path, variants: list[Variant], train: TrainConfig) -> dict[st
         plans[variant.name] = plan
     base, *others = variants
     for other in others:
-        ours, theirs = (plans[each.name].train.objective for each in (other, base))
-        if ours != theirs:
+        own, base_objective = (plans[each.name].train.objective for each in (other, base))
+        if own != base_objective:
             raise UsageError(
-                f"{other.name} learns {ours.kind} and {base.name} {theirs.kind}, or otherwise:"
-                " their losses are not of the same thing; set one objective for all"
+                f"{other.name} learns {own.kind} and {base.name} {base_objective.kind}, or with"
+                " other settings: their losses cannot be compared; set one objective for all"
             )
     return plans
 
@@ -278,7 +266,7 @@ def _plans(shards: Path, variants: list[Variant], train: TrainConfig) -> dict[st
 def _row(variant: Variant, plan: Plan, runs: list[Trained], first: list[Trained] | None) -> Row:
     train = plan.train
 
-    def of(name: str) -> tuple[Mean | None, Mean | None]:
+    def mean(name: str) -> tuple[Mean | None, Mean | None]:
         values = [getattr(run, name) for run in runs]
         bases = [getattr(run, name) for run in first or ()]
         own = None if None in values else Mean.over(values)
@@ -286,7 +274,8 @@ def _row(variant: Variant, plan: Plan, runs: list[Trained], first: list[Trained]
             return own, None
         return own, Mean.over([a - b for a, b in zip(values, bases, strict=True)])
 
-    (loss, loss_difference), (bits, bits_difference) = of("held_out_loss"), of("bits_per_byte")
+    loss, loss_difference = mean("held_out_loss")
+    bits, bits_difference = mean("bits_per_byte")
     assert loss is not None
     tokens = runs[0].steps * train.rows * train.context
     per_token = flops_per_token(plan.model, train.context)

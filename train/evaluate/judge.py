@@ -1,4 +1,4 @@
-"""Judge a model, ours or of transformers, on texts and questions that it may not have seen."""
+"""Judge a model, of llmcurate or transformers, on texts and questions."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from train.loop.distributed import Ranks
 from train.loop.evaluate import Scores, Scoring, Text
 from train.loop.start import start_of
 from train.model.decoder import Decoder
-from train.runs.checkpoint import to_use, tokenizer_of
+from train.runs.checkpoint import checkpoint_to_use, tokenizer_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A model to be judged. ``tokenizer_file``: its tokenizer.json; ``begin``: the id that a text
-    is read after: for a folder of transformers' its `bos_token_id`, else the one that ends texts.
+    """A model to be judged. ``begin`` is the token id placed before each text: the `bos_token_id`
+    of a transformers folder, else the id of the end-of-text token.
     """
 
     folder: Path
@@ -45,11 +45,9 @@ class Judged:
     begin: int | None
 
 
-def opened(folder: Path, *, device: str = "auto", which: str = "best") -> Judged:
-    """The ``best`` or ``last`` checkpoint of a run, or a model of transformers. Raises
-    ``LlmcurateError``.
-    """
-    place, checkpoint = pick_device(device), to_use(folder, which)
+def load_judged(folder: Path, *, device: str = "auto", which: str = "best") -> Judged:
+    """Load a run's checkpoint or a transformers model. Raises ``LlmcurateError`` on failure."""
+    place, checkpoint = pick_device(device), checkpoint_to_use(folder, which)
     begin: Any = None
     if checkpoint is not None or not (folder / "config.json").is_file():
         model, tokenizer = load_own(folder, device=device, which=which)
@@ -73,26 +71,26 @@ def opened(folder: Path, *, device: str = "auto", which: str = "best") -> Judged
 
 
 def open_model(folder: Path, *, device: str = "auto", which: str = "best") -> Judged:
-    """As ``opened``, a model of text; raises ``LlmcurateError`` for others."""
-    judged = opened(folder, device=device, which=which)
+    """Load a language model. Raises ``LlmcurateError`` for a model of another kind."""
+    judged = load_judged(folder, device=device, which=which)
     if judged.model.config.form != "decoder" or not judged.model.config.writes:
         raise UsageError(
-            f"{folder}: {judged.model.config.described} gives texts no likelihood; its held-out"
-            " loss is in train.json"
+            f"{folder}: {judged.model.config.described} assigns no likelihood to a text; its"
+            " held-out loss is in train.json"
         )
     return judged
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextScores(Scores):
-    """The scores of a text, with an interval of its bits a byte over documents."""
+    """The scores of a text. The interval of its bits per byte is from resampling its documents."""
 
     bits_per_byte_interval: list[float] | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """The scores of texts and questions by name."""
+    """The scores of a model, by the name of each text and of each set of questions."""
 
     model: Path
     context: int
@@ -112,9 +110,9 @@ def judge(
     precision: str = "auto",
     seed: int = 0,
 ) -> Judgement:
-    """The scores of ``texts``, folders of shards by the model's tokenizer, and of ``questions``,
-    files in JSON lines, with intervals that ``seed`` draws. ``context``: tokens read at once, by
-    default as many as the model takes. Raises ``LlmcurateError``.
+    """Score the model on ``texts`` (folders of shards) and ``questions`` (JSONL files). Intervals
+    are from resampling with ``seed``. ``context`` is in tokens, by default the model's context.
+    Raises ``LlmcurateError`` if a file or the context does not suit the model.
     """
     model = judged.model
     width = model.config.context if context is None else context
@@ -123,41 +121,42 @@ def judge(
             f"context is {width}, the model's is {model.config.context}: give that or less"
         )
     device = model.embedding.weight.device
-    how = Scoring(Ranks(device=device), batch_rows, precision)
-    asked = {name: read_questions(path) for name, path in questions.items()}
-    opened = {
+    scoring = Scoring(Ranks(device=device), batch_rows, precision)
+    questions_by_name = {name: read_questions(path) for name, path in questions.items()}
+    opened_texts = {
         name: Text(shards_of(judged, path), width, judged.begin) for name, path in texts.items()
     }
-    of_texts = {name: _scores(text, model, how, seed) for name, text in opened.items()}
-    of_questions = {
+    text_scores = {name: _scores(text, model, scoring, seed) for name, text in opened_texts.items()}
+    question_scores = {
         name: score_questions(
-            model, judged.tokenizer, judged.begin, own_questions, how, context=width, seed=seed
+            model, judged.tokenizer, judged.begin, own_questions, scoring, context=width, seed=seed
         )
-        for name, own_questions in asked.items()
+        for name, own_questions in questions_by_name.items()
     }
     return Judgement(
         model=judged.folder,
         context=width,
         seed=seed,
         device=device.type,
-        texts=of_texts,
-        questions=of_questions,
+        texts=text_scores,
+        questions=question_scores,
     )
 
 
 def shards_of(judged: Judged, folder: Path) -> Shards:
-    """Texts as token shards; raises ``LlmcurateError`` where another tokenizer encoded them."""
+    """Open token shards. Raises ``LlmcurateError`` if another tokenizer encoded them."""
     shards = read_shards(folder)
     if shards.tokenizer_sha256 != file_digest(judged.tokenizer_file):
         raise UsageError(
-            f"{folder}: encoded by another tokenizer than {judged.tokenizer_file}: give the text"
+            f"{folder}: encoded by another tokenizer than {judged.tokenizer_file}: give the"
+            " text itself"
         )
     vocab = min(shards.vocab_size, judged.model.config.vocab)
     return replace(shards, vocab_size=vocab)
 
 
-def _scores(text: Text, model: Decoder, how: Scoring, seed: int) -> TextScores:
-    nats = text.nats(model, how)
+def _scores(text: Text, model: Decoder, scoring: Scoring, seed: int) -> TextScores:
+    nats = text.nats(model, scoring)
     sizes, limits = text.shards.bytes, None
     if sizes is not None and sizes.sum():
         limits = interval(nats / math.log(2), sizes, seed)
@@ -179,34 +178,31 @@ def document_nats(
     precision: str = "auto",
     device: str = "auto",
 ) -> Nats:
-    """The nats of every document of ``texts``, folders of shards by the run's tokenizer, in their
-    order: as the run's file has them, or computed by its newest checkpoint and written there.
-    Raises ``LlmcurateError``.
+    """Return the loss in nats of every document of ``texts`` (folders of shards), in shard order.
+    The newest checkpoint computes it, unless a file in the run's folder already has the values.
     """
     weights = start_of(run).digest
     made_of = {
         name: f"{read_shards(path).fingerprint} {weights} {context}" for name, path in texts.items()
     }
-    stored, stored_of = _read(run / FILE)
+    stored, stored_of = _read_stored(run / FILE)
     nats = {name: stored[name] for name in texts if stored_of.get(name) == made_of[name]}
     missing = [name for name in texts if name not in nats]
     if not missing:
         return nats
     judged = open_model(run, device=device)
     place = judged.model.embedding.weight.device
-    how = Scoring(Ranks(device=place), batch_rows, precision)
+    scoring = Scoring(Ranks(device=place), batch_rows, precision)
     for name in missing:
         text = Text(shards_of(judged, texts[name]), context, judged.begin)
-        nats[name] = text.nats(judged.model, how)
+        nats[name] = text.nats(judged.model, scoring)
     buffer = io.BytesIO()
     np.savez(buffer, **{**nats, _MADE_OF: np.array(json.dumps(made_of))})  # type: ignore[arg-type]
     write_atomic(run / FILE, buffer.getvalue())
     return nats
 
 
-def _read(path: Path) -> tuple[Nats, dict[str, str]]:
-    """The arrays of a file and what each was made of; nothing where there is none, or a damaged
-    one, which is made again."""
+def _read_stored(path: Path) -> tuple[Nats, dict[str, str]]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             made_of = json.loads(str(arrays[_MADE_OF]))

@@ -1,15 +1,13 @@
-"""Paired differences of bits a byte: two sets of runs, from the same seeds, on the same documents.
+"""Paired differences in bits per byte: two sets of runs, from the same seeds, on the same
+documents.
 
-The figure is the sum of all nats over ln 2 and over all bytes, of the one set less the other's.
-Chance enters it by the documents that are scored and by the seeds that are trained from. Documents
-are drawn anew with replacement within their source (bootstrap, Efron 1979). Three seeds are too few
-for that: resamples of three values lie too close, and an interval by percentiles holds the truth
-too seldom. So each of the two parts of the variance is multiplied by the quantile of Student's
-distribution with as many degrees of freedom as it has, squared, and the sum's root is half of the
-interval: exact where one part is all there is, a little too wide where both count. What of a
-document's difference changes from seed to seed is in both parts, and counts as the seeds'.
+The difference varies with the documents that are scored and with the seeds. Its variance over
+documents comes from resampling them within their source (bootstrap, Efron 1979). Percentile
+intervals of three seeds would be too narrow, so each of the two variances is multiplied by the
+squared quantile of Student's distribution with its degrees of freedom. The root of their sum is
+half of the interval: exact if one variance is 0, else a little too wide.
 
-Figures are of these corpora: nothing here says how another crawl would differ.
+The differences hold for these corpora; they do not say how another crawl would differ.
 """
 
 from __future__ import annotations
@@ -22,31 +20,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Figure = str | float | list[float] | None  # of a table of results
+Figure = str | float | list[float] | None  # a cell in a table of results
 RESAMPLES = 1000
-SHARE = 0.95  # of the resamples that an interval holds
+SHARE = 0.95  # coverage of intervals
 
 
-def interval(above: npt.NDArray[Any], below: npt.NDArray[Any], seed: int) -> list[float] | None:
-    """The interval of sum(``above``) / sum(``below``) over documents or questions, drawn anew with
-    replacement; both are [items]. The same seed gives the same one; None of a single item.
+def interval(parts: npt.NDArray[Any], totals: npt.NDArray[Any], seed: int) -> list[float] | None:
+    """Return the bootstrap interval of sum(``parts``) / sum(``totals``), where both arrays have a
+    number for each item. Return None for a single item.
     """
-    count = len(above)
+    count = len(parts)
     if count < 2:
         return None
     draw = np.random.default_rng(seed)
     ratios = np.empty(RESAMPLES)
     for turn in range(RESAMPLES):
-        taken = draw.integers(count, size=count)
-        ratios[turn] = above[taken].sum() / max(float(below[taken].sum()), 1e-300)
+        drawn = draw.integers(count, size=count)
+        ratios[turn] = parts[drawn].sum() / max(float(totals[drawn].sum()), 1e-300)
     low, high = np.quantile(ratios, [(1 - SHARE) / 2, (1 + SHARE) / 2])
     return [float(low), float(high)]
 
 
 def interval_of_mean(values: Sequence[float]) -> list[float] | None:
-    """The interval of the mean of values that are normal about it (Student 1908): of runs that
-    differ in their seeds, of which a resample would hold the same few. None of a single value.
-    """
+    """Return the interval of the mean of normally distributed values (Student 1908)."""
     from scipy.special import stdtrit
 
     count = len(values)
@@ -59,7 +55,7 @@ def interval_of_mean(values: Sequence[float]) -> list[float] | None:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds. interval: of 95 %, None of one seed."""
+    """A mean over seeds. ``interval`` is its 95 % interval, None for a single seed."""
 
     mean: float
     interval: list[float] | None
@@ -67,35 +63,33 @@ class Mean:
 
     @classmethod
     def over(cls, values: list[float]) -> Mean:
-        """Of values that seeds gave."""
         return cls(float(np.mean(values)), interval_of_mean(values), values)
 
     @property
     def sign(self) -> int | None:
-        """-1 or 1 where the interval leaves out 0, 0 where it holds it; None without one."""
+        """The sign of the mean if the interval excludes 0, else 0; None without an interval."""
         if self.interval is None:
             return None
         return (self.interval[0] > 0) - (self.interval[1] < 0)
 
     def text(self, sign: str = "+") -> str:
-        """`-0.0120 (-0.0180 to -0.0060)`; without an interval the mean alone."""
+        """Return mean and interval, such as `-0.0120 (-0.0180 to -0.0060)`, or only the mean."""
         ends = self.interval
         limits = f" ({ends[0]:{sign}.4f} to {ends[1]:{sign}.4f})" if ends else ""
         return f"{self.mean:{sign}.4f}{limits}"
 
 
-POWER = 0.8  # of the experiments that find a difference which is there
-CELLS = 1 << 20  # of a block of resamples
+POWER = 0.8  # share of experiments that detect a real difference
+CELLS = 1 << 20  # numbers in a block of resamples
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """``value``: bits a byte, the second set of runs less the first; ``by_seed``: of each seed.
-    The variances of ``value``: by seeds, and by documents without what is counted there; None of a
-    single seed or document.
-    """
+    """A difference in bits per byte: the second set of runs minus the first. The variances of
+    ``value`` are those over the seeds alone and over the documents alone, None for a single seed or
+    document."""
 
     value: float
     by_seed: tuple[float, ...]
@@ -105,15 +99,15 @@ class Difference:
 
     @property
     def interval(self) -> list[float] | None:
-        """Of 95 %; None of a single seed or document."""
+        """The 95 % interval of the difference; None for a single seed or document."""
         from scipy.special import stdtrit
 
-        half = self._joined(lambda freedom: float(stdtrit(freedom, (1 + SHARE) / 2)))
+        half = self._combined(lambda freedom: float(stdtrit(freedom, (1 + SHARE) / 2)))
         return None if half is None else [self.value - half, self.value + half]
 
     def detectable(self, seeds: int | None = None) -> float | None:
-        """The least difference that an experiment with such variances, from so many ``seeds``,
-        finds in 80 % of cases: its interval of 95 % leaves out 0.
+        """Return the least true difference that an experiment like this one, with ``seeds`` seeds,
+        would detect in 80 % of cases.
         """
         from scipy.special import nctdtrinc, stdtrit
 
@@ -121,11 +115,9 @@ class Difference:
             limit = stdtrit(freedom, (1 + SHARE) / 2)
             return float(nctdtrinc(freedom, 1 - POWER, limit))
 
-        return self._joined(shift, seeds)
+        return self._combined(shift, seeds)
 
-    def _joined(self, factor: Callable[[float], float], seeds: int | None = None) -> float | None:
-        """The root of both variances, each times the square of a factor of its degrees of freedom;
-        as it would be from another number of seeds."""
+    def _combined(self, factor: Callable[[float], float], seeds: int | None = None) -> float | None:
         own = len(self.by_seed)
         count = seeds or own
         if self.seed_variance is None or self.document_variance is None or count < 2:
@@ -150,9 +142,9 @@ def _root(variance: float | None) -> float | None:
 def paired_difference(
     base: Floats, other: Floats, sizes: npt.NDArray[np.int64], strata: Any, *, seed: int
 ) -> Difference:
-    """Of ``other`` from ``base``, both the nats [seeds, documents] of the same seeds and documents,
-    whose UTF-8 bytes are ``sizes``. ``strata``: a number for each document; as many are drawn of
-    each as there are, and those that stand alone count as of one. ``seed``: of the draws.
+    """Return the difference of ``other`` from ``base``, both the nats of documents, [seeds,
+    documents]. ``sizes`` are the documents' UTF-8 bytes. Documents are resampled within their
+    stratum, whose number ``strata`` gives for each document; strata of one document are merged.
     """
     bits = (other - base) / math.log(2)
     seeds, documents = bits.shape
@@ -164,8 +156,8 @@ def paired_difference(
     if documents > 1:
         drawn, correction = resampled(bits, sizes, strata, seed)
         of_mean = float(np.var(drawn.mean(axis=1)))
-        apart = drawn - drawn.mean(axis=1, keepdims=True)
-        shared = float(np.var(apart, axis=0).sum()) / max(1, seeds - 1) / seeds
+        deviations = drawn - drawn.mean(axis=1, keepdims=True)
+        shared = float(np.var(deviations, axis=0).sum()) / max(1, seeds - 1) / seeds
         document_variance = max(0.0, of_mean - shared) * correction
     return Difference(
         value=float(by_seed.mean()),
@@ -179,8 +171,8 @@ def paired_difference(
 def resampled(
     bits: Floats, sizes: npt.NDArray[np.int64], strata: Any, seed: int
 ) -> tuple[Floats, float]:
-    """([resamples, seeds] bits a byte of documents drawn anew, what their variance is multiplied by
-    to be without bias).
+    """Return the bits per byte of resampled documents, [resamples, seeds], and the factor that
+    makes their variance unbiased.
     """
     _, codes, counts = np.unique(strata, return_inverse=True, return_counts=True)
     codes = np.where(counts[codes] == 1, len(counts), codes)

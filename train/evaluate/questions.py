@@ -1,11 +1,11 @@
-"""Questions in JSON lines: what continues a context, written out or to be chosen.
+"""Questions in JSONL: a context with its continuation, or with choices and the correct answer.
 
 {"context": "The sky is", "continuation": " blue"}              cloze
 {"context": "2 + 2 =", "choices": [" 3", " 4"], "answer": 1}    multiple choice, answers from 0
 
-The log-likelihood of a continuation is the sum of those of its tokens after the context. Of the
-choices the likeliest is the model's answer, by the plain sum or, since longer ones are less likely,
-by the sum over its UTF-8 bytes (Gao 2021, "Multiple choice normalization in LM evaluation").
+The log-likelihood of a continuation is the sum over its tokens, given the context. The model's
+answer is the likeliest choice, by the plain sum or, since longer choices are less likely, by the
+sum divided by its UTF-8 bytes (Gao 2021, "Multiple choice normalization in LM evaluation").
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from train.data.rows import Piece
 from train.evaluate.paired import Figure, interval
 from train.loop.evaluate import Scoring, WholePieces, batches
 from train.model.decoder import Decoder
-from train.objectives.example import Draws, Example, Objective, laid_out
+from train.objectives.example import Draws, Example, Objective, causal_row
 from train.objectives.losses import token_losses_and_hits
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """``answer``: the number of the right one of the ``choices``; None where the one that there is
-    is the continuation."""
+    """A question. ``answer`` is the index of the correct choice; a cloze question has None."""
 
     context: str
     choices: tuple[str, ...]
@@ -43,7 +42,7 @@ class Question:
 
 
 def are_questions(path: Path) -> bool:
-    """Whether a file's first line is a question, not a document."""
+    """Return True if the first line of a JSONL file is a question and not a document."""
     if path.suffix not in (".jsonl", ".json") or not path.is_file():
         return False
     with path.open("rb") as file:
@@ -56,7 +55,7 @@ def are_questions(path: Path) -> bool:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """All questions of a file, of one kind; raises ``LlmcurateError`` naming the line."""
+    """Read the questions of a file, which are all of one kind. An error names the wrong line."""
     questions = []
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -67,10 +66,10 @@ def read_questions(path: Path) -> list[Question]:
             questions.append(_question(line, f"{path}:{number}"))
             if (questions[0].answer is None) != (questions[-1].answer is None):
                 raise UsageError(
-                    f"{path}:{number}: cloze and multiple choice in one file: make two of it"
+                    f"{path}:{number}: cloze and multiple choice in one file: split it in two"
                 )
     if not questions:
-        raise UsageError(f"{path}: holds no question")
+        raise UsageError(f"{path}: has no questions")
     return questions
 
 
@@ -92,46 +91,46 @@ def _question(line: str, where: str) -> Question:
         answer = value.get("answer")
         if type(answer) is not int or not 0 <= answer < len(choices) or len(choices) < 2:
             raise UsageError(
-                f"{where}: answer is {answer!r}: give the number, from 0, of one of two choices or"
-                " more"
+                f"{where}: answer is {answer!r}: give the number, from 0, of one of at least"
+                " two choices"
             )
     return Question(context=str(context), choices=tuple(choices), answer=answer, where=where)
 
 
 def _is_text(value: Any) -> bool:
-    """Whether it can be encoded: JSON may hold half of a surrogate pair."""
+    """Return True for a string of valid Unicode. JSON may hold half of a surrogate pair."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
         return False
 
 
-def cut(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[list[int], list[int]]:
-    """The ids of both, encoded in one piece, as text that goes on is. Spaces that end a context
-    belong to the continuation, as tokens begin with them.
+def split(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[list[int], list[int]]:
+    """Encode context and continuation together, then return the token ids of each. Spaces at the
+    end of the context go to the continuation, since a token has its space in front.
     """
-    kept = context.rstrip()
+    stripped = context.rstrip()
     whole = tokenizer.encode(context + continuation, add_special_tokens=False).ids
-    border = len(tokenizer.encode(kept, add_special_tokens=False).ids)
-    border = min(border, len(whole) - 1)
-    return whole[:border], whole[border:]
+    boundary = len(tokenizer.encode(stripped, add_special_tokens=False).ids)
+    boundary = min(boundary, len(whole) - 1)
+    return whole[:boundary], whole[boundary:]
 
 
 class Answers(Objective):
-    """An objective: the continuation from the context, which a model that has learned it reads
-    both ways, as in generation."""
+    """The objective of scoring a continuation. With ``prefix``, the context is read both ways."""
 
     def __init__(self, prefix: bool) -> None:
         self.prefix = prefix
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
-        row, places = laid_out(pieces, context)
+        row, places = causal_row(pieces, context)
         if not self.prefix:
             return row
         prefix = torch.zeros(1, context, dtype=torch.bool)
         for piece, place in places:
             assert piece.counted is not None
-            length = int(piece.counted.argmax()) + 1  # the last one read predicts the first scored
+            # The last context token predicts the first scored one.
+            length = int(piece.counted.argmax()) + 1
             prefix[0, place.start : place.start + length] = True
         return replace(row, prefix=prefix)
 
@@ -141,13 +140,13 @@ def score_questions(
     tokenizer: Tokenizer,
     begin: int | None,
     questions: Sequence[Question],
-    how: Scoring,
+    scoring: Scoring,
     *,
     context: int,
     seed: int = 0,
 ) -> dict[str, Figure]:
-    """Accuracy and log-likelihoods (nats) with their intervals. ``begin``: the id that a text is
-    read after. A context that is too long loses its beginning. Raises ``LlmcurateError``.
+    """Return the model's accuracy and log-likelihoods (nats) on ``questions``, with intervals. The
+    token id ``begin`` is placed before each text. A context that is too long loses its start.
     """
     pieces: list[Piece] = []
     for question in questions:
@@ -156,10 +155,10 @@ def score_questions(
     rows = WholePieces(
         np.array([len(piece.tokens) for piece in pieces]), context, pieces.__getitem__
     )
-    sums = np.zeros((len(pieces), 2))  # nats, and scored tokens that are the likeliest
+    sums = np.zeros((len(pieces), 2))  # nats, and scored tokens that were the likeliest
     objective = Answers(model.both_ways)
     for _, numbers, values in batches(
-        model, rows, rows.count, objective, how, token_losses_and_hits
+        model, rows, rows.count, objective, scoring, token_losses_and_hits
     ):
         np.add.at(sums, numbers, values)
     scored = np.array([int(piece.counted.sum()) for piece in pieces if piece.counted is not None])
@@ -178,16 +177,15 @@ def _piece(
     number: int,
     context: int,
 ) -> Piece:
-    """A context and a continuation, whose tokens alone are scored."""
-    before, after = cut(tokenizer, question.context, choice)
+    before, after = split(tokenizer, question.context, choice)
     ids = ([] if begin is None else [begin]) + before + after
     if len(after) > context or len(ids) < 2:
-        trouble = (
+        problem = (
             f"{counted(len(after), 'token')} to score, the context is {context}"
             if len(after) > context
             else "this tokenizer has no token that begins a text: give a context"
         )
-        raise UsageError(f"{question.where}: {trouble}")
+        raise UsageError(f"{question.where}: {problem}")
     ids = ids[-context - 1 :]
     tokens = np.array(ids[1:], dtype=np.int64)
     scored = np.arange(len(tokens)) >= len(tokens) - len(after)
@@ -195,7 +193,6 @@ def _piece(
 
 
 def _cloze(nats: Any, sizes: Any, exact: Any, seed: int) -> dict[str, Figure]:
-    """Of continuations: ``accuracy`` where each token is the likeliest."""
     ones, bits = np.ones(len(nats)), nats / math.log(2)
     return {
         "kind": "cloze",
@@ -210,17 +207,16 @@ def _cloze(nats: Any, sizes: Any, exact: Any, seed: int) -> dict[str, Figure]:
 
 
 def _choice(questions: Sequence[Question], nats: Any, sizes: Any, seed: int) -> dict[str, Figure]:
-    """Of choices: how often the right one is the likeliest, and the likeliest by bytes."""
     counts = np.array([len(question.choices) for question in questions])
     firsts = np.cumsum(counts) - counts
     answers = np.array([question.answer for question in questions])
     ones = np.ones(len(questions))
 
-    def right(scores: Any) -> Any:
+    def is_correct(scores: Any) -> Any:
         likeliest = [scores[f : f + n].argmax() for f, n in zip(firsts, counts, strict=True)]
         return np.array(likeliest) == answers
 
-    plain, by_bytes = right(-nats), right(-nats / sizes)
+    plain, by_bytes = is_correct(-nats), is_correct(-nats / sizes)
     answer_nats = nats[firsts + answers]
     bits, of_bytes = answer_nats / math.log(2), sizes[firsts + answers]
     return {

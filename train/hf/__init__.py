@@ -1,1 +1,1 @@
-"""Models as folders that Hugging Face's transformers opens, and back."""
+"""Export of models to folders that Hugging Face's transformers opens, and import from them."""

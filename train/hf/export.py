@@ -2,7 +2,7 @@
 
 OUT/  config.json  generation_config.json  tokenizer.json  README.md
       model.safetensors, or model-00001-of-0000N.safetensors and model.safetensors.index.json
-      generator/  of a discriminator trained with one, the same files of that
+      generator/  for a discriminator trained with a generator: the same files for the generator
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from train.data.shards import end_of_text, load_tokenizer
 from train.hf.families import family_of
-from train.hf.family import USES, Family, Weight, our_shapes, written
+from train.hf.family import USES, Family, Weight, our_shapes, task_keys
 from train.hf.keys import Pairs
 from train.measure.accounting import active_parameters, parameters
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
-from train.model.decoder import in_whole
+from train.model.decoder import name_in_whole_model
 from train.model.feed_forward_settings import Experts
 from train.runs.checkpoint import (
+    checkpoint_to_use,
     load_plan,
     step_of,
-    to_use,
     tokenizer_of,
     weights_of,
 )
@@ -40,15 +40,15 @@ from train.runs.plan import Plan
 from train.runs.tensors import Stored, write_tensors
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-SHARD_BYTES = 5 * 10**9  # what transformers' save_pretrained takes
+SHARD_BYTES = 5 * 10**9  # as transformers' save_pretrained
 
-# Writes more about the tokenizer: folder, tokenizer, its end-of-text token.
+# Writes more tokenizer files, given folder, tokenizer and its end-of-text token.
 Finish = Callable[[Path, Tokenizer, str | None], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What was written; ``bytes`` of its ``files`` together."""
+    """The result of an export. ``bytes`` is the total size of the weight ``files``."""
 
     family: str
     architecture: str
@@ -68,14 +68,13 @@ def export(
     finish: Finish | None = None,
     which: str = "best",
 ) -> Exported:
-    """The ``best`` or ``last`` checkpoint of ``run`` as ``out``, a new folder, whole or not there;
-    returns what was written. Of a discriminator its generator is another such folder, in it.
-    Raises ``LlmcurateError``, for a model that no class of transformers computes too.
-    """
+    """Export the ``best`` or ``last`` checkpoint of ``run`` to ``out``, a new folder, completely or
+    not at all. A generator is exported into a subfolder. Raises ``LlmcurateError``, for instance if
+    ``out`` has files or no family of transformers fits the model."""
     if dtype not in DTYPES:
         raise UsageError(f"dtype {dtype!r}: choose one of {', '.join(DTYPES)}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} is there already: give a new folder")
+        raise UsageError(f"{out} exists already: give a new folder")
     checkpoint, plan, family = chosen(run, which)
     weights = weights_of(checkpoint)
     tokenizer = load_tokenizer(tokenizer_of(checkpoint))
@@ -99,11 +98,13 @@ def export(
         (folder / "README.md").write_text(card, encoding="utf-8")
         return files
 
-    small = load_plan(checkpoint).model.generating
+    small = load_plan(checkpoint).model.generator_config
     with replacing(out) as aside:  # an empty folder is replaced
         files = write(aside, plan.model, weights.__getitem__)
         if small is not None:
-            write(aside / "generator", small, lambda name: weights[in_whole(name, small)])
+            write(
+                aside / "generator", small, lambda name: weights[name_in_whole_model(name, small)]
+            )
     return Exported(
         family=family.name,
         architecture=family.class_of(plan.model),
@@ -116,10 +117,9 @@ def export(
 
 
 def chosen(run: Path, which: str = "best") -> tuple[Path, Plan, Family]:
-    """The ``best`` or ``last`` checkpoint of a run, its plan, and the family that says its model,
-    without what is there for training alone: transformers has it apart from its classes.
-    """
-    checkpoint = to_use(run, which)
+    """Return the checkpoint to export, its plan without the parts of the model that only training
+    uses, and the model's family."""
+    checkpoint = checkpoint_to_use(run, which)
     if checkpoint is None:
         raise UsageError(f"{run}: no finished checkpoint; give the folder a model was trained into")
     plan = load_plan(checkpoint)
@@ -132,7 +132,7 @@ def chosen(run: Path, which: str = "best") -> tuple[Path, Plan, Family]:
 def config_json(
     config: ModelConfig, family: Family, end: int | None, dtype: str = "float32"
 ) -> Pairs:
-    """config.json. A text begins with the token that ends the one before it, as in training."""
+    """Yield the keys of config.json. The start token is the end-of-text token, as in training."""
     yield "architectures", [family.class_of(config)]
     yield from (("model_type", family.name), ("vocab_size", config.vocab), ("pad_token_id", None))
     yield from family.write(config)
@@ -141,7 +141,7 @@ def config_json(
         start = config.encoder.start
         yield "is_encoder_decoder", True
         yield "decoder_start_token_id", end if start is None else start
-    yield from written(config)
+    yield from task_keys(config)
     yield from (("bos_token_id", end), ("eos_token_id", end))
     if not config.causal:
         yield from (("cls_token_id", end), ("sep_token_id", end))
@@ -157,7 +157,6 @@ def _write_weights(
     dtype: torch.dtype,
     limit: int,
 ) -> list[str]:
-    """The names of the files. ``tensor``: ours by name. One is in memory at a time."""
     files = list(_shards(family.weights(config), dtype.itemsize, limit))
     names = ["model.safetensors"]
     if len(files) > 1:
@@ -190,23 +189,21 @@ def _write_weights(
 
 
 def _check(checkpoint: Path, weights: Stored, config: ModelConfig) -> None:
-    """A config from elsewhere must not make us lay out more than the weights that came with it."""
     total = sum(shape.numel() for shape in weights.shapes.values())
     if total != parameters(config) or weights.shapes != our_shapes(config):
         raise RunFailed(f"{checkpoint}: the weights do not fit config.json; delete the folder")
 
 
 def _shards(weights: Iterator[Weight], width: int, limit: int) -> Iterator[list[Weight]]:
-    """In turn as many as fit in ``limit`` bytes, one at least."""
     part: list[Weight] = []
-    held = 0
+    part_bytes = 0
     for weight in weights:
         size = _bytes(weight, width)
-        if part and held + size > limit:
+        if part and part_bytes + size > limit:
             yield part
-            part, held = [], 0
+            part, part_bytes = [], 0
         part.append(weight)
-        held += size
+        part_bytes += size
     yield part
 
 
@@ -217,14 +214,15 @@ def _bytes(weight: Weight, width: int) -> int:
 def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
     config = plan.model
     attention = config.attention
-    kept = f"{attention.kv_heads} of keys and values, of {attention.head_dim}"
+    key_values = f"{attention.kv_heads} of keys and values, {attention.head_dim} dimensions each"
     if isinstance(attention, Latent):
-        kept = f"keys and values of {attention.rank} shared, {attention.rotary_dim} turned"
+        key_values = f"keys and values from {attention.rank} shared dimensions"
+        key_values += f", {attention.rotary_dim} rotated"
     shape = {
         "parameters": f"{parameters(config):,}",
         "layers": config.layers,
         "width": config.hidden,
-        "heads": f"{attention.heads} ({kept})",
+        "heads": f"{attention.heads} ({key_values})",
         "feed-forward": f"{config.feed_forward.activation}, {config.feed_forward.width}",
         **_experts(config),
         "positions": config.position.kind,
@@ -261,8 +259,8 @@ def _experts(config: ModelConfig) -> dict[str, str]:
     own = config.feed_forward
     if not isinstance(own, Experts):
         return {}
-    met = f"{active_parameters(config):,}"
-    return {"experts": f"{own.top_k} of {own.count} a token", "parameters a token meets": met}
+    active = f"{active_parameters(config):,}"
+    return {"experts": f"{own.top_k} of {own.count} per token", "active parameters": active}
 
 
 _OPENS = """\
@@ -286,7 +284,7 @@ _REWRITES = """\
 text = "The river runs past the old mill." + tokenizer.eos_token  # a source ends with it
 ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)
 print(tokenizer.decode(model.generate(**ids, max_new_tokens=50)[0]))"""
-_TELLS = """\
+_DETECTS = """\
 start = tokenizer.bos_token or ""  # a text begins with the token that ends the one before it
 ids = tokenizer(start + "The river runs past the cold mill.", return_tensors="pt",
                 add_special_tokens=False)
@@ -302,6 +300,6 @@ print(model(**ids))"""
 _USES = {
     "decoder": ("text-generation", "AutoModelForCausalLM", _CONTINUES),
     "encoder": ("fill-mask", "AutoModelForMaskedLM", _FILLS),
-    "discriminator": ("feature-extraction", "AutoModelForPreTraining", _TELLS),
+    "discriminator": ("feature-extraction", "AutoModelForPreTraining", _DETECTS),
     "encoder-decoder": ("text2text-generation", "AutoModelForSeq2SeqLM", _REWRITES),
 }

@@ -1,4 +1,4 @@
-"""The families of transformers' models, and the one that can say a configuration."""
+"""The families of transformers' models, and the choice of a family for a model's settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from llmcurate.base.errors import UsageError
 from llmcurate.base.index import modules_of
-from llmcurate.base.settings import flat, to_dict
+from llmcurate.base.settings import flatten, to_dict
 from train.hf import gpt, llama
 from train.hf.family import Family
 from train.model.config import ModelConfig
@@ -15,14 +15,14 @@ from train.model.feed_forward_settings import Experts
 from train.model.plugins import plugins
 from train.model.position_settings import Rope
 
-# Each family of these modules; the first that can say a configuration is taken.
+# The modules of families; the first family that supports a configuration is used.
 _MODULES = (llama, gpt, *modules_of("train.lab.hf"))
 _FOUND = (own for module in _MODULES for own in vars(module).values() if isinstance(own, Family))
 FAMILIES = {family.name: family for family in _FOUND}
 
 Trait = str | int | float | bool | None
 _TRAITS = {trait for family in FAMILIES.values() for trait in family.allows}
-_SIGHTS = ("sinks", "globals", "random", "block")
+_COUNTS = ("sinks", "globals", "random", "block")
 # Which linear layers have a bias, by attention.bias and feed_forward.bias.
 _BIASES = {
     ("none", False): "none",
@@ -37,34 +37,35 @@ _BIASES = {
 
 
 def traits(config: ModelConfig) -> dict[str, Trait]:
-    """What decides the family, by the setting that the user would change."""
-    shape, position, sights = config.attention, config.position, set(config.sights)
-    windows = {sight.window for sight in sights}
+    """Return the traits of a model by which its family is chosen. A trait has the name of the
+    setting that a user would change."""
+    shape, position, patterns = config.attention, config.position, set(config.patterns)
+    windows = {pattern.window for pattern in patterns}
     window = "none" if windows == {None} else "some layers" if None in windows else "every layer"
     rope = position if isinstance(position, Rope) else Rope()
-    # An NTK-scaled rotation is one with another theta.
+    # NTK scaling only changes theta.
     scaled = rope.scaling is not None and rope.scaling.kind != "ntk"
     theta = rope.scaling is not None or rope.theta != 10_000.0
-    wide = config.feed_forward.width == 4 * config.hidden
+    four_times = config.feed_forward.width == 4 * config.hidden
     distances = position if isinstance(position, Disentangled) else Disentangled()
     return {
-        **{name: value for name, value in flat(to_dict(config)).items() if name in _TRAITS},
-        **_of_experts(config),
+        **{name: value for name, value in flatten(to_dict(config)).items() if name in _TRAITS},
+        **_expert_traits(config),
         "encoder": _encoder(config),
         "share": "none" if config.share == 1 else "all or groups of blocks",
         "embedding.size": _embedding(config),
         "head.task": "none" if config.head.task is None else config.head.task.kind,
         "position.window_theta": "theta" if rope.window_theta is None else "other than theta",
-        "mup_base": None if config.wider == 1 else config.mup_base,
+        "mup_base": None if config.width_ratio == 1 else config.mup_base,
         "norm.eps": "1e-5" if config.norm.eps == 1e-5 else "other",
         "bias": _BIASES[shape.bias, config.feed_forward.bias],
-        "feed_forward.width": "4 x hidden" if wide else "other",
+        "feed_forward.width": "4 x hidden" if four_times else "other",
         "attention.kv_heads": "heads" if shape.kv_heads == shape.heads else "fewer than heads",
         "attention.head_dim": _head_dim(config),
         "attention.window": window,
-        **{f"attention.{name}": max(getattr(sight, name) for sight in sights) for name in _SIGHTS},
-        "attention.segment": "none" if {sight.segment for sight in sights} == {None} else "some",
-        "attention.dilations": "some" if any(sight.dilations for sight in sights) else "none",
+        **{f"attention.{name}": max(getattr(each, name) for each in patterns) for name in _COUNTS},
+        "attention.segment": "none" if {each.segment for each in patterns} == {None} else "some",
+        "attention.dilations": "some" if any(each.dilations for each in patterns) else "none",
         "position.dim": "a part of head_dim" if 0 < config.rotated < shape.head_dim else "head_dim",
         "position.scaling": scaled,
         "position.theta": "other" if theta else "10000",
@@ -87,7 +88,7 @@ def _embedding(config: ModelConfig) -> str:
     return "other than hidden, as OPT" if inside else "other than hidden, otherwise"
 
 
-def _of_experts(config: ModelConfig) -> dict[str, Trait]:
+def _expert_traits(config: ModelConfig) -> dict[str, Trait]:
     own = config.feed_forward
     if not isinstance(own, Experts):
         return {}
@@ -109,33 +110,29 @@ def _head_dim(config: ModelConfig) -> str:
 
 
 def obstacles(family: Family, config: ModelConfig) -> list[str]:
-    """The traits that a family cannot say."""
+    """Return the names of the model's traits that a family does not support."""
     return [name for name, value in traits(config).items() if value not in family.allowed(name)]
 
 
 def family_of(config: ModelConfig) -> Family:
-    """The family whose class computes what ``config`` does; ``LlmcurateError`` names what stands in
-    the way, and the family nearest to it.
-    """
+    """Return the family whose class computes the model ``config``. If there is no such family,
+    raises an ``LlmcurateError`` that names the nearest one."""
     for name, part in plugins(config).items():
-        raise UsageError(
-            f"no class of transformers computes {name} {part.kind}, which is of a file of its own"
-        )
+        raise UsageError(f"no class of transformers computes {name} {part.kind}, which is a plugin")
     nearest = min(FAMILIES.values(), key=lambda family: len(obstacles(family, config)))
-    in_the_way = obstacles(nearest, config)
-    if not in_the_way:
+    not_allowed = obstacles(nearest, config)
+    if not not_allowed:
         return nearest
     raise UsageError(
         f"no class of transformers is known for this model: nearest is {nearest.name}, but for "
-        + ", ".join(_shown(config, nearest, name) for name in in_the_way)
+        + ", ".join(_shown(config, nearest, name) for name in not_allowed)
     )
 
 
 def _shown(config: ModelConfig, family: Family, name: str) -> str:
-    """``setting value (theirs ...)``, the value in the user's own numbers where it has one."""
     value: Any = to_dict(config)
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     value = traits(config)[name] if value is None or isinstance(value, dict) else value
     allowed = " or ".join(str(choice) for choice in family.allowed(name))
-    return f"{name} {value} (there: {allowed})"
+    return f"{name} {value} (expected {allowed})"

@@ -1,6 +1,4 @@
-"""A family of transformers' models: the configurations that it can say, how it writes them, and
-where it keeps each weight.
-"""
+"""A family of transformers' models: models it supports, its config.json, names of its weights."""
 
 from __future__ import annotations
 
@@ -20,44 +18,45 @@ from train.model.heads import with_task
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """``pack``: ours to theirs; ``unpack``: theirs to ours."""
+    """How a transformers tensor holds ours. ``pack`` joins our tensors; ``unpack`` splits it."""
 
     pack: Callable[[Sequence[Tensor]], Tensor]
     unpack: Callable[[Tensor], Sequence[Tensor]]
 
 
-AS_IT_IS = Layout(pack=lambda ours: ours[0], unpack=lambda theirs: [theirs])
+UNCHANGED = Layout(pack=lambda ours: ours[0], unpack=lambda theirs: [theirs])
 
 
 def plain(config: ModelConfig) -> Layout:
-    """[outputs, inputs], as torch.nn.Linear keeps it."""
-    return AS_IT_IS
+    """Return the layout [outputs, inputs], as in torch.nn.Linear."""
+    return UNCHANGED
 
 
 def conv1d(config: ModelConfig) -> Layout:
-    """GPT-2's Conv1D keeps a matrix as [inputs, outputs]."""
-    return joined(1, turned=True)
+    """Return the layout of GPT-2's Conv1D: [inputs, outputs]."""
+    return concatenated(1, transposed=True)
 
 
 def conv1d_qkv(config: ModelConfig) -> Layout:
-    """GPT-2's query, key and value side by side: [inputs, 3 x outputs]."""
-    return joined(3, turned=True)
+    """Return the layout of GPT-2's query, key and value side by side: [inputs, 3 x outputs]."""
+    return concatenated(3, transposed=True)
 
 
-def joined(pieces: int, turned: bool = False) -> Layout:
-    """Matrices above each other; ``turned``: beside each other, as [inputs, outputs]."""
+def concatenated(pieces: int, transposed: bool = False) -> Layout:
+    """Return the layout of matrices [outputs, inputs] that are joined by rows. If ``transposed``,
+    they are [inputs, outputs] and joined by columns."""
 
-    def turn(tensor: Tensor) -> Tensor:
-        return tensor.T if turned and tensor.dim() == 2 else tensor
+    def transpose(tensor: Tensor) -> Tensor:
+        return tensor.T if transposed and tensor.dim() == 2 else tensor
 
     return Layout(
-        pack=lambda ours: turn(torch.cat(list(ours))),
-        unpack=lambda theirs: turn(theirs).chunk(pieces),
+        pack=lambda ours: transpose(torch.cat(list(ours))),
+        unpack=lambda theirs: transpose(theirs).chunk(pieces),
     )
 
 
 def by_head(config: ModelConfig) -> Layout:
-    """GPT-NeoX and BLOOM: the rows of head 0's query, key and value, then those of head 1, ..."""
+    """Return the layout of GPT-NeoX and BLOOM: query, key, value of head 0, then of head 1, ..."""
 
     heads, size = config.attention.heads, config.attention.head_dim
 
@@ -73,16 +72,16 @@ def by_head(config: ModelConfig) -> Layout:
 
 
 def interleaved(config: ModelConfig) -> Layout:
-    """GPT-J rotates dimension 2 i with 2 i + 1, ours i with i + rotated / 2: the rows of queries
-    and keys change positions within each head.
-    """
+    """Return the layout of GPT-J, which rotates dimensions 2 i and 2 i + 1 of each head together.
+    We rotate dimensions i and i + rotated / 2, so the rows of each head are reordered."""
     order = torch.arange(config.attention.head_dim)
     order[: config.rotated] = rows_in_pairs(config.rotated)
     return reordered(config.attention.heads, order)
 
 
 def reordered(groups: int, order: Tensor) -> Layout:
-    """The rows of each of ``groups`` in this order: theirs, by the number that ours has."""
+    """Return a layout with each group's rows reordered: row i in transformers is our row
+    order[i]."""
 
     def move(tensor: Tensor, order: Tensor) -> Tensor:
         grouped = tensor.unflatten(0, (groups, len(order)))
@@ -95,15 +94,15 @@ def reordered(groups: int, order: Tensor) -> Layout:
 
 
 def rows_in_pairs(rotated: int) -> Tensor:
-    """Which of our rows is each of theirs, where theirs that are turned together are neighbours."""
+    """Return an order of rows in which two rows that are rotated together are neighbours."""
     return torch.arange(rotated).unflatten(0, (2, -1)).T.flatten()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A module of theirs and the modules of ours it holds; ``{}`` is the layer, ``[]`` the expert,
-    of which ours has all in one tensor. ``when``: of which configurations it is a part.
-    """
+    """A transformers module, and our modules that it holds. In the names, ``{}`` is the number of
+    the layer, ``[]`` that of the expert; we store all experts in one tensor. ``when`` selects the
+    models that have the module."""
 
     ours: tuple[str, ...]
     theirs: str
@@ -114,16 +113,15 @@ class Part:
 Theirs = str | tuple[str, Callable[[ModelConfig], Layout]]
 
 
-def listed(names: Mapping[Any, Theirs]) -> tuple[Part, ...]:
-    """A part for each of ``names``, of ours and theirs, with its layout where that is another than
-    ``plain``. Ours that begin with ``{}`` are of each block of the stack.
-    """
+def parts_from(names: Mapping[Any, Theirs]) -> tuple[Part, ...]:
+    """Return the parts that a table from our names to transformers' names describes. Our names that
+    begin with ``{}`` are those of modules in a block."""
     parts = []
     for ours, row in names.items():
         theirs, layout = (row, plain) if isinstance(row, str) else row
-        owns = (ours,) if isinstance(ours, str) else ours
-        owns = tuple(f"stack.blocks.{own}" if own.startswith("{}") else own for own in owns)
-        parts.append(Part(ours=owns, theirs=theirs, layout=layout))
+        keys = (ours,) if isinstance(ours, str) else ours
+        keys = tuple(f"stack.blocks.{own}" if own.startswith("{}") else own for own in keys)
+        parts.append(Part(ours=keys, theirs=theirs, layout=layout))
     return tuple(parts)
 
 
@@ -132,9 +130,8 @@ QKV = ("{}.attention.query", "{}.attention.key", "{}.attention.value")
 
 @dataclass(frozen=True, kw_only=True)
 class Weight:
-    """A tensor of theirs, its shape, and the tensors of ours in it. ``expert``: theirs is this one
-    of the ``of`` in ours, and they come in turn.
-    """
+    """A transformers tensor, its shape, and our tensors that it holds. For a tensor of one expert,
+    ``expert`` is the expert's number and ``of`` the number of experts."""
 
     theirs: str
     ours: tuple[str, ...]
@@ -146,7 +143,7 @@ class Weight:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskClass:
-    """A class of theirs with a head for a task, and where it keeps the head's weights."""
+    """A transformers class with a head for a task, and the names of the head's weights."""
 
     architecture: str
     parts: tuple[Part, ...]
@@ -154,12 +151,15 @@ class TaskClass:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """``allows``: the values that each trait (families.py) may have. ``keys``: its config.json
-    without what all families share. ``prefix``: what files saved from the class without a
-    head leave out. ``of_pairs``: the class with a head for pairs of segments; ``of_replaced``: the
-    one of a discriminator; ``tasks``: those with a head for a task, by its kind. ``beyond``: how
-    names of tensors behind layer ``{}`` begin that files may hold and the class leaves out.
-    ``copies``: tensors that files may hold and that are the embedding.
+    """A family of transformers' classes.
+
+    ``allows`` has the supported values of each trait (families.py). ``keys`` are the rows of its
+    config.json, without the keys common to all families. ``prefix`` begins the tensors' names,
+    except in files saved from the class without a head. ``of_pairs`` is the class with a head for
+    pairs of segments, ``of_replaced`` the class of a discriminator, ``tasks`` the classes with a
+    head for a task. ``beyond`` is a prefix with ``{}`` for the number of layers: files may have
+    tensors whose names begin with it, which the class ignores. ``copies`` are tensors that files
+    may have and that equal the embedding.
     """
 
     name: str
@@ -169,7 +169,7 @@ class Family:
     parts: tuple[Part, ...]
     prefix: str
     aliases: Mapping[str, str] = field(default_factory=dict)
-    # What transformers takes for a key that is not there, where a null means something else.
+    # transformers' defaults for missing keys whose null means something else.
     defaults: Mapping[str, int | float | str] = field(default_factory=dict)
     of_pairs: str = ""
     of_replaced: str = ""
@@ -178,7 +178,6 @@ class Family:
     copies: tuple[str, ...] = ()
 
     def allowed(self, trait: str) -> tuple[Any, ...]:
-        """The values that a trait may have."""
         return ("none", *self.tasks) if trait == "head.task" else self.allows.get(trait, ())
 
     @property
@@ -186,18 +185,18 @@ class Family:
         return {row.name: row for row in self.keys}.values()
 
     def write(self, config: ModelConfig) -> Pairs:
-        """The keys of config.json that are not all families'."""
+        """Return the keys of a model's config.json that are specific to the family."""
         return (pair for row in self._rows for pair in row.write(config))
 
     def read(self, file: Settings, context: int | None) -> Reading:
-        """The settings of a ModelConfig for a context (None: the file's)."""
+        """Read the settings of a ModelConfig. ``context`` replaces the file's, if given."""
         reading = Reading(file, context)
         for row in self._rows:
             reading.ours.update(row.read(reading))
         return reading
 
     def class_of(self, config: ModelConfig) -> str:
-        """The name of transformers' class."""
+        """Return the name of transformers' class for a model."""
         if config.head.task is not None:
             return self.tasks[config.head.task.kind].architecture
         if config.head.replaced:
@@ -205,15 +204,14 @@ class Family:
         return self.architecture if config.head.pair == "none" else self.of_pairs
 
     def leaves_out(self, name: str, config: ModelConfig) -> bool:
-        """Whether a tensor of a file is no part of the class."""
         return bool(self.beyond) and name.startswith(self.beyond.format(config.layers))
 
     def settings(self, values: Mapping[str, Any], where: str) -> Settings:
-        """config.json as this family reads it; ``where`` names it in errors."""
+        """Return config.json as this family reads it; errors name the file ``where``."""
         return Settings({**self.defaults, **values}, where, self.aliases)
 
     def parts_of(self, config: ModelConfig) -> list[Part]:
-        """The parts that a model has, those of its own head or of its task's."""
+        """Return the parts of a model. If it has a task, the head is that of the task's class."""
         parts, task = [part for part in self.parts if part.when(config)], config.head.task
         if task is None:
             return parts
@@ -221,7 +219,7 @@ class Family:
         return [*trunk, *self.tasks[task.kind].parts]
 
     def weights(self, config: ModelConfig) -> Iterator[Weight]:
-        """Every tensor of theirs, in their order."""
+        """Yield every transformers tensor of a model, in the order of the exported files."""
         shapes = our_shapes(config)
         remaining = set(shapes)
         split = {
@@ -250,7 +248,7 @@ class Family:
                         shape=tuple(layout.pack(empty).shape),
                     )
         if remaining:
-            raise ValueError(f"{self.name} has no place for {sorted(remaining)}")
+            raise ValueError(f"{self.name} has no tensors for {sorted(remaining)}")
 
 
 def _by_expert(
@@ -267,19 +265,19 @@ def _by_expert(
             yield Weight(
                 theirs=part.theirs.format(layer).replace("[]", str(expert)) + ".weight",
                 ours=(ours,),
-                layout=_one_of(expert),
+                layout=_single_expert(expert),
                 shape=tuple(shape),
                 expert=expert,
                 of=count,
             )
 
 
-def _one_of(expert: int) -> Layout:
+def _single_expert(expert: int) -> Layout:
     return Layout(pack=lambda ours: ours[0][expert], unpack=lambda theirs: [theirs])
 
 
 def our_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """The shape of each weight of ours, by name; allocates nothing."""
+    """Return the shape of each of our weights, by name, without allocating memory for them."""
     with torch.device("meta"):
         return {name: tuple(tensor.shape) for name, tensor in Decoder(config).state_dict().items()}
 
@@ -344,7 +342,7 @@ _NAMES: dict[TaskKind, str] = {
     "token": "ForTokenClassification",
     "span": "ForQuestionAnswering",
 }
-USES = {  # what the Hub calls them, and transformers' class that finds theirs
+USES = {  # the Hub's name of the task, and transformers' class that loads its model
     "classify": ("text-classification", "AutoModelForSequenceClassification"),
     "token": ("token-classification", "AutoModelForTokenClassification"),
     "span": ("question-answering", "AutoModelForQuestionAnswering"),
@@ -352,11 +350,13 @@ USES = {  # what the Hub calls them, and transformers' class that finds theirs
 
 
 def _class(name: str, kind: TaskKind, parts: Mapping[str, Theirs]) -> TaskClass:
-    return TaskClass(architecture=name + _NAMES[kind], parts=listed(parts))
+    return TaskClass(architecture=name + _NAMES[kind], parts=parts_from(parts))
 
 
 def of_encoder(name: str, pool: str, classifier: str = "classifier") -> dict[TaskKind, TaskClass]:
-    """The classes of BERT and those like it; ``pool``: what stands before its ``classifier``."""
+    """Return transformers' classes for the tasks of an encoder like BERT. Their names begin with
+    ``name``. In the class for whole texts, ``classifier`` names the output matrix, and ``pool`` the
+    layer before it."""
     text = {"head.transform.linear": pool, "head": classifier}
     return {
         "classify": _class(name, "classify", text),
@@ -366,22 +366,24 @@ def of_encoder(name: str, pool: str, classifier: str = "classifier") -> dict[Tas
 
 
 def of_modernbert() -> dict[TaskKind, TaskClass]:
-    """ModernBERT has the transform in all of them."""
+    """Return transformers' classes for ModernBERT's tasks. Each has a layer before the output
+    matrix."""
     parts = {"head.transform.linear": "head.dense", "head.transform.norm": "head.norm"}
     parts["head"] = "classifier"
     return {kind: _class("ModernBert", kind, parts) for kind in _NAMES}
 
 
-def of_decoder(name: str, of_words: str = "score") -> dict[TaskKind, TaskClass]:
-    """The classes of decoders. Theirs for questions name the trunk otherwise."""
+def of_decoder(name: str, token_head: str = "score") -> dict[TaskKind, TaskClass]:
+    """Return transformers' classes for the tasks of a decoder. There is none for questions, because
+    in transformers' class for questions the rest of the model has another name."""
     return {
         "classify": _class(name, "classify", {"head": "score"}),
-        "token": _class(name, "token", {"head": of_words}),
+        "token": _class(name, "token", {"head": token_head}),
     }
 
 
-def written(config: ModelConfig) -> Pairs:
-    """What config.json says of a task."""
+def task_keys(config: ModelConfig) -> Pairs:
+    """Yield the keys of config.json that describe a task."""
     task = config.head.task
     if task is None or task.kind == "span":
         return
@@ -391,8 +393,9 @@ def written(config: ModelConfig) -> Pairs:
         yield "problem_type", "single_label_classification"
 
 
-def as_saved(family: Family, config: ModelConfig, settings: Settings) -> ModelConfig:
-    """The model with the head of the class that it was saved from; raises ``LlmcurateError``."""
+def with_saved_head(family: Family, config: ModelConfig, settings: Settings) -> ModelConfig:
+    """Return the model's configuration, with a task's head if config.json names a class that has
+    one. Raises ``LlmcurateError`` for wrong labels."""
     saved = settings.words("architectures") or []
     for kind, own in family.tasks.items():
         if own.architecture in saved:
@@ -405,7 +408,6 @@ def as_saved(family: Family, config: ModelConfig, settings: Settings) -> ModelCo
 
 
 def _labels(settings: Settings) -> tuple[str, ...]:
-    """By number; two without names where the file has none, as transformers takes it."""
     named = settings.sub("id2label")
     if named is None:
         return tuple(f"LABEL_{number}" for number in range(settings.whole("num_labels", 2)))

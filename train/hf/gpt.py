@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from train.hf import family, keys
-from train.hf.rope import rope
-from train.hf.rope import written as rope_written
+from train.hf.rope import rope, rope_keys
 from train.model.config import ModelConfig
 
 _ALLOWS = family.COMMON | {
@@ -12,11 +11,10 @@ _ALLOWS = family.COMMON | {
     "bias": ("all",),
     "feed_forward.activation": keys.PLAIN,
 }
-_LAYER_NORM = keys.means(("norm.kind", "layer"))
+_LAYER_NORM = keys.implied(("norm.kind", "layer"))
 
 
 def _rotated(rotated: int, reading: keys.Reading) -> keys.Pairs:
-    """The dimensions that are turned, None where these are all."""
     yield "position.dim", None if rotated == reading.ours["attention.head_dim"] else rotated
 
 
@@ -32,14 +30,14 @@ _GPT = (
     keys.activated("activation_function", keys.ACTIVATIONS, "gelu_new"),
     keys.number("layer_norm_epsilon", "norm.eps", 1e-5),
     keys.number("resid_pdrop", "dropout", 0.0),
-    keys.written("embd_pdrop", lambda config: config.dropout),
-    keys.written("attn_pdrop", 0.0),
+    keys.constant_key("embd_pdrop", lambda config: config.dropout),
+    keys.constant_key("attn_pdrop", 0.0),
     _LAYER_NORM,
 )
 GPT2 = family.Family(
     name="gpt2",
     architecture="GPT2LMHeadModel",
-    tasks=family.of_decoder("GPT2", of_words="classifier"),
+    tasks=family.of_decoder("GPT2", token_head="classifier"),
     allows=_ALLOWS | {"position.kind": ("learned",)},
     keys=(
         *_GPT,
@@ -51,7 +49,7 @@ GPT2 = family.Family(
         keys.expected("add_cross_attention", False),
         keys.tied(True),
     ),
-    parts=family.listed(
+    parts=family.parts_from(
         {
             "embedding": "transformer.wte",
             "stack.positions": "transformer.wpe",
@@ -91,15 +89,17 @@ GPTJ = family.Family(
     },
     keys=(
         *_GPT,
-        keys.written(
+        keys.constant_key(
             "rotary_dim",
             lambda config: config.rotated,
             lambda reading: _rotated(reading.file.whole("rotary_dim", 64), reading),
         ),
-        keys.means(("feed_forward.bias", True), ("head.bias", True), ("residual.kind", "parallel")),
+        keys.implied(
+            ("feed_forward.bias", True), ("head.bias", True), ("residual.kind", "parallel")
+        ),
         keys.tied(False),
     ),
-    parts=family.listed(
+    parts=family.parts_from(
         {
             "embedding": "transformer.wte",
             "{}.attention_norm": "transformer.h.{}.ln_1",
@@ -122,12 +122,12 @@ GPTJ = family.Family(
 
 
 def _write_rope(config: ModelConfig) -> keys.Pairs:
-    theta, scaling = rope_written(config)
+    theta, scaling = rope_keys(config)
     yield from (theta, scaling, ("rotary_emb_base", theta[1]))
 
 
 def _share(rotated: int, size: int) -> float:
-    """A fraction of ``size`` that rounds down to ``rotated`` again."""
+    """Return a fraction of ``size`` whose product with ``size`` rounds down to ``rotated``."""
     share = rotated / size
     return share if int(size * share) == rotated else (rotated + 0.5) / size
 
@@ -163,25 +163,25 @@ GPT_NEOX = family.Family(
         keys.activated("hidden_act", keys.ACTIVATIONS, "gelu"),
         keys.length("max_position_embeddings", 2048),
         keys.number("layer_norm_eps", "norm.eps", 1e-5),
-        keys.written(
+        keys.constant_key(
             "use_parallel_residual",
             lambda config: config.residual.kind == "parallel",
             _read_residual,
         ),
         keys.either("attention_bias", "attention.bias", "all", "none", True),
-        keys.written(
+        keys.constant_key(
             "rotary_pct",
             lambda config: _share(config.rotated, config.attention.head_dim),
             _read_share,
         ),
         keys.number("hidden_dropout", "dropout", 0.0),
-        keys.written("attention_dropout", 0.0),
+        keys.constant_key("attention_dropout", 0.0),
         keys.Row("rope", read=rope("rotary_emb_base").read),
         _LAYER_NORM,
-        keys.means(("feed_forward.bias", True)),
+        keys.implied(("feed_forward.bias", True)),
         keys.tied(False),
     ),
-    parts=family.listed(
+    parts=family.parts_from(
         {
             "embedding": "gpt_neox.embed_in",
             "{}.attention_norm": "gpt_neox.layers.{}.input_layernorm",
@@ -190,7 +190,7 @@ GPT_NEOX = family.Family(
             "{}.attention.out": "gpt_neox.layers.{}.attention.dense",
             "{}.feed_forward.up": "gpt_neox.layers.{}.mlp.dense_h_to_4h",
             "{}.feed_forward.down": "gpt_neox.layers.{}.mlp.dense_4h_to_h",
-            # transformers 5 calls the head lm_head, and reads this name as older versions do.
+            # transformers 5 calls the head lm_head but still reads this older name.
             "stack.norm": "gpt_neox.final_layer_norm",
             "head": "embed_out",
         }
@@ -219,16 +219,16 @@ BLOOM = family.Family(
         keys.number("layer_norm_epsilon", "norm.eps", 1e-5),
         keys.length("seq_length", 2048),
         keys.number("hidden_dropout", "dropout", 0.0),
-        keys.written("attention_dropout", 0.0),
+        keys.constant_key("attention_dropout", 0.0),
         keys.expected("apply_residual_connection_post_layernorm", False),
         keys.Row("width", read=lambda read: [("feed_forward.width", 4 * read.ours["hidden"])]),
         _LAYER_NORM,
         keys.BIASED,
-        keys.means(("feed_forward.activation", "gelu_tanh"), ("embedding.norm", True)),
-        keys.means(("position.kind", "alibi")),
+        keys.implied(("feed_forward.activation", "gelu_tanh"), ("embedding.norm", True)),
+        keys.implied(("position.kind", "alibi")),
         keys.tied(True),
     ),
-    parts=family.listed(
+    parts=family.parts_from(
         {
             "embedding": "transformer.word_embeddings",
             "embedding.norm": "transformer.word_embeddings_layernorm",
@@ -281,21 +281,23 @@ OPT = family.Family(
     },
     keys=(
         keys.whole("hidden_size", "hidden"),
-        keys.written("word_embed_proj_dim", lambda config: config.embedded, _read_size),
+        keys.constant_key("word_embed_proj_dim", lambda config: config.embedding_dim, _read_size),
         keys.whole("num_hidden_layers", "layers"),
         keys.heads("num_attention_heads", "hidden_size"),
         keys.whole("ffn_dim", "feed_forward.width"),
         keys.activated("activation_function", keys.ACTIVATIONS, "relu"),
         keys.learned("max_position_embeddings", 2048, offset=2),
         keys.either("do_layer_norm_before", "norm.place", "pre", "post", True),
-        keys.written("enable_bias", lambda config: config.attention.bias == "all", _read_biases),
+        keys.constant_key(
+            "enable_bias", lambda config: config.attention.bias == "all", _read_biases
+        ),
         keys.either("layer_norm_elementwise_affine", "norm.kind", "layer", "layer_plain", True),
         keys.number("dropout", "dropout", 0.1),
-        keys.written("attention_dropout", 0.0),
+        keys.constant_key("attention_dropout", 0.0),
         keys.expected("_remove_final_layer_norm", False),
         keys.tied(True),
     ),
-    parts=family.listed(
+    parts=family.parts_from(
         {
             "embedding": "model.decoder.embed_tokens",
             "embedding.out": "model.decoder.project_in",

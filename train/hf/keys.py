@@ -1,7 +1,5 @@
-"""A config.json as a table: each row says how a key is written, and what of ours it is when read.
-
-A later row takes the place of an earlier one of its name: a family is the table of another, and the
-rows in which it differs."""
+"""A config.json as a table of rows. A row writes a key and reads our setting from it. A later row
+replaces an earlier one of the same name, so a family can extend another family's table."""
 
 from __future__ import annotations
 
@@ -29,16 +27,14 @@ _WORD, _WORDS = TypeAdapter(StrictStr), TypeAdapter(list[StrictStr])
 
 
 class Settings:
-    """Typed look-ups that raise ``LlmcurateError`` naming file and key. A key that is null is
-    absent; ``aliases`` name the same setting.
-    """
+    """Typed look-ups that raise ``LlmcurateError`` with file and key. A null key counts as
+    absent."""
 
     def __init__(self, values: dict[str, Any], where: str, aliases: Mapping[str, str]) -> None:
         self._values, self.where, self._aliases = values, where, aliases
 
     @property
     def names(self) -> list[str]:
-        """The keys that are there."""
         return list(self._values)
 
     def refusal(self, name: str, value: Any, why: str) -> LlmcurateError:
@@ -62,7 +58,8 @@ class Settings:
         return str(self._checked(name, default, _WORD, "a word"))
 
     def words(self, name: str, between: str | None = None) -> list[str] | None:
-        """A list of words, or with ``between`` one word of them with that between them."""
+        """Return a key's list of words, None if the key is absent. With ``between``, the value may
+        also be one string, which is split at this separator."""
         value = self._get(name, None)
         if between is not None and isinstance(value, str):
             return [word.strip() for word in value.split(between)]
@@ -70,29 +67,27 @@ class Settings:
         return words
 
     def wholes(self, name: str) -> list[int]:
-        """A list of whole numbers; empty where it is absent."""
+        """Return a key's list of whole numbers; empty if the key is absent."""
         return list(self._checked(name, [], _WHOLES, "a list of whole numbers"))
 
     def one_of(self, name: str, choices: Mapping[str, str], default: Any = REQUIRED) -> str:
-        """Our word for theirs."""
         value = self.word(name, default)
         if value not in choices:
-            raise self.refusal(name, value, f"known are {', '.join(choices)}")
+            raise self.refusal(name, value, f"expected one of {', '.join(choices)}")
         return choices[value]
 
     def sub(self, name: str) -> Settings | None:
-        """An object of settings, None where it is absent or empty."""
+        """Return the settings in a key's object; None if the key is absent or the object empty."""
         value = self._checked(name, None, _OBJECT, "an object")
         return Settings(value, f"{self.where}: {name}", {}) if value else None
 
     def expect(self, name: str, expected: Any, default: Any) -> None:
-        """Refuse a setting that our models have no counterpart for."""
+        """Raise ``LlmcurateError`` if a key has a value that our models do not support."""
         value = self._get(name, default)
         if value != expected:
-            raise self.refusal(name, value, f"our models know {expected!r} alone")
+            raise self.refusal(name, value, f"only {expected!r} is supported")
 
     def _checked(self, name: str, default: Any, kind: TypeAdapter[Any], expected: str) -> Any:
-        """A value of a kind, or the default, whatever that is."""
         value = self._get(name, default)
         try:
             return value if value is default else kind.validate_python(value)
@@ -110,7 +105,7 @@ class Settings:
         return default
 
 
-# Our words for feed-forwards, by their names of activations.
+# Our names of feed-forwards, by transformers' names of activations.
 ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",
@@ -136,30 +131,28 @@ GATED_ONES = tuple(dict.fromkeys(GATED.values()))
 
 
 def activation(config: ModelConfig) -> str:
-    """Their name of the activation."""
     name = OURS[config.feed_forward.activation][0]
     return {"gelu_tanh": "gelu_new"}.get(name, name)
 
 
 @dataclass
 class Reading:
-    """A file that is being read. ``context``: the longest text that is asked for, None: the file's;
-    ``ours``: the settings of a ModelConfig so far, by dotted names.
-    """
+    """A file that is being read. ``ours`` collects the settings of a ModelConfig by dotted name."""
 
     file: Settings
     context: int | None
     ours: dict[str, Any] = field(default_factory=dict)
 
     def length(self, theirs: str, default: Any = REQUIRED) -> int:
-        """The context: what is asked for, else the file's."""
+        """Return the requested context, else the context that the file gives."""
         return self.context or int(self.file.whole(theirs, default))
 
     def learned(self, theirs: str, default: int) -> int:
-        """The rows of learned positions, which no other context can have."""
+        """Return the number of learned positions. Raises ``LlmcurateError`` if another context is
+        requested."""
         count = int(self.file.whole(theirs, default))
         if self.context is not None:
-            raise self.file.refusal(theirs, count, "learned positions keep it")
+            raise self.file.refusal(theirs, count, "learned positions fix the context")
         return count
 
 
@@ -168,20 +161,20 @@ Pairs = Iterable[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class Row:
-    """``write``: their keys of a model; ``read``: our settings, after those of the rows before."""
+    """``write`` returns the keys for a model; ``read`` returns our settings from a file."""
 
     name: str
     write: Callable[[ModelConfig], Pairs] = lambda config: ()
     read: Callable[[Reading], Pairs] = lambda reading: ()
 
 
-Default = Any  # or a function of what is read so far
+Default = Any  # a value, or a function of the Reading
 
 
 def setting(
     kind: Callable[[Settings, str, Any], Any], theirs: str, ours: str, default: Default = REQUIRED
 ) -> Row:
-    """A key that is one of our settings."""
+    """Return the row of a key that has the same value as one of our settings."""
     value = attrgetter(ours)
 
     def read(reading: Reading) -> Pairs:
@@ -197,7 +190,7 @@ flag = partial(setting, Settings.flag)
 
 
 def length(theirs: str, default: Default = REQUIRED) -> Row:
-    """The context, where positions allow another than the file's."""
+    """Return the row of a context that may be changed when the file is read."""
     return Row(
         theirs,
         lambda config: [(theirs, config.context)],
@@ -206,20 +199,20 @@ def length(theirs: str, default: Default = REQUIRED) -> Row:
 
 
 def learned(theirs: str, default: int, *, offset: int = 0, counted: bool = False) -> Row:
-    """The context, and learned positions. ``counted``: with the rows before position 0."""
-    more = offset if counted else 0
+    """Return the row of learned positions. ``counted``: the key's number includes ``offset``."""
+    extra = offset if counted else 0
 
     def read(reading: Reading) -> Pairs:
-        yield "context", reading.learned(theirs, default) - more
+        yield "context", reading.learned(theirs, default) - extra
         yield "position.kind", "learned"
         if offset:
             yield "position.offset", offset
 
-    return Row(theirs, lambda config: [(theirs, config.context + more)], read)
+    return Row(theirs, lambda config: [(theirs, config.context + extra)], read)
 
 
 def heads(theirs: str, hidden: str) -> Row:
-    """The heads that share the width, their key ``hidden``, which stands before."""
+    """Return the row of the number of heads, which must divide the key ``hidden``."""
 
     def read(reading: Reading) -> Pairs:
         size, count = reading.ours["hidden"], reading.file.whole(theirs)
@@ -232,7 +225,7 @@ def heads(theirs: str, hidden: str) -> Row:
 
 
 def activated(theirs: str, names: Mapping[str, str], default: str) -> Row:
-    """The activation of the feed-forward, by their name."""
+    """Return the row of the feed-forward's activation."""
 
     def read(reading: Reading) -> Pairs:
         yield "feed_forward.activation", reading.file.one_of(theirs, names, default)
@@ -241,7 +234,7 @@ def activated(theirs: str, names: Mapping[str, str], default: str) -> Row:
 
 
 def either(theirs: str, ours: str, yes: str, no: str, default: bool) -> Row:
-    """A flag that is one of two words of ours."""
+    """Return the row of a flag: if it is set, our setting is ``yes``, else ``no``."""
     value = attrgetter(ours)
     return Row(
         theirs,
@@ -251,7 +244,7 @@ def either(theirs: str, ours: str, yes: str, no: str, default: bool) -> Row:
 
 
 def tied(default: bool) -> Row:
-    """Whether the head is the embedding; written for all families alike."""
+    """Return the row of a tied head. The key is only read, because all families write it alike."""
 
     def read(reading: Reading) -> Pairs:
         yield "head.tied", reading.file.flag("tie_word_embeddings", default)
@@ -259,22 +252,20 @@ def tied(default: bool) -> Row:
     return Row("tie_word_embeddings", read=read)
 
 
-def written(theirs: str, value: Any, read: Callable[[Reading], Pairs] = lambda reading: ()) -> Row:
-    """A key that is none of our settings: its value, or a function of the model, and what of ours
-    follows from it.
-    """
+def constant_key(
+    theirs: str, value: Any, read: Callable[[Reading], Pairs] = lambda reading: ()
+) -> Row:
+    """Return the row of a key that is not a setting: a constant, or a function of the model."""
     return Row(theirs, lambda config: [(theirs, value(config) if callable(value) else value)], read)
 
 
-def means(*settings: tuple[str, Any]) -> Row:
-    """Settings that every file of the family means."""
+def implied(*settings: tuple[str, Any]) -> Row:
+    """Return the row of settings that are the same in every file of the family and have no key."""
     return Row(", ".join(name for name, _ in settings), read=lambda reading: settings)
 
 
 def expected(theirs: str, value: Any, default: Any = REQUIRED, *, write: bool = False) -> Row:
-    """The one value that our models have a counterpart for; a file without the key has it too, or
-    means ``default``.
-    """
+    """Return the row of a key with one supported value; a missing key counts as ``default``."""
 
     def read(reading: Reading) -> Pairs:
         reading.file.expect(theirs, value, value if default is REQUIRED else default)
@@ -284,7 +275,7 @@ def expected(theirs: str, value: Any, default: Any = REQUIRED, *, write: bool = 
 
 
 def same(theirs: str, ours: str, *, write: bool = True) -> Row:
-    """A second key of a setting that a row before has read."""
+    """Return the row of a second key for a setting that an earlier row has read."""
     value = attrgetter(ours)
 
     def read(reading: Reading) -> Pairs:
@@ -294,15 +285,15 @@ def same(theirs: str, ours: str, *, write: bool = True) -> Row:
     return Row(theirs, lambda config: [(theirs, value(config))] if write else (), read)
 
 
-BIASED = means(("attention.bias", "all"), ("feed_forward.bias", True))
+BIASED = implied(("attention.bias", "all"), ("feed_forward.bias", True))
 
 
 def without(rows: Iterable[Row], *names: str) -> tuple[Row, ...]:
-    """The rows, of which those named are read and not written."""
+    """Return the rows, changed so that the rows ``names`` are read but not written."""
     return tuple(Row(row.name, read=row.read) if row.name in names else row for row in rows)
 
 
 def repeated(marks: str) -> str:
-    """The shortest pattern that gives these letters where it is repeated."""
+    """Return the shortest pattern whose repetition gives these letters."""
     lengths = range(1, len(marks) + 1)
     return next(marks[:n] for n in lengths if marks == (marks[:n] * len(marks))[: len(marks)])

@@ -1,21 +1,17 @@
-"""Families whose tensors are named as LLaMA's: Llama, Qwen2, Qwen3, Mistral, Ministral, OLMo, and
-with experts Mixtral and Qwen2-MoE.
-
-Files hold a tensor for each matrix of each expert, as transformers 4 has them; 5 puts them together
-when it reads.
-"""
+"""Families with LLaMA's tensor names: Llama, Qwen2, Qwen3, Mistral, Ministral, OLMo, Mixtral and
+Qwen2-MoE. Files hold one tensor for each matrix of each expert, as in transformers 4."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from train.hf import keys
-from train.hf.family import COMMON, Family, listed, of_decoder
+from train.hf.family import COMMON, Family, of_decoder, parts_from
 from train.hf.rope import rope
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Experts
 
-_PARTS = listed(
+_PARTS = parts_from(
     {
         "embedding": "model.embed_tokens",
         "{}.attention_norm": "model.layers.{}.input_layernorm",
@@ -62,7 +58,7 @@ _KEYS = (
     keys.activated("hidden_act", keys.GATED, "silu"),
     keys.length("max_position_embeddings", 2048),
     keys.number("rms_norm_eps", "norm.eps", 1e-6),
-    keys.written("attention_dropout", 0.0),
+    keys.constant_key("attention_dropout", 0.0),
     rope(),
     keys.expected("partial_rotary_factor", 1.0),
     keys.tied(False),
@@ -83,9 +79,8 @@ def _qwen_layers(config: ModelConfig) -> keys.Pairs:
 
 
 def _read_windows(reading: keys.Reading, *, on: bool = True, first: int = 0) -> keys.Pairs:
-    """``on``: whether there are windows where a file does not list the kinds of layers; ``first``:
-    the layer they begin with.
-    """
+    """Read which layers have a window. If the file does not list the kinds of layers, layers from
+    number ``first`` on have a window if ``on`` is True."""
     file, layers = reading.file, reading.ours["layers"]
     window, kinds = file.whole("sliding_window", None), file.words("layer_types")
     if kinds is None:
@@ -94,7 +89,9 @@ def _read_windows(reading: keys.Reading, *, on: bool = True, first: int = 0) -> 
         marks = "".join(_KINDS.get(kind, "?") for kind in kinds)
         if "?" in marks or len(kinds) != layers:
             raise file.refusal(
-                "layer_types", kinds[:3], "one of sliding_attention and full_attention a layer"
+                "layer_types",
+                kinds[:3],
+                "expected sliding_attention or full_attention for each layer",
             )
     if window is None or "W" not in marks:
         yield "attention.window", None
@@ -109,7 +106,7 @@ def _read_qwen(reading: keys.Reading) -> keys.Pairs:
     used = reading.file.flag("use_sliding_window", False)
     first = reading.file.whole("max_window_layers", 28)
     windows = [*_read_windows(reading, on=used, first=first)]
-    # Without windows their length is not read.
+    # The window length is ignored if windows are off.
     return windows if used else [("attention.window", None)]
 
 
@@ -143,7 +140,7 @@ MISTRAL = replace(
     keys=(
         *_KEYS,
         _LONG,
-        keys.written(
+        keys.constant_key(
             "sliding_window",
             lambda config: config.windows[0],
             lambda reading: [("attention.window", reading.file.whole("sliding_window", None))],
@@ -166,7 +163,7 @@ QWEN2 = replace(
     tasks=of_decoder("Qwen2"),
     allows=_ALLOWS
     | {"bias": ("qkv",), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
-    keys=(*_QWEN, keys.means(("attention.bias", "qkv"))),
+    keys=(*_QWEN, keys.implied(("attention.bias", "qkv"))),
     defaults={"sliding_window": 4096, "num_key_value_heads": 32},
 )
 QWEN3 = replace(
@@ -179,7 +176,7 @@ QWEN3 = replace(
     keys=(
         *_QWEN,
         keys.expected("attention_bias", False, write=True),
-        keys.means(("attention.qk_norm", True)),
+        keys.implied(("attention.qk_norm", True)),
     ),
     defaults={"sliding_window": 4096, "num_key_value_heads": 32, "head_dim": 128},
 )
@@ -198,8 +195,8 @@ OLMO = replace(
         *keys.without(_KEYS, "rms_norm_eps", "head_dim"),
         keys.expected("attention_bias", False, write=True),
         keys.expected("clip_qkv", None, write=True),
-        # Its norm has no weights, and its eps is in the code.
-        keys.means(("norm.kind", "layer_plain"), ("norm.eps", 1e-5)),
+        # OLMo's norm has no weights, and its eps is fixed in the code.
+        keys.implied(("norm.kind", "layer_plain"), ("norm.eps", 1e-5)),
     ),
 )
 
@@ -208,7 +205,7 @@ LAYER = "model.layers.{}"
 
 
 def matrices(theirs: str, gate: str, up: str, down: str) -> dict[str, str]:
-    """Theirs by ours, of the matrices of each expert."""
+    """Return transformers' names of an expert's matrices, by our names."""
     names = {"gate": gate, "up": up, "down": down}
     return {f"{{}}.feed_forward.{own}": f"{theirs}.{name}" for own, name in names.items()}
 
@@ -224,12 +221,12 @@ MIXTRAL = replace(
         keys.whole("num_experts_per_tok", "feed_forward.top_k", 2),
         keys.number("router_aux_loss_coef", "feed_forward.balance", 0.001),
         keys.number("router_jitter_noise", "feed_forward.jitter", 0.0),
-        keys.written("output_router_logits", False),
-        keys.means(("feed_forward.kind", "experts")),
+        keys.constant_key("output_router_logits", False),
+        keys.implied(("feed_forward.kind", "experts")),
     ),
     parts=(
         *MISTRAL.parts,
-        *listed(
+        *parts_from(
             {
                 "{}.feed_forward.router": f"{LAYER}.block_sparse_moe.gate",
                 **matrices(f"{LAYER}.block_sparse_moe.experts.[]", "w1", "w3", "w2"),
@@ -242,11 +239,10 @@ MIXTRAL = replace(
 
 
 def _read_dense(reading: keys.Reading) -> keys.Pairs:
-    """The first layers and, by ``decoder_sparse_step``, others that have no experts."""
     file = reading.file
     dense = file.wholes("mlp_only_layers")
     if dense != list(range(len(dense))):
-        raise file.refusal("mlp_only_layers", dense, "our models know the first layers alone")
+        raise file.refusal("mlp_only_layers", dense, "only the first layers may be without experts")
     every, width = file.whole("decoder_sparse_step", 1), file.whole("intermediate_size")
     yield "feed_forward.dense_width", width if dense or every > 1 else None
     yield "feed_forward.first_dense", len(dense)
@@ -274,26 +270,26 @@ QWEN2_MOE = replace(
     },
     keys=(
         *QWEN2.keys,
-        keys.written("intermediate_size", _dense_width),
+        keys.constant_key("intermediate_size", _dense_width),
         keys.whole("moe_intermediate_size", "feed_forward.width", 1408),
         keys.whole("shared_expert_intermediate_size", "feed_forward.shared_width", 5632),
         keys.whole("num_experts", "feed_forward.count", 60),
         keys.whole("num_experts_per_tok", "feed_forward.top_k", 4),
         keys.flag("norm_topk_prob", "feed_forward.normalise", False),
         keys.whole("decoder_sparse_step", "feed_forward.every", 1),
-        keys.written(
+        keys.constant_key(
             "mlp_only_layers",
             lambda config: list(range(config.feed_forward.first_dense)),
             _read_dense,
         ),
         keys.number("router_aux_loss_coef", "feed_forward.balance", 0.001),
-        keys.written("output_router_logits", False),
+        keys.constant_key("output_router_logits", False),
         keys.expected("qkv_bias", True, write=True),
-        keys.means(("feed_forward.kind", "experts"), ("feed_forward.shared_gate", True)),
+        keys.implied(("feed_forward.kind", "experts"), ("feed_forward.shared_gate", True)),
     ),
     parts=(
         *QWEN2.parts,
-        *listed(
+        *parts_from(
             {
                 "{}.feed_forward.router": f"{LAYER}.mlp.gate",
                 **matrices(f"{LAYER}.mlp.experts.[]", "gate_proj", "up_proj", "down_proj"),

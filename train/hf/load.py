@@ -1,7 +1,7 @@
-"""Read a folder of transformers' as one of our models.
+"""Import of a transformers folder as an llmcurate model.
 
-The folder may be anyone's: only JSON and safetensors are read, nothing in it names a path, and
-nothing is allocated before the sizes in the files agree.
+The folder is not trusted: only JSON and safetensors are read, no path in these files is followed,
+and nothing is allocated before the sizes in the files agree.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
-from llmcurate.base.settings import from_dict, unflat
+from llmcurate.base.settings import from_dict, unflatten
 from train.config import TrainConfig
 from train.data.shards import load_tokenizer
 from train.hf.families import FAMILIES
-from train.hf.family import Family, as_saved
+from train.hf.family import Family, with_saved_head
 from train.measure.accounting import parameters
 from train.model.config import ModelConfig
 from train.model.convert import OF_TOKENS
@@ -34,11 +34,11 @@ from train.runs.checkpoint import (
     Keep,
     Snapshot,
     State,
+    checkpoint_to_use,
     complete,
     load_plan,
     model_of,
     newest,
-    to_use,
     weights_of,
     write,
 )
@@ -46,7 +46,7 @@ from train.runs.plan import Plan
 
 _FILE = re.compile(r"[\w.-]+\.safetensors")
 _FLOATS = ("F64", "F32", "F16", "BF16")
-# What older versions saved beside the weights: causal masks and rotary tables.
+# Tables that older versions saved with the weights: causal masks and rotary tables.
 _TABLES = re.compile(
     r"(\.attn\.(bias|masked_bias)|\.attention\.(bias|masked_bias)|\.inv_freq|\.embed_positions)$"
 )
@@ -54,41 +54,35 @@ _TABLES = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A folder that was looked through: its model, and where each of its tensors is."""
+    """An inspected transformers folder: its model, and the file of each tensor."""
 
     folder: Path
     family: Family
     config: ModelConfig
-    files: Mapping[str, tuple[Path, str]]  # name in the family: file, name there
+    files: Mapping[str, tuple[Path, str]]  # name in the family: (file, name in the file)
 
 
 def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """The model in a folder of transformers' or of ours (its best checkpoint), and its weights by
-    our names, float32.
-
-    ``context``: its longest text, where its positions allow another than the file's. Raises
-    ``LlmcurateError``.
-    """
-    checkpoint = to_use(folder)
+    """Return a model and its float32 weights by our names, from a transformers folder or the best
+    checkpoint of a run. ``context`` replaces the folder's, if the positions allow it."""
+    checkpoint = checkpoint_to_use(folder)
     if checkpoint is not None:
         return model_of(checkpoint), dict(weights_of(checkpoint))
-    source = look(folder, context=context)
+    source = inspect_folder(folder, context=context)
     return source.config, dict(_tensors(source))
 
 
 def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
-    """The weights that ``load`` gives, one at a time."""
+    """Yield the weights of a transformers folder or of a run's newest checkpoint, one at a time."""
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
         yield from weights_of(checkpoint).items()
     else:
-        yield from _tensors(look(folder))
+        yield from _tensors(inspect_folder(folder))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What was written."""
-
     family: str
     parameters: int
     vocab: int
@@ -97,18 +91,16 @@ class Imported:
 
 
 def import_model(folder: Path, out: Path, *, context: int | None = None) -> Imported:
-    """The model of ``folder`` as a checkpoint of step 0 in ``out``, which generation and export
-    read; returns what was written. Raises ``LlmcurateError``.
-    """
+    """Write the model of a transformers folder as a checkpoint of step 0 in ``out``."""
     if complete(out / "checkpoints"):
         raise UsageError(f"{out} holds a model already: give another folder")
-    source = look(folder, context=context)
+    source = inspect_folder(folder, context=context)
     tokens = tokenizer_file(folder)
     check_ids(tokens, load_tokenizer(tokens), source.config)
     weights = dict(_tensors(source))
     settings = TrainConfig(context=min(source.config.context, TrainConfig.context))
     plan = Plan(model=source.config, train=settings, shards=f"imported from {source.family.name}")
-    final = _begin(out, tokens, plan, weights)
+    final = _write_run(out, tokens, plan, weights)
     return Imported(
         family=source.family.name,
         parameters=parameters(source.config),
@@ -119,7 +111,7 @@ def import_model(folder: Path, out: Path, *, context: int | None = None) -> Impo
 
 
 def tokenizer_file(folder: Path) -> Path:
-    """A model's tokenizer.json; raises ``LlmcurateError`` where there is none."""
+    """Return the path of a model's tokenizer.json. Raises ``LlmcurateError`` if it is missing."""
     path = folder / "tokenizer.json"
     if not path.is_file():
         raise UsageError(
@@ -129,44 +121,44 @@ def tokenizer_file(folder: Path) -> Path:
 
 
 def check_ids(path: Path, tokenizer: Tokenizer, config: ModelConfig) -> None:
-    """Raise ``LlmcurateError`` where the tokenizer has a token that the model does not know."""
+    """Raise ``LlmcurateError`` if the tokenizer has an id outside the model's vocabulary."""
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= config.vocab:
-        raise RunFailed(f"{path}: has token {largest}, the model {counted(config.vocab, 'token')}")
+        raise RunFailed(f"{path}: has id {largest}, but the model {counted(config.vocab, 'token')}")
 
 
-def _begin(out: Path, tokenizer: Path, plan: Plan, weights: dict[str, Tensor]) -> str:
-    """A run of step 0 with these weights; the name of its checkpoint."""
+def _write_run(out: Path, tokenizer: Path, plan: Plan, weights: dict[str, Tensor]) -> str:
     out.mkdir(parents=True, exist_ok=True)
     write_atomic(out / "tokenizer.json", tokenizer.read_bytes())
     snapshot = Snapshot(plan=plan, state=State(step=0, tokens=0), tensors={"model": weights})
     return f"checkpoints/{write(out / 'checkpoints', snapshot, Keep(newest=1)).name}"
 
 
-def look(folder: Path, *, context: int | None = None) -> Source:
-    """Find the family, the configuration and the tensors; refuses in one line what does not fit."""
+def inspect_folder(folder: Path, *, context: int | None = None) -> Source:
+    """Return the family, the settings and the tensors of a transformers folder. Raises
+    ``LlmcurateError`` if the folder cannot be imported."""
     path = folder / "config.json"
     if not path.is_file():
         raise UsageError(f"{folder}: no config.json; give a model's folder")
     values = read_json(path)
     name = values.get("model_type")
     if not isinstance(name, str) or name not in FAMILIES:
-        raise UsageError(f"{path}: model_type is {name!r}: known are {', '.join(FAMILIES)}")
+        raise UsageError(f"{path}: model_type is {name!r}: expected one of {', '.join(FAMILIES)}")
     family = FAMILIES[name]
     settings = family.settings(values, str(path))
     if values.get("quantization_config"):
-        raise settings.refusal("quantization_config", "set", "give the weights unquantised")
+        raise settings.refusal("quantization_config", "set", "quantised weights are not supported")
     fields = family.read(settings, context).ours | {"vocab": settings.whole("vocab_size")}
     try:
-        config = from_dict(ModelConfig, unflat(fields), str(path))
+        config = from_dict(ModelConfig, unflatten(fields), str(path))
     except LlmcurateError as error:
         raise UsageError(f"{path}: {error}") from error
-    config = as_saved(family, config, settings)
+    config = with_saved_head(family, config, settings)
     tensors = _headers(folder)
     total = sum(torch.Size(shape).numel() for _, _, shape in tensors.values())
     if parameters(config) > total:
         raise UsageError(
-            f"{folder}: config.json speaks of {parameters(config):,} parameters, the files hold "
+            f"{folder}: config.json describes {parameters(config):,} parameters, the files hold "
             f"{total:,}"
         )
     return Source(
@@ -175,7 +167,6 @@ def look(folder: Path, *, context: int | None = None) -> Source:
 
 
 def _headers(folder: Path) -> dict[str, tuple[Path, str, tuple[int, ...]]]:
-    """File, type and shape of every tensor, from the files' headers."""
     single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if single.is_file():
         names = [single.name]
@@ -193,7 +184,7 @@ def _headers(folder: Path) -> dict[str, tuple[Path, str, tuple[int, ...]]]:
     for name in names:
         path = folder / name
         if not _FILE.fullmatch(name) or not path.is_file():
-            raise UsageError(f"{index}: {name!r} is no file beside it")
+            raise UsageError(f"{index}: {name!r} is not a file in the same folder")
         try:
             with safe_open(path, framework="pt") as file:
                 for tensor in file.offset_keys():
@@ -210,7 +201,7 @@ def _match(
     config: ModelConfig,
     tensors: Mapping[str, tuple[Path, str, tuple[int, ...]]],
 ) -> dict[str, tuple[Path, str]]:
-    """Where each tensor of the family is; every one must be there, and nothing besides."""
+    """Return the file of each tensor. Raises ``LlmcurateError`` for missing or unknown tensors."""
     unmatched = {
         name: source
         for name, source in tensors.items()
@@ -229,26 +220,27 @@ def _match(
         path, dtype, shape = unmatched.pop(name)
         if shape != weight.shape or dtype not in _FLOATS:
             raise UsageError(
-                f"{path}: {name} is {dtype} {list(shape)}, config.json says {list(weight.shape)} "
-                "numbers with a point"
+                f"{path}: {name} is {dtype} {list(shape)}, config.json requires floating point "
+                f"{list(weight.shape)}"
             )
         files[weight.theirs] = path, name
     if missing:
-        raise UsageError(f"{folder}: {_first_names(missing)} missing in the weights")
+        raise UsageError(f"{folder}: {_first_names(missing)} missing from the weights")
     copies = (*family.copies, *(["lm_head.weight"] if config.head.tied else []))
-    for copy in (spelling for name in copies for spelling in _spellings(name, family)):
-        if copy in unmatched:
-            _same(unmatched.pop(copy)[0], copy, files[f"{family.parts[0].theirs}.weight"])
+    for tied in (spelling for name in copies for spelling in _spellings(name, family)):
+        if tied in unmatched:
+            _check_equal(unmatched.pop(tied)[0], tied, files[f"{family.parts[0].theirs}.weight"])
     if unmatched:
         raise UsageError(
-            f"{folder}: the weights hold {_first_names(sorted(unmatched))}, which {family.name} as"
-            " config.json describes it has not"
+            f"{folder}: the weights hold {_first_names(sorted(unmatched))}, which {family.name}"
+            " does not have with this config.json"
         )
     return files
 
 
 def _spellings(name: str, family: Family) -> Iterator[str]:
-    """A tensor's names: now, saved without the head, and in other versions."""
+    """Yield the names that a tensor may have in a file: in this version of transformers, in a file
+    saved without the head, and in other versions."""
     yield name
     yield name.removeprefix(family.prefix)
     if name.startswith("embed_out."):
@@ -257,7 +249,7 @@ def _spellings(name: str, family: Family) -> Iterator[str]:
         yield "embed_out.weight"
 
 
-def _same(path: Path, head: str, embedding: tuple[Path, str]) -> None:
+def _check_equal(path: Path, head: str, embedding: tuple[Path, str]) -> None:
     with safe_open(path, framework="pt") as first, safe_open(embedding[0], framework="pt") as other:
         if not torch.equal(first.get_tensor(head), other.get_tensor(embedding[1])):
             raise UsageError(
@@ -285,13 +277,13 @@ def _first_names(names: list[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-# (a table: float32[old tokens, width], its number) to float32[new tokens, width].
+# (table: float32[old tokens, width], index of the table) to float32[new tokens, width].
 Rows = Callable[[npt.NDArray[np.float32], int], npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
 class Transplanted:
-    """The new number of tokens, the tables that changed, and the checkpoint."""
+    """The new vocabulary size, the names of the changed tables, and the checkpoint written."""
 
     vocab: int
     tables: list[str]
@@ -299,10 +291,9 @@ class Transplanted:
 
 
 def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> Transplanted:
-    """The model of ``folder``, ours or of transformers, as a checkpoint of step 0 in ``out``, with
-    ``tokenizer`` (a tokenizer.json) in place of its own; returns what was written. ``rows``: what
-    becomes of each table that has a row a token. Raises ``LlmcurateError``.
-    """
+    """Write a model with another ``tokenizer`` (a tokenizer.json) as a checkpoint of step 0 in
+    ``out``. ``rows`` converts a table with a row for each old token into one for the new tokens.
+    Raises ``LlmcurateError``, for instance if ``out`` holds a model already."""
     if complete(out / "checkpoints"):
         raise UsageError(f"{out} holds a model already: give another folder")
     config, weights = load(folder)
@@ -323,5 +314,5 @@ def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> Transpla
     if checkpoint is not None:
         settings = replace(settings, objective=load_plan(checkpoint).train.objective)
     plan = Plan(model=replace(config, vocab=vocab), train=settings, shards="another tokenizer")
-    final = _begin(out, tokenizer, plan, weights)
+    final = _write_run(out, tokenizer, plan, weights)
     return Transplanted(vocab, changed, final)

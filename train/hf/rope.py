@@ -11,21 +11,20 @@ from train.model.position_settings import Rope, RopeScaling
 from train.model.positions import rope_frequencies, temperature
 
 
-def written(config: ModelConfig) -> Pairs:
-    """``rope_theta`` and ``rope_scaling``, in the keys that every version of transformers reads."""
+def rope_keys(config: ModelConfig) -> Pairs:
+    """Yield ``rope_theta`` and ``rope_scaling``, which every version of transformers reads."""
     assert isinstance(config.position, Rope)
     theta, scaling = config.position.theta, config.position.scaling
-    if scaling is not None and scaling.kind == "ntk":  # nothing but another theta
+    if scaling is not None and scaling.kind == "ntk":  # only changes theta
         theta *= scaling.factor ** (config.rotated / (config.rotated - 2))
         scaling = None
     yield "rope_theta", theta
-    yield "rope_scaling", None if scaling is None else dict(_stretched(config, scaling))
+    yield "rope_scaling", None if scaling is None else dict(_scaling_keys(config, scaling))
 
 
-def _stretched(config: ModelConfig, scaling: RopeScaling) -> Pairs:
-    """The keys of ``rope_scaling``. By longrope's transformers picks the divisors by the length of
-    each text; ours are those of the model's context, so both lists are the one in use.
-    """
+def _scaling_keys(config: ModelConfig, scaling: RopeScaling) -> Pairs:
+    """Yield the keys of ``rope_scaling``. For longrope, transformers picks a list of divisors by
+    the text's length, but we pick it by the model's context, so both lists are equal."""
     kind, original = scaling.kind, scaling.original_context
     factor = max(1.0, config.context / original) if kind == "longrope" else scaling.factor
     yield from (("rope_type", kind), ("factor", factor))
@@ -45,10 +44,9 @@ def _stretched(config: ModelConfig, scaling: RopeScaling) -> Pairs:
 
 
 def rope(theta: str = "rope_theta", *, all_dims: bool = False) -> Row:
-    """Theta and scaling, behind the row of the context. ``theta`` names the key of a family that
-    calls it otherwise; ``all_dims``: whether its class multiplies scores by ``mscale_all_dim``'s
-    temperature.
-    """
+    """Return the row of theta and scaling, which must come after the row of the context. ``theta``
+    is the family's key. ``all_dims``: the family's class uses the temperature of
+    ``mscale_all_dim``."""
 
     def read(reading: Reading) -> Pairs:
         new = reading.file.sub("rope_parameters")
@@ -59,15 +57,15 @@ def rope(theta: str = "rope_theta", *, all_dims: bool = False) -> Row:
         if values and kind != "default":
             yield "position.scaling", to_dict(_scaling(reading, values, kind, all_dims))
 
-    return Row("rope", written, read)
+    return Row("rope", rope_keys, read)
 
 
 def _scaling(reading: Reading, values: Settings, kind: str, all_dims: bool) -> RopeScaling:
     context, original = reading.ours["context"], 0
     if kind != "linear":
-        # Phi-3 keeps it beside the scaling.
-        beside = reading.file.whole("original_max_position_embeddings", context)
-        original = values.whole("original_max_position_embeddings", beside)
+        # Phi-3 has it outside of rope_scaling.
+        top_level = reading.file.whole("original_max_position_embeddings", context)
+        original = values.whole("original_max_position_embeddings", top_level)
         if original < 1:
             raise values.refusal("original_max_position_embeddings", original, "give 1 or more")
     match kind:
@@ -85,11 +83,10 @@ def _scaling(reading: Reading, values: Settings, kind: str, all_dims: bool) -> R
             return _yarn(values, original, all_dims)
         case "longrope":
             return _longrope(values, context, original)
-    raise values.refusal("rope_type", kind, "linear, yarn, llama3 and longrope are known")
+    raise values.refusal("rope_type", kind, "expected linear, yarn, llama3 or longrope")
 
 
 def _yarn(values: Settings, original: int, all_dims: bool) -> RopeScaling:
-    """The attention factor stands there where it is not the usual one."""
     values.expect("truncate", True, True)
     factor = values.number("factor")
     mscale, every = values.number("mscale", 0.0), values.number("mscale_all_dim", 0.0)
@@ -118,13 +115,14 @@ def _longrope(values: Settings, context: int, original: int) -> RopeScaling:
         raise values.refusal(
             "short_factor",
             "not long_factor",
-            f"ours does not change with a text's length: import it with --context {original}",
+            "factors that change with a text's length are not supported: import with"
+            f" --context {original}",
         )
-    stretch = max(1.0, context / original)
-    usual = math.sqrt(1 + math.log(stretch) / math.log(original)) if original > 1 else 1.0
+    factor_of_context = max(1.0, context / original)
+    usual = math.sqrt(1 + math.log(factor_of_context) / math.log(original)) if original > 1 else 1.0
     factor = _unusual(values.number("attention_factor", usual), usual)
     if factor is not None and context <= original:
-        raise values.refusal("attention_factor", factor, "ours is 1 up to the original context")
+        raise values.refusal("attention_factor", factor, "it must be 1 up to the original context")
     return RopeScaling(
         kind="longrope", original_context=original, short=short, long=long, attention_factor=factor
     )

@@ -1,1 +1,1 @@
-"""The lab: scaling laws, searches, experts, encoders, which few need. No other room imports it."""
+"""The lab: scaling laws, searches, experts, encoders and other specialised parts."""

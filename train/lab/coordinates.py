@@ -1,6 +1,5 @@
-"""The coordinate check of muP: sizes of activations after some steps, by width (Yang et al. 2022,
-appendix D.1). Where they grow or shrink with the width, so does the best learning rate.
-"""
+"""Coordinate check of muP (Yang et al. 2022, appendix D.1): if the activations' change over some
+steps depends on the width, so does the best learning rate."""
 
 from __future__ import annotations
 
@@ -21,23 +20,22 @@ from train.objectives.example import Example
 from train.objectives.losses import Losses
 from train.optim.optimizers import optimizers
 
-ROWS, LENGTH = 4, 64  # of the random tokens that all widths are trained on
+ROWS, LENGTH = 4, 64  # of the random training tokens
 
 
 def at_width(config: ModelConfig, width: int, base: int | None) -> ModelConfig:
-    """The model at another hidden size of the same head_dim, and as many times more heads and
-    feed-forward. Raises ``LlmcurateError`` where that is none.
-    """
+    """Return the model settings with hidden size ``width`` and unchanged head_dim; heads and
+    feed-forward change in proportion. Raises ``LlmcurateError`` if the heads do not scale."""
     attention = config.attention
     if not isinstance(attention, Grouped):
-        line = f"attention {attention.kind}: only grouped attention is widened"
+        line = f"attention {attention.kind}: only grouped attention can be widened"
         raise UsageError(line)
     heads, rest = divmod(attention.heads * width, config.hidden)
     kv_heads, more = divmod(attention.kv_heads * width, config.hidden)
     if rest or more or not kv_heads:
         raise UsageError(
-            f"width {width}: {attention.heads} heads and {attention.kv_heads} of keys at "
-            f"{config.hidden} are no whole numbers there; choose multiples"
+            f"width {width}: {attention.heads} heads and {attention.kv_heads} key heads at "
+            f"{config.hidden} do not scale to whole numbers; choose another width"
         )
     between = max(1, config.feed_forward.width * width // config.hidden)
     changes = {
@@ -64,9 +62,8 @@ def _beside(config: ModelConfig, width: int) -> dict[str, int]:
 
 
 def sizes(config: ModelConfig, train: TrainConfig) -> dict[str, float]:
-    """Mean absolute change, from the first weights to those after ``train.steps`` steps at rate
-    ``train.lr`` on the same tokens, of what the first and the last block, and the head, put out.
-    """
+    """Train on fixed random tokens for ``train.steps`` steps at learning rate ``train.lr``. Return
+    the mean absolute change of the outputs of the first block, the last block and the head."""
     draw = torch.Generator().manual_seed(train.seed)
     tokens = torch.randint(config.vocab, (ROWS, LENGTH + 1), generator=draw)
     example = Example(inputs=tokens[:, :-1], targets=tokens[:, 1:], documents=None)
@@ -101,7 +98,7 @@ def _outputs(model: Decoder, tokens: Tensor) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Growth:
-    """Sizes of an output at each width, and the power of the width that they grow with."""
+    """The changes of one output at each width, and the exponent of their power law in the width."""
 
     sizes: list[float]
     slope: float
@@ -110,7 +107,7 @@ class Growth:
 def coordinates(
     config: ModelConfig, widths: list[int], train: TrainConfig
 ) -> dict[str, dict[str, Growth]]:
-    """By output, for ``muP`` with the least width as its base, and ``standard``."""
+    """Return {"muP" (with the least width as base) and "standard": {output: its growth}}."""
     table: dict[str, dict[str, Growth]] = {}
     for kind, base in (("muP", min(widths)), ("standard", None)):
         rows = [sizes(at_width(config, width, base), train) for width in widths]

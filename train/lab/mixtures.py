@@ -1,18 +1,11 @@
-"""Mixtures of sources that are tried, regressions from their shares to the bits of a target text,
-and the mixture that these predict to be the best, as RegMix has it (Liu et al. 2024).
+"""Search for the best mixture of data sources by regression, as in RegMix (Liu et al. 2024).
 
-Mixtures are drawn from Dirichlet distributions about the natural shares, those of the sources'
-tokens. Two regressions are fitted to what small models scored.
-
-``linear`` is a law of mixing whose logarithm is linear. The bits a byte of a text are
-floor + exp(t . f), where f are the shares (Ye et al. 2024) or log(share + e), so that bits fall as
-a power of a source's share as they do of tokens (Ge et al. 2024). Which of both, floor and e are
-chosen by the error on runs that are left out. A law is fitted to each document and the target is
-their sum: a text of many parts shows what it is made of, though nothing says which document is of
-which.
-
-``trees`` are gradient-boosted trees (Friedman 2001) of the target's own bits, as RegMix has them,
-from scikit-learn: exact splits, since a histogram of a few dozen runs has nothing to gain.
+``linear`` is a mixing law: the bits per byte of a document are floor + exp(t . f), where t are
+fitted numbers and f the shares of the sources (Ye et al. 2024) or log(share + e) of each (Ge et al.
+2024). The kind of f, the floor and e are chosen for the least error on left-out runs. Each document
+has its own law, so parts of the target text may depend on different sources. ``trees`` are
+scikit-learn's gradient-boosted trees (Friedman 2001), which predict the bits of the whole target
+text.
 """
 
 from __future__ import annotations
@@ -28,36 +21,35 @@ from llmcurate.base.errors import UsageError
 from train.evaluate.paired import RESAMPLES, SHARE
 
 Floats = npt.NDArray[np.float64]
-Predict = Callable[[Floats], Floats]  # bits a byte of mixtures [mixtures, sources]
+Predict = Callable[[Floats], Floats]  # mixtures [mixtures, sources] to bits per byte
 
-# Least and greatest sum of a Dirichlet's parameters: from one source to about all alike (RegMix,
-# section 3.1; entered from memory).
+# Least and greatest sum of a Dirichlet's parameters: from almost one source to almost equal shares
+# (RegMix, section 3.1; entered from memory).
 CONCENTRATIONS = (0.1, 5.0)
 WHOLE = 10_000  # shares are whole numbers of this
-TRIES = 1000  # draws of a mixture until it is within its bounds, and another than those before
-CANDIDATES, BEST = 10_000, 100  # mixtures that are simulated, and those whose mean is the optimum
+TRIES = 1000  # draws per mixture, until one is within the bounds and new
+CANDIDATES, BEST = 10_000, 100  # simulated mixtures; the optimum is the mean of the best ones
 FOLDS = 10
 BOOTSTRAP = 200
-# Laws of mixing: the floor as a share of the least bits that were seen of a document, and e, the
-# share that a source without text stands for by what others teach; None: the shares themselves.
+# Mixing laws: (floor as a share of a document's least bits, e; None: the shares are the features).
+# e is what other sources teach about a source, as a share of that source.
 LAWS = [(floor, e) for floor in (0.0, 0.5, 0.9) for e in (None, 0.001, 0.003, 0.01, 0.03, 0.1)]
-RIDGE = 1e-3  # of centred features; without it shares, which add up to 1, have no slopes
+RIDGE = 1e-3  # on centred features: shares add up to 1, so slopes are not unique without it
 TREES = {"n_estimators": 100, "learning_rate": 0.1, "max_depth": 3}
 
 
 def draw_mixtures(
     prior: Floats, count: int, seed: int, bounds: Floats | None = None
 ) -> npt.NDArray[np.int64]:
-    """[count, sources] shares in 10,000ths; the first are the same however many are drawn.
-    ``prior``: the natural shares, which are the first mixture; ``bounds``: the largest share of
-    each source. Raises ``LlmcurateError`` where none is within the bounds.
-    """
-    drawn: dict[tuple[int, ...], None] = {tuple(whole_shares(prior)): None}  # in their order
+    """Draw ``count`` different mixtures, [count, sources], as shares in 10,000ths. The first one is
+    ``prior`` [sources], the natural shares; a larger ``count`` only adds mixtures. ``bounds`` are
+    the largest shares, [sources]. Raises ``LlmcurateError`` if they permit no mixture."""
+    drawn: dict[tuple[int, ...], None] = {tuple(whole_shares(prior)): None}  # ordered
     for number in range(1, count):
         draw = np.random.default_rng([seed, number])
         parameters = np.maximum(_concentration(number) * prior, 1e-3)
         for _ in range(TRIES):
-            shares = _normal(draw.dirichlet(parameters))
+            shares = _normalised(draw.dirichlet(parameters))
             mixture = tuple(whole_shares(shares)) if shares.any() else None
             within = bounds is None or (shares <= bounds).all()
             if mixture is not None and mixture not in drawn and within:
@@ -65,14 +57,14 @@ def draw_mixtures(
                 break
         else:
             raise UsageError(
-                f"no mixture {number + 1} is within the epochs that sources may have: give less"
-                " --tokens, fewer --runs or more --max-epochs"
+                f"no mixture {number + 1} is within the epochs per source: lower --tokens or"
+                " --runs, or raise --max-epochs"
             )
     return np.array(list(drawn))
 
 
 def _concentration(number: int) -> float:
-    """Spread evenly in its logarithm over any first mixtures (van der Corput 1935)."""
+    """Return value ``number`` of a sequence spread evenly on a log scale (van der Corput 1935)."""
     place, scale = 0.0, 0.5
     while number:
         number, bit = divmod(number, 2)
@@ -81,14 +73,13 @@ def _concentration(number: int) -> float:
     return float(least * (most / least) ** place)
 
 
-def _normal(shares: Floats) -> Floats:
-    """With the sum 1, where a draw of tiny parameters has lost it."""
+def _normalised(shares: Floats) -> Floats:
     shares = np.nan_to_num(shares)
     return shares / max(shares.sum(), 1e-300)
 
 
 def whole_shares(shares: Floats) -> npt.NDArray[np.int64]:
-    """In 10,000ths that add up, by the largest remainders."""
+    """Round shares [sources] to whole 10,000ths with the sum 10,000, by the largest remainders."""
     exact = shares / shares.sum() * WHOLE
     counts = np.floor(exact).astype(np.int64)
     missing = WHOLE - int(counts.sum())
@@ -97,13 +88,11 @@ def whole_shares(shares: Floats) -> npt.NDArray[np.int64]:
 
 
 def candidates(prior: Floats, bounds: Floats, seed: int, count: int = CANDIDATES) -> Floats:
-    """Mixtures within the bounds, [count, sources]: draws, of which those outside are moved towards
-    the natural shares until they are within. Where a bound counts the best mixtures lie on it,
-    where no draw ever is.
-    """
+    """Draw ``count`` mixtures within the bounds, [count, sources]. A draw outside is moved towards
+    the natural shares ``prior`` until it meets a bound, where the best mixture often lies."""
     draw = np.random.default_rng([seed, 1 << 32])
-    # About the natural shares and about even ones, as sparse and as dense as the mixtures tried,
-    # and denser.
+    # Around the natural and around even shares, at the concentrations of the trained mixtures and
+    # up to 10 times theirs.
     least, most = CONCENTRATIONS[0], 10 * CONCENTRATIONS[1]
     sums = least * (most / least) ** draw.random(count)
     even = np.full(len(prior), 1 / len(prior))
@@ -119,34 +108,29 @@ def candidates(prior: Floats, bounds: Floats, seed: int, count: int = CANDIDATES
 
 
 class Regression(Protocol):
-    """A way from shares to bits. ``shares`` [runs, sources] and ``bits`` [runs, documents] are of
-    the runs, ``weights`` those of the documents in the target."""
+    """A regression from shares to bits. ``shares`` is [runs, sources], ``bits`` is [runs,
+    documents], and ``weights`` [documents] are the weights of the documents in the target text."""
 
     @property
-    def name(self) -> str:
-        """As settings call it."""
-        ...
+    def name(self) -> str: ...
 
     def chosen(self, shares: Floats, bits: Floats, weights: Floats) -> Regression:
-        """With what it chooses by these runs, for fits to parts of them."""
+        """Return this regression with the hyperparameters that suit these runs best."""
         ...
 
     def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
-        """The target's bits a byte by shares."""
+        """Fit the regression. Return a function from shares to bits per byte of the target text."""
         ...
 
 
 @dataclass(frozen=True)
 class Linear:
-    """The law of mixing of each document. ``law``: a pair of LAWS; None chooses the one that
-    predicts best each run from the others.
-    """
+    """A data mixing law for each document. ``law`` is an entry of LAWS; None chooses the best."""
 
     law: tuple[float, float | None] | None = None
     name: str = "linear"
 
     def chosen(self, shares: Floats, bits: Floats, weights: Floats) -> Linear:
-        """With the law that suits these runs."""
         errors = [_Fit.of(shares, bits, law).left_out_error(bits, weights) for law in LAWS]
         return Linear(LAWS[int(np.argmin(errors))])
 
@@ -166,9 +150,6 @@ class Linear:
 
 @dataclass(frozen=True)
 class _Fit:
-    """A law of each document, by least squares of logarithms. ``least`` [documents]: the floor;
-    ``slopes`` [sources, documents]; ``fitted`` and ``leverage``: of the runs."""
-
     law: tuple[float, float | None]
     least: Floats
     centre: Floats
@@ -191,14 +172,12 @@ class _Fit:
         return cls(law, least, centre, mean, slopes, features @ slopes + mean, leverage)
 
     def bits(self, mixtures: Floats) -> Floats:
-        """[mixtures, documents]."""
         logs = (_features(mixtures, self.law) - self.centre) @ self.slopes + self.mean
         bits: Floats = np.exp(logs) + self.least
         return bits
 
     def left_out_error(self, bits: Floats, weights: Floats) -> float:
-        """The mean squared error of the target of each run by a fit without it, by the diagonal of
-        the hat matrix."""
+        """Return the mean squared leave-one-out error for the target text, from the hat matrix."""
         logs = np.log(np.maximum(bits - self.least, 1e-9))
         residuals = (logs - self.fitted) / np.maximum(1 - self.leverage, 1e-3)[:, None]
         errors = (np.exp(logs - residuals) + self.least - bits) @ weights
@@ -211,13 +190,12 @@ def _features(shares: Floats, law: tuple[float, float | None]) -> Floats:
 
 @dataclass(frozen=True)
 class Trees:
-    """Gradient-boosted trees of the target. ``seed``: of ties between splits."""
+    """Gradient-boosted trees of the target text's bits. ``seed`` decides between equal splits."""
 
     seed: int = 0
     name: str = "trees"
 
     def chosen(self, shares: Floats, bits: Floats, weights: Floats) -> Trees:
-        """Nothing is to be chosen."""
         return self
 
     def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
@@ -230,8 +208,7 @@ class Trees:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions of runs that were left out. ``correlation``: of ranks (Spearman 1904), with its
-    ``interval`` over runs (bootstrap)."""
+    """Predictions for left-out runs, and their Spearman correlation with the measured bits."""
 
     predictions: Floats
     rmse: float
@@ -240,16 +217,13 @@ class HeldOut:
 
     @property
     def predicts(self) -> bool:
-        """Return whether it ranks mixtures beyond chance."""
         return self.interval[0] > 0
 
 
 def held_out(
     regression: Regression, shares: Floats, bits: Floats, weights: Floats, seed: int
 ) -> HeldOut:
-    """The error of a regression on runs that it was not fitted to: every tenth is left out in turn,
-    or each of less than ten.
-    """
+    """Cross-validate a regression, with at most 10 folds and an interval from resampled runs."""
     count = len(shares)
     fold = np.arange(count) % min(FOLDS, count)
     predictions = np.empty(count)
@@ -270,7 +244,6 @@ def held_out(
 
 
 def _rank_correlation(first: Floats, second: Floats) -> Floats:
-    """Of each row; 0 where all values are equal."""
     from scipy.stats import rankdata
 
     a, b = (rankdata(rows, axis=1) for rows in (first, second))
@@ -281,10 +254,10 @@ def _rank_correlation(first: Floats, second: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Optimum:
-    """``shares`` [sources], the mean of the best simulated mixtures; ``drawn`` [resamples, sources]
-    those of runs drawn anew. ``predicted``: bits a byte of this mixture and of others that were
-    asked for; ``resampled`` [resamples, mixtures] the same of runs drawn anew.
-    """
+    """The best mixture that a regression finds. ``shares`` [sources] is the mean of the best
+    simulated mixtures. ``predicted`` [mixtures] are the bits per byte predicted for that mixture
+    and then for the ``others`` given to ``optimum``. ``drawn`` [resamples, sources] and
+    ``resampled`` [resamples, mixtures] are ``shares`` and ``predicted`` from resampled runs."""
 
     shares: Floats
     drawn: Floats
@@ -301,8 +274,8 @@ def optimum(
     others: Floats,
     seed: int,
 ) -> Optimum:
-    """The mixture that the regression predicts to be the best of the simulated ones, and how far it
-    and its bits depend on which runs there are (bootstrap)."""
+    """Find the best of the ``simulated`` mixtures, for these runs and for resampled runs. The bits
+    of ``others``, further mixtures [mixtures, sources], are predicted as well."""
 
     def best(predict: Predict) -> Floats:
         lowest = np.argsort(predict(simulated), kind="stable")[:BEST]
@@ -320,7 +293,7 @@ def optimum(
     while len(drawn) < BOOTSTRAP:
         rows = draw.integers(len(shares), size=len(shares))
         if (shares[rows].any(axis=0) != read).any():
-            continue  # none of these read a source, of which they then know nothing
+            continue  # no run has this source: its effect is unknown
         again = regression.fit(shares[rows], bits[rows], weights)
         drawn.append(best(again))
         resampled.append(again(asked))

@@ -1,9 +1,8 @@
-"""LongRoPE's search of rotary divisors for a longer context.
+"""LongRoPE's search of rotary divisors for a longer context (Ding et al. 2024, arXiv 2402.13753).
 
-Ding et al. 2024, arXiv 2402.13753. Each pair of dimensions has a divisor of its own, at least that
-of the pair before. An evolutionary search begins from positional interpolation, NTK and YaRN, and
-goes by the loss on long texts. The paper's n-hat, first tokens that turn as before, is left out:
-what opens such models has no place for it.
+The search evolves positional interpolation, NTK and YaRN to minimise the loss on long texts; the
+divisors never fall from one pair of dimensions to the next. The paper's n-hat, a number of first
+tokens with unchanged rotation, is left out: the formats of such models cannot express it.
 """
 
 from __future__ import annotations
@@ -26,23 +25,22 @@ from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.position_settings import Rope, RopeScaling
 from train.model.positions import Rotary, rope_frequencies
-from train.objectives.example import Example, laid_out
+from train.objectives.example import Example, causal_row
 from train.objectives.losses import token_losses
 
 # Ding et al. 2024: algorithm 1, table 4 and appendix A
 POPULATION, TOP, MUTATIONS, CROSSOVERS = 64, 32, 16, 16
-REDRAWN = 0.3  # share of the divisors that a mutation draws again
-BEYOND = 1.25  # the largest divisor, over how many times longer the context becomes
+REDRAWN = 0.3  # share of the divisors that a mutation redraws
+BEYOND = 1.25  # largest divisor, relative to the factor of the context
 SEARCHED = ("kind", "factor", "original_context", "short", "long", "attention_factor")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """``scaling``: LongRoPE's of a longer ``context``, as a model's settings take it, that has the
-    least loss on the beginnings of long texts; ``scores``: of it, of no scaling and of those that
-    the search begins from, nats a token on these texts (``search``) and on as many others
-    (``held_out``). ``evaluations``: how many scalings were tried.
-    """
+class SearchResult:
+    """The LongRoPE ``scaling`` with the least loss for the longer ``context``, as in model
+    settings. ``scores`` are nats per token with this scaling, without scaling and with each
+    starting point, on ``search`` and ``held_out`` texts. ``evaluations`` is the number of scalings
+    tried."""
 
     context: int
     texts: dict[str, int]
@@ -63,11 +61,11 @@ def rope_search(
     precision: str = "auto",
     seed: int = 0,
     on_scored: Callable[[float], object] = bool,
-) -> Found:
-    """Try at most ``evaluations`` scalings on ``rows`` long texts of ``texts``, a folder of shards
-    by the model's tokenizer; ``on_scored`` gets the least loss so far, after each. Raises
-    ``LlmcurateError``.
-    """
+) -> SearchResult:
+    """Search for the best scaling, with at most ``evaluations`` tries. ``texts`` is a folder of
+    shards made with the model's tokenizer; ``rows`` long texts are used for the search, and as many
+    others are held out. ``on_scored`` gets the least loss so far after each try. Raises
+    ``LlmcurateError``."""
     model, config = judged.model, judged.model.config
     start = older_scalings(config, context)
     text = Text(shards_of(judged, texts), context, judged.begin)
@@ -75,7 +73,7 @@ def rope_search(
     examples = {name: _examples(text, numbers, model) for name, numbers in chosen.items()}
 
     def loss(scaling: RopeScaling | None, of: str) -> float:
-        return _loss(model, stretched(config, scaling, context), examples[of], batch_rows)
+        return _loss(model, with_context(config, scaling, context), examples[of], batch_rows)
 
     with autocast(model.embedding.weight.device, precision):
         scores = evolve(
@@ -90,7 +88,7 @@ def rope_search(
         compared = {
             name: {of: loss(scaling, of) for of in chosen} for name, scaling in named.items()
         }
-    return Found(
+    return SearchResult(
         context=context,
         texts={of: len(numbers) for of, numbers in chosen.items()},
         evaluations=len(scores),
@@ -101,11 +99,11 @@ def rope_search(
 
 
 def older_scalings(config: ModelConfig, context: int) -> dict[str, RopeScaling]:
-    """Positional interpolation, NTK and YaRN of a longer context in the form of LongRoPE's."""
+    """Return positional interpolation, NTK and YaRN as LongRoPE scalings, by their names."""
     if not isinstance(config.position, Rope) or config.position.scaling is not None:
         raise UsageError(
-            "the model's position is not rope, or is scaled already: give one that was trained"
-            " with plain rotary positions"
+            "the model's position is not rope, or is already scaled: give a model trained with"
+            " plain rotary positions"
         )
     original = config.context
     if context <= original:
@@ -114,7 +112,7 @@ def older_scalings(config: ModelConfig, context: int) -> dict[str, RopeScaling]:
     scalings = {}
     for kind in ("linear", "ntk", "yarn"):
         scaling = RopeScaling(kind=kind, factor=context / original, original_context=original)
-        frequencies, factor = rope_frequencies(stretched(config, scaling, context))
+        frequencies, factor = rope_frequencies(with_context(config, scaling, context))
         divisors = (plain.double() / frequencies.double()).numpy().round(6)
         scalings[kind] = RopeScaling(
             kind="longrope",
@@ -127,8 +125,7 @@ def older_scalings(config: ModelConfig, context: int) -> dict[str, RopeScaling]:
     return scalings
 
 
-def stretched(config: ModelConfig, scaling: RopeScaling | None, context: int) -> ModelConfig:
-    """The model with a longer context and this scaling."""
+def with_context(config: ModelConfig, scaling: RopeScaling | None, context: int) -> ModelConfig:
     assert isinstance(config.position, Rope)
     return replace(config, context=context, position=replace(config.position, scaling=scaling))
 
@@ -141,15 +138,13 @@ def evolve(
     seed: int,
     on_scored: Callable[[float], object] = bool,
 ) -> dict[RopeScaling, float]:
-    """At most so many scalings with their ``score``, the lower the better: those of the start,
-    changes of these, and generations of changes and crossings of the best so far. ``on_scored``
-    gets the least score after each.
-    """
+    """Evolve scalings from ``start`` by mutation and crossover of the best. Return all scalings
+    tried, at most ``evaluations``, with their ``score`` (lower is better). ``on_scored`` gets the
+    least score so far after each try."""
     draw = np.random.default_rng(seed)
     scores: dict[RopeScaling, float] = {}
 
-    def survey(scalings: Iterable[RopeScaling]) -> bool:
-        """Return whether there was a new one."""
+    def evaluate_new(scalings: Iterable[RopeScaling]) -> bool:
         before = len(scores)
         for scaling in scalings:
             if scaling not in scores and len(scores) < evaluations:
@@ -159,22 +154,22 @@ def evolve(
         return len(scores) > before
 
     first = list(start)
-    survey(first)
-    survey(mutation(first[n % len(first)], draw) for n in range(POPULATION - len(first)))
+    evaluate_new(first)
+    evaluate_new(mutation(first[n % len(first)], draw) for n in range(POPULATION - len(first)))
     while len(scores) < evaluations:
         top = sorted(scores, key=scores.__getitem__)[:TOP]
         drawn = draw.integers(len(top), size=MUTATIONS + 2 * CROSSOVERS)
         parents = [top[number] for number in drawn]
         first, second = parents[MUTATIONS::2], parents[MUTATIONS + 1 :: 2]
         children = [mutation(parent, draw) for parent in parents[:MUTATIONS]]
-        children += [crossing(*pair, draw) for pair in zip(first, second, strict=True)]
-        if not survey(children):
+        children += [crossover(*pair, draw) for pair in zip(first, second, strict=True)]
+        if not evaluate_new(children):
             break
     return scores
 
 
 def mutation(scaling: RopeScaling, draw: np.random.Generator) -> RopeScaling:
-    """Some divisors drawn again, in steps of 0.01, and all put in order."""
+    """Return a copy with some divisors redrawn in steps of 0.01, and all divisors sorted."""
     largest = BEYOND * scaling.factor
     drawn = [
         min(largest, round(draw.uniform(1, largest), 2)) if draw.random() < REDRAWN else divisor
@@ -183,23 +178,21 @@ def mutation(scaling: RopeScaling, draw: np.random.Generator) -> RopeScaling:
     return replace(scaling, long=tuple(sorted(drawn)))
 
 
-def crossing(one: RopeScaling, other: RopeScaling, draw: np.random.Generator) -> RopeScaling:
-    """The first divisors of one and the last of the other, which rise at every cut at least one way
-    round.
-    """
-    cut = int(draw.integers(1, max(2, len(one.long))))
-    if one.long[cut - 1 : cut] > other.long[cut : cut + 1]:
-        one, other = other, one
-    return replace(one, long=one.long[:cut] + other.long[cut:])
+def crossover(first: RopeScaling, second: RopeScaling, draw: np.random.Generator) -> RopeScaling:
+    """Join one parent's first divisors with the other's last ones. Parents change places if the
+    divisors would fall at the cut."""
+    cut = int(draw.integers(1, max(2, len(first.long))))
+    if first.long[cut - 1 : cut] > second.long[cut : cut + 1]:
+        first, second = second, first
+    return replace(first, long=first.long[:cut] + second.long[cut:])
 
 
 def _long_windows(text: Text, rows: int, seed: int) -> tuple[list[int], list[int]]:
-    """Windows of a text that begin a document and fill the context: to search, and held out."""
     whole = np.flatnonzero((text.first == 0) & (text.length == text.context))
     if len(whole) < 2:
         raise UsageError(
-            f"{counted(len(whole), 'text')} of at least {counted(text.context, 'token')}: give two"
-            " of them or more, one to search on and one held out, or a shorter context"
+            f"{counted(len(whole), 'text')} of at least {counted(text.context, 'token')}: the"
+            " search needs two or more: give more texts or a shorter context"
         )
     drawn = np.random.default_rng(seed).permutation(whole)[: 2 * rows].tolist()
     half = len(drawn) // 2
@@ -207,7 +200,7 @@ def _long_windows(text: Text, rows: int, seed: int) -> tuple[list[int], list[int
 
 
 def _examples(text: Text, numbers: list[int], model: Decoder) -> Example:
-    rows = [laid_out([text.rows.piece(number)], text.context)[0] for number in numbers]
+    rows = [causal_row([text.rows.piece(number)], text.context)[0] for number in numbers]
     device = model.embedding.weight.device
     return Example(
         inputs=torch.cat([row.inputs for row in rows]).to(device),
@@ -217,7 +210,6 @@ def _examples(text: Text, numbers: list[int], model: Decoder) -> Example:
 
 
 def _loss(model: Decoder, config: ModelConfig, example: Example, batch_rows: int) -> float:
-    """Nats a token where the model turns as the configuration has it."""
     positions = model.stack.positions
     assert isinstance(positions, Rotary)
     positions.tune(config)

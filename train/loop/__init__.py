@@ -1,1 +1,1 @@
-"""Training: steps, losses, checkpoints, resume."""
+"""The training loop: steps, losses, checkpoints, resuming."""

@@ -1,4 +1,4 @@
-"""The back end of attention for each kind of layer of a run, and why: known before it begins."""
+"""The attention back end of each kind of layer, with the reason, found before the run begins."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from train.attention import BACKENDS, Mask, Relative
 from train.attention.choice import EXCLUDED, fault, resolve
 from train.config import TrainConfig
 from train.device import computes_in
-from train.model.attention_settings import Sight
-from train.model.cache import Seen
+from train.model.attention_settings import AttentionPattern
+from train.model.cache import SourceTokens
 from train.model.config import ModelConfig
 from train.model.positions import positions
 from train.objectives.objectives import both_ways
@@ -22,7 +22,7 @@ from train.objectives.objectives import both_ways
 
 @dataclass(frozen=True)
 class LayerBackend:
-    """Of a kind of layer: how many there are, what their mask is, the back end and the reason."""
+    """A kind of layer: number of layers, their mask, the back end, and why it was chosen."""
 
     layers: int
     mask: list[str]
@@ -35,64 +35,64 @@ class LayerBackend:
 def layer_backends(
     model: ModelConfig, train: TrainConfig, device: torch.device
 ) -> list[LayerBackend]:
-    """Raises ``LlmcurateError`` where the back end asked for cannot do one of the layers."""
-    like, rows = _like(model, train, device), []
-    for layers, mask in _kinds(model, train, torch.device("meta")):
-        row = resolve(train.attention, like, mask, model.attention.value_dim)
+    """Return the back end of each kind of layer. Raises ``LlmcurateError`` if a kind has none."""
+    queries, rows = _query_traits(model, train, device), []
+    for layers, mask in _layer_kinds(model, train, torch.device("meta")):
+        row = resolve(train.attention, queries, mask, model.attention.value_dim)
         why = row.why
         if train.attention == "auto" and row.backend == "flex":
-            why += f"; triton does not do {_not_for_triton(like, mask, model.attention.value_dim)}"
-        name = str(like.dtype).removeprefix("torch.")
+            missing = _not_for_triton(queries, mask, model.attention.value_dim)
+            why += f"; triton does not do {missing}"
+        name = str(queries.dtype).removeprefix("torch.")
         shown = sorted(mask.features)
         rows.append(LayerBackend(layers, shown, name, device.type, row.backend, why))
     return rows
 
 
 def try_kernels(model: ModelConfig, train: TrainConfig, device: torch.device) -> list[str]:
-    """Our own kernels tried on a small case of each kind of layer that would use them, against the
-    eager reference; where they fail, another back end takes their place from now on. A line on each
-    failure.
+    """Compare our Triton kernels with the eager reference on a small case of each kind of layer.
+    Kernels that fail are not used; return a line of text for each failure.
     """
-    lines, own, like = [], model.attention, _like(model, train, device)
-    for _, mask in _kinds(model, train, device):
-        if resolve(train.attention, like, mask, own.value_dim).backend != "triton":
+    lines, own, queries = [], model.attention, _query_traits(model, train, device)
+    for _, mask in _layer_kinds(model, train, device):
+        if resolve(train.attention, queries, mask, own.value_dim).backend != "triton":
             continue
-        wrong = fault("triton", mask, own.heads, own.kv_heads, own.head_dim, like.dtype)
-        if wrong is not None:
-            EXCLUDED["triton"] = wrong
-            other = resolve(train.attention, like, mask, own.value_dim).backend
-            lines.append(f"attention triton is not used, {other} is: {wrong}")
+        failure = fault("triton", mask, own.heads, own.kv_heads, own.head_dim, queries.dtype)
+        if failure is not None:
+            EXCLUDED["triton"] = failure
+            replacement = resolve(train.attention, queries, mask, own.value_dim).backend
+            lines.append(f"attention triton is not used, {replacement} is: {failure}")
     return lines
 
 
-def _like(model: ModelConfig, train: TrainConfig, device: torch.device) -> SimpleNamespace:
-    """What a back end is chosen by of the queries."""
+def _query_traits(model: ModelConfig, train: TrainConfig, device: torch.device) -> SimpleNamespace:
     own, dtype = model.attention, computes_in(device, train.precision)
     shape = (1, own.heads, 2, own.head_dim)
     return SimpleNamespace(dtype=dtype, device=device, shape=shape, requires_grad=True)
 
 
-def _not_for_triton(like: Any, mask: Mask, values: int) -> str:
+def _not_for_triton(queries: Any, mask: Mask, values: int) -> str:
     if isinstance(mask.bias, Relative):
         return "T5's learned bias"
-    return BACKENDS["triton"].refusal(like, mask, values) or f"the dtype {like.dtype}"
+    return BACKENDS["triton"].refusal(queries, mask, values) or f"the dtype {queries.dtype}"
 
 
-def _kinds(
+def _layer_kinds(
     model: ModelConfig, train: TrainConfig, device: torch.device
 ) -> Iterator[tuple[int, Mask]]:
-    stacks = [model] if model.encoder is None else [model.reader, model]
+    stacks = [model] if model.encoder is None else [model.encoder_config, model]
     for stack in stacks:
-        for sight in dict.fromkeys(stack.sights):
-            yield stack.sights.count(sight), _mask(stack, train, sight, device)
+        for pattern in dict.fromkeys(stack.patterns):
+            yield stack.patterns.count(pattern), _mask(stack, train, pattern, device)
     if model.encoder is not None:
         documents = torch.zeros(1, 2, dtype=torch.long, device=device)
-        like = torch.empty(1, 2, model.hidden, device=device)
-        yield model.layers, Seen(length=2, documents=documents).mask(like, documents)
+        queries = torch.empty(1, 2, model.hidden, device=device)
+        yield model.layers, SourceTokens(length=2, documents=documents).mask(queries, documents)
 
 
-def _mask(model: ModelConfig, train: TrainConfig, sight: Sight, device: torch.device) -> Mask:
-    """Of the kind that a stack makes in training; a few tokens long."""
+def _mask(
+    model: ModelConfig, train: TrainConfig, pattern: AttentionPattern, device: torch.device
+) -> Mask:
     prefix, shared = both_ways(train), train.context_parallel > 1
     length = 8 if shared else 2
     with device:
@@ -104,7 +104,7 @@ def _mask(model: ModelConfig, train: TrainConfig, sight: Sight, device: torch.de
         device=device,
         causal=model.causal,
         documents=torch.zeros(1, length, dtype=torch.long, device=device),
-        **vars(sight),
+        **vars(pattern),
         prefix=torch.zeros(1, length, dtype=torch.bool, device=device) if prefix else None,
         bias=bias,
         content=own.content,
@@ -113,7 +113,7 @@ def _mask(model: ModelConfig, train: TrainConfig, sight: Sight, device: torch.de
 
 
 def backends_line(rows: list[LayerBackend]) -> str:
-    """The back ends in one line."""
+    """Return the back ends of all kinds of layers in one line of text."""
     parts = [
         f"{row.backend} in {row.layers} layers ({', '.join(row.mask)}; "
         f"{row.dtype} on {row.device}): {row.why}"

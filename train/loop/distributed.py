@@ -1,12 +1,9 @@
-"""The processes of a run, as torchrun starts them: DDP or FSDP2, or one process alone.
+"""The processes of a run, as torchrun starts them: DDP, FSDP2, or a single process.
 
-They form a grid (PyTorch's DeviceMesh) of ``replicate`` x ``shard`` x ``tensor``, the last counting
-fastest. Those that differ in ``tensor`` alone read the same tokens, others different ones. Under
-FSDP2 weights are split along ``shard``, and the same in each place of ``replicate``.
-
-A step's rows are shared out in order, so which documents a step takes, and where they stand in it,
-does not depend on how many processes there are. Of split weights each process writes its part of a
-checkpoint, and any number of processes takes them over.
+They form a grid (PyTorch's DeviceMesh) of ``replicate`` x ``shard`` x ``tensor``; ``tensor`` varies
+fastest. Processes that differ only in ``tensor`` read the same tokens, all others different ones.
+FSDP2 splits weights along ``shard`` and repeats them along ``replicate``. The rows of a step do not
+depend on the number of processes, and checkpoints can be loaded by any number.
 """
 
 from __future__ import annotations
@@ -40,9 +37,10 @@ from train.split import local
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """This process among ``count``; ``device`` is where it computes. ``context`` processes in a row
-    of ``shard`` read pieces of the same rows, ``tensor`` share the matrices of each block. ``mesh``
-    is the grid, None where a process is alone.
+    """This process: its ``rank`` among ``count`` processes, and the ``device`` it computes on. Each
+    group of ``context`` adjacent processes along ``shard`` reads pieces of the same rows. Each
+    group of ``tensor`` processes divides the matrices of each block. ``mesh`` is the grid of all
+    processes, None for a single process.
     """
 
     device: torch.device
@@ -55,73 +53,71 @@ class Ranks:
 
     @property
     def first(self) -> bool:
-        """The one that writes files and reports."""
+        """True for the one process that writes files and reports progress."""
         return self.rank == 0
 
     @property
     def readers(self) -> int:
-        """How many processes read different tokens: gradients are averaged over them."""
+        """The number of processes that read different tokens. Gradients are averaged over these."""
         return self.count // self.tensor
 
     @property
     def parts(self) -> int:
-        """How many parts the rows of a step are shared out in."""
+        """The number of parts into which the rows of a step are divided."""
         return self.readers // self.context
 
     @property
     def part(self) -> int:
-        """Which of them is this process's."""
+        """The index of the part of the rows that this process reads."""
         return self.rank // (self.tensor * self.context)
 
     @property
     def reader(self) -> int:
-        """Which of the readers this process is, or helps."""
+        """The index of the reader (see ``readers``) that this process is or belongs to."""
         return self.rank // self.tensor
 
     @property
     def context_parallel(self) -> ContextParallel | None:
-        """How the tokens of this process's rows are shared out; None where it reads them whole."""
+        """The division of this process's rows among processes; None if rows are read whole."""
         if self.context == 1:
             return None
         place = self.reader % self.context
         return ContextParallel(group=self.sharers, rank=place, count=self.context)
 
     def share(self, rows: Sequence[int]) -> Sequence[int]:
-        """This process's part of a step's rows, whose number ``parts`` divides."""
+        """Return this process's part of the rows of a step. ``parts`` must divide their number."""
         size = len(rows) // self.parts
         return rows[self.part * size : (self.part + 1) * size]
 
     def shards(self, config: TrainConfig) -> bool:
-        """Return whether weights are split over the processes."""
+        """Return True if the weights are split over the processes."""
         return self.mesh is not None and (config.parallel == "fsdp" or self.tensor > 1)
 
     def total(self, value: Tensor) -> Tensor:
-        """The sum over the readers, in each process."""
+        """Sum ``value`` over the readers. Every process gets the sum, also in ``value`` itself."""
         for dim in (0, 1):  # replicate and shard
             if self.mesh is not None and self.mesh.size(dim) > 1:
                 dist.all_reduce(value, group=self.mesh.get_group(dim))
         return value
 
     def agreed(self, value: Tensor) -> Tensor:
-        """The first process's, on the CPU, in each of them."""
-        there = value.to(self.device)
-        dist.broadcast(there, 0)
-        return there.cpu()
+        """Return the first process's ``value`` in every process, as a tensor on the CPU."""
+        on_device = value.to(self.device)
+        dist.broadcast(on_device, 0)
+        return on_device.cpu()
 
     def wait(self) -> None:
-        """Until all processes are here."""
         if self.count > 1:
             dist.barrier()
 
 
 def processes() -> int:
-    """How many processes torchrun started, 1 without it."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def parts_of(config: TrainConfig, count: int) -> int:
-    """How many parts ``count`` processes share the rows of a step out in. Raises ``LlmcurateError``
-    where they form no grid, or the parts would not be equal.
+    """Return the number of parts into which ``count`` processes divide the rows of a step. Raises
+    ``LlmcurateError`` if they form no grid, or if the parts would not be equal.
     """
     context = config.context_parallel
     together = config.replicas * context * config.tensor
@@ -134,7 +130,7 @@ def parts_of(config: TrainConfig, count: int) -> int:
     if config.tensor > 1 and readers > 1 and config.parallel != "fsdp":
         raise UsageError(
             f"tensor {config.tensor} with parallel {config.parallel} on {count} processes: set"
-            f" parallel fsdp (with replicas {readers} for whole copies)"
+            f" parallel to fsdp (and replicas to {readers} to keep whole weights in each)"
         )
     rows = [stage.rows for stage in stages_of(config)]
     if uneven := [n for n in rows if n % (parts * config.accumulate)]:
@@ -153,12 +149,11 @@ def parts_of(config: TrainConfig, count: int) -> int:
 
 @contextmanager
 def ranks(config: TrainConfig) -> Iterator[Ranks]:
-    """Join the processes that torchrun started, if it did; leave them at the end, unless the
-    caller had joined them.
-    """
+    """Join torchrun's process group, if any, and yield the ranks. At the end leave the group,
+    unless the caller had joined it."""
     device, count = pick_device(config.device), processes()
     parts_of(config, count)
-    if count == 1 and not config.offload:  # which is FSDP2's, of one process too
+    if count == 1 and not config.offload:  # offload needs FSDP2, even with one process
         yield Ranks(device=device)
         return
     if device.type == "cuda":
@@ -166,7 +161,7 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
         torch.cuda.set_device(device)
     joined = dist.is_initialized()
     if not joined:
-        on_gpu = "cpu:gloo,cuda:nccl" if config.offload else "nccl"  # both hold what is offloaded
+        on_gpu = "cpu:gloo,cuda:nccl" if config.offload else "nccl"  # offloaded weights use both
         alone: Any = {"store": dist.HashStore(), "rank": 0, "world_size": 1} if count == 1 else {}
         dist.init_process_group(on_gpu if device.type == "cuda" else "gloo", **alone)
     try:
@@ -188,7 +183,6 @@ def ranks(config: TrainConfig) -> Iterator[Ranks]:
 
 
 def _sharers(context: int, tensor: int, count: int) -> Any:
-    """The group of ``context`` neighbours among those in one place of ``tensor``."""
     if context == 1:
         return None
     size = context * tensor
@@ -199,9 +193,8 @@ def _sharers(context: int, tensor: int, count: int) -> Any:
 
 
 def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks) -> Decoder:
-    """The model that ``build`` makes, on this process's device, its weights yet to be filled. Split
-    over processes they are before they take any memory.
-    """
+    """Build the model on this device. Its weights are unfilled, and split over processes if the
+    settings ask for that."""
     if ranks.mesh is None or not ranks.shards(config):
         return build().to(ranks.device)
     with torch.device("meta"):
@@ -212,15 +205,12 @@ def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks)
         _shard(model, config, ranks.device, ranks.mesh)
     model.to_empty(device="cpu" if config.offload else ranks.device)
     for stack in model.stacks:
-        for name, table in positions(stack.config).named_buffers():  # they follow from the config
+        for name, table in positions(stack.config).named_buffers():  # tables follow from the config
             setattr(stack.positions, name, table.to(ranks.device))
     return model
 
 
 def _split_blocks(model: Decoder, mesh: DeviceMesh) -> None:
-    """Tensor parallel: each process has some heads of a block and some of its feed-forward's width,
-    as the roles of the matrices say; what they make is added up.
-    """
     from torch.distributed.tensor import DTensor, Replicate
     from torch.distributed.tensor.parallel import (
         ColwiseParallel,
@@ -233,7 +223,7 @@ def _split_blocks(model: Decoder, mesh: DeviceMesh) -> None:
         raise UsageError("tensor needs PyTorch 2.6; leave it out")
 
     def read_together(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        # As one input of all its matrices, so that their gradients of it are added up once.
+        # One shared input for all matrices, so that its gradient is summed only once.
         first = DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False)
         return (first, *inputs[1:])
 
@@ -252,24 +242,21 @@ def _split_blocks(model: Decoder, mesh: DeviceMesh) -> None:
 
 
 def _split_of(module: nn.Module) -> str:
-    """How the matrix of a linear layer is split; of other modules nothing."""
     role = getattr(module, "roles", {}).get("weight")
     return role.split if isinstance(module, nn.Linear) and role is not None else ""
 
 
 def check_split(model: ModelConfig, config: TrainConfig) -> None:
-    """Raise ``LlmcurateError`` where the processes of ``tensor`` cannot share the model's blocks,
-    or those of ``context_parallel`` its rows.
-    """
+    """Raise ``LlmcurateError`` if ``tensor`` or ``context_parallel`` does not suit the model."""
     own, parts = model.attention, config.tensor
     for setting, count in (("tensor", parts), ("context_parallel", config.context_parallel)):
-        for name, there in (
+        for name, present in (
             ("attention latent", isinstance(own, Latent)),
             (f"head.mtp {model.head.mtp}", model.head.mtp > 0),
-            ("attention.dilations", any(sight.dilations for sight in model.sights)),
+            ("attention.dilations", any(pattern.dilations for pattern in model.patterns)),
             (
                 "attention.segment",
-                model.sights[0].segment is not None and setting == "context_parallel",
+                model.patterns[0].segment is not None and setting == "context_parallel",
             ),
             ("feed_forward experts", bool(model.sparse)),
             ("generator", model.generator is not None),
@@ -281,9 +268,9 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             ("head.boundary", model.head.boundary and setting == "context_parallel"),
             ("encoder", model.encoder is not None and setting == "context_parallel"),
         ):
-            if count > 1 and there:
+            if count > 1 and present:
                 raise UsageError(
-                    f"{setting} {count} with {name}: it is not shared so; leave one of them out"
+                    f"{setting} {count} with {name}: they cannot be combined; leave one of them out"
                 )
     if config.expert_parallel and not model.sparse:
         raise UsageError(
@@ -301,10 +288,10 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             )
 
 
-def part_of(model: ModelConfig, config: TrainConfig) -> ModelConfig:
-    """The model of the shapes that a process of tensor parallel has."""
+def tensor_share(model: ModelConfig, config: TrainConfig) -> ModelConfig:
+    """Return the model settings of one process's share under tensor parallel."""
     own, parts = model.attention, config.tensor
-    if isinstance(own, Latent):  # not shared
+    if isinstance(own, Latent):  # not divided
         return model
     return replace(
         model,
@@ -313,8 +300,8 @@ def part_of(model: ModelConfig, config: TrainConfig) -> ModelConfig:
     )
 
 
-def complete(weights: Iterable[Tensor], ranks: Ranks) -> None:
-    """Add up the gradients of weights that each process has used for its own heads alone."""
+def sum_head_gradients(weights: Iterable[Tensor], ranks: Ranks) -> None:
+    """Sum the gradients of weights that each process has used only for its own heads."""
     if ranks.mesh is None or ranks.tensor == 1:
         return
     for weight in weights:
@@ -322,10 +309,7 @@ def complete(weights: Iterable[Tensor], ranks: Ranks) -> None:
             dist.all_reduce(local(weight.grad), group=ranks.mesh.get_group("tensor"))
 
 
-def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: DeviceMesh) -> None:
-    """FSDP2: weights are split over processes, a block at a time; blocks get theirs together in the
-    dtype of matrix products, and add up gradients in float32.
-    """
+def _shard(model: Decoder, config: TrainConfig, device: torch.device, grid: DeviceMesh) -> None:
     try:
         from torch.distributed.fsdp import (
             CPUOffloadPolicy,
@@ -337,10 +321,10 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
     except ImportError as error:
         raise UsageError("parallel fsdp needs PyTorch 2.6; use ddp") from error
 
-    mesh = whole["replicate", "shard"] if config.replicas > 1 else whole["shard"]
+    mesh = grid["replicate", "shard"] if config.replicas > 1 else grid["shard"]
     pinned = device.type == "cuda"
     place = CPUOffloadPolicy(pin_memory=pinned) if config.offload else OffloadPolicy()
-    # What is outside of blocks stays as it is: embeddings begin the residual stream, in float32.
+    # Weights outside of blocks are not cast: embeddings start the residual stream in float32.
     half = computes_in(device, config.precision)
     policy = MixedPrecisionPolicy(
         param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False
@@ -354,7 +338,7 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
     blocks = {block: None for stack in model.stacks for block in stack.blocks}  # each once
     for block in (*blocks, *model.mtp):
         for part in (module for module in block.modules() if getattr(module, "exact", False)):
-            split(part, mp_policy=exact)  # float32 whatever the block has
+            split(part, mp_policy=exact)  # float32 in any block
         split(block, mp_policy=policy)
     split(model)
     register_fsdp_forward_method(model, "features")
@@ -362,7 +346,7 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
 
 
 def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Module:
-    """The objective over all processes: under DDP its backward pass averages the gradients."""
+    """Wrap the objective for all processes. With DDP, the backward pass averages the gradients."""
     if ranks.readers == 1 or config.parallel != "ddp" or ranks.mesh is None:
         return objective
     ids = [ranks.device.index] if ranks.device.type == "cuda" else None
@@ -379,9 +363,7 @@ def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Modu
 def exchanging(
     objective: nn.Module, model: Any, ranks: Ranks, *, last: bool
 ) -> AbstractContextManager[Any]:
-    """Around a micro-batch: processes exchange gradients with the ``last`` of a step alone. What a
-    block has sent it is to wait for, where it is computed again too.
-    """
+    """Return the context to run a micro-batch in. Gradients are exchanged in the ``last`` one."""
     if hasattr(model, "set_requires_gradient_sync"):  # FSDP2
         model.set_requires_gradient_sync(last)
     elif isinstance(objective, nn.parallel.DistributedDataParallel) and not last:
@@ -389,12 +371,11 @@ def exchanging(
     return set_checkpoint_early_stop(False) if ranks.tensor > 1 else nullcontext()
 
 
-def settle(model: Any) -> None:
-    """After a forward pass without a backward one, FSDP2's weights go back to their parts."""
+def reshard(model: Any) -> None:
+    """Split again the weights that FSDP2 gathered for a forward pass without a backward pass."""
     if hasattr(model, "reshard"):
         model.reshard()
 
 
 def first_process() -> bool:
-    """Return whether this is the process that reports."""
     return os.environ.get("RANK", "0") == "0"

@@ -1,8 +1,8 @@
 """Scores of text: loss per token, and bits per byte, which compares models across tokenizers.
 
-A document longer than the context is read through a window that moves by half of it. Each token is
-scored once, with at least half a context before it where there is that much (Press et al. 2021,
-"sliding window"); documents share rows and do not see each other.
+A long document is read through a window that moves by half the context. Each token is scored once,
+with at least half a context before it if possible (Press et al. 2021, "sliding window"). A row may
+hold several documents, which do not attend to each other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from train.data.feed import Feed
-from train.data.packing import pack, scatter
+from train.data.packing import mix64, pack
 from train.data.readers import Foreign, Ints
 from train.data.rows import Mixture, Piece, Rows, tokens_of
 from train.data.shards import Shards, read_shards
@@ -34,14 +34,15 @@ from train.objectives.example import IGNORED, Example, Objective, Source, exampl
 from train.objectives.losses import Losses, token_losses
 
 S = TypeVar("S", bound="Score")
-MOST = 32  # sources scored apart; the rest, smallest first, together
+MAX_SOURCES = 32  # with more, the smallest are scored together as OTHERS
 OTHERS = "(others)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """``loss``: nats per token, the end-of-text tokens included. ``bits_per_byte``: the same nats
-    over ln 2 and over the UTF-8 bytes of the text; None where the shards do not know them.
+    """The score of some documents. ``loss`` is in nats per token, with end-of-text tokens counted.
+    ``bits_per_byte`` is the total loss divided by ln 2 and by the number of UTF-8 bytes of the
+    text; None if the shards do not record bytes.
     """
 
     loss: float
@@ -53,22 +54,18 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Scores(Score):
-    """All of a text that is scored; ``sources``: by source, where there are several. ``terms``: of
-    a model that learns several things, the others by name.
-    """
+    """The score of a whole text, its scores by source if it has several, and other loss terms."""
 
     sources: dict[str, Score] = field(default_factory=dict)
     terms: dict[str, float] = field(default_factory=dict)
 
 
 def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.NDArray[np.int64]:
-    """Whole documents from all over the shards that fit in ``budget`` tokens together; if none
-    does, the shortest one. In shard order.
-
-    Documents longer than what is left are passed over, so a small budget leans to short ones.
+    """Choose whole documents from all over the shards that fit in ``budget`` tokens together, or
+    the shortest one if none fits. Return them in shard order. A small budget favours short ones.
     """
     taken, remaining = [], budget
-    for index in np.argsort(scatter(held_out.astype(np.uint64)), kind="stable"):
+    for index in np.argsort(mix64(held_out.astype(np.uint64)), kind="stable"):
         length = int(shards.length[held_out[index]])
         if length <= remaining:
             taken.append(int(index))
@@ -79,8 +76,8 @@ def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.
 
 
 class Sources:
-    """Documents by source, the 31 largest apart. ``name``, ``length`` (tokens) and ``bytes`` (None
-    where they are not known) are those of each document; ``codes`` numbers its source in ``names``.
+    """Documents grouped by source. ``name``, ``length`` (in tokens) and ``bytes`` (or None) have an
+    entry for each document, ``codes`` the index of the document's source in ``names``.
     """
 
     def __init__(
@@ -94,9 +91,9 @@ class Sources:
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         self.codes = rank[codes]
-        if len(self.names) > MOST:
-            self.names = [*self.names[: MOST - 1], OTHERS]
-            self.codes = np.minimum(self.codes, MOST - 1)
+        if len(self.names) > MAX_SOURCES:
+            self.names = [*self.names[: MAX_SOURCES - 1], OTHERS]
+            self.codes = np.minimum(self.codes, MAX_SOURCES - 1)
 
     def score(
         self,
@@ -104,9 +101,8 @@ class Sources:
         tokens: npt.NDArray[np.int64],
         likelihood: bool = True,
     ) -> Scores:
-        """What these nats of so many tokens, by source, are in loss and bits. Where an objective
-        leaves tokens out, their share of a source's bytes is left out too. Without ``likelihood``,
-        as of hidden tokens, the nats say nothing of bytes.
+        """Return loss and bits per byte from the nats and scored tokens of each source. Without
+        ``likelihood``, as for masked tokens, bits per byte are None.
         """
         groups = len(self.names)
         documents = np.bincount(self.codes, minlength=groups)
@@ -120,30 +116,27 @@ class Sources:
                     "all documents to be scored are empty: drop documents without text first"
                 )
 
-        def score(kind: type[S], these: slice) -> S:
-            spent, count = float(nats[these].sum()), int(tokens[these].sum())
-            size = None if sizes is None else int(sizes[these].sum())
+        def score(kind: type[S], group: slice) -> S:
+            total_nats, count = float(nats[group].sum()), int(tokens[group].sum())
+            size = None if sizes is None else int(sizes[group].sum())
             return kind(
-                loss=spent / max(count, 1),
-                bits_per_byte=spent / math.log(2) / size if size else None,
-                documents=int(documents[these].sum()),
+                loss=total_nats / max(count, 1),
+                bits_per_byte=total_nats / math.log(2) / size if size else None,
+                documents=int(documents[group].sum()),
                 tokens=count,
                 bytes=size,
             )
 
-        apart = {
+        by_source = {
             name: score(Score, slice(number, number + 1))
             for number, name in enumerate(self.names)
             if groups > 1 and tokens[number]
         }
-        return replace(score(Scores, slice(None)), sources=apart)
+        return replace(score(Scores, slice(None)), sources=by_source)
 
 
 class Scored:
-    """The held-out documents that are scored, as rows, and the source of each.
-
-    A source is what the documents table calls one; of several folders, the folder's name before it.
-    """
+    """The held-out documents to score: their rows, and the source of each document."""
 
     def __init__(self, parts: Sequence[Rows], labels: Sequence[str]) -> None:
         self.rows = Mixture(list(parts))
@@ -161,12 +154,12 @@ class Scored:
         self.sources = Sources(names, length, whole)
 
     def group_of(self, documents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The numbers of the sources of documents that are scored."""
+        """Return the index of the source of each document."""
         return self.sources.codes[np.searchsorted(self.documents, documents)]
 
 
-def scored(feed: Feed, budget: int, context: int) -> Scored:
-    """What is scored of a run's held-out documents: of each source the same share of ``budget``."""
+def held_out_rows(feed: Feed, budget: int, context: int) -> Scored:
+    """Choose held-out documents of a run to score: an equal share of ``budget`` for each folder."""
     parts = []
     for path, shards in feed.shards.items():
         chosen = choose(shards, feed.held_out[path], max(1, budget // len(feed.shards)))
@@ -176,9 +169,7 @@ def scored(feed: Feed, budget: int, context: int) -> Scored:
 
 @dataclass(frozen=True)
 class Scoring:
-    """How rows are scored: by these processes, so many at once, in this precision. ``loss_chunk``
-    as in the settings.
-    """
+    """Settings for scoring: processes, rows per batch, precision and ``loss_chunk``."""
 
     ranks: Ranks
     batch_rows: int
@@ -190,10 +181,10 @@ class Scoring:
         return autocast(self.ranks.device, self.precision)
 
 
-Measure = Callable[[Decoder, Example, int], Tensor]  # token_losses, or another figure of targets
+Measure = Callable[[Decoder, Example, int], Tensor]  # returns a value per target, like token_losses
 
 
-# What scores held-out text in place of ``evaluate``, by the objective; the lab adds to it.
+# Functions that replace ``evaluate`` for an objective; the lab adds to it.
 SCORES: dict[type[Objective], Callable[[Decoder, Feed, Objective, Scoring], Scores]] = {}
 
 
@@ -203,17 +194,17 @@ def batches(
     rows: Source,
     count: int,
     objective: Objective,
-    how: Scoring,
+    scoring: Scoring,
     measure: Measure = token_losses,
 ) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
-    """The batches of this process among the first ``count`` rows: the number of each, and of its
-    scored targets the document and what is measured. All processes take equally many turns, as
-    FSDP2 needs it.
+    """Yield this process's batches of the first ``count`` rows as (batch number, documents,
+    values); documents and values have an entry for each scored target. All processes run equally
+    many batches, as FSDP2 requires.
     """
-    firsts = range(0, count, how.batch_rows)
-    for number, example in turns(model, rows, count, objective, how):
-        with how.autocast:
-            measured = measure(model, example.on(how.ranks.device), how.loss_chunk)
+    firsts = range(0, count, scoring.batch_rows)
+    for number, example in example_batches(model, rows, count, objective, scoring):
+        with scoring.autocast:
+            measured = measure(model, example.on(scoring.ranks.device), scoring.loss_chunk)
         if number >= len(firsts):
             continue
         scored = example.targets.flatten().numpy() != IGNORED
@@ -222,61 +213,57 @@ def batches(
         yield number, example.documents.flatten().numpy()[scored], values
 
 
-def turns(
-    model: Decoder, rows: Source, count: int, objective: Objective, how: Scoring
+def example_batches(
+    model: Decoder, rows: Source, count: int, objective: Objective, scoring: Scoring
 ) -> Iterator[tuple[int, Example]]:
-    """The turns of this process and the rows of each, with the model in evaluation; past the last
-    batch it is that again.
-    """
-    firsts = range(0, count, how.batch_rows)
-    count_of_turns = -(-len(firsts) // how.ranks.readers)
+    """Yield this process's batches, the last one repeated until all processes have equally many."""
+    firsts = range(0, count, scoring.batch_rows)
+    total = -(-len(firsts) // scoring.ranks.readers)
     training = model.training
     model.eval()
-    for number in range(how.ranks.reader, count_of_turns * how.ranks.readers, how.ranks.readers):
+    readers = scoring.ranks.readers
+    for number in range(scoring.ranks.reader, total * readers, readers):
         first = firsts[min(number, len(firsts) - 1)]
-        last = min(first + how.batch_rows, count)
+        last = min(first + scoring.batch_rows, count)
         yield number, examples(objective, rows, [(row, 0) for row in range(first, last)])
     model.train(training)
 
 
 @torch.no_grad()
 def terms_of(
-    losses: Losses, scored: Scored, objective: Objective, how: Scoring
+    losses: Losses, scored: Scored, objective: Objective, scoring: Scoring
 ) -> dict[str, float]:
-    """The terms of the loss by name over all rows, as training reports them, of what a model learns
-    beside its targets; of others nothing.
-    """
+    """Return the mean of each additional loss term by name; empty if the loss has only one term."""
     model, count = losses.model, scored.rows.count
     if model.generator is None and model.head.pair is None:
         return {}
-    last = -(-count // (how.batch_rows * how.ranks.readers)) * how.ranks.readers
+    last = -(-count // (scoring.batch_rows * scoring.ranks.readers)) * scoring.ranks.readers
     sums: dict[str, Tensor] = {}
-    for number, example in turns(model, scored.rows, count, objective, how):
-        with how.autocast:
-            terms = losses(example.on(how.ranks.device))
+    for number, example in example_batches(model, scored.rows, count, objective, scoring):
+        with scoring.autocast:
+            terms = losses(example.on(scoring.ranks.device))
         for name, term in terms.items():
             if name in ("objective", "loss", "z_loss"):
                 continue
             each = sums.setdefault(name, torch.zeros(last, 2, dtype=torch.float64))
-            if number * how.batch_rows < count:
+            if number * scoring.batch_rows < count:
                 each[number, 0] = float(term.sum)
                 each[number, 1] = example.counts.get(term.per, 0)
     means = {}
     for name, each in sums.items():
-        total, per = how.ranks.total(each.to(how.ranks.device)).cpu().sum(0).tolist()
+        total, per = scoring.ranks.total(each.to(scoring.ranks.device)).cpu().sum(0).tolist()
         means[name] = total / max(per, 1)
     return means
 
 
-def evaluate(model: Decoder, scored: Scored, objective: Objective, how: Scoring) -> Scores:
-    """Score every row once, as the objective has it in epoch 0, with the context its row gives it.
-    Nats are added up in the order of the rows, so that the number of processes changes no bit.
-    """
-    ranks, count = how.ranks, scored.rows.count
-    most = -(-count // (how.batch_rows * ranks.readers))
+def evaluate(model: Decoder, scored: Scored, objective: Objective, scoring: Scoring) -> Scores:
+    """Score every row once, as the objective prepares it for epoch 0. Nats are added in the order
+    of the rows, so the result has the same bits with any number of processes."""
+    ranks, count = scoring.ranks, scored.rows.count
+    most = -(-count // (scoring.batch_rows * ranks.readers))
     nats = np.zeros((most * ranks.readers, len(scored.sources.names)))
     tokens = np.zeros_like(nats, dtype=np.int64)
-    for number, documents, values in batches(model, scored.rows, count, objective, how):
+    for number, documents, values in batches(model, scored.rows, count, objective, scoring):
         groups = scored.group_of(documents)
         nats[number] = np.bincount(groups, values, minlength=nats.shape[1])
         tokens[number] = np.bincount(groups, minlength=nats.shape[1])
@@ -288,8 +275,8 @@ def evaluate(model: Decoder, scored: Scored, objective: Objective, how: Scoring)
 
 
 class WholePieces:
-    """Pieces as rows of ``context`` positions, none of them split: ``length`` of each (tokens),
-    at most ``context``, and what makes it by its number.
+    """Rows of ``context`` positions that hold pieces without splitting them. ``length`` is the
+    number of tokens of each piece, at most ``context``.
     """
 
     def __init__(self, length: Ints, context: int, piece: Callable[[int], Piece]) -> None:
@@ -298,17 +285,16 @@ class WholePieces:
         self.count = self._packed.count
 
     def width(self, row: int) -> int:
-        """Positions of a row."""
         return self.context
 
     def pieces(self, row: int) -> list[Piece]:
-        """What stands in a row, in order."""
+        """Return the pieces of a row, from left to right."""
         return [self.piece(index) for index, _, _ in self._packed.spans(row)]
 
 
 class Text:
-    """A folder of shards whose documents are scored whole, ``context`` tokens at a time; the first
-    token of each is read after ``begin``, without a value the one that ends documents.
+    """Shards whose documents are scored whole, ``context`` tokens at a time. ``begin`` is the token
+    id placed before each document, by default the id that ends documents.
     """
 
     def __init__(self, shards: Shards, context: int, begin: int | None = None) -> None:
@@ -317,7 +303,7 @@ class Text:
         first = shards.end if begin is None else begin
         if first is None:
             raise UsageError(
-                f"{shards.folder}: nothing says which token ends a text; give end_of_text"
+                f"{shards.folder}: the token that ends a text is not known; give end_of_text"
             )
         self.shards, self.context, self.begin = shards, context, first
         stride = max(1, context // 2)
@@ -327,14 +313,14 @@ class Text:
         turn = np.arange(len(self.document)) - np.repeat(np.cumsum(count) - count, count)
         self.first = turn * stride
         self.length = np.minimum(context, shards.length[self.document] - self.first)
-        self.read = np.where(turn > 0, context - stride, 0)  # of a window, scored in the one before
+        self.read = np.where(turn > 0, context - stride, 0)  # tokens scored in the window before
         self.rows = WholePieces(self.length, context, self._window)
         sources = shards.sources(list(range(shards.documents)))
         self.sources = Sources([name or "(none)" for name in sources], shards.length, shards.bytes)
 
     def _window(self, number: int) -> Piece:
-        """A window as a piece. Its own number stands for the document, since two windows of one
-        may share a row, where they must not see each other.
+        """Return a window as a piece with its own document number, since two windows of a document
+        in one row must not attend to each other.
         """
         document, first = int(self.document[number]), int(self.first[number])
         length, read = int(self.length[number]), int(self.read[number])
@@ -349,19 +335,18 @@ class Text:
             counted=np.arange(length) >= read,
         )
 
-    def nats(self, model: Decoder, how: Scoring) -> npt.NDArray[np.float64]:
-        """Of each document, predicted token by token from those before; every process must call.
-
-        A window stands in one row, so the number of processes changes no bit.
-        """
+    def nats(self, model: Decoder, scoring: Scoring) -> npt.NDArray[np.float64]:
+        """Return the nats of each document. Every process must call this method."""
         by_window = np.zeros(len(self.document))
-        for _, windows, values in batches(model, self.rows, self.rows.count, Causal(), how):
+        for _, windows, values in batches(model, self.rows, self.rows.count, Causal(), scoring):
             np.add.at(by_window, windows, values)
-        total = how.ranks.total(torch.from_numpy(by_window).to(how.ranks.device)).cpu().numpy()
+        total = (
+            scoring.ranks.total(torch.from_numpy(by_window).to(scoring.ranks.device)).cpu().numpy()
+        )
         return _sums(self.document, total, self.shards.documents)
 
     def score(self, nats: npt.NDArray[np.float64]) -> Scores:
-        """What these nats of the documents are in loss and bits."""
+        """Return loss and bits per byte from the nats of each document."""
         codes, groups = self.sources.codes, len(self.sources.names)
         tokens = np.bincount(codes, self.shards.length, minlength=groups).astype(np.int64)
         return self.sources.score(_sums(codes, nats, groups), tokens)
@@ -373,10 +358,9 @@ def _sums(
     return np.bincount(group, values, minlength=groups).astype(np.float64, copy=False)
 
 
-def texts_of(feed: Feed) -> dict[str, Text]:
-    """The texts that a run is scored on besides held-out text; raises ``LlmcurateError`` where one
-    is no folder of shards by the run's tokenizer.
-    """
+def open_texts(feed: Feed) -> dict[str, Text]:
+    """Open the texts that the run is scored on besides held-out text. Raises ``LlmcurateError`` if
+    one cannot be read or was encoded by another tokenizer."""
     config, own = feed.config, next(iter(feed.shards.values()))
     foreign = Foreign(
         vocab_size=config.vocab_size,
@@ -390,7 +374,7 @@ def texts_of(feed: Feed) -> dict[str, Text]:
         if shards.tokenizer_sha256 != own.tokenizer_sha256:
             raise UsageError(
                 f"eval {name}: {folder} was encoded by another tokenizer than {own.folder}: encode"
-                " it again with that one"
+                " it again with that tokenizer"
             )
         if shards.vocab_size > feed.vocabulary.size:
             shards = replace(shards, vocab_size=feed.vocabulary.size)
@@ -399,12 +383,11 @@ def texts_of(feed: Feed) -> dict[str, Text]:
 
 
 def fingerprints(texts: dict[str, Text]) -> dict[str, str]:
-    """What stands for the content of each text."""
     return {name: text.shards.fingerprint for name, text in texts.items()}
 
 
-def notice(name: str, text: Text) -> str:
-    """What of a text is scored, in a line to be read before training."""
+def text_notice(name: str, text: Text) -> str:
+    """Return a line with the size of a text, to show before training."""
     tokens = counted(int(text.shards.length.sum()), "token")
     windows = counted(len(text.document), "window")
     return (

@@ -1,5 +1,6 @@
-"""What a run would take, before it begins: tokens, epochs, memory, operations, time. It refuses
-what the run would refuse, and writes nothing."""
+"""Forecast a run: its tokens, epochs, memory, operations and time. The forecast refuses what the
+run would refuse, and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from train.config import TrainConfig, stages_of
 from train.data.feed import FeedFigures
 from train.device import computes_in, pick_device
 from train.loop.backends import LayerBackend, layer_backends
-from train.loop.distributed import part_of, parts_of
+from train.loop.distributed import parts_of, tensor_share
 from train.loop.pretrain import start_from
 from train.loop.start import make_plan
 from train.measure.accounting import Parameters, parameters, parts, run_cost
@@ -31,8 +32,6 @@ PARTS = tuple(field.name for field in dataclasses.fields(Memory))
 
 @dataclass(frozen=True)
 class OnDevice:
-    """The memory of one process on a kind of device."""
-
     JSON = ("device", "precision", *(f"memory.{part}" for part in PARTS))
     device: str
     precision: str
@@ -41,7 +40,7 @@ class OnDevice:
 
 @dataclass(frozen=True)
 class OnGpu:
-    """Whether memory is enough, and the seconds; None in fp32, for which no peak is known."""
+    """The forecast for one kind of GPU. ``seconds`` is None in fp32, for which no peak is known."""
 
     name: str
     memory: float
@@ -51,8 +50,8 @@ class OnGpu:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """Bytes, seconds, FLOPs. ``done``: the steps of the checkpoint that the run would go on from;
-    FLOPs and seconds are those of the other steps.
+    """The forecast of a run: memory in bytes, times in seconds. ``done`` is the number of steps in
+    the checkpoint that the run would resume from; ``flops`` and ``seconds`` are for later steps.
     """
 
     parameters: Parameters
@@ -69,16 +68,18 @@ class Forecast:
     gpus: list[OnGpu]
 
     def lines(self, model: str) -> list[str]:
-        """Tables; ``model``: the name of the preset, or the folder."""
+        """Return the forecast as lines of tables. ``model`` (preset or folder) is in the title."""
         rows = []
         for stage in self.data.stages:
             shape = f"{stage.rows:,} x {counted(stage.context, 'token')}"
             rows.append((stage.name, f"{counted(stage.steps, 'step')} of {shape}"))
         ratio = self.positions_per_parameter
-        rows.append(("tokens", f"{self.positions:,}, {ratio:.3g} a parameter"))
+        rows.append(("tokens", f"{self.positions:,}, {ratio:.3g} per parameter"))
         rows += [(name, source.shown) for name, source in self.data.sources.items()]
         if self.done:
-            rows.append(("done", f"{counted(self.done, 'step')}; the rest is to come"))
+            rows.append(
+                ("done", f"{counted(self.done, 'step')}; operations and time are for the rest")
+            )
         rows.append(("operations", f"{format_scaled(self.flops)}FLOP"))
         title = f"{model}: {self.parameters.total:,} parameters"
         of_run = table((), rows, left=(0, 1), indent=2)
@@ -107,8 +108,8 @@ class Forecast:
         return [title, *table((), rows, left=(0, 2), indent=2)]
 
 
-# Share of the data sheet's peak, which good trainers reach on one machine of A100 or H100: 38 to
-# 43 % in Llama 3's own training (Grattafiori et al. 2024, table 4).
+# The share of the data sheet's peak that good trainers reach on one machine with A100 or H100:
+# 38 to 43 % in Llama 3's training (Grattafiori et al. 2024, table 4).
 MFU = 0.4
 
 
@@ -122,9 +123,7 @@ def forecast(
     resume: bool = True,
     processes: int = 1,
 ) -> Forecast:
-    """Of what ``pretrain`` with these arguments would do in ``processes``. Raises
-    ``LlmcurateError`` as it would.
-    """
+    """Forecast a call of ``pretrain`` with these arguments. Raises the same ``LlmcurateError``."""
     plan, feed = make_plan(shards, model, train or TrainConfig(), changes)
     settings, device = plan.train, pick_device(plan.train.device)
     parts_of(settings, processes)
@@ -132,8 +131,8 @@ def forecast(
     done = 0 if start is None else step_of(start)
     counted, (positions, _) = parts(plan.model), run_cost(plan.model, settings)
     _, flops = run_cost(plan.model, settings, done)
-    if plan.teaches is not None:  # it reads every token too, and learns nothing
-        flops += run_cost(plan.teaches.config, settings, done)[1] / 3
+    if plan.teacher_start is not None:  # forward passes only: a third
+        flops += run_cost(plan.teacher_start.config, settings, done)[1] / 3
     memory = {kind: _memory(plan, kind, processes) for kind in {device.type: 0, "cuda": 0}}
     half = _precision(settings, "cuda") == "bf16"
     return Forecast(
@@ -166,9 +165,8 @@ def _precision(settings: TrainConfig, kind: str) -> str:
 
 
 def _memory(plan: Plan, kind: str, processes: int) -> Memory:
-    """Of one process, in the stage that takes most. FSDP splits weights, gradients and the
-    optimizer's state, which of ``offload`` are the host's; what it gathers of a block for a moment
-    is not counted.
+    """Return the memory of one process in the stage that needs most. The block that FSDP gathers
+    for a moment is not counted.
     """
     settings = plan.train
     parts, pieces = parts_of(settings, processes), settings.context_parallel
@@ -176,7 +174,7 @@ def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     stages = []
     for rows, context in shapes:
         memory = training_memory(
-            part_of(plan.model, settings),
+            tensor_share(plan.model, settings),
             rows=rows,
             context=context // pieces,
             precision=_precision(settings, kind),
@@ -193,23 +191,21 @@ def _memory(plan: Plan, kind: str, processes: int) -> Memory:
     weights, gradients, optimizer = (
         size // share for size in (most.weights + average, most.gradients, most.optimizer)
     )
-    taught = 0 if plan.teaches is None else 4 * parameters(plan.teaches.config)  # whole, in fp32
+    teacher = plan.teacher_start
+    taught = 0 if teacher is None else 4 * parameters(teacher.config)  # whole, in fp32
     whole = most.weights + most.gradients + most.optimizer
-    kept = 0 if settings.offload and kind == "cuda" else weights + gradients + optimizer
+    resident = 0 if settings.offload and kind == "cuda" else weights + gradients + optimizer
     return Memory(
         weights=weights + taught,
         gradients=gradients,
         optimizer=optimizer,
         activations=most.activations,
-        peak=max(most.peak - whole, 0 if kept else most.activations) + kept + taught,
+        peak=max(most.peak - whole, 0 if resident else most.activations) + resident + taught,
     )
 
 
 def _gathered(plan: Plan, kind: str, tokens: int) -> int:
-    """Bytes of the keys and values that a process gathers of so many tokens of others: of the
-    blocks that are not recomputed, or of one.
-    """
-    own, every = part_of(plan.model, plan.train).attention, int(plan.train.recompute)
+    own, every = tensor_share(plan.model, plan.train).attention, int(plan.train.recompute)
     heads = own.kv_heads if kind == "cuda" else own.heads  # on a CPU they are repeated
     blocks = plan.model.layers
     if every:

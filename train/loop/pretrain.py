@@ -1,13 +1,13 @@
-"""Pre-train a model on token shards: the loop, its log, and the resume.
+"""Pre-train a model on token shards: the training loop, its log, and resuming.
 
-OUT/  checkpoints/step-0000020/   see checkpoint.py
-      metrics.jsonl               a line a step: what is reproducible, and "timing"
-      train.json                  the summary; written last, so its presence means done
-      sample.txt  tokenizer.json  a text the model wrote; the shards' tokenizer
-      shards.json                 where the shards lie (step_documents.py)
-      compared.jsonl              which of their files were compared with the manifest
-      spikes.json                 what a rollback passes over
-      metrics.csv  tensorboard/  wandb/  profile/   by option
+OUT/  checkpoints/step-0000020/   the state after 20 steps; see checkpoint.py
+      metrics.jsonl               a line per step: reproducible figures, and "timing"
+      train.json                  the summary; written last, so a run with it is finished
+      sample.txt  tokenizer.json  a generated text; the tokenizer of the shards
+      shards.json                 the paths of the shards (step_documents.py)
+      compared.jsonl              the shard files already checked against the manifest
+      spikes.json                 the steps that a rollback passes over
+      metrics.csv  tensorboard/  wandb/  profile/   optional
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from train.data.shards import Comparison, load_tokenizer
 from train.device import autocast, pick_device, same_bits
 from train.generate import continue_text
 from train.loop.backends import backends_line, layer_backends, try_kernels
-from train.loop.distributed import Ranks, ranks, settle
-from train.loop.evaluate import Text, fingerprints, notice, texts_of
+from train.loop.distributed import Ranks, ranks, reshard
+from train.loop.evaluate import Text, fingerprints, open_texts, text_notice
 from train.loop.start import make_plan
 from train.loop.training import Evaluation, Progress, Run
 from train.measure.accounting import active_parameters, parameters
-from train.measure.step_documents import remember
+from train.measure.step_documents import write_shard_paths
 from train.model.config import ModelConfig
-from train.model.plugins import blamed
+from train.model.plugins import plugin_errors
 from train.runs import checkpoint
 from train.runs.metrics import read_lines
 from train.runs.plan import Plan
 
 
 def summarise(run: Run) -> dict[str, Any]:
-    """Sample a text, write ``sample.txt`` and ``train.json``; every process must call."""
+    """Generate a text; write ``sample.txt`` and ``train.json``. Every process must call it."""
     plan, settings, out = run.plan, run.plan.train, run.out
     scores = run.scores or run.evaluate()
     with run.average.swapped() if run.average is not None else nullcontext():
         sample = None
-        # Of split weights all processes read and choose together.
+        # With split weights, all processes generate together.
         together = run.saver.parts
         writes = plan.model.form == "decoder" and plan.model.writes
         readable = run.sampler.tokenizer is not None and writes
@@ -64,9 +64,9 @@ def summarise(run: Run) -> dict[str, Any]:
                     seed=settings.seed,
                     agree=run.ranks.agreed if together else None,
                 )
-            settle(run.model)
+            reshard(run.model)
     if run.ranks.first:
-        if sample is not None:  # without a tokenizer, ids are all there is
+        if sample is not None:
             write_atomic(out / "sample.txt", (sample + "\n").encode("utf-8"))
         write_atomic(out / "train.json", encode_json(seal(_figures(run, scores, sample))))
     run.ranks.wait()
@@ -80,8 +80,8 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
     lines = read_lines(run.out / "metrics.jsonl")
     losses = [line["loss"] for line in lines if line.get("loss") is not None]
     seconds = sum(line["timing"]["seconds"] for line in lines)
-    top = checkpoint.to_use(run.out)
-    least = checkpoint.load_state(top).held_out if top else None
+    top = checkpoint.checkpoint_to_use(run.out)
+    best = checkpoint.load_state(top).held_out if top else None
     read = sum(
         figures["seconds"] * figures["tokens_per_second"]
         for figures in (x["timing"] for x in lines)
@@ -98,7 +98,7 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
     return {
         "parameters": parameters(plan.model),
         **({"active_parameters": active_parameters(plan.model)} if plan.model.sparse else {}),
-        # the last of the log
+        # the values of the last line that has them
         **{name: line[name] for name in ("load", "loads") for line in lines if name in line},
         **({"converted": lines[0]["converted"]} if lines and "converted" in lines[0] else {}),
         "flops_per_token": run.flops,
@@ -124,8 +124,8 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
         "device": run.ranks.device.type,
         "attention": json_values(layer_backends(plan.model, settings, run.ranks.device)),
         "checkpoint": f"checkpoints/step-{settings.steps:07d}",
-        "best_checkpoint": f"checkpoints/{top.name}" if top and least else None,
-        "best_held_out_loss": least["loss"] if least else None,
+        "best_checkpoint": f"checkpoints/{top.name}" if top and best else None,
+        "best_held_out_loss": best["loss"] if best else None,
         "sample": sample,
         "plan": plan.to_json(),
         "timing": timing,
@@ -142,23 +142,23 @@ def pretrain(
     on_progress: Progress | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Train ``model`` on the shards, or on the settings' sources; returns the summary. It is a
-    configuration, a preset's name, or the folder of a trained model whose weights are the first;
-    ``changes``: other values of its settings, ``{"attention.window": 64}``.
+    """Train ``model`` on the shards, or on the sources in the settings, and return the summary.
+    ``model`` is a configuration, the name of a preset, or the folder of a trained model to
+    continue from. ``changes`` sets other model settings: ``{"attention.window": 64}``.
 
-    Stopped at any point and started again with the same settings, it goes on from the newest
-    checkpoint, and on a CPU (same PyTorch, same number of threads), or with ``deterministic`` on a
-    GPU (same PyTorch, same kind of GPU), ends with the same bits as a run never stopped. A finished
-    run returns at once, and is scored again where other texts are to be scored. ``on_progress``
-    gets each line of metrics, with ``steps`` and ``seconds_left`` of the
-    run; ``on_notice`` before it how the text was packed, how often it is gone through, and how
-    attention is computed. Raises ``LlmcurateError``, also if other settings made the run in
-    ``out``; training that diverges stops, its last checkpoint kept.
+    Started again with the same settings, a stopped run resumes from its newest checkpoint. On a
+    CPU (same PyTorch, same number of threads), or with ``deterministic`` on a GPU (same
+    PyTorch, same kind of GPU), the resumed run ends with the same bits as one that never
+    stopped. A finished run is not trained again, but scored again if the texts have changed.
+
+    ``on_progress`` gets each line of metrics, with the ``steps`` and ``seconds_left`` of the
+    run; ``on_notice`` gets lines before training. Raises ``LlmcurateError``, also if the run in
+    ``out`` has other settings. Training that diverges stops and keeps its last checkpoint.
     """
-    with blamed():
+    with plugin_errors():
         plan, data = make_plan(shards, model, train or TrainConfig(), changes)
     device = pick_device(plan.train.device)
-    with blamed(), same_bits(device, plan.train.deterministic), ranks(plan.train) as group:
+    with plugin_errors(), same_bits(device, plan.train.deterministic), ranks(plan.train) as group:
         if not group.first:
             on_progress = on_notice = None
         return _pretrain(plan, data, out, on_progress, on_notice, group)
@@ -172,12 +172,12 @@ def _pretrain(
     on_notice: Callable[[str], None] | None,
     group: Ranks,
 ) -> dict[str, Any]:
-    checkpoints, texts = out / "checkpoints", texts_of(data)
+    checkpoints, texts = out / "checkpoints", open_texts(data)
     if group.first:
         out.mkdir(parents=True, exist_ok=True)
-        checkpoint.no_link(checkpoints)
+        checkpoint.refuse_link(checkpoints)
         clear_dead(out)
-        checkpoint.take_up(checkpoints, on_notice or (lambda line: None))
+        checkpoint.set_aside_damaged(checkpoints, on_notice or (lambda line: None))
     group.wait()
     start = start_from(plan, checkpoints)
     done = start is not None and checkpoint.step_of(start) == plan.train.steps
@@ -185,31 +185,31 @@ def _pretrain(
         summary = _finished(out / "train.json", start)
         if summary is not None and _scored_alike(summary, plan, texts):
             return summary
-    group.wait()  # all have looked at what is there
+    group.wait()  # all have read train.json before it is removed
     if group.first:
         (out / "train.json").unlink(missing_ok=True)
         (out / "tokenizer.json").unlink(missing_ok=True)
         if (tokenizer := data.vocabulary.written()) is not None:
             write_atomic(out / "tokenizer.json", tokenizer)
-        remember(out, data)
+        write_shard_paths(out, data)
     failed = try_kernels(plan.model, plan.train, group.device)
     if on_notice is not None:
         for line in (
             *data.notices(),
-            *(notice(name, text) for name, text in texts.items()),
+            *(text_notice(name, text) for name, text in texts.items()),
             *failed,
             backends_line(layer_backends(plan.model, plan.train, group.device)),
         ):
             on_notice(line)
     if not group.first:
         run = Run(plan, data, out, group, texts=texts)
-        run.go(start, on_progress)
+        run.train_to_end(start, on_progress)
         return summarise(run)
     first = 0 if start is None else checkpoint.step_of(start)
     comparison = Comparison(data.shards.values(), out / "compared.jsonl", first)
     try:
         run = Run(plan, data, out, group, comparison.done, on_notice, texts)
-        run.go(start, on_progress)
+        run.train_to_end(start, on_progress)
         comparison.wait()
         return summarise(run)
     finally:
@@ -221,7 +221,8 @@ def _pretrain(
 
 
 def start_from(plan: Plan, checkpoints: Path) -> Path | None:
-    """The checkpoint to go on from, or None; raises where going on would not be exact."""
+    """Return the checkpoint to resume from, or None if the run has no checkpoint. Raises
+    ``LlmcurateError`` if the resumed run would not be exact."""
     start = checkpoint.newest(checkpoints)
     if start is None:
         return None
@@ -231,24 +232,22 @@ def start_from(plan: Plan, checkpoints: Path) -> Path | None:
             f"{start} was made under other settings ({'; '.join(differ)}): use those, or another"
             " output folder"
         )
-    settled = plan.settled(earlier)
-    if checkpoint.step_of(start) > settled:
+    shared = plan.shared_steps(earlier)
+    if checkpoint.step_of(start) > shared:
         early = [
-            path for path in checkpoint.complete(checkpoints) if checkpoint.step_of(path) <= settled
+            path for path in checkpoint.complete(checkpoints) if checkpoint.step_of(path) <= shared
         ]
         first = f"delete those after {early[-1].name}" if early else "use another output folder"
         raise UsageError(
             f"{start} was made for {counted(earlier.train.steps, 'step')}, and from step"
-            f" {int(settled) + 1} "
-            f"the learning rates of schedule {plan.train.schedule} depend on that: use "
+            f" {int(shared) + 1} "
+            f"the learning rates of schedule {plan.train.schedule} depend on the number: use "
             f"{counted(earlier.train.steps, 'step')}, or to train {plan.train.steps}, {first}"
         )
     return start
 
 
 def _finished(path: Path, last: Path) -> dict[str, Any] | None:
-    """The summary of a run that ended with the checkpoint ``last``; None where files of it are
-    missing or damaged, which are then made again."""
     try:
         checkpoint.tokenizer_of(last)
         return unseal(json.loads(path.read_bytes()))

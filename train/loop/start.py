@@ -1,5 +1,5 @@
-"""A trained model as the start of a run: a folder of ours, or one that transformers opens; and its
-held-out loss before it is converted, by what it learned, and right after, by what it is to learn.
+"""Start a run from a trained model (the folder of a run, or one that transformers opens), and score
+the model on held-out text before and after the conversion to the new settings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
-from llmcurate.base.settings import change, flat
+from llmcurate.base.settings import change, flatten
 from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
 from train.data.packing import packing_for
@@ -24,10 +24,10 @@ from train.data.shards import load_tokenizer
 from train.data.vocabulary import Vocabulary
 from train.device import pick_device
 from train.hf.family import our_shapes as shapes
-from train.hf.load import look, tensors_of
+from train.hf.load import inspect_folder, tensors_of
 from train.loop.backends import layer_backends
 from train.loop.distributed import Ranks, check_split
-from train.loop.evaluate import Scores, Scoring, evaluate, scored
+from train.loop.evaluate import Scores, Scoring, evaluate, held_out_rows
 from train.model.config import ModelConfig
 from train.model.convert import anew, conversions, converted, fits
 from train.model.decoder import Decoder
@@ -45,12 +45,11 @@ from train.split import copy_into
 
 
 def start_of(folder: Path) -> Start:
-    """The model in ``folder``; raises ``LlmcurateError`` where there is none."""
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
         config, files = model_of(checkpoint), weights_of(checkpoint).files
     else:
-        source = look(folder)
+        source = inspect_folder(folder)
         config, files = source.config, sorted({path for path, _ in source.files.values()})
     own = folder / "tokenizer.json" if checkpoint is None else tokenizer_of(checkpoint)
     try:
@@ -63,16 +62,14 @@ def start_of(folder: Path) -> Start:
 
 
 def teacher_of(start: Start) -> Decoder:
-    """The model of a folder, as it is."""
+    """Load the model of a folder as it is, in evaluation mode and without gradients."""
     model = Decoder(start.config)
-    take_over(start, model)
+    load_start_weights(start, model)
     return model.eval().requires_grad_(False)
 
 
-def take_over(start: Start, model: Decoder) -> None:
-    """Fill ``model``, in one process or split over several, with the weights of ``start`` as its
-    settings have them; what begins anew stays as it is.
-    """
+def load_start_weights(start: Start, model: Decoder) -> None:
+    """Fill ``model`` with the converted weights of ``start``. Its other weights are kept."""
     state, steps = model.state_dict(), conversions(start.config, model.config)
     try:
         for name, weight in converted(tensors_of(start.folder), steps):
@@ -82,19 +79,16 @@ def take_over(start: Start, model: Decoder) -> None:
     except SafetensorError as error:
         raise RunFailed(f"{start.folder}: cannot be read ({error})") from error
     if missing := [name for name in state if not anew(name, steps)]:
-        raise RunFailed(f"{start.folder}: {missing[0]} is missing in the weights")
+        raise RunFailed(f"{start.folder}: {missing[0]} is missing from the weights")
 
 
-def _same_ids(start: Start, theirs: Vocabulary) -> None:
-    """Raise where a token that the model knows is another, or none, to the text's tokenizer. What
-    stands behind it was added for an objective.
-    """
+def _check_same_ids(start: Start, vocabulary: Vocabulary) -> None:
     own = start.tokenizer
-    if theirs.tokenizer is None or not own.is_file():
+    if vocabulary.tokenizer is None or not own.is_file():
         return
     loaded = load_tokenizer(own)
     own_ids = loaded.get_vocab(with_added_tokens=True)
-    used = load_tokenizer(theirs.tokenizer).get_vocab(with_added_tokens=True)
+    used = load_tokenizer(vocabulary.tokenizer).get_vocab(with_added_tokens=True)
     special = {
         number for number, token in loaded.get_added_tokens_decoder().items() if token.special
     }
@@ -105,15 +99,15 @@ def _same_ids(start: Start, theirs: Vocabulary) -> None:
             difference = "not in" if token not in used else f"{used[token]} in"
             raise UsageError(
                 f"{own}: token {number}, {token!r}, is {difference} the tokenizer of the shards: "
-                "encode the text with the model's"
+                "encode the text with the model's tokenizer"
             )
 
 
-def changed(model: ModelConfig, changes: dict[str, Any], start: Start | None) -> ModelConfig:
-    """The model with other settings. Where the rotation of a trained one is stretched, what its
-    context was and how many times longer it becomes follow, unless they are given.
+def with_changes(model: ModelConfig, changes: dict[str, Any], start: Start | None) -> ModelConfig:
+    """Return the model settings with ``changes``. If these stretch rotary positions, the original
+    context and the factor are computed from the two contexts, unless ``changes`` has them.
     """
-    values, stretch = flat(changes), "position.scaling"
+    values, stretch = flatten(changes), "position.scaling"
     kind = values.get(stretch, values.get(f"{stretch}.kind"))
     if start is not None and isinstance(kind, str):
         longer = values.get("context", model.context)
@@ -124,8 +118,8 @@ def changed(model: ModelConfig, changes: dict[str, Any], start: Start | None) ->
     config = change(model, values, "model")
     if start is not None and not fits(shapes(model), shapes(config), conversions(model, config)):
         raise UsageError(
-            f"{start.folder}: its weights have no place in a model with other"
-            f" {', '.join(sorted(values))}"
+            f"{start.folder}: its weights do not fit a model with other"
+            f" {', '.join(sorted(values))}; leave these settings out"
         )
     return config
 
@@ -136,10 +130,9 @@ def make_plan(
     train: TrainConfig,
     changes: dict[str, Any] | None = None,
 ) -> tuple[Plan, Feed]:
-    """Open the shards and check that model, settings and shards fit; raises ``LlmcurateError``.
-    ``model``: a configuration, a preset's name, or the folder of a model to go on from;
-    ``changes``: other values of its settings, by dotted names.
-    """
+    """Return the plan and the feed of a run. Raises ``LlmcurateError`` if the shards, the model and
+    the settings do not fit each other. ``model`` is a configuration, a preset, or the folder of a
+    trained model."""
     for stage in stages_of(train):
         schedule(stage.schedule)
     context = max(stage.context for stage in stages_of(train))
@@ -152,13 +145,13 @@ def make_plan(
             values.setdefault("context", max(context, model.context))
     elif isinstance(model, str):
         model = preset(model, context=context)
-    model = changed(model, values, start)
-    train = settled(model, train)
+    model = with_changes(model, values, start)
+    train = with_model_defaults(model, train)
     known = None if start is None else start.tokenizer
     data = feed_of(shards, train, task=model.head.task, tokenizer=known)
     size = data.vocabulary.size
     if start is not None:
-        _same_ids(start, data.vocabulary)
+        _check_same_ids(start, data.vocabulary)
         sized = "vocab" not in values and model.vocab < size
     if sized:
         model = replace(model, vocab=size)
@@ -175,14 +168,14 @@ def make_plan(
             f"the model's context is {model.context}, training uses rows of {context}: "
             "make one fit the other"
         )
-    teaches = None
+    teacher_start = None
     if train.teacher is not None:
-        teaches = start_of(Path(train.teacher))
-        _same_ids(teaches, data.vocabulary)
-        if teaches.config.vocab != model.vocab:
+        teacher_start = start_of(Path(train.teacher))
+        _check_same_ids(teacher_start, data.vocabulary)
+        if teacher_start.config.vocab != model.vocab:
             raise UsageError(
-                f"teacher {train.teacher}: has {counted(teaches.config.vocab, 'token')}, the model"
-                f" {model.vocab}: predictions are compared token by token, so set model.vocab"
+                f"teacher {train.teacher}: has {counted(teacher_start.config.vocab, 'token')}, the"
+                f" model {model.vocab}: predictions are compared token by token, so set model.vocab"
             )
     if plugins(model):
         shapes(model)  # refuse before anything is written
@@ -202,17 +195,15 @@ def make_plan(
         train=train,
         shards=data.fingerprint,
         weights=weights,
-        teacher="" if teaches is None else teaches.digest,
+        teacher="" if teacher_start is None else teacher_start.digest,
         start=start,
-        teaches=teaches,
+        teacher_start=teacher_start,
     )
     return plan, data
 
 
-def settled(model: ModelConfig, train: TrainConfig) -> TrainConfig:
-    """The settings with an objective and packings that suit the model, where they leave these to
-    it; raises ``LlmcurateError``.
-    """
+def with_model_defaults(model: ModelConfig, train: TrainConfig) -> TrainConfig:
+    """Return the settings with the model's objective and packing in place of automatic ones."""
     objective = objective_for(model, train.objective)
     cuts = OBJECTIVES[type(objective)].takes(objective) is None
     stages = tuple(
@@ -226,13 +217,13 @@ def settled(model: ModelConfig, train: TrainConfig) -> TrainConfig:
 def _check_objective(model: ModelConfig, train: TrainConfig) -> None:
     if train.eval and model.form != "decoder":
         raise UsageError(
-            f"eval: an {model.form} gives texts no likelihood; held-out text is scored by its "
-            "objective"
+            f"eval: an {model.form} assigns no likelihood to a text; leave eval out (held-out text "
+            "is scored by the objective)"
         )
 
 
 def conversion_steps(plan: Plan) -> list[str]:
-    """What is done to the first weights of a run, in words; nothing where they are as they were."""
+    """Return the names of the conversions applied to the initial weights."""
     if plan.start is None:
         return []
     names = [step.name for step in conversions(plan.start.config, plan.model)]
@@ -243,8 +234,8 @@ def conversion_steps(plan: Plan) -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Was:
-    """The held-out loss of a model by an objective."""
+class HeldOutLoss:
+    """The held-out loss of a model, and the objective that defines this loss."""
 
     objective: str
     loss: float
@@ -252,61 +243,59 @@ class Was:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Converted:
-    """The steps of a conversion in words, and the losses before, where there is one, and after."""
+class Conversion:
+    """The conversion steps, with the held-out losses before (None if unknown) and after them."""
 
     steps: list[str]
-    before: Was | None
-    after: Was
+    before: HeldOutLoss | None
+    after: HeldOutLoss
 
 
 def conversion_losses(
     plan: Plan, feed: Feed, device: torch.device, held_out: Callable[[], Scores]
-) -> Converted | None:
-    """The line of a run's first step on its conversion, or None. Call before that step, with what
-    scores the new model; every process computes the same.
+) -> Conversion | None:
+    """Return the held-out losses before and after the conversion, or None if nothing is converted.
+    Every process must call this function, before the first step.
     """
     names = conversion_steps(plan)
     if plan.start is None or not names or feed.task is not None:
         return None
     after = held_out()
-    before = _before(plan.train, plan.start, feed, device)
-    return Converted(
+    before = _loss_before(plan.train, plan.start, feed, device)
+    return Conversion(
         steps=names,
-        before=None if before is None else _was(*before),
-        after=_was(plan.train.objective, after),
+        before=None if before is None else _held_out_loss(*before),
+        after=_held_out_loss(plan.train.objective, after),
     )
 
 
-def _was(learned: Objective, scores: Scores) -> Was:
-    return Was(objective=learned.kind, loss=scores.loss, bits_per_byte=scores.bits_per_byte)
+def _held_out_loss(learned: Objective, scores: Scores) -> HeldOutLoss:
+    return HeldOutLoss(objective=learned.kind, loss=scores.loss, bits_per_byte=scores.bits_per_byte)
 
 
-def _before(
-    asked: TrainConfig, start: Start, feed: Feed, device: torch.device
+def _loss_before(
+    train: TrainConfig, start: Start, feed: Feed, device: torch.device
 ) -> tuple[Objective, Scores] | None:
-    """The loss of the model as it was; None where it cannot learn any more what it did, as a
-    discriminator without its generator.
-    """
-    context = min(asked.context, start.config.context)
+    context = min(train.context, start.config.context)
     try:
-        before = replace(asked, objective=start.objective, context=context, stages=())
-        settings = settled(start.config, before)
+        before = replace(train, objective=start.objective, context=context, stages=())
+        settings = with_model_defaults(start.config, before)
     except LlmcurateError:
         return None
     own_feed = feed_of(feed.default, settings)
     model = teacher_of(start).to(device)
-    rows = scored(own_feed, settings.eval_tokens, context)
-    alone = Ranks(device=device)
-    how = Scoring(alone, settings.rows, settings.precision, settings.loss_chunk)
-    return settings.objective, evaluate(model, rows, objective(settings, own_feed.vocabulary), how)
+    rows = held_out_rows(own_feed, settings.eval_tokens, context)
+    one_process = Ranks(device=device)
+    scoring = Scoring(one_process, settings.rows, settings.precision, settings.loss_chunk)
+    return settings.objective, evaluate(
+        model, rows, objective(settings, own_feed.vocabulary), scoring
+    )
 
 
-def conversion_line(converted: Converted) -> str:
-    """The line that says it."""
+def conversion_line(converted: Conversion) -> str:
     before, after = converted.before, converted.after
-    was = "" if before is None else f"{before.loss:.4f} before ({before.objective}), "
+    loss_before = "" if before is None else f"{before.loss:.4f} before ({before.objective}), "
     return (
-        f"converted ({', '.join(converted.steps)}): held-out loss {was}{after.loss:.4f}"
+        f"converted ({', '.join(converted.steps)}): held-out loss {loss_before}{after.loss:.4f}"
         f" right after ({after.objective})"
     )

@@ -1,18 +1,17 @@
-"""One training run: step after step, with the log, held-out scores and checkpoints on the way.
+"""One training run: step after step, with its log, held-out scores and checkpoints.
 
-Loss spikes: a stated rule, and what is done about a step that breaks it.
+A step is a loss spike if its loss or gradient norm is not finite. With ``spike_factor`` over 0, it
+is also one if its loss exceeds median + factor x MAD of the last ``spike_window`` losses that were
+not spikes (MAD: median absolute deviation; at least 0.001). The setting ``spike`` decides:
 
-A step is a spike where its loss or the norm of its gradient is not a number, and, with ``factor``
-over 0, where its loss is over median + factor x MAD of the last ``window`` losses that were no
-spikes (MAD: the median distance from the median; at least 0.001).
+stop      the run ends and keeps its last checkpoint
+skip      the weights are not updated, and the step's data is passed over
+rollback  the run returns to its last checkpoint and then passes over the data of the last
+          ``spike_batches`` steps up to the spike (Chowdhery et al. 2022, section 5.1)
 
-stop      the run ends, its last checkpoint kept
-skip      the weights stay as they were, and the step's data is passed over
-rollback  the run goes back to its last checkpoint and, when it comes there again, passes over the
-          data of the last ``batches`` steps up to the spike (Chowdhery et al. 2022, section 5.1)
-
-Passing over changes no weight: the count of steps, the rate and the order of data go on as if the
-step had been. What was recorded decides the same way again, so a resume ends with the same bits."""
+A step that is passed over changes no weight, but step count, learning rate and order of data go
+on. A resumed run takes the same decisions and ends with the same bits.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +38,15 @@ from llmcurate.base.index import modules_of
 from llmcurate.base.messages import json_values
 from train.config import TrainConfig, locate, model_at
 from train.data.feed import Feed
-from train.loop.distributed import Ranks, place_model, settle
-from train.loop.evaluate import SCORES, Scores, Scoring, Text, evaluate, scored, terms_of
-from train.loop.start import Converted, conversion_line, conversion_losses, take_over, teacher_of
+from train.loop.distributed import Ranks, place_model, reshard
+from train.loop.evaluate import SCORES, Scores, Scoring, Text, evaluate, held_out_rows, terms_of
+from train.loop.start import (
+    Conversion,
+    conversion_line,
+    conversion_losses,
+    load_start_weights,
+    teacher_of,
+)
 from train.loop.training_step import Stepper
 from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
@@ -58,11 +63,11 @@ from train.runs.metrics import Log, Pending
 from train.runs.plan import Plan
 
 LEAST_MAD = 0.001
-MOST = 10  # spikes in a window: more are not accidents, and the run stops
+MAX_SPIKES = 10  # in a window; the run stops if there are more
 
 
 class Guard:
-    """Watches the losses of a run, in the order of its steps."""
+    """Detector of loss spikes, which is given the losses of a run in the order of its steps."""
 
     def __init__(self, config: TrainConfig) -> None:
         self.config = config
@@ -70,14 +75,14 @@ class Guard:
         self.spikes: list[int] = []
 
     def reason(self, step: int, loss: float, norm: float) -> str | None:
-        """Why this step is a spike, or None; called once a step."""
-        broken = self._rule(loss, norm)
-        if broken is None:
+        """Return why this step is a spike, or None if it is not. Call it once for each step."""
+        reason = self._rule(loss, norm)
+        if reason is None:
             self.losses.append(loss)
             return None
         window = self.config.spike_window
         self.spikes = [*(s for s in self.spikes if s > step - window), step]
-        return broken
+        return reason
 
     def _rule(self, loss: float, norm: float) -> str | None:
         if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -98,19 +103,18 @@ class Guard:
         return {"losses": list(self.losses), "spikes": [*self.spikes]}
 
     def load(self, state: Any) -> None:
-        """Take over what ``dump`` gave, as JSON has it; raises ``ValueError``."""
         try:
             losses = [float(value) for value in state["losses"]]
             spikes = [int(value) for value in state["spikes"]]
         except (TypeError, KeyError) as error:
-            raise ValueError("no losses and spikes") from error
+            raise ValueError("losses or spikes are missing") from error
         self.losses = deque(losses, maxlen=self.config.spike_window)
         self.spikes = spikes
 
 
 @dataclasses.dataclass(frozen=True)
 class Spike:
-    """``step``, and the ``first`` one passed over for it, counted from 1."""
+    """A spike at ``step``. Data of steps ``first`` to ``step``, counted from 1, is passed over."""
 
     JSON = ("step", "from=first", "reason", "documents")
     step: int
@@ -120,7 +124,7 @@ class Spike:
 
 
 class PassedOver:
-    """spikes.json: the steps whose data a rollback passes over, and why."""
+    """The file spikes.json: steps whose data is passed over after a rollback, and why."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -134,28 +138,27 @@ class PassedOver:
                 raise RunFailed(f"{path}: cannot be read ({error}); delete it") from error
 
     def add(self, spike: Spike, *, write: bool) -> None:
-        """Pass over the data of its steps."""
         self.spikes.append(spike)
         if write:
             spikes = json_values(self.spikes)
             write_atomic(self.path, encode_json(seal({"version": 1, "spikes": spikes})))
 
     def reason(self, step: int) -> str | None:
-        """The spike for which the data of ``step``, counted from 0, is passed over, or None."""
+        """Return why the data of ``step`` (counted from 0) is passed over, or None if it is not."""
         for spike in self.spikes[::-1]:
             if spike.first <= step + 1 <= spike.step:
                 return f"passed over: step {spike.step}: {spike.reason}"
         return None
 
 
-WARM_UP = 2  # steps before those traced: the first compiles and allocates, the next warms the tool
+WARM_UP = 2  # untraced steps: the first compiles and allocates, the next warms up the profiler
 
 
 @contextmanager
 def profiled(out: Path, steps: int, left: int, device: torch.device) -> Iterator[Callable[[], Any]]:
-    """A function to call after each step. Of ``left`` steps to come it has ``steps`` traced, after
-    two where there are so many, into OUT/profile/trace.json; evaluations and checkpoints between
-    them are in it. A run that ends before leaves what was traced.
+    """Yield a function to call after each step. It traces ``steps`` of the ``left`` remaining steps
+    into OUT/profile/trace.json, after two steps of warm-up if there are enough. Evaluations and
+    checkpoints are traced too.
     """
     if not steps:
         yield lambda: None
@@ -176,27 +179,23 @@ def profiled(out: Path, steps: int, left: int, device: torch.device) -> Iterator
 
 
 class Pace:
-    """Seconds that are left of a run, from step ``done`` on.
-
-    The pace is that since the first figures came: what comes before them, as compilation, is done
-    once. It counts operations, since stages differ in the length of their rows, and whatever the
-    clock does, evaluations and checkpoints too.
-    """
+    """Estimator of the seconds left. It measures operations per second, since steps of different
+    stages cost differently. It begins at the first call of ``left``, so that compilation is left
+    out."""
 
     def __init__(self, model: ModelConfig, train: TrainConfig, done: int) -> None:
         self._model, self._train = model, train
-        self._began = time.perf_counter(), self._work(done)
+        self._began = time.perf_counter(), self._operations(done)
         self._settled = False
 
     def left(self, done: int) -> float:
-        """At the moment, after ``done`` steps."""
-        (then, before), now, work = self._began, time.perf_counter(), self._work(done)
+        """Return the estimated seconds left after ``done`` steps."""
+        (then, before), now, work = self._began, time.perf_counter(), self._operations(done)
         if not self._settled:
             self._began, self._settled = (now, work), True
         return work * (now - then) / (before - work) if work else 0.0
 
-    def _work(self, done: int) -> float:
-        """Operations of the steps after ``done``."""
+    def _operations(self, done: int) -> float:
         return run_cost(self._model, self._train, done)[1]
 
 
@@ -205,20 +204,19 @@ Progress = Callable[[dict[str, Any]], None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The scores of a model on the way: of held-out text, and of other ``texts`` by name."""
+    """The scores of a model during training: on held-out text, and on other ``texts`` by name."""
 
     held_out: Scores
     texts: dict[str, Scores]
 
 
-class _Spike(Exception):
-    """A step to go back behind."""
+class _RolledBack(Exception):
+    """Signal, after a spike, to continue from the last checkpoint."""
 
 
 class Run:
-    """One training run, from start or checkpoint to the last step. ``check`` is called before each
-    step, and may raise; ``on_notice`` gets a line where the log is damaged; ``texts``: what is
-    scored besides held-out text.
+    """A training run, from its start or a checkpoint to the last step. ``check`` is called before
+    each step and may raise. ``texts`` are scored in addition to the held-out text.
     """
 
     def __init__(
@@ -237,9 +235,9 @@ class Run:
         modules_of("train.lab.tasks")
         self.own_scores = SCORES.get(kind_of(settings))
         if self.own_scores is None:
-            self.scored = scored(feed, settings.eval_tokens, settings.context)
+            self.scored = held_out_rows(feed, settings.eval_tokens, settings.context)
         self.texts = texts or {}
-        self.converted: Converted | None = None
+        self.converted: Conversion | None = None
         self.passed = PassedOver(out / "spikes.json")
         parts = ranks.shards(settings)
         self.saver = checkpoint.Saver(out / "checkpoints", plan, first=ranks.first, parts=parts)
@@ -249,7 +247,7 @@ class Run:
         self.build()
 
     def build(self) -> None:
-        """The state of a run before its first step."""
+        """Build the model, the optimizer and all other state for the first step."""
         settings, ranks = self.plan.train, self.ranks
         build = partial(Decoder, self.plan.model, attention=settings.attention)
         self.model = place_model(build, settings, ranks).train()
@@ -262,19 +260,19 @@ class Run:
         else:
             if any(step.anew for step in conversions(start.config, self.plan.model)):
                 self.model.initialise(settings.seed)
-            take_over(start, self.model)
+            load_start_weights(start, self.model)
         self.optimizer = optimizers(self.model, settings)
-        teacher = None if self.plan.teaches is None else teacher_of(self.plan.teaches)
+        teacher = None if self.plan.teacher_start is None else teacher_of(self.plan.teacher_start)
         if teacher is not None:
             teacher.to(ranks.device)
         self.stepper = Stepper(self.model, self.optimizer, self.sampler, settings, ranks, teacher)
         self.average = Average(self.model, settings.ema) if settings.ema else None
         self.guard = Guard(settings)
-        self.tokens, self.tuned = 0, -1
+        self.tokens, self.rotation_stage = 0, -1
         self.scores: Evaluation | None = None
 
-    def go(self, start: Path | None, on_progress: Progress | None) -> None:
-        """From ``start``, or the beginning, to the last step; back again after a rollback."""
+    def train_to_end(self, start: Path | None, on_progress: Progress | None) -> None:
+        """Train from ``start`` (None: the beginning) to the last step. Roll back after spikes."""
         settings = self.plan.train
         try:
             while True:
@@ -296,7 +294,7 @@ class Run:
                         self.steps(first, log, on_progress, traced_step)
                     self.saver.wait()
                     break
-                except _Spike:
+                except _RolledBack:
                     self.stepper.close()
                     self.saver.wait()
                     self.ranks.wait()
@@ -311,20 +309,20 @@ class Run:
         self.ranks.wait()
 
     def log(self, first: int, start: Path | None) -> Log | None:
-        """The log from ``first`` on; what is there is compared with what ``start`` says of it."""
+        """Open the log at step ``first``; ``start`` has a checksum of the lines before it."""
         if not self.ranks.first:
             return None
         expected = checkpoint.load_state(start).log if start is not None else ""
         log = Log(self.out, first, self.plan, expected=expected)
         if log.damaged and self.on_notice is not None:
             self.on_notice(
-                f"{log.path}: damaged before step {first + 1}; what can be read stays, and figures"
-                " of those steps may be wrong; the weights do not depend on it"
+                f"{log.path}: damaged before step {first + 1}; readable lines are kept, but figures"
+                " of those steps may be wrong; the weights are not affected"
             )
         return log
 
     def load(self, start: Path | None) -> int:
-        """Take over a checkpoint, if there is one; the steps done."""
+        """Load the checkpoint ``start``, if any. Return the number of steps done so far."""
         if start is None:
             return 0
         checkpoint.load_model(start, self.model)
@@ -349,9 +347,8 @@ class Run:
         on_progress: Progress | None,
         traced_step: Callable[[], object],
     ) -> None:
-        """Train step after step, and call ``traced_step`` after each. Between lines of the log
-        nothing waits for the device, unless spikes are to be skipped, which must be known before
-        the weights change.
+        """Train step after step, calling ``traced_step`` after each step. The CPU waits for the
+        device only when lines are logged, or at every step if ``spike`` is skip.
         """
         settings, pending = self.plan.train, Pending()
         pace = Pace(self.plan.model, settings, first)
@@ -365,7 +362,7 @@ class Run:
 
         for step in range(first, settings.steps):
             self.check()
-            self.tune(step)
+            self.set_rotation(step)
             rate, done = learning_rate(settings, step), step + 1
             measured = None
             if self.passed.reason(step) is None:
@@ -408,18 +405,18 @@ class Run:
                     on_progress({**line, **ahead})
             pending.restart()
 
-    def tune(self, step: int) -> None:
-        """Rotary positions as the stage of a step has them."""
+    def set_rotation(self, step: int) -> None:
+        """Set the rotary positions that the stage of ``step`` trains with."""
         stage, _ = locate(self.plan.train, step)
-        if self.tuned == stage:
+        if self.rotation_stage == stage:
             return
         for stack in self.model.stacks:
             if isinstance(stack.positions, Rotary):
                 stack.positions.tune(model_at(self.plan.model, self.plan.train, stage))
-        self.tuned = stage
+        self.rotation_stage = stage
 
     def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
-        """A line of the log from the figures of its step, which the guard has looked at."""
+        """Return the log line of a step with further figures. A spike is handled first."""
         settings, step = self.plan.train, line["step"] - 1
         updated = line.pop("updated")
         if (skipped := self.passed.reason(step)) is not None:
@@ -432,9 +429,9 @@ class Run:
                 if reason is not None:
                     self.spike(step, reason)
             elif not updated:
-                line["skipped"], near = reasons[step]
+                line["skipped"], recent = reasons[step]
                 line["documents"] = self.sampler.document_ids(step)
-                self.bear(step, line["skipped"], near)
+                self.raise_if_too_many_spikes(step, line["skipped"], recent)
         if updated:
             self.tokens += line["tokens"]
         line["tokens"] = self.tokens
@@ -445,57 +442,57 @@ class Run:
         return line
 
     def spike(self, step: int, reason: str) -> None:
-        """Stop, or go back: raises."""
+        """Handle a spike by stopping the run or by a rollback. This method always raises."""
         settings, ids = self.plan.train, self.sampler.document_ids(step)
         if settings.spike == "stop":
             raise RunFailed(
-                f"step {step + 1}: {reason}; lower lr (now {settings.lr}), let spikes be "
-                f"skipped, or look at the batch's documents: {_shown(ids)}"
+                f"step {step + 1}: {reason}; lower lr (now {settings.lr}), set spike to "
+                f"skip, or look at the batch's documents: {_shown(ids)}"
             )
-        self.bear(step, reason, self.recent_spikes(step))
+        self.raise_if_too_many_spikes(step, reason, self.recent_spikes(step))
         self.saver.wait()
         self.ranks.wait()
         start = checkpoint.newest(self.out / "checkpoints")
-        behind = checkpoint.load_state(start).step if start is not None else 0
-        first = max(behind, step + 1 - settings.spike_batches)
+        checkpoint_step = checkpoint.load_state(start).step if start is not None else 0
+        first = max(checkpoint_step, step + 1 - settings.spike_batches)
         self.passed.add(Spike(step + 1, first + 1, reason, ids), write=self.ranks.first)
-        raise _Spike
+        raise _RolledBack
 
     def recent_spikes(self, step: int) -> int:
-        """Spikes in the window that ends with this step, those gone back behind included."""
+        """Count the spikes in the window that ends with this step, also those rolled back."""
         before = [spike.step - 1 for spike in self.passed.spikes]
         first = step - self.plan.train.spike_window
         return len({spike for spike in (*before, *self.guard.spikes) if first < spike <= step})
 
-    def bear(self, step: int, reason: str, near: int) -> None:
-        """Raise where so many spikes are no accidents."""
+    def raise_if_too_many_spikes(self, step: int, reason: str, recent: int) -> None:
         settings = self.plan.train
-        if near > MOST:
+        if recent > MAX_SPIKES:
             raise RunFailed(
-                f"step {step + 1}: {reason}; {near} of the last"
+                f"step {step + 1}: {reason}; {recent} of the last"
                 f" {counted(settings.spike_window, 'step')} were "
                 f"spikes: lower lr (now {settings.lr}); the last batch's documents: "
                 f"{_shown(self.sampler.document_ids(step))}"
             )
 
     def evaluate(self) -> Evaluation:
-        """Score held-out text as the objective has it, and the other texts whole and causally."""
+        """Score held-out text by the run's objective, other texts by next-token prediction."""
         settings = self.plan.train
-        how = Scoring(self.ranks, settings.rows, settings.precision, settings.loss_chunk)
+        scoring = Scoring(self.ranks, settings.rows, settings.precision, settings.loss_chunk)
         with self.average.swapped() if self.average is not None else nullcontext():
-            held_out = self._held_out(how)
+            held_out = self._held_out(scoring)
             texts = {
-                name: text.score(text.nats(self.model, how)) for name, text in self.texts.items()
+                name: text.score(text.nats(self.model, scoring))
+                for name, text in self.texts.items()
             }
-            settle(self.model)
+            reshard(self.model)
         return Evaluation(held_out=held_out, texts=texts)
 
-    def _held_out(self, how: Scoring) -> Scores:
+    def _held_out(self, scoring: Scoring) -> Scores:
         model, objective, settings = self.model, self.stepper.objective, self.plan.train
         if self.own_scores is not None:
-            return self.own_scores(model, self.sampler, objective, how)
-        scores = evaluate(model, self.scored, objective, how)
-        terms = terms_of(Losses(model, settings), self.scored, objective, how)
+            return self.own_scores(model, self.sampler, objective, scoring)
+        scores = evaluate(model, self.scored, objective, scoring)
+        terms = terms_of(Losses(model, settings), self.scored, objective, scoring)
         return dataclasses.replace(scores, terms=terms)
 
     def save(self, step: int, log: Log | None) -> None:

@@ -1,4 +1,4 @@
-"""One step: micro-batches forward and backward, clipping, the update."""
+"""One training step: forward and backward over micro-batches, gradient clipping, the update."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from torch import Tensor
 
 from train.config import TrainConfig
 from train.data.feed import Feed
-from train.data.packing import scatter
+from train.data.packing import mix64
 from train.device import autocast
-from train.loop.distributed import Ranks, complete, exchanging, parallel
+from train.loop.distributed import Ranks, exchanging, parallel, sum_head_gradients
 from train.model.decoder import Decoder
 from train.model.roles import roles
 from train.objectives.example import Example, examples
@@ -31,13 +31,10 @@ Allow = Callable[[float, float], bool]
 Data = TypeVar("Data")
 
 
-class Ahead(Generic[Data]):
-    """``make(step)`` in a thread, one step ahead of the caller, up to step ``last`` - 1.
-
-    A step's data is a function of its number, so the order of making changes nothing: a step that
-    was not foreseen, as after a rollback, is made when it is asked for. An error of ``make`` is
-    raised where its step is asked for. One thread calls it; ``close`` ends the other.
-    """
+class Prefetcher(Generic[Data]):
+    """A thread that computes ``make(step)`` ahead, for the step after the one last requested, if
+    that is below ``last``. Any other step (after a rollback) is computed on request. An error in
+    ``make`` is raised when its step is requested. Call this object from one thread only."""
 
     def __init__(self, make: Callable[[int], Data], last: int) -> None:
         self._make, self._last = make, last
@@ -59,7 +56,7 @@ class Ahead(Generic[Data]):
 
 
 class Stepper:
-    """Trains a model on a sampler's rows, one step at a time."""
+    """Trainer of a model on the rows of a sampler, one step at a time."""
 
     def __init__(
         self,
@@ -74,7 +71,7 @@ class Stepper:
         self.config, self.ranks = config, ranks
         losses = Losses(model, config, teacher, ranks.context_parallel)
         if config.compile:
-            # FSDP2's hooks run between blocks: those are compiled one by one.
+            # FSDP2's hooks run between blocks, so blocks are compiled one by one.
             blocks = {block: None for stack in model.stacks for block in stack.blocks}
             for part in blocks if config.parallel == "fsdp" else [losses]:
                 part.compile()
@@ -82,21 +79,19 @@ class Stepper:
         self.by_heads = [weight for _, weight, role in roles(model) if role.split == "heads"]
         self.objective = objective(config, sampler.vocabulary)
         self.objective.study(sampler)
-        self.ahead = Ahead(self.batches, config.steps)
+        self.prefetched = Prefetcher(self.batches, config.steps)
 
     def close(self) -> None:
-        """End the thread that makes data."""
-        self.ahead.close()
+        self.prefetched.close()
 
     def batches(self, step: int) -> list[tuple[Example, Tensor | None]]:
-        """This process's micro-batches, each with the seeds of its rows for dropout, which follow
-        from the run's seed, the step and the row; for a GPU in memory from which it copies while it
-        computes.
+        """Return this process's micro-batches, each with a dropout seed for each row (from the
+        run's seed, the step and the row). For a GPU, the tensors are in pinned memory.
         """
         rows, config = self.sampler.numbered(step), self.config
         numbers = self.ranks.share(range(len(rows)))
         size = len(numbers) // config.accumulate
-        made = []
+        micro_batches = []
         for first in numbers[::size]:
             part = rows[first : first + size]
             example = examples(self.objective, self.sampler.rows, part, seed=config.seed)
@@ -106,34 +101,32 @@ class Stepper:
             if self.ranks.device.type == "cuda":
                 example = example.pinned()
                 draws = None if draws is None else draws.pin_memory()
-            made.append((example, draws))
-        return made
+            micro_batches.append((example, draws))
+        return micro_batches
 
     def step(self, step: int, rate: float, allow: Allow | None = None) -> Measured:
-        """Train on the rows of ``step``. ``allow(loss, norm)``, if given, is asked before the
-        weights change; that waits for the device.
-        """
+        """Train on the rows of ``step``. No weight changes if ``allow(loss, norm)`` is False."""
         config, device = self.config, self.ranks.device
-        batches = self.ahead(step)
+        batches = self.prefetched(step)
         counts: Counter[str] = Counter()
         for example, _ in batches:
             counts.update(example.counts)
-        # Filled there: a copy from ordinary memory would wait for the device at every step.
+        # Filled on the device: a copy from unpinned memory would wait for it at every step.
         fill = partial(torch.full, (), dtype=torch.float64, device=device)
-        # Processes that share the tokens of their rows have all counted the whole rows.
+        # With context parallel, every process of a row has counted the whole row.
         counted = {
             name: self.ranks.total(fill(count)) / self.ranks.context
             for name, count in counts.items()
         }
-        # Processes average their gradients. Of a step in which nothing counts the loss is 0.
+        # Gradients are averaged over processes. A step in which no token counts has loss 0.
         scales = {name: self.ranks.readers / n.clamp(min=1) for name, n in counted.items()}
         sums: dict[str, Tensor] = {}
         self.optimizer.zero_grad()
         for number, (example, draws) in enumerate(batches):
             with exchanging(self.losses, self.model, self.ranks, last=number == len(batches) - 1):
-                there = None if draws is None else draws.to(device, non_blocking=True)
+                seeds = None if draws is None else draws.to(device, non_blocking=True)
                 with autocast(device, config.precision):
-                    terms = self.losses(example.on(device), there)
+                    terms = self.losses(example.on(device), seeds)
                 learned = [
                     term.sum * (scales[term.per] * term.weight)
                     for term in terms.values()
@@ -147,7 +140,7 @@ class Stepper:
         names = [name for name in sums if name != "objective"]
         totals = self.ranks.total(torch.stack([sums[name] for name in names]))
         means = totals / torch.stack([counted[terms[name].per].clamp(min=1) for name in names])
-        complete(self.by_heads, self.ranks)
+        sum_head_gradients(self.by_heads, self.ranks)
         norm = clip(self.model.parameters(), config.clip)
         if loads is not None:  # experts
             loads = self.ranks.total(loads)
@@ -157,8 +150,8 @@ class Stepper:
         values = torch.cat((means, last))
         measured = Measured(names=(*names, *LAST), values=values, loads=loads)
         if allow is not None:
-            now = measured.figures()
-            if not allow(now["loss"], now["grad_norm"]):
+            figures_now = measured.figures()
+            if not allow(figures_now["loss"], figures_now["grad_norm"]):
                 return dataclasses.replace(measured, updated=False)
         self.optimizer.rate(rate)
         self.optimizer.step()
@@ -168,9 +161,8 @@ class Stepper:
 
 
 def rebalance(model: Decoder, loads: Tensor) -> None:
-    """After a step with these ``loads`` [mixtures, experts], as the notes have them: of the layers
-    with experts, then of the modules that predict later tokens.
-    """
+    """Update the biases of routers from ``loads`` [mixtures, experts]. A mixture is a layer with
+    experts; those in modules that predict later tokens come last."""
     config = model.config
     blocks: list[Any] = [model.stack.blocks[n // config.share] for n in range(config.layers)]
     blocks += [module.block for module in model.mtp]
@@ -180,6 +172,5 @@ def rebalance(model: Decoder, loads: Tensor) -> None:
 
 
 def _seed(seed: int, step: int, row: int) -> int:
-    """A seed of a generator for these three, SplitMix64's increments and finaliser."""
     x = seed * 0xD1342543DE82EF95 + (step - 1) * 0x9E3779B97F4A7C15 + row * 0xBF58476D1CE4E5B9
-    return int(scatter(np.array([x % 2**64], np.uint64))[0]) % 2**63
+    return int(mix64(np.array([x % 2**64], np.uint64))[0]) % 2**63

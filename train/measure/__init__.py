@@ -1,1 +1,1 @@
-"""The cost of a model, on paper: parameters, operations, memory."""
+"""The costs of a model, computed without training: parameters, operations, memory."""

@@ -1,5 +1,6 @@
-"""The costs of a model: parameters, floating-point operations, bytes of its key-value cache;
-and its row in a table of architectures."""
+"""The costs of a model (parameters, floating-point operations, bytes of its key-value cache), and
+the model's row in a table of architectures.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import torch
 
 from llmcurate.base.disk.units import counted
 from train.config import TrainConfig, stages_of
-from train.model.attention_settings import Latent, Sight
+from train.model.attention_settings import AttentionPattern, Latent
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
@@ -25,7 +26,7 @@ from train.model.roles import Role, roles
 from train.objective_settings import Denoiser
 from train.objectives.objectives import kind_of
 
-BLOCKS = "stack.blocks."  # of the model, an encoder and a generator
+BLOCKS = "stack.blocks."  # in the model, its encoder and its generator
 
 _NORMS = {
     "rms": "RMSNorm",
@@ -53,7 +54,7 @@ _ACTIVATIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """Trained weights by part; a tied head costs nothing more than its bias."""
+    """The number of trained weights in each part. A tied head counts only its bias."""
 
     embedding: int = 0
     positions: int = 0
@@ -73,14 +74,13 @@ class Parameters:
 
 @lru_cache(maxsize=256)
 def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
-    """The role of each weight, how many numbers all of its kind have, and how many of these each
-    token meets, which of shared blocks are more; a token of an encoder-decoder is one of its source
-    and one of its target. Of the model's own modules, on a device without
-    memory; where blocks are alike, one is built.
-    """
+    """Return (role, number of values, number of values active per token) for each weight. Shared
+    blocks are active each time they are used. In an encoder-decoder, one source token and one
+    target token together count as a token. The model is built on the meta device, with only one of
+    several equal blocks."""
     alike = config.norm.first and len(config.sparse) in (0, config.layers)
-    alike = alike and not isinstance(config.residual, Plugin)  # whose blocks may differ by layer
-    # A sandwich order is of all layers: of fewer there may be none.
+    # Blocks of a plugin may differ by layer; a sandwich order needs all layers.
+    alike = alike and not isinstance(config.residual, Plugin)
     alike = alike and not getattr(config.residual, "sandwich", 0)
     built, own = config, config.encoder
     if alike:
@@ -94,18 +94,17 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
             role = dataclasses.replace(role, part="mtp")
         if name.startswith("generator."):
             role = dataclasses.replace(role, part="generator")
-        stack = config.reader if name.startswith("encoder.") else config
+        stack = config.encoder_config if name.startswith("encoder.") else config
         inside = BLOCKS in name
         numbers = weight.numel() * (stack.layers // config.share if inside and alike else 1)
-        # Source and target meet it.
+        # A shared encoder processes source and target.
         both = own is not None and own.shared and ".cross" not in name
-        met = round(numbers * role.met) * (config.share * (1 + both) if inside else 1)
-        rows.append((role, numbers, met))
+        active = round(numbers * role.active) * (config.share * (1 + both) if inside else 1)
+        rows.append((role, numbers, active))
     return tuple(rows)
 
 
 def parts(config: ModelConfig) -> Parameters:
-    """The parameters of each part."""
     by_part: Counter[str] = Counter()
     try:
         for role, numbers, _ in weights(config):
@@ -113,116 +112,109 @@ def parts(config: ModelConfig) -> Parameters:
     except (RuntimeError, TypeError) as error:
         if "verflow" not in str(error):
             raise
-        by_part["other"] = 1 << 64  # more than torch counts
+        by_part["other"] = 1 << 64  # beyond torch's range
     return Parameters(**by_part)
 
 
 def parameters(config: ModelConfig) -> int:
-    """All trained weights, a tied embedding counted once."""
+    """Return the number of trained weights; a tied embedding counts once."""
     return parts(config).total
 
 
 def non_embedding(config: ModelConfig) -> int:
-    """Without the vectors of tokens and positions and the head, as Kaplan et al. 2020 count."""
+    """Count the weights without embeddings, positions and head (Kaplan et al. 2020)."""
     own = parts(config)
     return own.total - own.embedding - own.positions - own.head
 
 
 def active_parameters(config: ModelConfig) -> int:
-    """The weights that one token meets: of experts those it goes through, as papers count them,
-    shared blocks once.
-    """
-    return sum(round(numbers * role.met) for role, numbers, _ in weights(config))
+    """Count the weights that one token uses; shared blocks count once."""
+    return sum(round(numbers * role.active) for role, numbers, _ in weights(config))
 
 
 def matmul_parameters(config: ModelConfig) -> int:
-    """Weights that multiply every token: the output head counts, again for each module that
-    predicts a later one, the embedding lookup does not.
+    """Count the weights that each token is multiplied with: without the embedding look-up, and with
+    the head once for every predicted token.
     """
-    matrices = sum(met for role, _, met in weights(config) if role.use == "matrix")
+    matrices = sum(active for role, _, active in weights(config) if role.use == "matrix")
     outputs, width = config.head_shape
     return matrices + (1 + config.head.mtp) * outputs * width
 
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
-    """Keys that a query sees on average in a full row of ``context`` tokens: causal attention
-    counts each pair once, an encoder's twice, windows and segments what they let through; a class
-    of a file may have an ``attended(config, context)`` of its own.
+    """Return how many keys a query attends to on average, in a full row of ``context`` tokens. A
+    plugin class may define its own ``attended(config, context)``.
     """
     if isinstance(config.attention, OwnAttention):
         own = class_of(config.attention)
         if hasattr(own, "attended"):
             return float(own.attended(config, context))
-    sight = config.attention.sight(layer)
-    if sight.segment is not None:
+    pattern = config.attention.pattern(layer)
+    if pattern.segment is not None:
         at = torch.arange(context)
-        inside = at % sight.segment + 1
-        return float((inside + (at >= sight.segment) * sight.segment).double().mean())
-    if sight.window is None:
+        inside = at % pattern.segment + 1
+        return float((inside + (at >= pattern.segment) * pattern.segment).double().mean())
+    if pattern.window is None:
         return (context + 1) / 2 if config.causal else context
-    steps = sight.dilations or (1,)
-    return sum(_seen(sight, step, config.causal, context) for step in steps) / len(steps)
+    steps = pattern.dilations or (1,)
+    return sum(_in_window(pattern, step, config.causal, context) for step in steps) / len(steps)
 
 
 @lru_cache(maxsize=1024)
-def _seen(sight: Sight, step: int, causal: bool, context: int) -> float:
-    """The same of heads whose window goes by this step."""
-    assert sight.window is not None
-    blocks = -(-context // sight.block)
-    at, most = torch.arange(blocks), sight.window - 1
-    back = (at // step).clamp(max=most)
-    ahead = torch.zeros_like(at) if causal else ((blocks - 1 - at) // step).clamp(max=most)
-    first = torch.arange(min(blocks, max(sight.sinks, sight.globals)))[:, None]
-    away = at - first
-    apart = (away > 0) if causal else (away != 0)
-    apart &= (away.abs() > most * step) | (away % step != 0)
-    near = back + 1 + ahead + apart.sum(dim=0)
-    near += (blocks - near).clamp(max=sight.random)
-    near = torch.where(at < sight.globals, blocks, near)
-    return float(near.double().mean()) * context / blocks
+def _in_window(pattern: AttentionPattern, step: int, causal: bool, context: int) -> float:
+    assert pattern.window is not None
+    blocks = -(-context // pattern.block)
+    at, limit = torch.arange(blocks), pattern.window - 1
+    back = (at // step).clamp(max=limit)
+    ahead = torch.zeros_like(at) if causal else ((blocks - 1 - at) // step).clamp(max=limit)
+    first = torch.arange(min(blocks, max(pattern.sinks, pattern.globals)))[:, None]
+    distance = at - first
+    outside = (distance > 0) if causal else (distance != 0)
+    outside &= (distance.abs() > limit * step) | (distance % step != 0)
+    attended_keys = back + 1 + ahead + outside.sum(dim=0)
+    attended_keys += (blocks - attended_keys).clamp(max=pattern.random)
+    attended_keys = torch.where(at < pattern.globals, blocks, attended_keys)
+    return float(attended_keys.double().mean()) * context / blocks
 
 
 def attention_flops(config: ModelConfig, context: int) -> float:
-    """Forward operations a token on scores and weighted sums: 2 x heads x (head_dim + value_dim) a
-    key, which are the same but in latent attention; beside them what positions that are a
-    part of attention cost.
+    """Return the forward operations per token for attention scores and weighted sums: 2 x heads x
+    (head_dim + value_dim) per key, plus the cost of positions computed in attention.
     """
     keys = sum(attended(config, layer, context) for layer in range(config.layers))
-    if config.encoder is not None:  # its own, and those of cross-attention
-        reader = config.reader
+    if config.encoder is not None:  # the encoder's own keys, and those of cross-attention
+        reader = config.encoder_config
         keys += sum(attended(reader, layer, context) for layer in range(reader.layers))
         keys += config.layers * context
     keys += config.head.mtp * attended(config, config.layers - 1, context)
-    own, small = config.attention, config.generating
-    beside = 0.0 if small is None else attention_flops(small, context)
-    of_distances = config.position.flops_beside(config, context)
-    beside += own.heads * own.head_dim * of_distances * config.layers
-    return 2 * own.heads * (own.head_dim + own.value_dim) * keys + beside
+    own, small = config.attention, config.generator_config
+    extra = 0.0 if small is None else attention_flops(small, context)
+    of_distances = config.position.distance_flops(config, context)
+    extra += own.heads * own.head_dim * of_distances * config.layers
+    return 2 * own.heads * (own.head_dim + own.value_dim) * keys + extra
 
 
 def flops_per_token(config: ModelConfig, context: int) -> float:
-    """Operations to train on one token of a full row, forward and backward.
+    """Return the operations to train on one token of a full row, forward and backward.
 
-    6 per matmul weight, and per layer 12 x heads x head_dim for each key attended to (6 x heads x
-    (head_dim + value_dim) in latent attention): scores and weighted sum, 2 x 2 forward and twice
-    that backward (Chowdhery et al. 2022, appendix B).
-    Causal attention is counted once; document boundaries, which make it less, are not counted. Of
-    an encoder-decoder it is a token of the target and one of the source, which is as long.
+    They are 6 for each weight of a matrix product, and in each layer 12 x heads x head_dim for each
+    key attended to (6 x heads x (head_dim + value_dim) in latent attention): scores and weighted
+    sum take 2 x 2 forward and twice that backward (Chowdhery et al. 2022, appendix B). Keys hidden
+    by a causal mask are not counted. Document boundaries, which reduce the cost, are ignored. In an
+    encoder-decoder, a token is one of the target plus one of the source, of equal length.
     """
     return 6 * matmul_parameters(config) + 3 * attention_flops(config, context)
 
 
 def row_cost(config: ModelConfig, train: TrainConfig, context: int) -> tuple[int, float]:
-    """Positions of a row, and the operations to train on it. Of an encoder-decoder they are those
-    of its source, ``context``, and of its target, as many as the objective has.
-    """
+    """Return the positions of a row (source and target) and the operations to train on the row."""
     per_token = flops_per_token(config, context)
     if config.encoder is None or not isinstance(train.objective, Denoiser):
         return context, context * per_token
     target = kind_of(train).targets(train.objective, context)
-    own, reader = config.attention, config.reader
+    own, reader = config.attention, config.encoder_config
     of_pairs = config.layers * 2 * config.hidden * own.kv_heads * own.head_dim
-    source = sum(met for role, _, met in weights(reader) if role.use == "matrix") + of_pairs
+    source = sum(active for role, _, active in weights(reader) if role.use == "matrix") + of_pairs
     keys = sum(attended(reader, layer, context) for layer in range(reader.layers)) * context
     keys += sum(attended(config, layer, target) for layer in range(config.layers)) * target
     keys += config.layers * context * target
@@ -232,7 +224,7 @@ def row_cost(config: ModelConfig, train: TrainConfig, context: int) -> tuple[int
 
 
 def run_cost(config: ModelConfig, train: TrainConfig, done: int = 0) -> tuple[int, float]:
-    """Positions of all rows, and the operations to train on them, of the steps after ``done``."""
+    """Return the positions and training operations of all steps after the first ``done`` steps."""
     positions, flops = 0, 0.0
     for stage in stages_of(train):
         steps = max(0, stage.steps - done)
@@ -244,27 +236,21 @@ def run_cost(config: ModelConfig, train: TrainConfig, done: int = 0) -> tuple[in
 
 
 def cache_bytes_per_token(config: ModelConfig, width: int = 2) -> int:
-    """Bytes that one more token takes of keys and values, or of what latent attention makes them
-    of, ``width`` bytes a number. Layers with a window stop growing once it is full; they are
-    counted here.
-    """
+    """Return the bytes cached for a token in all layers, with ``width`` bytes per number."""
     return config.layers * config.attention.cached * width
 
 
 def cache_bytes(config: ModelConfig, context: int) -> int:
-    """Bytes of keys and values of one text, bfloat16; layers with a window keep that much, and
-    cross-attention those of a source as long.
-    """
-    held = 0 if config.encoder is None else config.layers * context
-    for most in (sight.kept for sight in config.sights):
-        held += context if most is None else min(context, most)
-    return 2 * config.attention.cached * held
+    """Return the bytes of a text's cached keys and values in bfloat16. Layers with a window cache
+    no more than their window. Cross-attention caches a source of ``context`` tokens in addition."""
+    cached_tokens = 0 if config.encoder is None else config.layers * context
+    for limit in (pattern.cached_tokens for pattern in config.patterns):
+        cached_tokens += context if limit is None else min(context, limit)
+    return 2 * config.attention.cached * cached_tokens
 
 
 def sharing(config: ModelConfig) -> str:
-    """``MHA``, ``GQA 4:1`` or ``MQA``: how many queries share a key; or ``MLA``, where all keys are
-    made of what is shared.
-    """
+    """Return the kind of attention: ``MHA``, ``GQA 4:1``, ``MQA``, or ``MLA`` if it is latent."""
     attention = config.attention
     if isinstance(attention, Latent):
         return "MLA"
@@ -273,9 +259,7 @@ def sharing(config: ModelConfig) -> str:
 
 
 def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str, str]:
-    """The model's row in a table of architectures; with the weight decay it was published with,
-    where it is that preset.
-    """
+    """Return the model's row in a table of architectures, with the weight decay of ``preset``."""
     attention, norms = config.attention, config.norm
     places = {"pre": "before", "post": "after", "sandwich": "before and after"}
     where = places.get(norms.place, "in no block")
@@ -300,7 +284,7 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
         **_encoder(config),
         "block": config.residual.kind,
         "position": _position(config),
-        "attention": f"{sharing(config)}, {_sight(config)}"
+        "attention": f"{sharing(config)}, {_attention_span(config)}"
         if not isinstance(attention, Plugin)
         else attention.kind,
         "feed-forward": f"{activation}, {width / config.hidden:.2f} x hidden" + _experts(config),
@@ -343,17 +327,17 @@ def _position(config: ModelConfig) -> str:
     return text
 
 
-def _sight(config: ModelConfig) -> str:
-    if segment := config.sights[0].segment:
+def _attention_span(config: ModelConfig) -> str:
+    if segment := config.patterns[0].segment:
         return f"segments of {segment}, and the one before"
-    bounded = [sight for sight in config.sights if sight.window is not None]
+    bounded = [pattern for pattern in config.patterns if pattern.window is not None]
     if not bounded:
         return "full"
     first = bounded[0]
     text = f"window {first.window}"
     if len(bounded) < config.layers:
         text += f" in {len(bounded)} of {config.layers} layers"
-    if any(sight.dilations for sight in bounded):
+    if any(pattern.dilations for pattern in bounded):
         text += ", dilated"
     for name in ("sinks", "globals", "random"):
         text += f", {number} {name}" if (number := getattr(first, name)) else ""

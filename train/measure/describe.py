@@ -1,5 +1,6 @@
-"""A model on paper: what it is made of, what it costs, what bounds it, whether it fits, and what
-serving it takes: weights in several precisions, keys and values, texts at once."""
+"""Describe a model without training it: its parts, costs and bottlenecks, and the memory for both
+training and serving.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ from train.optim.optimizers import optimizers
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Bytes. ``activations``: what the backward pass needs, kept when the forward pass ends;
-    ``peak``: the most that is alive at once, weights and optimiser included.
+    """Memory in bytes. ``activations`` are the tensors kept for the backward pass; ``peak`` is the
+    most memory in use at a time, with weights and optimizer.
     """
 
     weights: int
@@ -47,7 +48,7 @@ class Memory:
 
 
 class Tracker(TorchDispatchMode):
-    """Counts the bytes of storages alive: ``live`` now, ``peak`` at most."""
+    """Counter of the bytes of tensor storages: ``live`` is now in use, ``peak`` the most so far."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,9 +72,9 @@ class Tracker(TorchDispatchMode):
         self._known.add(key)
         self.live += size
         self.peak = max(self.peak, self.live)
-        weakref.finalize(storage, self._gone, key, size)
+        weakref.finalize(storage, self._remove, key, size)
 
-    def _gone(self, key: int, size: int) -> None:
+    def _remove(self, key: int, size: int) -> None:
         self._known.discard(key)
         self.live -= size
 
@@ -88,24 +89,27 @@ def training_memory(
     optimizer: str = "adamw",
     loss_chunk: int = 0,
 ) -> Memory:
-    """What a step over ``rows`` x ``context`` tokens takes, with an encoder as many of source.
+    """Return the memory of a training step on ``rows`` x ``context`` tokens; with an encoder, as
+    many source tokens are added.
 
-    ``precision``: fp32, or bf16 (autocast over float32 weights). ``loss_chunk``: as in training.
-    Buffers inside kernels, PyTorch itself (some hundred MB) and what an allocator holds beyond its
-    tensors are not counted: the C library's heap takes 5 to 20 % more on a CPU, unless it is told
-    to give large blocks back (MALLOC_MMAP_THRESHOLD_=65536).
+    ``precision`` is fp32, or bf16 (autocast over float32 weights). ``loss_chunk`` is the training
+    setting. Not counted are buffers inside kernels, PyTorch itself (some hundred MB) and memory
+    that an allocator holds beyond its tensors. On a CPU, the C library's heap takes 5 to 20 % more,
+    unless MALLOC_MMAP_THRESHOLD_=65536 makes the heap return large blocks.
     """
     with FakeTensorMode(), Tracker() as tracker:
         model = Decoder(config)
         for stack in model.stacks:
             stack.recompute = recompute
-        held = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+        parameter_bytes = sum(
+            weight.numel() * weight.element_size() for weight in model.parameters()
+        )
         tokens = torch.zeros(rows, context, dtype=torch.long)
-        # Autograd adds a tied head's gradient to the embedding's in place, though not while it is
-        # traced: here they are two.
+        # Autograd adds a tied head's gradient to the embedding's in place, but not while tracing:
+        # so they are separate here.
         matrix, bias = model.head_weights()
-        apart = matrix.detach().requires_grad_()
-        vars(model)["head_weights"] = lambda: (apart, bias)
+        untied = matrix.detach().requires_grad_()
+        vars(model)["head_weights"] = lambda: (untied, bias)
         losses = Losses(model, TrainConfig(loss_chunk=loss_chunk))
         scored = None if config.causal else torch.arange(math.ceil(Masked().rate * tokens.numel()))
         source = None if config.encoder is None else tokens
@@ -123,7 +127,7 @@ def training_memory(
             terms = losses(example).values()
             loss = torch.stack([term.sum for term in terms if term.weight]).sum()
             del terms
-        # The loss has made the gradient of the head, which is one of the gradients.
+        # The loss has computed the head's gradient, which counts among the gradients.
         head = sum(w.numel() * w.element_size() for w in model.head_weights() if w is not None)
         activations = tracker.live - before - head
         loss.backward()
@@ -133,8 +137,8 @@ def training_memory(
         stepped.step()
         state = tracker.live - before
     return Memory(
-        weights=held,
-        gradients=held,
+        weights=parameter_bytes,
+        gradients=parameter_bytes,
         optimizer=state,
         activations=activations,
         peak=max(tracker.peak, highest + state),
@@ -150,17 +154,17 @@ def _autocast(precision: str) -> Iterator[None]:
         yield
 
 
-# The share of a GPU's memory that weights and cache may take; activations and buffers need the
-# rest. That of vLLM (gpu_memory_utilization).
+# The share of a GPU's memory for weights and cache, as in vLLM (gpu_memory_utilization);
+# activations and buffers need the rest.
 USABLE = 0.9
 BATCHES = (1, 8, 32)
-# Weights of the matrices in blocks, bits; others stay in bf16, as in GPTQ.
+# Bits of the matrices in blocks; other weights are in bf16, as in GPTQ.
 PRECISIONS = {"bf16": 16, "8 bit": 8, "4 bit": 4}
 GROUP = 128  # weights that share a scale of 16 bits and a zero point (Frantar et al. 2023)
 
 
 def weight_bytes(config: ModelConfig, bits: int = 16) -> int:
-    """Bytes of all weights that serving needs where matrices in blocks are kept in so many bits."""
+    """Return the bytes of the weights when serving with ``bits`` bits for matrices in blocks."""
     each = float(bits) if bits == 16 else bits + (16 + bits) / GROUP
     total = 0.0
     for role, numbers, _ in accounting.weights(config):
@@ -171,17 +175,14 @@ def weight_bytes(config: ModelConfig, bits: int = 16) -> int:
 
 
 def most_texts(config: ModelConfig, memory: float, context: int, bits: int = 16) -> int:
-    """How many texts of ``context`` tokens a GPU of ``memory`` bytes serves at once, keys and
-    values in bf16; 0 where one is too many, or the weights alone are too large.
-    """
+    """Return how many texts of ``context`` tokens fit into ``memory`` bytes beside the weights."""
     room = USABLE * memory - weight_bytes(config, bits)
     return max(0, int(room // accounting.cache_bytes(config, context)))
 
 
 def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1) -> dict[str, Any]:
-    """As plain values: bytes, and how many texts at once fit into ``memory`` bytes of a GPU.
-    ``heads``: the model as it is beside the same one with other numbers of keys to its queries.
-    """
+    """Return the bytes of weights and cache, and how many texts fit into ``memory`` bytes of a GPU.
+    The entry ``heads`` compares other numbers of key-value heads."""
     contexts = sorted({max(1, context // 4), max(1, context // 2), context})
     batches = sorted({*BATCHES, batch})
     return {
@@ -208,20 +209,20 @@ def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1)
                 "weights": weight_bytes(shared),
                 "most": [most_texts(shared, memory, length) for length in contexts],
             }
-            for shared in _shared(config)
+            for shared in _kv_variants(config)
         ],
     }
 
 
-def _shared(config: ModelConfig) -> list[ModelConfig]:
-    """With as many keys as queries, with the model's own number or else 8, and with one. Of latent
-    attention these have the plain dimensions of its heads (DeepSeek-V2, table 1), and it is last.
+def _kv_variants(config: ModelConfig) -> list[ModelConfig]:
+    """Return variants of the model with other numbers of key-value heads. Latent attention is
+    compared with heads of its plain dimension (DeepSeek-V2, table 1).
     """
     own_attention = config.attention
     if isinstance(own_attention, Latent):
         heads, size = own_attention.heads, own_attention.plain_dim
         grouped_attention = Grouped(heads=heads, kv_heads=heads, head_dim=size)
-        return [*_shared(dataclasses.replace(config, attention=grouped_attention)), config]
+        return [*_kv_variants(dataclasses.replace(config, attention=grouped_attention)), config]
     heads = config.attention.heads
     kv_heads = config.attention.kv_heads
     grouped = [8] if kv_heads in (1, heads) and heads % 8 == 0 else []
@@ -231,8 +232,8 @@ def _shared(config: ModelConfig) -> list[ModelConfig]:
 
 @dataclass(frozen=True)
 class Gpu:
-    """``flops``: dense bfloat16 with float32 accumulation, FLOP/s; ``memory``: bytes;
-    ``bandwidth``: bytes/s. From NVIDIA's data sheets. ``pattern``: what CUDA calls it.
+    """A GPU by NVIDIA's data sheets: ``flops`` in FLOP/s (dense bfloat16, accumulated in float32),
+    ``memory`` in bytes, ``bandwidth`` in bytes/s. CUDA's name for the GPU matches ``pattern``.
     """
 
     name: str
@@ -243,11 +244,11 @@ class Gpu:
 
     @property
     def ridge(self) -> float:
-        """FLOPs a byte from which on an operation is bound by arithmetic."""
+        """The FLOPs per byte above which an operation waits for compute, not for memory."""
         return self.flops / self.bandwidth
 
 
-# A part that is not here has no peak: a guess would make the share wrong without a sign.
+# A GPU that is not listed has no peak: a guess would make the reported share silently wrong.
 GPUS: tuple[Gpu, ...] = (
     Gpu("H200", r"H200", 989e12, 141e9, 4.8e12),
     Gpu("H100", r"H100( 80GB HBM3| SXM5.*)?", 989e12, 80e9, 3.35e12),
@@ -261,7 +262,7 @@ GPUS: tuple[Gpu, ...] = (
 
 
 def gpu(name: str) -> Gpu | None:
-    """The GPU that CUDA, or a user, calls ``name``; None where it is not in the table."""
+    """Return the GPU of this name, by CUDA or by a user; None if the table does not have it."""
     plain = name.removeprefix("NVIDIA ").strip()
     return next(
         (entry for entry in GPUS if re.fullmatch(entry.pattern, plain, re.I)), None
@@ -269,24 +270,22 @@ def gpu(name: str) -> Gpu | None:
 
 
 def peak(name: str) -> float | None:
-    """FLOP/s of the GPU that CUDA calls ``name``, or None."""
+    """Return the FLOP/s of the GPU that CUDA calls ``name``; None if the table does not have it."""
     entry = gpu(name)
     return entry.flops if entry else None
 
 
 def peak_of(device: torch.device) -> float | None:
-    """FLOP/s of a device, or None for a CPU and for a GPU that is not in the table."""
+    """Return the FLOP/s of a device; None for a CPU and for a GPU that the table does not have."""
     return peak(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """``flops`` and ``bytes`` of the forward pass over one layer (the head: over the model).
-
-    An operation whose intensity (FLOPs a byte moved) is below the GPU's ridge, FLOP/s over bytes/s,
-    waits for memory (Williams et al. 2009). It reads its inputs and weights once and writes its
-    outputs once; attention is a fused kernel, which does not write its scores.
-    """
+    """An operation, with the ``flops`` and ``bytes`` of its forward pass in one layer (for the
+    head, in the model). It reads inputs and weights once and writes outputs once. If its FLOPs per
+    byte are below the GPU's ridge, FLOP/s over bytes/s, it waits for memory (Williams et al. 2009).
+    Attention is a fused kernel, which does not write its scores."""
 
     name: str
     flops: float
@@ -294,33 +293,35 @@ class Operation:
 
     @property
     def intensity(self) -> float:
-        """FLOPs a byte."""
         return self.flops / self.bytes
 
 
 def training(config: ModelConfig, *, rows: int, context: int, width: int = 2) -> list[Operation]:
-    """The forward pass over rows of ``context`` tokens, ``width`` bytes a number. The backward
-    pass does twice the work on twice the data, so its intensities are about the same.
+    """Return the operations of the forward pass, with ``width`` bytes per number. The backward pass
+    does twice the work on twice the data, so its FLOPs per byte are about the same.
     """
     tokens = rows * context
     keys = accounting.attended(config, 0, context)
     own = config.attention
     read = own.kv_heads * (own.head_dim + own.value_dim) * tokens
     sizes = own.head_dim, own.value_dim
-    return _operations(config, tokens, keys, read, *sizes, width, made=True, source=context)
+    return _operations(config, tokens, keys, read, *sizes, width, projected=True, source=context)
 
 
 def decoding(config: ModelConfig, *, batch: int, context: int, width: int = 2) -> list[Operation]:
-    """One new token for each of ``batch`` texts whose caches hold ``context`` tokens. Latent
-    attention looks at the compressed vectors themselves.
-    """
+    """Return the operations that add one token to each of ``batch`` texts of ``context`` tokens."""
     attention = config.attention
-    kept = attention.sight(0).kept
-    held = context if kept is None else min(context, kept)
-    read, sizes = attention.cached * batch * held, (attention.head_dim, attention.value_dim)
+    cached = attention.pattern(0).cached_tokens
+    parameter_bytes = context if cached is None else min(context, cached)
+    read, sizes = (
+        attention.cached * batch * parameter_bytes,
+        (attention.head_dim, attention.value_dim),
+    )
     if isinstance(attention, Latent):
         sizes = attention.rank + attention.rotary_dim, attention.rank
-    return _operations(config, batch, held, read, *sizes, width, made=False, source=context)
+    return _operations(
+        config, batch, parameter_bytes, read, *sizes, width, projected=False, source=context
+    )
 
 
 def _operations(
@@ -332,18 +333,14 @@ def _operations(
     value: int,
     width: int,
     *,
-    made: bool,
+    projected: bool,
     source: int,
 ) -> list[Operation]:
-    """``read``: numbers of keys and values; ``size`` and ``value``: dimensions of a query and of
-    what attention sums, as it meets them. ``source``: tokens that cross-attention sees, whose keys
-    and values are ``made`` here or cached.
-    """
     attention, hidden, own = config.attention, config.hidden, config.feed_forward
     gates = 2 if own.gated else 1
 
     times, matrices, shared = 1, 1.0, 0
-    if isinstance(own, Experts):  # those that any token meets are read, this many on average
+    if isinstance(own, Experts):  # on average, this many experts are read
         times, shared = own.top_k, own.shared_width
         matrices = own.count * (1 - (1 - own.top_k / own.count) ** tokens)
 
@@ -354,16 +351,16 @@ def _operations(
         flops = 2.0 * times * tokens * inputs * outputs
         return Operation(name=name, flops=flops, bytes=moved * width)
 
-    beside = [
+    shared_expert = [
         matmul("shared feed-forward in", hidden, gates * shared),
         matmul("shared feed-forward out", shared, hidden),
     ]
 
     def cross() -> list[Operation]:
         queries, pairs = attention.heads * size, attention.kv_heads * (size + value)
-        texts = tokens // source if made else tokens
+        texts = tokens // source if projected else tokens
         return [
-            matmul("cross queries, keys, values", hidden, queries + pairs * made),
+            matmul("cross queries, keys, values", hidden, queries + pairs * projected),
             Operation(
                 name="cross-attention",
                 flops=2.0 * tokens * attention.heads * (size + value) * source,
@@ -372,18 +369,17 @@ def _operations(
             matmul("cross output", queries, hidden),
         ]
 
-    def of_file(part: str) -> Operation:
-        """The matrices of a part whose class a file has, as its modules' roles say."""
+    def plugin(part: str) -> Operation:
         blocks = config.layers + (0 if config.encoder is None else config.encoder.layers)
-        known = ((role, met) for role, _, met in accounting.weights(config) if role.use == "matrix")
-        numbers = sum(met for role, met in known if role.part == part) / blocks
+        known = ((role, n) for role, _, n in accounting.weights(config) if role.use == "matrix")
+        numbers = sum(n for role, n in known if role.part == part) / blocks
         return Operation(
-            name=f"{part.replace('_', '-')} of a file",
+            name=f"{part.replace('_', '-')} plugin",
             flops=2.0 * tokens * numbers,
             bytes=(2.0 * tokens * hidden + numbers) * width,
         )
 
-    looks = Operation(
+    attention_scores = Operation(
         name="attention",
         flops=2.0 * tokens * attention.heads * (size + value) * keys,
         bytes=(tokens * attention.heads * (size + value) + read) * width,
@@ -391,22 +387,22 @@ def _operations(
     out = matmul("attention output", attention.heads * attention.value_dim, hidden)
     within = matmul("feed-forward in", hidden, gates * own.width, times, matrices)
     return [
-        # Squared, summed, scaled and weighted: about five operations a number.
+        # Square, sum, scale and weight: about five operations per number.
         Operation(
             name="norm and residual", flops=5.0 * tokens * hidden, bytes=3 * tokens * hidden * width
         ),
         *(
-            [of_file("attention"), looks]
+            [plugin("attention"), attention_scores]
             if isinstance(attention, Plugin)
-            else [*_projections(attention, hidden, matmul), looks, out]
+            else [*_projections(attention, hidden, matmul), attention_scores, out]
         ),
         *([] if config.encoder is None else cross()),
         *(
-            [of_file("feed_forward")]
+            [plugin("feed_forward")]
             if isinstance(own, Plugin)
             else [within, matmul("feed-forward out", own.width, hidden, times, matrices)]
         ),
-        *(beside if shared else ()),
+        *(shared_expert if shared else ()),
         matmul("output head", hidden, config.head_shape[0]),
     ]
 
@@ -414,9 +410,6 @@ def _operations(
 def _projections(
     own: Attention, hidden: int, matmul: Callable[[str, int, int], Operation]
 ) -> list[Operation]:
-    """What makes queries, keys and values. In decoding the last matrix of latent attention goes
-    into queries and sums, at the same cost.
-    """
     width = own.heads * own.head_dim
     if not isinstance(own, Latent):
         return [matmul("queries, keys, values", hidden, width + 2 * own.kv_heads * own.head_dim)]
@@ -432,7 +425,8 @@ def _projections(
 
 
 def find_gpu(name: str) -> Gpu:
-    """The GPU of that name; raises ``LlmcurateError`` that lists them."""
+    """Return the GPU of this name. If there is none, raises an ``LlmcurateError`` that names the
+    known GPUs."""
     entry = gpu(name)
     if entry is None:
         names = ", ".join(gpu_entry.name for gpu_entry in GPUS)
@@ -452,9 +446,8 @@ def describe(
     optimizer: str = "adamw",
     preset: str | None = None,
 ) -> dict[str, Any]:
-    """All of it as plain values: bytes, FLOPs, FLOPs a byte. ``rows`` of ``context`` tokens a step
-    in training; ``batch`` texts of that length in decoding. ``preset``: the published model that
-    it is.
+    """Return all figures of the model: bytes, FLOPs, FLOPs per byte. A training step takes ``rows``
+    rows of ``context`` tokens, decoding takes ``batch`` texts of that length.
     """
     if config.position.table and context > config.context:
         raise UsageError(f"context is {context}: the model has {config.context} positions")

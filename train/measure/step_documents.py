@@ -1,7 +1,7 @@
-"""The documents that a step of a run trained on, from its plan and its shards: nothing was logged.
+"""The documents that a step of a run trained on, computed from the run's plan and shards.
 
-OUT/shards.json says where the shards lay: {"version": 1, "folders": {source: path}, "default":
-source or null}, the default being what is trained on where no source is named.
+OUT/shards.json has the paths of the shards: {"version": 1, "folders": {source: path}, "default":
+source or null}. Stages that name no source use the default.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from train.runs.checkpoint import load_plan, newest
 from train.runs.metrics import read_lines
 
 
-def remember(out: Path, feed: Feed) -> None:
-    """Write OUT/shards.json."""
+def write_shard_paths(out: Path, feed: Feed) -> None:
     folders = {label: str(Path(path).resolve()) for path, label in feed.labels.items()}
     default = None if feed.default is None else feed.labels[str(feed.default)]
     folders_of_shards = {"version": 1, "folders": folders, "default": default}
@@ -31,7 +30,7 @@ def remember(out: Path, feed: Feed) -> None:
 
 
 @dataclass(frozen=True)
-class Read:
+class StepDocument:
     """A document, and how many of its tokens a step read."""
 
     shards: str
@@ -42,25 +41,23 @@ class Read:
 
 @dataclass(frozen=True)
 class Step:
-    """A step, its documents each once in the order of the batch; ``skipped``: why it was."""
+    """A step and its documents, each once. ``skipped`` is the reason if the step was skipped."""
 
     step: int
     stage: str
     rows: int
     tokens: int
-    documents: list[Read]
+    documents: list[StepDocument]
     skipped: str | None = field(default=None, metadata=OPTIONAL)
 
 
-def which(out: Path, step: int, shards: Path | None = None) -> Step:
-    """The documents of a step, counted from 1 as in the metrics.
-
-    ``shards``: where the shards of a run on one folder lie now, if they were moved. Raises
-    ``LlmcurateError`` where the run or its shards are not there, or are others.
+def documents_of_step(out: Path, step: int, shards: Path | None = None) -> Step:
+    """Return the documents of a step, counted from 1 as in the metrics. ``shards`` is the new path
+    of the shards if they were moved. Raises ``LlmcurateError`` if the shards have changed.
     """
     checkpoint = newest(out / "checkpoints")
     if checkpoint is None:
-        raise UsageError(f"{out}: no finished checkpoint; give a folder of pretrain")
+        raise UsageError(f"{out}: no finished checkpoint; give the folder of a pretraining run")
     plan = load_plan(checkpoint)
     if not 1 <= step <= plan.train.steps:
         raise UsageError(f"step {step}: the run has steps 1 to {plan.train.steps}")
@@ -68,18 +65,18 @@ def which(out: Path, step: int, shards: Path | None = None) -> Step:
     if feed.fingerprint != plan.shards:
         labels = ", ".join(feed.labels)
         raise UsageError(f"{labels}: not the shards that {out} was trained on")
-    taken = feed.documents(step - 1)
-    owners = [feed.owner(number) for number in taken]
-    sources = feed.rows.sources_of(list(taken))
-    labels_of, ids = [label for label, _, _ in owners], feed.rows.ids(list(taken))
+    tokens_by_document = feed.documents(step - 1)
+    owners = [feed.owner(number) for number in tokens_by_document]
+    sources = feed.rows.sources_of(list(tokens_by_document))
+    labels_of, ids = [label for label, _, _ in owners], feed.rows.ids(list(tokens_by_document))
     stage, _ = locate(plan.train, step - 1)
     line = next((entry for entry in read_lines(out / "metrics.jsonl") if entry["step"] == step), {})
     return Step(
         step,
         names(plan.train)[stage],
         len(feed.row_numbers(step - 1)),
-        sum(taken.values()),
-        [*map(Read, labels_of, sources, ids, taken.values())],
+        sum(tokens_by_document.values()),
+        [*map(StepDocument, labels_of, sources, ids, tokens_by_document.values())],
         line.get("skipped"),
     )
 
@@ -94,7 +91,7 @@ def _feed(out: Path, config: TrainConfig, shards: Path | None) -> Feed:
         raise RunFailed(f"{path}: cannot be read ({error}); train again") from error
     if shards is not None:
         if len(folders) != 1:
-            raise RunFailed("the run has several sources: put them back where they were")
+            raise RunFailed("the run has several sources: move them back to their old paths")
         folders = dict.fromkeys(folders, str(shards))
         default = None if default is None else str(shards)
 
@@ -109,5 +106,5 @@ def _feed(out: Path, config: TrainConfig, shards: Path | None) -> Feed:
     stages = tuple(dataclasses.replace(s, sources=moved(s.sources)) for s in config.stages)
     config = dataclasses.replace(config, sources=moved(config.sources), stages=stages)
     feed = feed_of(None if default is None else Path(default), config)
-    feed.labels |= {folder: label for label, folder in folders.items()}  # as they were called then
+    feed.labels |= {folder: label for label, folder in folders.items()}  # as the run named them
     return feed

@@ -1,4 +1,4 @@
-"""The settings of attention: how tokens look at each other."""
+"""The settings of attention: which tokens each token sees, and with how many heads."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from llmcurate.base.settings import dataclass, refuse
+from llmcurate.base.settings import dataclass, refuse_if
 
 Biases = Literal["none", "qkv", "but_keys", "all"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sight:
-    """How far a layer's queries see, in the words of ``attention.Mask``; without a window
-    everything. Layers of equal sight share masks.
-    """
+class AttentionPattern:
+    """The keys that a layer's queries see, as fields of ``attention.Mask``. Without a window or
+    segment, queries see all keys. Layers with equal patterns share a mask."""
 
     window: int | None = None
     sinks: int = 0
@@ -28,8 +27,8 @@ class Sight:
     segment: int | None = None
 
     @property
-    def kept(self) -> int | None:
-        """Tokens that a cache keeps for later ones; None: all."""
+    def cached_tokens(self) -> int | None:
+        """The number of tokens that a cache keeps for later queries; None: all tokens."""
         if self.segment is not None:
             return 2 * self.segment
         if self.window is None:
@@ -51,108 +50,107 @@ class Grouped:
     head_dim: int = Field(ge=1, description="Dimensions of a head.")
     bias: Biases = Field(
         "none",
-        description="Which of its linear layers have a bias: none, qkv (Qwen2.5), all, or all but "
-        "that of keys (DeBERTa).",
+        description="Linear layers that have a bias: none, qkv (Qwen2.5), all, or but_keys, all "
+        "except the keys' (DeBERTa).",
     )
     qk_norm: bool = Field(
         False,
-        description="RMSNorm over head_dim of queries and keys before the rotation (Henry et al. "
-        "2020, as in Qwen3).",
+        description="Apply RMSNorm over head_dim to queries and keys before the rotation (Henry et "
+        "al. 2020, as in Qwen3).",
     )
     window: int | None = Field(
         None,
         ge=1,
-        description="Keys that a query sees at most to either side, itself counted, in tokens "
-        "(Beltagy et al. 2020). Without a value it sees all.",
+        description="Most keys that a query sees to either side, its own included (Beltagy et al. "
+        "2020). Without a value it sees all keys.",
     )
     window_pattern: str = Field(
         "W",
-        description="A letter a layer, repeated: W where the window holds, D where it is dilated, "
-        "F for full attention.",
+        description="One letter per layer, repeated: W for the window, D for the dilated window, F "
+        "for full attention.",
     )
     dilations: tuple[int, ...] = Field(
         (),
-        description="In layers marked D the step from key to key of a head's window, which holds "
-        "as many keys and reaches so many times further (Beltagy et al. 2020); a number a head, "
-        "repeated.",
+        description="Step from key to key in a head's window, in layers marked D. The window holds "
+        "as many keys and reaches that many times further (Beltagy et al. 2020). One number per "
+        "head, repeated.",
     )
     sinks: int = Field(
         0,
         ge=0,
-        description="First tokens of a document that stay visible past the window (Xiao et al. "
+        description="First tokens of a document that stay visible outside the window (Xiao et al. "
         "2023).",
     )
     globals: int = Field(
         0,
         ge=0,
-        description="First tokens of a document that see all of it and are seen by all of it, of "
-        "an encoder with a window (Longformer: Beltagy et al. 2020).",
+        description="First tokens of a document that see all of it and are seen by all of it. Only "
+        "for an encoder with a window (Longformer: Beltagy et al. 2020).",
     )
     random: int = Field(
         0,
         ge=0,
-        description="Keys besides that each query of an encoder with a window sees, drawn anew "
-        "for each layer (BigBird: Zaheer et al. 2020).",
+        description="Random keys that each query sees in addition, different in each layer. Only "
+        "for an encoder with a window (BigBird: Zaheer et al. 2020).",
     )
-    seed: int = Field(0, ge=0, description="What they are drawn from.")
+    seed: int = Field(0, ge=0, description="Seed of the random keys.")
     block: int = Field(
         1,
         ge=1,
-        description="Tokens that window, globals and random count in, in place of single ones "
-        "(BigBird: 64).",
+        description="Number of tokens that window, globals and random count as one unit (BigBird: "
+        "64).",
     )
     segment: int | None = Field(
         None,
         ge=1,
-        description="Tokens of a segment. A document is read in segments, each of which sees "
-        "itself and the one before, through which no gradient flows: Transformer-XL's memory (Dai "
-        "et al. 2019, section 3.2). Without a value a document is one.",
+        description="Tokens of a segment. A document is read in segments. Each sees itself and the "
+        "one before, without a gradient through it: Transformer-XL's memory (Dai et al. 2019, "
+        "section 3.2). Without a value a document is one segment.",
     )
 
     def __post_init__(self) -> None:
-        refuse(
+        refuse_if(
             self.heads % self.kv_heads != 0,
             f"attention.kv_heads is {self.kv_heads}: it must divide attention.heads ({self.heads})",
         )
-        refuse(
+        refuse_if(
             not self.window_pattern or bool(set(self.window_pattern) - set("WDF")),
-            f"attention.window_pattern is {self.window_pattern!r}: a letter a layer, W (window), D "
-            "(dilated window) or F (full)",
+            f"attention.window_pattern is {self.window_pattern!r}: give one letter per layer, W "
+            "(window), D (dilated window) or F (full)",
         )
         for name in ("sinks", "globals", "random", "dilations"):
-            refuse(
+            refuse_if(
                 self.window is None and bool(getattr(self, name)),
-                f"attention.{name} without a window do nothing: give attention.window too",
+                f"attention.{name} has no effect without a window: set attention.window too",
             )
-        refuse(
+        refuse_if(
             self.window is not None and self.segment is not None,
-            "attention.segment with attention.window: a segment is one already, leave one out",
+            "attention.segment with attention.window: a segment acts as a window, leave one out",
         )
-        refuse(
+        refuse_if(
             bool(self.dilations) != ("D" in self.window_pattern),
             f"attention.dilations {list(self.dilations)} with window_pattern "
-            f"{self.window_pattern!r}: layers marked D have a step for each head, others none",
+            f"{self.window_pattern!r}: set both for dilated windows (layers marked D), or neither",
         )
-        refuse(
+        refuse_if(
             self.block > 1 and (self.sinks > 0 or bool(self.dilations)),
             f"attention.block {self.block} with sinks or dilations: these count single tokens",
         )
-        refuse(
+        refuse_if(
             any(step < 1 for step in self.dilations)
             or (bool(self.dilations) and self.heads % len(self.dilations) != 0),
-            f"attention.dilations is {list(self.dilations)}: numbers of 1 or more, as many as "
-            f"divide attention.heads ({self.heads})",
+            f"attention.dilations is {list(self.dilations)}: give numbers of 1 or more, and a "
+            f"count that divides attention.heads ({self.heads})",
         )
 
-    def sight(self, layer: int) -> Sight:
-        """What the queries of a layer see."""
+    def pattern(self, layer: int) -> AttentionPattern:
         if self.segment is not None:
-            return Sight(segment=self.segment)
+            return AttentionPattern(segment=self.segment)
         letter = self.window_pattern[layer % len(self.window_pattern)]
         if self.window is None or letter == "F":
-            return Sight()
+            return AttentionPattern()
         repeated = self.dilations * (self.heads // max(1, len(self.dilations)))
-        return Sight(
+        return AttentionPattern(
             window=self.window,
             sinks=self.sinks,
             globals=self.globals,
@@ -164,26 +162,25 @@ class Grouped:
 
     @property
     def value_dim(self) -> int:
-        """Dimensions of a value."""
         return self.head_dim
 
     @property
     def cached(self) -> int:
-        """Numbers that a layer keeps of a token for those after it."""
+        """The number of values that a layer's cache holds per token."""
         return 2 * self.kv_heads * self.head_dim
 
 
 def heads_of(hidden: int, heads: int, **more: Any) -> Grouped:
-    """As many key heads as query heads, which share the hidden dimensions."""
+    """Return attention with ``heads`` query and key heads; ``heads`` must divide ``hidden``."""
     shape = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads}
     return Grouped(**(shape | more))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Latent:
-    """Multi-head latent attention (DeepSeek-AI 2024, section 2.1): keys and values of all heads are
-    made of one short vector a token, which is all that a cache keeps, and of one rotated key.
-    The defaults are DeepSeek-V3's. What is of grouped attention alone is fixed here.
+    """Multi-head latent attention (DeepSeek-AI 2024, section 2.1), by default DeepSeek-V3's. Keys
+    and values of all heads are computed from a short vector per token and one rotated key. A cache
+    keeps only the vectors and rotated keys.
     """
 
     bias: ClassVar[str] = "none"
@@ -193,8 +190,8 @@ class Latent:
     query_rank: int | None = Field(
         None,
         ge=1,
-        description="Dimensions that queries are compressed to. Without a value they are not "
-        "(DeepSeek-V2-Lite).",
+        description="Dimensions that queries are compressed to. Without a value queries are not "
+        "compressed (DeepSeek-V2-Lite).",
     )
     rank: int = Field(
         512, ge=1, description="Dimensions that keys and values are compressed to, for all heads."
@@ -202,35 +199,32 @@ class Latent:
     rotary_dim: int = Field(
         64,
         ge=2,
-        description="Dimensions of a key that are turned, an even number; all heads share them, "
-        "and each query has as many.",
+        description="Rotated dimensions of a key, an even number. All heads share this part of the "
+        "key; each query has as many rotated dimensions.",
     )
     plain_dim: int = Field(
-        128, ge=1, description="Dimensions of a head's queries and keys that are not turned."
+        128, ge=1, description="Dimensions of a head's queries and keys that are not rotated."
     )
     value_dim: int = Field(128, ge=1, description="Dimensions of a head's values.")
 
     def __post_init__(self) -> None:
-        refuse(
-            self.rotary_dim % 2 != 0,
-            f"attention.rotary_dim is {self.rotary_dim}: it must be even",
+        refuse_if(
+            self.rotary_dim % 2 != 0, f"attention.rotary_dim is {self.rotary_dim}: it must be even"
         )
 
-    def sight(self, layer: int) -> Sight:
-        """What the queries of a layer see: all."""
-        return Sight()
+    def pattern(self, layer: int) -> AttentionPattern:
+        return AttentionPattern()
 
     @property
     def head_dim(self) -> int:
-        """Dimensions of a query and of a key."""
         return self.plain_dim + self.rotary_dim
 
     @property
     def kv_heads(self) -> int:
-        """Each head has its own keys and values, made of what all share."""
+        """The number of heads, because each has its own keys and values."""
         return self.heads
 
     @property
     def cached(self) -> int:
-        """Numbers that a layer keeps of a token for those after it."""
+        """The number of values that a layer's cache holds per token."""
         return self.rank + self.rotary_dim

@@ -1,4 +1,4 @@
-"""A block: attention and feed-forward on the residual stream, and how it takes what they add."""
+"""A block: attention and feed-forward on the residual stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from train.model.feed_forward_settings import Dense
 from train.model.plugin_settings import Plugin
 from train.model.plugins import chosen
 from train.model.positions import ENCODINGS, Positions
-from train.model.roles import Role, give
+from train.model.roles import Role, set_roles
 
 ATTENTIONS: dict[type, Callable[..., nn.Module]] = {Grouped: layers.SelfAttention}
 FEED_FORWARDS: dict[type, Callable[[ModelConfig, int], nn.Module]] = {
@@ -24,7 +24,7 @@ FEED_FORWARDS: dict[type, Callable[[ModelConfig, int], nn.Module]] = {
 
 
 def attention(config: ModelConfig, backend: str) -> nn.Module:
-    """The attention of a configuration: its own, or that which positions are a part of."""
+    """Build the attention of a block. Some position encodings have an attention of their own."""
     encoding = ENCODINGS.get(type(config.position), Positions)
     make = encoding.attention or chosen(config.attention, ATTENTIONS)
     part: nn.Module = make(config, backend)
@@ -32,7 +32,7 @@ def attention(config: ModelConfig, backend: str) -> nn.Module:
 
 
 def feed_forward(config: ModelConfig, layer: int) -> nn.Module:
-    """The feed-forward of a layer: of the settings' kind, or of a file."""
+    """Build the feed-forward of a layer: dense, experts, or a class from a user's file."""
     make = chosen(config.feed_forward, FEED_FORWARDS)
     own = isinstance(config.feed_forward, Plugin)
     part: nn.Module = make(config) if own else make(config, layer)
@@ -40,49 +40,50 @@ def feed_forward(config: ModelConfig, layer: int) -> nn.Module:
 
 
 class Join:
-    """x + change, or with DeepNorm alpha * x + change (Wang et al. 2022, section 3)."""
+    """The sum x + change, or with DeepNorm alpha * x + change (Wang et al. 2022, section 3)."""
 
     def __init__(self, config: ModelConfig) -> None:
-        self.alpha = None if config.deep is None else config.deep[0]
+        self.alpha = None if config.deepnorm_scales is None else config.deepnorm_scales[0]
 
     def __call__(self, x: Tensor, change: Tensor) -> Tensor:
         return x + change if self.alpha is None else self.alpha * x + change
 
 
 class ReZeroJoin(nn.Module):
-    """x + weight * change with a learned weight, which begins at 0 so that a block begins as the
-    identity (Bachlechner et al. 2020, arXiv 2003.04887, equation 4).
+    """The sum x + weight * change, where weight is learned and starts at 0, so that a block starts
+    as the identity (Bachlechner et al. 2020, arXiv 2003.04887, equation 4).
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(1))
-        give(self, weight=Role(part="other", use="vector"))
+        set_roles(self, weight=Role(part="other", use="vector"))
 
     def forward(self, x: Tensor, change: Tensor) -> Tensor:
         return x + self.weight.to(x.dtype) * change
 
 
 def join(config: ModelConfig) -> Join | ReZeroJoin:
-    """How parts of a block of this configuration join the stream."""
     return (ReZeroJoin if isinstance(config.residual, ReZero) else Join)(config)
 
 
-def noted(out: Tensor | tuple[Tensor, layers.Notes]) -> tuple[Tensor, layers.Notes]:
-    """The output of a part, and what it says beside; most say nothing."""
+def split_notes(out: Tensor | tuple[Tensor, layers.Notes]) -> tuple[Tensor, layers.Notes]:
+    """Split the output of attention or feed-forward into the tensor and the notes (what the layer
+    reports in training), which most layers leave empty."""
     return out if isinstance(out, tuple) else (out, {})
 
 
 class SerialBlock(nn.Module):
-    """One part after the other, x [batch, length, hidden] to the same and the feed-forward's notes;
-    between them the decoder of an encoder-decoder has ``cross``, its cross-attention.
+    """A block that runs attention, then feed-forward. Its input and output are x [batch, length,
+    hidden]. It also returns the feed-forward's notes. In the decoder of an encoder-decoder,
+    cross-attention (``cross``) runs between the two.
 
     pre       x = x + attention(norm(x));  x = x + feed_forward(norm(x))   (Radford et al. 2019)
     post      x = norm(x + attention(x));  x = norm(x + feed_forward(x))   (Vaswani et al. 2017)
     sandwich  x = x + norm(attention(norm(x))), the same for feed_forward  (Ding et al. 2021)
 
-    ``attention_norm`` and ``feed_forward_norm`` come before the parts, or after the sum where the
-    place is post; the ``_out_norm`` are sandwich's. How the sum is taken: ``residual.join``.
+    ``attention_norm`` and ``feed_forward_norm`` come before the parts, or with post after the sums.
+    The ``_out_norm`` modules exist only with sandwich. ``join`` computes the sums.
     """
 
     def __init__(self, config: ModelConfig, layer: int, backend: str) -> None:
@@ -114,10 +115,9 @@ class SerialBlock(nn.Module):
         return x, notes
 
     def _part(self, name: str, x: Tensor, view: layers.View) -> tuple[Tensor, layers.Notes]:
-        """x with what the part of this name adds to it, and what the part says."""
         part, normed = getattr(self, name), getattr(self, f"{name}_norm")
         again, drop = getattr(self, f"{name}_out_norm"), getattr(self, f"{name}_drop")
-        out, notes = noted(part(x if self.post else normed(x), view))
+        out, notes = split_notes(part(x if self.post else normed(x), view))
         if again is not None:
             out = again(out)
         x = self.join(x, drop(out, view.draws))
@@ -125,8 +125,8 @@ class SerialBlock(nn.Module):
 
 
 class ParallelBlock(nn.Module):
-    """x + attention(norm(x)) + feed_forward(norm(x)), with one norm for both (Wang and Komatsuzaki
-    2021) or two (Black et al. 2022).
+    """A block that computes x + attention(norm(x)) + feed_forward(norm(x)), with one norm for both
+    parts (Wang and Komatsuzaki 2021) or one for each (Black et al. 2022).
     """
 
     def __init__(self, config: ModelConfig, layer: int, backend: str) -> None:
@@ -140,9 +140,9 @@ class ParallelBlock(nn.Module):
 
     def forward(self, x: Tensor, view: layers.View) -> tuple[Tensor, layers.Notes]:
         read = self.attention_norm(x)
-        other = read if self.feed_forward_norm is None else self.feed_forward_norm(x)
+        fed = read if self.feed_forward_norm is None else self.feed_forward_norm(x)
         mixed = self.attention(read, view)
-        changed, notes = noted(self.feed_forward(other, view))
+        changed, notes = split_notes(self.feed_forward(fed, view))
         return x + self.drop(mixed + changed, view.draws), notes
 
 
@@ -155,6 +155,5 @@ BLOCKS: dict[type, type[nn.Module]] = {
 
 
 def block(config: ModelConfig, layer: int, backend: str) -> nn.Module:
-    """Block number ``layer`` of a configuration."""
     each: nn.Module = chosen(config.residual, BLOCKS)(config, layer, backend)
     return each

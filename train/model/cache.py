@@ -1,8 +1,6 @@
-"""Keys and values of the tokens seen, so that each new token costs one step.
-
-A full layer keeps all of them; a layer with a window keeps the sinks and the window, so that its
-memory does not grow with the text.
-"""
+"""Keys and values of earlier tokens, so that each new token costs one step. The cache of a layer
+without a window keeps all of them. With a window, the cache keeps those of the sinks and of the
+window, so that the memory does not grow with the text."""
 
 from __future__ import annotations
 
@@ -12,13 +10,13 @@ import torch
 from torch import Tensor
 
 from train.attention import Mask, positions_of
-from train.model.attention_settings import Sight
+from train.model.attention_settings import AttentionPattern
 from train.model.config import ModelConfig
 
 
 class LayerCache:
-    """One layer's keys and values [batch, kv_heads, kept, head_dim], already rotated; the values
-    may have other dimensions, or none. ``cross``: those of an encoder's source, all of them.
+    """One layer's keys, already rotated, and values: [batch, kv_heads, kept, head_dim]. Values may
+    have another last dimension, even 0. ``cross``: keys and values of an encoder's source.
     """
 
     def __init__(self) -> None:
@@ -27,10 +25,9 @@ class LayerCache:
         self._length = 0
 
     def append(self, k: Tensor, v: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
-        """All keys and values that the new ones may look at, the new ones last.
-
-        ``kept`` [batch, n]: the positions among these that stay; None: all do.
-        """
+        """Add new keys and values. Returns all keys and values that the new tokens may see, with
+        the new ones last. ``kept``: [batch, kept keys], indices in the result of those that stay in
+        the cache; None: all."""
         if kept is None:
             return self._grow(k, v)
         if self._store is not None:
@@ -41,10 +38,9 @@ class LayerCache:
         return k, v
 
     def _grow(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Written into room that doubles, so that a long text is not copied at each token."""
         end = self._length + k.shape[2]
         if self._store is None or self._store[0].shape[2] < end:
-            room = max(end, 2 * self._length, 64)
+            room = max(end, 2 * self._length, 64)  # doubles, or each token would copy the text
             grown = _empty(k, room), _empty(v, room)
             if self._store is not None:
                 for new, old in zip(grown, self._store, strict=True):
@@ -58,7 +54,6 @@ class LayerCache:
 
     @property
     def bytes(self) -> int:
-        """Memory held."""
         held = (*(self._store or ()), *(self.cross or ()))
         return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
@@ -68,49 +63,44 @@ def _empty(like: Tensor, room: int) -> Tensor:
     return like.new_empty(batch, heads, room, size)
 
 
-class Kind:
-    """Where the keys stand that layers of one sight have cached.
+class CachedPositions:
+    """The positions of the cached keys, for all layers with one attention pattern. ``kept``:
+    [batch, kept keys], the indices of the keys that stay in the cache; None: all keys stay."""
 
-    ``positions`` and ``documents``: [batch, keys], of all keys that the newest tokens look at;
-    ``kept`` [batch, n]: which of them stay, None for all.
-    """
-
-    def __init__(self, sight: Sight) -> None:
-        self.sight = sight
+    def __init__(self, pattern: AttentionPattern) -> None:
+        self.pattern = pattern
         self.kept: Tensor | None = None
-        self._stay: tuple[Tensor, Tensor] | None = None
+        self._cached: tuple[Tensor, Tensor] | None = None
 
     def extend(self, positions: Tensor, documents: Tensor) -> tuple[Tensor, Tensor]:
-        if self._stay is not None:
-            positions = torch.cat((self._stay[0], positions), dim=1)
-            documents = torch.cat((self._stay[1], documents), dim=1)
-        self._stay = positions, documents
-        if self.sight.kept is not None:
+        if self._cached is not None:
+            positions = torch.cat((self._cached[0], positions), dim=1)
+            documents = torch.cat((self._cached[1], documents), dim=1)
+        self._cached = positions, documents
+        if self.pattern.cached_tokens is not None:
             self.kept = self._choose(positions, documents)
-            self._stay = positions.gather(1, self.kept), documents.gather(1, self.kept)
+            self._cached = positions.gather(1, self.kept), documents.gather(1, self.kept)
         return positions, documents
 
     def _choose(self, positions: Tensor, documents: Tensor) -> Tensor:
-        """The sinks and the latest, by index: what a later token may still see is among them."""
-        assert self.sight.kept is not None
+        assert self.pattern.cached_tokens is not None
+        # Sinks and the newest tokens: all that a later token can see is among them.
         keys = positions.shape[1]
         index = torch.arange(keys, device=positions.device).expand(positions.shape)
-        sink = (positions < self.sight.sinks) & (documents >= 0)
+        sink = (positions < self.pattern.sinks) & (documents >= 0)
         rank = torch.where(sink, index + keys, index)
-        return rank.topk(min(keys, self.sight.kept), dim=1).indices.sort(dim=1).values
+        return rank.topk(min(keys, self.pattern.cached_tokens), dim=1).indices.sort(dim=1).values
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Seen:
-    """The tokens of an encoder's source: how many, and their ``documents`` [batch, length], or None
-    where all is one.
-    """
+class SourceTokens:
+    """The tokens of an encoder's source. ``documents``: [batch, length]; None: one document."""
 
     length: int
     documents: Tensor | None
 
     def mask(self, queries: Tensor, documents: Tensor | None) -> Mask:
-        """What queries [batch, length, hidden] of these ``documents`` see of it."""
+        """Return the cross-attention mask for queries [batch, length, hidden] in ``documents``."""
         batch, length, _ = queries.shape
         own, theirs = self.documents, documents
         if own is None and theirs is not None:
@@ -128,44 +118,41 @@ class Seen:
 
 
 class Cache:
-    """The caches of all layers, by layer, and of where the keys stand, by kind of layer;
-    ``source``: what cross-attention sees, once it is read.
+    """The caches of all layers, and the positions of the cached keys for each attention pattern.
+    ``source``: the tokens that cross-attention sees, None until the encoder has read the source.
     """
 
     def __init__(self, config: ModelConfig) -> None:
-        self.layers = [LayerCache() for _ in config.sights]
-        self.kinds = {sight: Kind(sight) for sight in config.sights}
+        self.layers = [LayerCache() for _ in config.patterns]
+        self.positions = {pattern: CachedPositions(pattern) for pattern in config.patterns}
         self.padded = False
-        self.source: Seen | None = None
-        self._next: Tensor | None = None  # the position of the next token, [batch]
+        self.source: SourceTokens | None = None
+        self._next: Tensor | None = None  # [batch], position of the next token
 
     @property
     def started(self) -> bool:
-        """Whether it holds tokens."""
         return self._next is not None
 
     @property
     def bytes(self) -> int:
-        """Memory held by keys and values."""
         return sum(layer.bytes for layer in self.layers)
 
     def extend(
-        self, sight: Sight, positions: Tensor, documents: Tensor | None
+        self, pattern: AttentionPattern, positions: Tensor, documents: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Where all keys stand that the new tokens look at in layers of this sight, and their
-        documents, or None where there is no padding.
-        """
+        """Add the positions and documents of new tokens. Returns the positions and the documents of
+        all keys that the new tokens may see, [batch, keys] each. The returned documents are None if
+        there is no padding."""
         if documents is None:
             documents = torch.zeros_like(positions)
-        positions, documents = self.kinds[sight].extend(positions, documents)
+        positions, documents = self.positions[pattern].extend(positions, documents)
         return positions, documents if self.padded else None
 
     def next_positions(
         self, batch: int, length: int, documents: Tensor | None, device: torch.device
     ) -> Tensor:
-        """Positions of the new tokens [batch, length], counted on from those seen.
-
-        ``documents``: -1 for padding before a text, which takes no position.
+        """Return the positions of the new tokens, [batch, length], counted on from the tokens
+        already read. ``documents``: -1 for padding before a text, which is not counted.
         """
         if self._next is None:
             self._next = torch.zeros(batch, dtype=torch.long, device=device)
@@ -179,10 +166,9 @@ class Cache:
         return positions
 
 
-def places_of(tokens: Tensor, documents: Tensor | None, cache: Cache | None = None) -> Tensor:
-    """The position of each token in its document, [batch or 1, length], for tokens and documents
-    [batch, length], which go on where a cache ends.
-    """
+def token_positions(tokens: Tensor, documents: Tensor | None, cache: Cache | None = None) -> Tensor:
+    """Return the position of each token in its document: [batch or 1, length]. ``tokens``,
+    ``documents``: [batch, length]. With a ``cache``, the positions continue from its last token."""
     if cache is not None:
         batch, length = tokens.shape
         return cache.next_positions(batch, length, documents, tokens.device)

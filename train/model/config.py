@@ -1,6 +1,4 @@
-"""The shape of a model: a stack of blocks with an embedding and a head. Choices combine freely, but
-for those that ``check_together`` refuses.
-"""
+"""The shape of a model. ``check_together`` refuses the few choices that cannot be combined."""
 
 from __future__ import annotations
 
@@ -9,126 +7,122 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from llmcurate.base.settings import ByKind, dataclass, refuse
-from train.model.attention_settings import Grouped, Latent, Sight
+from llmcurate.base.settings import ByKind, dataclass, refuse_if
+from train.model.attention_settings import AttentionPattern, Grouped, Latent
 from train.model.feed_forward_settings import Dense, Experts
 from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPosition, OwnResidual
 from train.model.position_settings import Position, Rope
 
 TaskKind = Literal["classify", "token", "span"]
 Before = Literal["nothing", "pool", "transform"]
-SPAN = ("start", "end")  # what is said of each token
+SPAN = ("start", "end")  # labels of head.task.kind span
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A head that tells labels apart (Devlin et al. 2019, section 4)."""
+    """A head that predicts labels instead of tokens (Devlin et al. 2019, section 4)."""
 
     kind: TaskKind = Field(
-        description="What has a label: the text (classify), each word (token), or the first and "
-        "the last token of an answer (span)."
+        description="Unit that gets a label: the text (classify), each word (token), or the first "
+        "and the last token of an answer (span)."
     )
     labels: tuple[str, ...] = Field(
-        description="The labels by number; of a span they are start and end."
+        description="The labels, in the order of their numbers; for span: start and end."
     )
     before: Before = Field(
         "nothing",
-        description="What stands before its matrix: nothing; pool, a layer with tanh (BERT); or "
-        "transform, that of the head that predicts tokens (ModernBERT).",
+        description="Layer before the head's matrix: nothing; pool, a layer with tanh (BERT); or "
+        "transform, the layer of the head that predicts tokens (ModernBERT).",
     )
 
     def __post_init__(self) -> None:
-        refuse(
+        refuse_if(
             len(set(self.labels)) != len(self.labels) or len(self.labels) < 2,
-            "head.task.labels: two different ones at least, each once",
+            "head.task.labels: give two or more labels, each once",
         )
-        refuse(
+        refuse_if(
             self.kind == "span" and self.labels != SPAN,
-            f"head.task.labels with head.task.kind span: they are {' and '.join(SPAN)}",
+            f"head.task.labels with head.task.kind span: give {' and '.join(SPAN)}",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Embedding:
-    """The embedding of tokens."""
+    """The settings of the embedding of tokens."""
 
-    norm: bool = Field(False, description="A norm after the embedding (BLOOM, BERT).")
+    norm: bool = Field(False, description="Apply a norm after the embedding (BLOOM, BERT).")
     size: int | None = Field(
         None,
         ge=1,
-        description="Dimensions of the embedding where they are others than hidden: a matrix "
-        "leads from one to the other (ALBERT).",
+        description="Dimensions of the embedding, if other than hidden: a matrix maps it to the "
+        "hidden size (ALBERT).",
     )
-    bias: bool = Field(
-        True, description="Whether that matrix has a bias (ALBERT has, OPT-350m has not)."
-    )
+    bias: bool = Field(True, description="Give that matrix a bias (ALBERT: true, OPT-350m: false).")
     positions: Literal["before", "after"] = Field(
-        "before",
-        description="Whether positions are added before that matrix (ALBERT) or after it "
-        "(OPT-350m).",
+        "before", description="Add positions before that matrix (ALBERT) or after it (OPT-350m)."
     )
     segments: int = Field(
-        0, ge=0, description="Learned vectors for the segments of a text, added (BERT: 2)."
+        0, ge=0, description="Number of learned vectors for the segments of a text (BERT: 2)."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """The output head."""
+    """The settings of the output head."""
 
-    tied: bool = Field(True, description="Whether it is the embedding, transposed.")
-    bias: bool = Field(False, description="Whether it has a bias.")
+    tied: bool = Field(True, description="Use the transposed embedding as the head's matrix.")
+    bias: bool = Field(False, description="Give the head a bias.")
     transform: bool = Field(
         False,
-        description="A layer with an activation and a norm before it (BERT); it has a bias where "
-        "the feed-forward has.",
+        description="Put a layer with an activation and a norm before the head (BERT). It has a "
+        "bias if the feed-forward has one.",
     )
     pair: Literal["none", "next", "order"] = Field(
         "none",
-        description="A second head, which reads the first token of a text and tells of its two "
-        "segments whether one comes next (BERT), or which order they stand in (ALBERT).",
+        description="A second head, which reads the first token of a text and predicts if its "
+        "second segment follows the first (next, BERT), or their order (order, ALBERT).",
     )
     task: Task | None = Field(
-        None, description="A head for a task, in place of the one that predicts tokens."
+        None, description="A head for a task, instead of the one that predicts tokens."
     )
     replaced: bool = Field(
         False,
-        description="Whether the model tells of each token if it was replaced, and predicts none "
+        description="Predict for each token if it was replaced, instead of predicting tokens "
         "(ELECTRA).",
     )
     boundary: bool = Field(
         False,
-        description="A second head, in training, which predicts the tokens of a hidden span from "
-        "the two beside it (SpanBERT).",
+        description="A second head for training, which predicts the tokens of a hidden span from "
+        "the two tokens next to the span (SpanBERT).",
     )
     mtp: int = Field(
         0,
         ge=0,
         le=100,
-        description="Modules that each predict a token further on than the next, in training "
-        "(DeepSeek-V3, arXiv 2412.19437, section 2.2).",
+        description="Number of modules for training that predict tokens after the next one, one "
+        "token further each (DeepSeek-V3, arXiv 2412.19437, section 2.2).",
     )
 
 
-# Attention, with cross-attention where there is some, and the feed-forward.
+# Attention includes cross-attention in an encoder-decoder.
 ATTENDS, FEEDS = ("attention", "cross"), ("feed_forward",)
 Parts = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Serial:
-    """Attention, then the feed-forward, each added to the stream."""
+    """A block that runs attention, then the feed-forward, and adds each to the residual stream."""
 
     kind: Literal["serial"] = "serial"
     sandwich: int = Field(
         0,
         ge=0,
-        description="Sandwich coefficient: attention of so many layers comes first, before any "
-        "feed-forward, and as many feed-forwards come last (Press et al. 2020).",
+        description="Sandwich coefficient k: the attention of the first k layers runs before any "
+        "feed-forward, and k feed-forwards run last (Press et al. 2020).",
     )
 
     def steps(self, layers: int) -> list[tuple[int, Parts]]:
-        """The order in which parts run: a layer, and which of its parts."""
+        """Return the order in which parts run: pairs of a layer and the names of parts."""
         if not self.sandwich:
             return [(layer, ATTENDS + FEEDS) for layer in range(layers)]
         steps: list[tuple[int, Parts]] = [(layer, ATTENDS) for layer in range(self.sandwich)]
@@ -139,36 +133,34 @@ class Serial:
 
 @dataclass(frozen=True, kw_only=True)
 class ReZero(Serial):
-    """What parts add is multiplied by a learned number, which begins at 0; a layer has one."""
+    """A serial block that adds its parts' outputs times a learned number, which starts at 0."""
 
     kind: Literal["rezero"] = "rezero"  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeepNorm(Serial):
-    """The stream is multiplied by ``alpha`` before what a part adds; first values by ``beta``."""
+    """A serial block that scales the stream by ``alpha`` and initial weights by ``beta``."""
 
     kind: Literal["deepnorm"] = "deepnorm"  # type: ignore[assignment]
     alpha: float | None = Field(
-        None, gt=0, description="Weight of the stream. Without a value that of the paper."
+        None, gt=0, description="Weight of the stream. Without a value the paper's."
     )
     beta: float | None = Field(
         None,
         gt=0,
-        description="What first values of values, of attention's output and of feed-forwards are "
-        "multiplied by. Without a value that of the paper.",
+        description="Factor on the initial weights of values, attention outputs and feed-forwards. "
+        "Without a value the paper's.",
     )
 
     def scales(self, layers: int, *, read: bool = False) -> tuple[float, float]:
-        """alpha and beta of a stack; ``read``: of a decoder that sees an encoder (figure 2 of the
-        paper).
-        """
+        """Return alpha and beta. ``read``: True with an encoder (Wang et al. 2022, figure 2)."""
         n, most = (2, 8) if not read else (3, 12)
         alpha, beta = (n * layers) ** 0.25, (most * layers) ** -0.25
         return self.alpha or alpha, self.beta or beta
 
     def of_encoder(self, layers: int, decoder: int) -> DeepNorm:
-        """That of an encoder of ``layers``, beside a decoder of so many (figure 2)."""
+        """Return DeepNorm for an encoder with ``layers`` and a decoder with ``decoder`` layers."""
         ratio = (layers**4 * decoder) ** (1 / 16)
         alpha, beta = 0.81 * ratio, 0.87 / ratio
         return DeepNorm(sandwich=self.sandwich, alpha=self.alpha or alpha, beta=self.beta or beta)
@@ -176,7 +168,7 @@ class DeepNorm(Serial):
 
 @dataclass(frozen=True, kw_only=True)
 class Parallel:
-    """Attention and feed-forward read the same stream, and their sum is added to it."""
+    """A block whose parts both read the stream; the sum of their outputs is added to the stream."""
 
     kind: Literal["parallel"] = "parallel"
     norms: int = Field(1, ge=1, le=2, description="Norms of a block: 1 (GPT-J), or 2 (GPT-NeoX).")
@@ -191,7 +183,7 @@ FeedForward = Annotated[Dense | Experts | OwnFeedForward, ByKind()]
 
 @dataclass(frozen=True, kw_only=True)
 class Norm:
-    """The norms of a stack."""
+    """The settings of a stack's norms."""
 
     kind: Literal["rms", "layer", "layer_no_bias", "layer_plain"] = Field(
         "rms",
@@ -200,48 +192,50 @@ class Norm:
     )
     place: Literal["pre", "post", "sandwich", "none"] = Field(
         "pre",
-        description="Where norms stand: pre; post, the original LN(x + f(x)) without a norm at "
-        "the end; sandwich, before and after each part (Ding et al. 2021); none in the stack "
-        "(ReZero).",
+        description="Place of the norms: pre; post, the original LN(x + f(x)) without a norm at "
+        "the end; sandwich, before and after each part (Ding et al. 2021); none, without norms in "
+        "the stack (ReZero).",
     )
     eps: float = Field(
         1e-5, gt=0, description="Number added to the variance, so that it is never 0."
     )
     first: bool = Field(
         True,
-        description="Whether the first block has a norm before attention (ModernBERT has one "
-        "after the embedding in its place).",
+        description="Put a norm before the attention of the first block (ModernBERT: false, it has "
+        "a norm after the embedding instead).",
     )
 
     def __post_init__(self) -> None:
-        refuse(
+        refuse_if(
             not self.first and self.place != "pre",
-            f"norm.first false with norm.place {self.place}: only a norm before can be left out",
+            f"norm.first false with norm.place {self.place}: set norm.place=pre",
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """Blocks on a residual stream. The defaults are LLaMA's choices (Touvron et al. 2023)."""
+    """The settings of blocks on a residual stream, by default LLaMA's (Touvron et al. 2023)."""
 
     layers: int = Field(ge=1, le=10_000, description="Number of blocks.")
     hidden: int = Field(ge=1, description="Dimensions of the residual stream.")
-    attention: Attention = Field(description="How tokens look at each other.")
-    feed_forward: FeedForward = Field(description="What is done to each token.")
+    attention: Attention = Field(description="The attention.")
+    feed_forward: FeedForward = Field(description="The feed-forward.")
     norm: Norm = Field(default_factory=Norm, description="The norms.")
     causal: bool = Field(
-        True, description="Whether a token sees those before it alone; in an encoder it sees all."
+        True,
+        description="Let a token see only itself and those before it; false for an encoder, whose "
+        "tokens see all.",
     )
     share: int = Field(
         1,
         ge=1,
-        description="Blocks in a row that have the same weights (ALBERT: as many as layers).",
+        description="Number of consecutive blocks that share weights (ALBERT: as many as layers).",
     )
     residual: Residual = Field(
-        default_factory=Serial, description="How parts are joined to the stream."
+        default_factory=Serial, description="The way parts are added to the residual stream."
     )
     position: Annotated[Position | OwnPosition, ByKind()] = Field(
-        default_factory=Rope, description="How a token's position is known."
+        default_factory=Rope, description="The encoding of positions."
     )
     dropout: float = Field(
         0.0,
@@ -254,54 +248,53 @@ class Stack:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """A second stack, which reads a source both ways; all else is as in the decoder, whose blocks
-    look at what it makes of it (Vaswani et al. 2017).
+    """The settings of a second stack, which reads a source in both directions. The decoder's blocks
+    see its output (Vaswani et al. 2017). Settings that are not here are the decoder's.
     """
 
-    layers: int = Field(ge=1, le=10_000, description="Number of its blocks.")
+    layers: int = Field(ge=1, le=10_000, description="Number of the encoder's blocks.")
     shared: bool = Field(
         False,
-        description="Whether its blocks have the same weights as the decoder's, but for "
-        "cross-attention (Raffel et al. 2020, section 3.2).",
+        description="Share the weights of its blocks with the decoder, except cross-attention "
+        "(Raffel et al. 2020, section 3.2).",
     )
     start: int | None = Field(
         None,
         ge=0,
-        description="Id of the token that decoding begins with. Without a value it is the end of "
-        "text, as in training here and in BART; T5 was trained with its padding, 0.",
+        description="Id of the token that decoding starts with. Without a value the end of text, "
+        "as in training here and in BART; T5 was trained with its padding, 0.",
     )
 
     learns: Literal["spans", "bart"] = Field(
-        "spans", description="The objective that is its own: spans (T5's) or bart (BART's)."
+        "spans", description="Objective that `auto` chooses: spans (T5's) or bart (BART's)."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Generator:
-    """A smaller masked model on the same embedding, trained beside a discriminator, whose tokens
-    it replaces (ELECTRA, Clark et al. 2020).
+    """A smaller model that predicts masked tokens and so replaces tokens in the text of a
+    discriminator. Both share the embedding and are trained together (ELECTRA, Clark et al. 2020).
     """
 
     smaller: int = Field(
         4,
         ge=1,
-        description="How many times fewer heads, and hidden and feed-forward dimensions, it has "
-        "than the discriminator (section 3.2 of the paper: 2 to 4).",
+        description="Factor by which heads, hidden and feed-forward dimensions are fewer than the "
+        "discriminator's (section 3.2 of the paper: 2 to 4).",
     )
 
 
 def check_together(config: ModelConfig) -> None:
-    """Raises ``LlmcurateError`` where two choices cannot be together."""
+    """Raise ``LlmcurateError`` if two settings of the model cannot be combined."""
     if config.encoder is not None:
         _check_encoder(config, config.encoder)
-    refuse(
+    refuse_if(
         isinstance(config.residual, Parallel) and config.norm.place != "pre",
-        f"residual parallel with norm.place {config.norm.place}: a parallel block has its norms "
-        "before",
+        f"residual parallel with norm.place {config.norm.place}: set norm.place=pre",
     )
     if isinstance(config.residual, Serial):
         _check_serial(config, config.residual)
-    refuse(
+    refuse_if(
         config.layers % config.share != 0,
         f"share is {config.share}: it must divide layers ({config.layers})",
     )
@@ -316,10 +309,10 @@ def check_together(config: ModelConfig) -> None:
         _check_latent(config)
     if isinstance(config.position, Rope):
         _check_rope(config, config.position)
-    refuse(
+    refuse_if(
         config.position.in_attention and not isinstance(config.attention, Grouped),
-        f"position {config.position.kind} with attention {config.attention.kind}: it is a part of "
-        "grouped attention",
+        f"position {config.position.kind} with attention {config.attention.kind}: it needs "
+        "attention grouped",
     )
 
 
@@ -329,19 +322,19 @@ def _check_grouped(config: ModelConfig, own: Grouped) -> None:
         "random": own.random,
         "block": own.block > 1,
     }.items():
-        refuse(
+        refuse_if(
             config.causal and bool(used),
-            f"attention.{name} with causal true: it is an encoder's; a decoder has windows, "
+            f"attention.{name} with causal true: only an encoder has it; a decoder has windows, "
             "dilations and sinks",
         )
-    refuse(
+    refuse_if(
         own.segment is not None and config.form != "decoder",
-        f"attention.segment with an {config.form}: what it remembers is a decoder's",
+        f"attention.segment with an {config.form}: only a decoder has segments",
     )
 
 
 def _check_heads(config: ModelConfig) -> None:
-    refuse(
+    refuse_if(
         config.head.task is not None
         and (
             config.head.pair != "none"
@@ -349,57 +342,57 @@ def _check_heads(config: ModelConfig) -> None:
             or config.head.boundary
             or config.encoder is not None
         ),
-        "head.task with head.pair, head.replaced, head.boundary or encoder: it follows one "
-        "stack, alone",
+        "head.task with head.pair, head.replaced, head.boundary or encoder: leave the others out",
     )
-    refuse(
+    refuse_if(
         config.causal and config.head.pair != "none",
-        f"head.pair {config.head.pair} with causal true: a decoder has no such head",
+        f"head.pair {config.head.pair} with causal true: only an encoder has this head",
     )
-    for name, other in {
+    for name, chosen in {
         "causal false": not config.causal,
         "mup_base": config.mup_base is not None,
         "embedding.size": config.embedding.size is not None,
         "head.task": config.head.task is not None,
     }.items():
-        refuse(
-            config.head.mtp > 0 and other,
-            f"head.mtp {config.head.mtp} with {name}: it follows a decoder without that",
+        refuse_if(
+            config.head.mtp > 0 and chosen,
+            f"head.mtp {config.head.mtp} with {name}: leave one of them out",
         )
-    refuse(
+    refuse_if(
         config.head.boundary and (config.causal or config.head.replaced),
-        "head.boundary with causal true or head.replaced: it reads what an encoder predicts by",
+        "head.boundary with causal true or head.replaced: only an encoder that predicts tokens "
+        "has it",
     )
-    refuse(
+    refuse_if(
         config.head.replaced and (config.causal or config.head.pair != "none"),
-        "head.replaced with causal true or head.pair: a discriminator is an encoder without it",
+        "head.replaced with causal true or head.pair: set both off",
     )
 
 
 def _check_generator(config: ModelConfig, own: Generator) -> None:
-    refuse(not config.head.replaced, "generator without head.replaced: set that to true")
-    for name, other in {
+    refuse_if(not config.head.replaced, "generator without head.replaced: set that to true")
+    for name, chosen in {
         "attention latent": isinstance(config.attention, Latent),
         "feed_forward experts": isinstance(config.feed_forward, Experts),
         "embedding.positions after": config.embedding.positions == "after",
         "head.tied false": not config.head.tied,
         "mup_base": config.mup_base is not None,
     }.items():
-        refuse(other, f"generator with {name}: leave one of them out")
+        refuse_if(chosen, f"generator with {name}: leave one of them out")
     for name, size in {
         "hidden": config.hidden,
         "attention.heads": config.attention.heads,
         "attention.kv_heads": config.attention.kv_heads,
         "feed_forward.width": config.feed_forward.width,
     }.items():
-        refuse(
+        refuse_if(
             size % own.smaller != 0,
             f"generator.smaller is {own.smaller}: it must divide {name} ({size})",
         )
 
 
 def _check_encoder(config: ModelConfig, own: Encoder) -> None:
-    for name, other in {
+    for name, chosen in {
         "causal false": not config.causal,
         "attention latent": isinstance(config.attention, Latent),
         "feed_forward experts": isinstance(config.feed_forward, Experts),
@@ -407,68 +400,67 @@ def _check_encoder(config: ModelConfig, own: Encoder) -> None:
         "mup_base": config.mup_base is not None,
         f"head.mtp {config.head.mtp}": config.head.mtp > 0,
     }.items():
-        refuse(other, f"encoder with {name}: an encoder-decoder is built without that")
-    refuse(
+        refuse_if(chosen, f"encoder with {name}: leave one of them out")
+    refuse_if(
         own.shared and own.layers != config.layers,
-        f"encoder.shared with encoder.layers {own.layers} and layers {config.layers}: give both "
-        "as many",
+        f"encoder.shared with encoder.layers {own.layers} and layers {config.layers}: set them "
+        "equal",
     )
-    refuse(
+    refuse_if(
         own.layers % config.share != 0,
         f"share is {config.share}: it must divide encoder.layers ({own.layers}) too",
     )
 
 
 def _check_serial(config: ModelConfig, own: Serial) -> None:
-    refuse(
+    refuse_if(
         own.sandwich > 0 and own.sandwich >= config.layers,
         f"residual.sandwich is {own.sandwich}: give less than layers ({config.layers})",
     )
     deep, place = isinstance(own, DeepNorm), config.norm.place
-    refuse(
-        deep and place != "post",
-        f"residual deepnorm with norm.place {place}: its norms come after the sum, give post",
+    refuse_if(
+        deep and place != "post", f"residual deepnorm with norm.place {place}: set norm.place=post"
     )
-    refuse(
+    refuse_if(
         deep and config.encoder is not None and config.encoder.shared,
-        "residual deepnorm with encoder.shared: encoder and decoder have numbers of their own",
+        "residual deepnorm with encoder.shared: encoder and decoder need different alpha and beta",
     )
 
 
 def _check_experts(config: ModelConfig, own: Experts) -> None:
-    last = config.layers // own.every * own.every - 1  # that may have experts
-    refuse(
+    last = config.layers // own.every * own.every - 1  # the last layer that may have experts
+    refuse_if(
         last < own.first_dense,
         f"feed_forward.first_dense {own.first_dense} and every {own.every} leave no layer of "
         f"{config.layers} with experts",
     )
-    refuse(
+    refuse_if(
         config.share > 1 and (own.first_dense > 0 or own.every > 1),
-        f"share {config.share} with feed_forward.first_dense or every: shared blocks are alike",
+        f"share {config.share} with feed_forward.first_dense or every: blocks that share weights "
+        "must all have experts",
     )
-    refuse(
+    refuse_if(
         own.routing == "expert_choice" and config.causal,
-        "feed_forward.routing expert_choice with causal true: experts would choose by tokens "
-        "that come later",
+        "feed_forward.routing expert_choice with causal true: experts would choose tokens by "
+        "later ones",
     )
 
 
 def _check_latent(config: ModelConfig) -> None:
     position = config.position
-    refuse(
+    refuse_if(
         not isinstance(position, Rope),
-        f"attention latent with position {position.kind}: a part of each key is turned, it "
-        "needs position rope",
+        f"attention latent with position {position.kind}: set position=rope",
     )
-    refuse(
+    refuse_if(
         isinstance(position, Rope) and position.dim is not None,
-        "position.dim with attention latent: attention.rotary_dim says how much is turned",
+        "position.dim with attention latent: set attention.rotary_dim instead",
     )
-    refuse(
+    refuse_if(
         isinstance(config.residual, DeepNorm),
-        "residual deepnorm with attention latent: its first values are not known there",
+        "residual deepnorm with attention latent: no initial weights are known for it",
     )
-    refuse(
+    refuse_if(
         config.mup_base is not None,
         "mup_base with attention latent: no rates are known for its compressed dimensions",
     )
@@ -476,37 +468,36 @@ def _check_latent(config: ModelConfig) -> None:
 
 def _check_rope(config: ModelConfig, rope: Rope) -> None:
     size, rotated = config.attention.head_dim, config.rotated
-    refuse(
+    refuse_if(
         rope.dim is None and rotated % 2 != 0,
-        f"attention.head_dim is {size}: position rope needs it even",
+        f"attention.head_dim is {size}: position rope needs an even number",
     )
-    refuse(
+    refuse_if(
         not 2 <= rotated <= size or rotated % 2 != 0,
-        f"position.dim is {rope.dim}: an even number up to attention.head_dim ({size})",
+        f"position.dim is {rope.dim}: give an even number up to attention.head_dim ({size})",
     )
     if rope.scaling is None:
         return
-    refuse(
+    refuse_if(
         rope.scaling.all_dims > 0
         and (rope.scaling.kind != "yarn" or not isinstance(config.attention, Latent)),
-        "position.scaling.all_dims: it is of yarn with attention latent alone",
+        "position.scaling.all_dims: only yarn with attention latent has it",
     )
     if rope.scaling.kind == "longrope":
         for name in ("short", "long"):
-            refuse(
+            refuse_if(
                 len(getattr(rope.scaling, name)) != rotated // 2,
-                f"position.scaling longrope: {name} needs {rotated // 2} numbers, one for each "
-                "rotated pair",
+                f"position.scaling longrope: {name} needs {rotated // 2} numbers, one "
+                "per rotated pair",
             )
-    refuse(
-        rope.scaling.kind == "ntk" and rotated < 4,
-        "position.scaling ntk needs position.dim over 2",
+    refuse_if(
+        rope.scaling.kind == "ntk" and rotated < 4, "position.scaling ntk needs position.dim over 2"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Stack):
-    """A transformer: a decoder, or an encoder, or a decoder with an encoder."""
+    """A transformer: a decoder, an encoder, or an encoder-decoder."""
 
     vocab: int = Field(ge=1, description="Tokens of the vocabulary.")
     context: int = Field(
@@ -515,17 +506,18 @@ class ModelConfig(Stack):
     mup_base: int | None = Field(
         None,
         ge=1,
-        description="Hidden size at which the learning rate was found: first values, rates and "
-        "the output then follow muP (Yang et al. 2022), so that it holds at other sizes of equal "
-        "head_dim. Without a value they do not.",
+        description="Hidden size at which the learning rate was found. Initial weights, rates and "
+        "the output then follow muP (Yang et al. 2022), so that the rate also fits other sizes "
+        "with the same head_dim. Without a value muP is off.",
     )
     embedding: Embedding = Field(default_factory=Embedding, description="The embedding.")
     head: Head = Field(default_factory=Head, description="The output head.")
     encoder: Encoder | None = Field(
-        None, description="The encoder of an encoder-decoder. Without a value there is none."
+        None,
+        description="The encoder of an encoder-decoder. Without a value the model has no encoder.",
     )
     generator: Generator | None = Field(
-        None, description="What replaces tokens in training, where head.replaced is true."
+        None, description="The model that replaces tokens in training, needed with head.replaced."
     )
 
     def __post_init__(self) -> None:
@@ -533,14 +525,13 @@ class ModelConfig(Stack):
 
     @property
     def trunk(self) -> ModelConfig:
-        """Without what is there for training alone: the modules of ``head.mtp``, ``head.boundary``
-        and a generator.
-        """
+        """The model without the parts that only training uses: the modules for later tokens (mtp),
+        the head for hidden spans (boundary) and the generator."""
         return replace(self, head=replace(self.head, mtp=0, boundary=False), generator=None)
 
     @property
-    def generating(self) -> ModelConfig | None:
-        """The generator as a model of its own."""
+    def generator_config(self) -> ModelConfig | None:
+        """The generator as a separate model; None without one."""
         if self.generator is None:
             return None
         by, own = self.generator.smaller, self.attention
@@ -552,7 +543,7 @@ class ModelConfig(Stack):
             attention=replace(own, heads=own.heads // by, kv_heads=own.kv_heads // by),
             feed_forward=replace(self.feed_forward, width=self.feed_forward.width // by),
             embedding=replace(
-                self.embedding, size=self.embedded if self.embedded != hidden else None
+                self.embedding, size=self.embedding_dim if self.embedding_dim != hidden else None
             ),
             head=replace(self.head, replaced=False),
             generator=None,
@@ -560,38 +551,38 @@ class ModelConfig(Stack):
 
     @property
     def form(self) -> str:
-        """``decoder``, ``encoder`` or ``encoder-decoder``."""
+        """The form of the model: ``decoder``, ``encoder`` or ``encoder-decoder``."""
         if self.encoder is not None:
             return "encoder-decoder"
         return "decoder" if self.causal else "encoder"
 
     @property
     def writes(self) -> bool:
-        """Whether it predicts tokens from those before them."""
+        """True if the model predicts each token from the tokens before."""
         return self.causal and self.head.task is None
 
     @property
     def fills(self) -> bool:
-        """Whether it predicts hidden tokens from all others."""
+        """True if the model predicts hidden tokens from all others."""
         tokens = not self.head.replaced or self.generator is not None
         return self.form == "encoder" and self.head.task is None and tokens
 
     @property
     def described(self) -> str:
-        """What it is, where it is no model of text, in a message."""
+        """The kind of the model in words, for error messages about models that write no text."""
         return f"an {self.form}" if self.head.task is None else "a model with a head for a task"
 
     @property
     def head_shape(self) -> tuple[int, int]:
-        """Of the head's matrix: what it gives, nothing where there is none, and what it reads."""
+        """The numbers of outputs and inputs of the head; 0 outputs if it has nothing to predict."""
         if self.head.task is not None:
             return len(self.head.task.labels), self.hidden
-        there = not self.head.replaced or self.generator is not None
-        return self.vocab * there, self.embedded if self.head.tied else self.hidden
+        predicts = not self.head.replaced or self.generator is not None
+        return self.vocab * predicts, self.embedding_dim if self.head.tied else self.hidden
 
     @property
-    def reader(self) -> ModelConfig:
-        """The encoder of an encoder-decoder, as a model of its own."""
+    def encoder_config(self) -> ModelConfig:
+        """The encoder of an encoder-decoder as a separate model."""
         assert self.encoder is not None
         layers, residual = self.encoder.layers, self.residual
         if isinstance(residual, DeepNorm):
@@ -599,44 +590,42 @@ class ModelConfig(Stack):
         return replace(self, layers=layers, causal=False, encoder=None, residual=residual)
 
     @property
-    def shrink(self) -> float:
-        """What the first values of matrices that write to the stream are multiplied by: 1 / sqrt of
-        their number, two a layer, with cross-attention three (Radford et al. 2019); with DeepNorm
-        its own number.
+    def residual_scale(self) -> float:
+        """Factor on the initial weights that write to the residual stream: 1 / sqrt of the number
+        of such matrices (two per layer, three with cross-attention; Radford et al. 2019), or
+        DeepNorm's beta.
         """
-        if self.deep is not None:
-            return self.deep[1]
+        if self.deepnorm_scales is not None:
+            return self.deepnorm_scales[1]
         return float(((2 if self.encoder is None else 3) * self.layers) ** -0.5)
 
     @property
-    def gain(self) -> float:
-        """What the first values of values and of a feed-forward's first matrices are multiplied by:
-        1, or DeepNorm's number.
-        """
-        return 1.0 if self.deep is None else self.deep[1]
+    def inner_scale(self) -> float:
+        """Factor on initial weights of values and first feed-forward matrices: 1, or DeepNorm's
+        beta."""
+        return 1.0 if self.deepnorm_scales is None else self.deepnorm_scales[1]
 
     @property
-    def deep(self) -> tuple[float, float] | None:
-        """The two numbers of DeepNorm; None without it."""
+    def deepnorm_scales(self) -> tuple[float, float] | None:
         if not isinstance(self.residual, DeepNorm):
             return None
         return self.residual.scales(self.layers, read=self.encoder is not None)
 
     @property
     def steps(self) -> list[tuple[int, Parts]]:
-        """The order in which layers run, or parts of them."""
+        """The order in which layers run, as pairs: a layer and the names of the parts that run."""
         if isinstance(self.residual, Serial):
             return self.residual.steps(self.layers)
         return [(layer, ()) for layer in range(self.layers)]
 
     @property
-    def wider(self) -> float:
-        """How many times wider than muP's base; 1 without one."""
+    def width_ratio(self) -> float:
+        """The hidden size divided by ``mup_base``; 1 without muP."""
         return 1.0 if self.mup_base is None else self.hidden / self.mup_base
 
     @property
     def sparse(self) -> list[int]:
-        """The layers that have experts."""
+        """The numbers of the layers that have experts."""
         own = self.feed_forward
         if not isinstance(own, Experts):
             return []
@@ -644,23 +633,22 @@ class ModelConfig(Stack):
 
     @property
     def random(self) -> bool:
-        """Whether training draws numbers."""
+        """True if training draws random numbers."""
         own = self.feed_forward
         return self.dropout > 0 or (isinstance(own, Experts) and own.random)
 
     @property
-    def embedded(self) -> int:
-        """Dimensions of an embedding."""
+    def embedding_dim(self) -> int:
         return self.embedding.size or self.hidden
 
     @property
-    def positioned(self) -> int:
-        """Dimensions that positions are added to."""
-        return self.hidden if self.embedding.positions == "after" else self.embedded
+    def position_dim(self) -> int:
+        """The number of dimensions of the vectors that positions are added to."""
+        return self.hidden if self.embedding.positions == "after" else self.embedding_dim
 
     @property
     def rotated(self) -> int:
-        """Dimensions of a head that are turned; 0 without rotary positions."""
+        """The number of rotated dimensions of a head; 0 without rotary positions."""
         if not isinstance(self.position, Rope):
             return 0
         if isinstance(self.attention, Latent):
@@ -668,11 +656,10 @@ class ModelConfig(Stack):
         return self.attention.head_dim if self.position.dim is None else self.position.dim
 
     @property
-    def sights(self) -> list[Sight]:
-        """How far each layer sees."""
-        return [self.attention.sight(layer) for layer in range(self.layers)]
+    def patterns(self) -> list[AttentionPattern]:
+        return [self.attention.pattern(layer) for layer in range(self.layers)]
 
     @property
     def windows(self) -> list[int | None]:
-        """The window of each layer, or None where it sees everything."""
-        return [sight.window for sight in self.sights]
+        """The window of each layer; None for a layer without a window."""
+        return [pattern.window for pattern in self.patterns]

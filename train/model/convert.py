@@ -1,7 +1,6 @@
-"""A trained model as the start of another: what becomes of its weights, and what begins anew.
-
-Each kind of conversion is a function of both configurations, which says what it does, or nothing
-where it has nothing to do. To add one, write it here and put its name below.
+"""Start a model from another trained one. Weights that do not fit are converted, or initialised
+anew. Each kind of conversion is a function of both configurations, which returns a ``Conversion``,
+or None if this conversion does not apply. To add one, write it here and add it to ``CONVERSIONS``.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from llmcurate.base.settings import refuse
+from llmcurate.base.settings import refuse_if
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense, Experts
-from train.model.heads import kept
+from train.model.heads import name_with_task
 from train.model.plugin_settings import Plugin
 
 Named = Iterator[tuple[str, Tensor]]
@@ -30,9 +29,9 @@ _MATRIX = re.compile(rf"(?P<matrix>{_OF_BLOCK}(?:gate|up|down))\.weight")
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """``name``: in words. ``weights``: what a weight of the old model is in the new one, under
-    which names; nothing where it has no place there. ``anew``: a pattern of the names of weights
-    that begin as in a model that is not trained.
+    """A step from one configuration towards another. ``name``: text for messages. ``weights``:
+    function that yields the new weights made from an old one, with their names, or nothing to drop
+    it. ``anew``: pattern for names of weights that are initialised as in an untrained model.
     """
 
     name: str
@@ -45,18 +44,16 @@ def _as_it_is(name: str, weight: Tensor) -> Named:
 
 
 def fewer_keys(old: ModelConfig, new: ModelConfig) -> Conversion | None:
-    """Each key and value head is the mean of those whose queries it serves (Ainslie et al. 2023,
-    section 2.1).
-    """
+    """Average the key and value heads that are merged (Ainslie et al. 2023, section 2.1)."""
     before, after = old.attention, new.attention
     if not (isinstance(before, Grouped) and isinstance(after, Grouped)):
         return None
     heads, fewer = before.kv_heads, after.kv_heads
     if heads <= fewer or isinstance(before, Plugin) != isinstance(after, Plugin):
         return None
-    refuse(
+    refuse_if(
         heads % fewer != 0,
-        f"attention.kv_heads is {fewer}: the mean of as many of {heads} for each needs a divisor",
+        f"attention.kv_heads is {fewer}: to average heads, it must divide {heads}",
     )
 
     def weights(name: str, weight: Tensor) -> Named:
@@ -69,8 +66,8 @@ def fewer_keys(old: ModelConfig, new: ModelConfig) -> Conversion | None:
 
 
 def more_tokens(old: ModelConfig, new: ModelConfig) -> Conversion | None:
-    """Tokens behind the vocabulary, such as an objective's mask, begin as the mean of the others
-    (Hewitt 2021), which changes least of what the others are given.
+    """Set the rows of tokens after the old vocabulary, such as an objective's mask, to the mean of
+    the old rows. This changes the probabilities of the old tokens least (Hewitt 2021).
     """
     if new.vocab <= old.vocab:
         return None
@@ -86,9 +83,9 @@ def more_tokens(old: ModelConfig, new: ModelConfig) -> Conversion | None:
 
 
 def experts(old: ModelConfig, new: ModelConfig) -> Conversion | None:
-    """Experts that are copies of the dense feed-forward. With the weights of a token's experts
-    summing to one they compute what it did, until training tells them apart (Komatsuzaki et al.
-    2023, section 2.2). Routers begin anew.
+    """Start experts as copies of the dense feed-forward. If the weights of a token's experts sum to
+    one, the model first computes the same as before (Komatsuzaki et al. 2023, section 2.2). Routers
+    start anew.
     """
     before, own = old.feed_forward, new.feed_forward
     if not isinstance(own, Experts) or isinstance(before, Experts):
@@ -112,10 +109,9 @@ def experts(old: ModelConfig, new: ModelConfig) -> Conversion | None:
 
 
 def _check_copies(old: Dense, own: Experts) -> None:
-    """Raise ``LlmcurateError`` where such experts would not compute what ``old`` did."""
-    refuse(
+    refuse_if(
         isinstance(old, Plugin),
-        f"feed_forward=experts: no copies are known of {old.kind}, which is of a file",
+        f"feed_forward=experts: {old.kind} comes from a file and cannot be copied into experts",
     )
     same = {
         "width": (own.width, old.width),
@@ -127,16 +123,19 @@ def _check_copies(old: Dense, own: Experts) -> None:
     if own.routing != "hash":  # there each weight is 1
         same["routing"], same["normalise"] = (own.routing, "top_k"), (own.normalise, True)
     for name, (value, wanted) in same.items():
-        refuse(
+        refuse_if(
             value != wanted,
-            f"feed_forward.{name} is {value}: experts that are copies of the dense "
-            f"feed-forward, and together compute what it did, need {wanted}",
+            f"feed_forward.{name} is {value}: experts that start as copies of the dense "
+            f"feed-forward need {wanted}",
         )
-    refuse(old.bias, "feed_forward=experts: the dense feed-forward has biases, experts have none")
+    refuse_if(
+        old.bias,
+        "feed_forward=experts: the dense feed-forward has biases, which experts cannot have",
+    )
 
 
-def other_sight(old: ModelConfig, new: ModelConfig) -> Conversion | None:
-    """The same weights with another mask: a decoder that reads both ways, or the reverse."""
+def other_mask(old: ModelConfig, new: ModelConfig) -> Conversion | None:
+    """Keep all weights and change only the mask, from a decoder to an encoder or the reverse."""
     if old.causal == new.causal or old.encoder is not None or new.encoder is not None:
         return None
     return Conversion(
@@ -146,7 +145,7 @@ def other_sight(old: ModelConfig, new: ModelConfig) -> Conversion | None:
 
 
 def fewer_heads(old: ModelConfig, new: ModelConfig) -> Conversion | None:
-    """Without the head that tells whether two segments belong together, or that for spans."""
+    """Drop the head for pairs of segments, or the head for hidden spans, or both."""
     less = {
         "pair": old.head.pair != "none" and new.head.pair == "none",
         "boundary": old.head.boundary and not new.head.boundary,
@@ -163,8 +162,8 @@ def fewer_heads(old: ModelConfig, new: ModelConfig) -> Conversion | None:
 
 
 def both_stacks(old: ModelConfig, new: ModelConfig) -> Conversion | None:
-    """An encoder and a decoder that both begin with the weights of one stack, the decoder with the
-    first layers where it has fewer; cross-attention begins anew (Rothe et al. 2020).
+    """Start encoder and decoder from the weights of one stack. A decoder with fewer layers starts
+    from the stack's first layers. Cross-attention starts anew (Rothe et al. 2020).
     """
     if old.encoder is not None or new.encoder is None:
         return None
@@ -187,23 +186,25 @@ def both_stacks(old: ModelConfig, new: ModelConfig) -> Conversion | None:
 
 
 def task(old: ModelConfig, new: ModelConfig) -> Conversion | None:
-    """A head for a task in place of the model's own; it begins anew."""
+    """Replace the model's head by a head for a task, which starts anew."""
     own = new.head.task
     if own is None or own == old.head.task:
         return None
 
     def weights(name: str, weight: Tensor) -> Named:
-        if stays := kept(name, own):
-            yield stays, weight
+        if new_name := name_with_task(name, own):
+            yield new_name, weight
 
     return Conversion(name=f"a head to {own.kind}", weights=weights, anew=r"head\..*")
 
 
-CONVERSIONS = (fewer_keys, more_tokens, experts, other_sight, fewer_heads, both_stacks, task)
+CONVERSIONS = (fewer_keys, more_tokens, experts, other_mask, fewer_heads, both_stacks, task)
 
 
 def conversions(old: ModelConfig, new: ModelConfig) -> list[Conversion]:
-    """What leads from one to the other, in this order. Raises ``LlmcurateError``."""
+    """Return the conversions that lead from ``old`` to ``new``, in the order to apply them. Raises
+    ``LlmcurateError`` if one is impossible.
+    """
     candidates = (kind(old, new) for kind in CONVERSIONS)
     return [conversion for conversion in candidates if conversion is not None]
 
@@ -211,7 +212,7 @@ def conversions(old: ModelConfig, new: ModelConfig) -> list[Conversion]:
 def converted(
     weights: Iterable[tuple[str, Tensor]], steps: Iterable[Conversion]
 ) -> Iterator[tuple[str, Tensor]]:
-    """The weights of a model as those of what it is converted to, one at a time."""
+    """Yield the new model's weights that come from the old model, one at a time."""
     for name, weight in weights:
         named = [(name, weight)]
         for step in steps:
@@ -220,7 +221,7 @@ def converted(
 
 
 def anew(name: str, steps: Iterable[Conversion]) -> bool:
-    """Whether a weight of the new model comes from none of the old one."""
+    """Return True if weight ``name`` of the new model does not come from the old one."""
     return any(re.fullmatch(step.anew, name) is not None for step in steps if step.anew)
 
 
@@ -229,7 +230,7 @@ def fits(
     new: Mapping[str, tuple[int, ...]],
     steps: list[Conversion],
 ) -> bool:
-    """Whether weights of the ``old`` shapes are those of the ``new`` once converted."""
+    """Return True if weights of the shapes ``old``, once converted, have the shapes ``new``."""
     empty = ((name, torch.empty(shape, device="meta")) for name, shape in old.items())
     reached = {name: tuple(weight.shape) for name, weight in converted(empty, steps)}
     return reached == {

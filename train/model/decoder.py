@@ -1,6 +1,4 @@
-"""The decoder: embedding, stack, head, and an encoder where it has one. What it costs is in
-``measure/accounting.py``.
-"""
+"""The decoder: embedding, stack and head, and in some models an encoder or a generator."""
 
 from __future__ import annotations
 
@@ -16,29 +14,29 @@ from llmcurate.base.errors import UsageError
 from train.attention import ContextParallel, Mask, SharedMask, prepare
 from train.device import in_products
 from train.model import roles
-from train.model.attention_settings import Sight
+from train.model.attention_settings import AttentionPattern
 from train.model.block import block
-from train.model.cache import Cache, Seen, places_of
+from train.model.cache import Cache, SourceTokens, token_positions
 from train.model.config import ModelConfig
-from train.model.heads import Head, other
-from train.model.layers import Dropout, View, last_norm, norm, note, of_tokens, wrapped
+from train.model.heads import Head, builder_of
+from train.model.layers import Dropout, View, last_norm, norm, note, token_seeds, wrap_int64
 from train.model.positions import EMBEDDING, Positions, positions
 from train.model.roles import Role
 
 
 class Embedding(nn.Embedding):
-    """A vector for each token, and for the segment that it is in."""
+    """A vector for each token, plus one for its segment if the model has segments."""
 
     def __init__(self, config: ModelConfig) -> None:
-        own, size = config.embedding, config.embedded
+        own, size = config.embedding, config.embedding_dim
         super().__init__(config.vocab, size)
         std = EMBEDDING * (config.mup_base or size) ** -0.5
-        roles.give(self, weight=(role := Role(part="embedding", use="lookup", std=std)))
+        roles.set_roles(self, weight=(role := Role(part="embedding", use="lookup", std=std)))
         self.segments = nn.Embedding(own.segments, size) if own.segments else None
         if self.segments is not None:
-            roles.give(self.segments, weight=role)
-        self.norm = norm(config, config.positioned) if own.norm else nn.Identity()
-        self.out = widened(config)
+            roles.set_roles(self.segments, weight=role)
+        self.norm = norm(config, config.position_dim) if own.norm else nn.Identity()
+        self.out = embedding_projection(config)
 
     def forward(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
         x = super().forward(tokens)
@@ -49,8 +47,8 @@ class Embedding(nn.Embedding):
         return x + self.segments(segments.clamp(max=self.segments.num_embeddings - 1))
 
 
-def widened(config: ModelConfig) -> nn.Module:
-    """What leads from the embedding to the stack: a matrix where that is wider."""
+def embedding_projection(config: ModelConfig) -> nn.Module:
+    """Build the layer from the embedding to the stack: a matrix if their sizes differ."""
     own = config.embedding
     if own.size is None:
         return nn.Identity()
@@ -61,8 +59,8 @@ AGAIN = 0x2545F4914F6CDD1D  # between the seeds of two runs of a block
 
 
 class Stack(nn.Module):
-    """Blocks on embedded tokens, its own or those of ``other``. ``recompute``: every N-th block,
-    each for 1 or True, keeps its input alone for the backward pass and runs again in it.
+    """The blocks that run in turn on embedded tokens, or with ``other`` the blocks of that stack.
+    ``recompute``: N if every N-th block (True: each) stores only its input for the backward pass.
     """
 
     recompute: bool | int
@@ -77,7 +75,7 @@ class Stack(nn.Module):
             self.blocks = nn.ModuleList(
                 block(config, n, backend) for n in range(0, config.layers, config.share)
             )
-        else:  # as no module of this one, so that each weight has one name
+        else:  # not registered as a submodule, so that each weight has one name
             vars(self)["blocks"] = other.blocks
         self.norm = last_norm(config)
 
@@ -93,18 +91,18 @@ class Stack(nn.Module):
         parallel: ContextParallel | None = None,
         tokens: Tensor | None = None,
         notes: dict[str, list[Tensor]] | None = None,
-        source: Seen | None = None,
+        source: SourceTokens | None = None,
         encoded: Tensor | None = None,
     ) -> Tensor:
-        """x [batch, length, hidden] at ``places``, as ``places_of`` gives them, to the same shape.
-        With ``parallel`` x and ``tokens`` are this process's, all else but ``draws`` is of whole
-        rows. ``notes``: filled with what the blocks say, by name. ``source``: what cross-attention
-        sees, and ``encoded`` as in ``View``.
-        """
-        x = x.to(in_products(x))  # the stream: with float32 a step takes 1.05 times as long
+        """Return x [batch, length, hidden] after all blocks, in the same shape. ``places``: from
+        ``token_positions``. With ``parallel``, x and ``tokens`` have only this process's tokens,
+        and the other arguments except ``draws`` those of whole rows. ``notes``: gets the blocks'
+        notes, by name. ``source``: the tokens that cross-attention sees. ``encoded``: the encoder's
+        output."""
+        x = x.to(in_products(x))  # the residual stream; in float32 a step takes 1.05 times as long
         cross = None if source is None else source.mask(x, documents)
-        masks: dict[Sight, Any] = self.masks(x, places, documents, prefix, cache)
-        relations = {sight: self.positions.relation(mask) for sight, mask in masks.items()}
+        masks: dict[AttentionPattern, Any] = self.masks(x, places, documents, prefix, cache)
+        relations = {pattern: self.positions.relation(mask) for pattern, mask in masks.items()}
         if parallel is not None:
             masks = {s: SharedMask(parallel=parallel, rows=mask) for s, mask in masks.items()}
             places = parallel.own(places)
@@ -114,14 +112,13 @@ class Stack(nn.Module):
             self._prepare(x, [*masks.values(), *([] if cross is None else [cross])])
         counted = None if documents is None else documents >= 0
         for layer, parts in self.config.steps:
-            each, sight = self.blocks[layer // self.config.share], self.config.sights[layer]
-            again = wrapped(
-                layer % self.config.share * AGAIN
-            )  # blocks that are run again draw anew
+            each, pattern = self.blocks[layer // self.config.share], self.config.patterns[layer]
+            # A shared block draws other numbers each time it runs.
+            again = wrap_int64(layer % self.config.share * AGAIN)
             view = View(
-                mask=masks[sight],
-                rotation=rotations[sight],
-                relation=relations[sight],
+                mask=masks[pattern],
+                rotation=rotations[pattern],
+                relation=relations[pattern],
                 parts=parts,
                 tokens=tokens,
                 counted=counted,
@@ -129,7 +126,7 @@ class Stack(nn.Module):
                 encoded=encoded,
                 draws=None if draws is None else draws + again,
                 cache=None if cache is None else cache.layers[layer],
-                kept=None if cache is None else cache.kinds[sight].kept,
+                kept=None if cache is None else cache.positions[pattern].kept,
             )
             twice = every and layer % every == 0
             out = checkpoint(each, x, view, use_reentrant=False) if twice else each(x, view)
@@ -138,7 +135,6 @@ class Stack(nn.Module):
         return x if self.norm is None else self.norm(x)
 
     def _prepare(self, x: Tensor, masks: Iterable[Mask | SharedMask]) -> None:
-        """What masks keep for all layers, made before the blocks are run twice."""
         own = self.config.attention
         like = x.new_empty(0, own.heads, x.shape[1], own.head_dim)
         for mask in masks:
@@ -151,45 +147,40 @@ class Stack(nn.Module):
         documents: Tensor | None,
         prefix: Tensor | None,
         cache: Cache | None,
-    ) -> dict[Sight, Mask]:
-        """A mask for each kind of layer."""
+    ) -> dict[AttentionPattern, Mask]:
         length, bias, masks = places.shape[1], self.positions.bias(), {}
         content, placed = self.positions.content, bias is not None or self.positions.content
         memory = cache is None and torch.is_grad_enabled()
-        for sight in dict.fromkeys(self.config.sights):
+        for pattern in dict.fromkeys(self.config.patterns):
             keys, where, docs = length, places, documents
-            twice = memory and sight.segment is not None
+            twice = memory and pattern.segment is not None
             if cache is not None:
-                where, docs = cache.extend(sight, places, documents)
+                where, docs = cache.extend(pattern, places, documents)
                 keys = where.shape[1]
             elif twice:
                 keys, where = 2 * length, torch.cat((places, places), dim=1)
                 docs = None if documents is None else torch.cat((documents, documents), dim=1)
-            masks[sight] = Mask(
-                **vars(sight),
+            masks[pattern] = Mask(
+                **vars(pattern),
                 causal=self.config.causal,
                 device=x.device,
                 queries=length,
                 keys=keys,
                 documents=docs,
                 prefix=prefix,
-                positions=where if placed or sight.kept is not None else None,
+                positions=where if placed or pattern.cached_tokens is not None else None,
                 bias=bias,
                 content=content,
                 memory=twice,
-                gaps=cache is not None and sight.kept is not None and keys > length,
+                gaps=cache is not None and pattern.cached_tokens is not None and keys > length,
             )
         return masks
 
 
-_OTHER = 0x1B873593CC9E2D51  # between the seeds of a stack and of the one before it
+_OTHER = 0x1B873593CC9E2D51  # between the seeds of two stacks
 
 
-class _Reading(NamedTuple):
-    """How a stack reads tokens: what adds their positions, what norms, what leads to its width, and
-    what is added to the seeds of dropout.
-    """
-
+class _StackInput(NamedTuple):
     stack: Stack
     positions: Positions
     norm: nn.Module
@@ -198,10 +189,10 @@ class _Reading(NamedTuple):
 
 
 class Decoder(nn.Module):
-    """Token ids [batch, length] to logits [batch, length, vocab] in float32. ``both_ways``: whether
-    it has learned to read a prompt both ways. Where it has an ``encoder``, that reads a source, of
-    which the decoder's blocks see what it makes of it. Where it has a ``generator``, features and
-    logits of tokens are that one's, and what the model itself says is ``replaced``.
+    """A model from token ids [batch, length] to logits [batch, length, vocab] in float32.
+    ``both_ways``: True if trained to read prompts in both directions. With an ``encoder``, the
+    decoder's blocks see the encoder's output for a source. With a ``generator``, ``features`` and
+    ``logits`` are those of the generator, and ``replaced`` gives the discriminator's predictions.
     """
 
     def __init__(self, config: ModelConfig, *, attention: str = "auto") -> None:
@@ -212,42 +203,40 @@ class Decoder(nn.Module):
         self.stack = Stack(config, attention)
         self.encoder: Any = None
         if config.encoder is not None:
-            self.encoder = other("encoder")(config, attention, self.stack)
+            self.encoder = builder_of("encoder")(config, attention, self.stack)
         task = config.head.task
-        self.head: Any = Head(config) if task is None else other("task")(config, task)
-        self.mtp = other("mtp")(config, attention) if config.head.mtp else nn.ModuleList()
-        small = config.generating
+        self.head: Any = Head(config) if task is None else builder_of("task")(config, task)
+        self.mtp = builder_of("mtp")(config, attention) if config.head.mtp else nn.ModuleList()
+        small = config.generator_config
         self.generator: Any = None
         if small is not None:
-            self.generator = other("generator")(small, Head(small), attention)
+            self.generator = builder_of("generator")(small, Head(small), attention)
 
     @property
     def stacks(self) -> list[Stack]:
-        """Its own, and an encoder's or a generator's."""
+        """The model's own stack, and the stack of its encoder or generator if there is one."""
         others = (self.encoder, self.generator)
         return [self.stack, *(other.stack for other in others if other is not None)]
 
     def initialise(self, seed: int) -> None:
-        """First weights from the seed alone; see ``roles.initialise``."""
         roles.initialise(self, seed)
 
     def forward(self, tokens: Tensor, **kwargs: Any) -> Tensor:
-        """Logits; the arguments of ``features``."""
+        """Return the logits. Arguments are those of ``features``."""
         return self.logits(self.features(tokens, **kwargs))
 
     def logits(self, features: Tensor) -> Tensor:
-        """[..., hidden] to [..., vocab] in float32 (or wider)."""
-        out = F.linear(self.read_out(features), *self.head_weights())
+        """Return the logits [..., vocab], in float32 or wider, for features [..., hidden]."""
+        out = F.linear(self.head_input(features), *self.head_weights())
         return out if out.dtype == torch.float64 else out.float()
 
-    def read_out(self, features: Tensor) -> Tensor:
-        """What the head's matrix is multiplied by."""
+    def head_input(self, features: Tensor) -> Tensor:
         transform = self._predicts.transform
         return features if transform is None else transform(features)
 
     def head_weights(self) -> tuple[Tensor, Tensor | None]:
-        """The head's matrix [vocab, hidden], with tied embeddings theirs, and its bias [vocab]; of
-        a task [labels, hidden] and [labels].
+        """Return the head's matrix [vocab, hidden], and its bias [vocab] or None. The matrix of a
+        tied head is the embedding's. The shapes for a task are [labels, hidden] and [labels].
         """
         head = self._predicts
         return self.embedding.weight if head.weight is None else head.weight, head.bias
@@ -256,7 +245,7 @@ class Decoder(nn.Module):
     def _predicts(self) -> Head:
         head: Any = self.head if self.generator is None else self.generator.head
         if head.replaced is not None:
-            raise UsageError("a discriminator predicts no tokens: give its generator's folder")
+            raise UsageError("a discriminator predicts no tokens: give the folder of its generator")
         return head  # type: ignore[no-any-return]
 
     def features(
@@ -273,24 +262,26 @@ class Decoder(nn.Module):
         source: Tensor | None = None,
         source_documents: Tensor | None = None,
     ) -> Tensor:
-        """What the head reads: [batch, length, hidden].
+        """Return the features that the head reads: [batch, length, hidden].
 
-        ``documents`` [batch, length]: positions of different documents do not see each other, and
-        each document counts its positions from 0 within the row. ``prefix``: bool
-        [batch, length], tokens that all of their document see. With a ``cache`` the tokens
-        continue what it holds, and are added to it; there ``documents`` is -1 for the padding
-        before shorter texts of a batch. ``segments``: int64 [batch, length], 0 for all where
-        absent. ``draws``: int64 [batch], what decides on dropout. With ``parallel`` the result is
-        that of this process's tokens of the rows. ``notes``: filled with what the layers say of
-        the batch in training, by name, a tensor a layer. ``source``: int64 [batch, source], what an
-        encoder reads; a cache keeps what becomes of it, and only the first tokens come with it.
-        ``source_documents``: of its tokens, which those of the same document see, and -1 for
-        padding.
+        ``tokens``: int64 [batch, length].
+        ``documents``: [batch, length]. Tokens see only their own document, whose positions start at
+            0 in the row. With a cache, -1 marks the padding before shorter texts.
+        ``prefix``: bool [batch, length], true for tokens that their whole document sees.
+        ``cache``: the tokens continue the texts in the cache, and are added to it.
+        ``segments``: int64 [batch, length]; None: all tokens are in segment 0.
+        ``draws``: int64 [batch], seeds of dropout.
+        ``parallel``: if not None, the result has only this process's tokens of the rows.
+        ``notes``: what the layers report in training is added here: by name, one tensor per layer.
+        ``source``: int64 [batch, source], read by the encoder. With a cache, a source is given only
+            with the first tokens.
+        ``source_documents``: documents of the source's tokens, -1 for padding. Tokens see the
+            source of their own document.
         """
         if cache is not None and prefix is not None and cache.started:
-            raise ValueError("a prefix goes with the first tokens of a text")
+            raise ValueError("a prefix is allowed only with the first tokens of a text")
         x = self._read(
-            self._predictor,
+            self._predictor_input,
             tokens,
             documents,
             segments,
@@ -301,17 +292,17 @@ class Decoder(nn.Module):
             parallel=parallel,
             notes=notes,
         )
-        return x if self.config.mup_base is None else x / self.config.wider
+        return x if self.config.mup_base is None else x / self.config.width_ratio
 
     def encode(
         self, tokens: Tensor, documents: Tensor | None = None, draws: Tensor | None = None
     ) -> Tensor:
-        """What the encoder makes of a source: [batch, source, hidden]. ``documents`` and ``draws``
-        as for ``features``.
-        """
+        """Return the encoder's output [batch, source, hidden]. Arguments: see ``features``."""
         own = self.encoder
         assert own is not None
-        by = _Reading(own.stack, own.stack.positions, own.norm, self.embedding.out, wrapped(_OTHER))
+        by = _StackInput(
+            own.stack, own.stack.positions, own.norm, self.embedding.out, wrap_int64(_OTHER)
+        )
         return self._read(by, tokens, documents, None, draws)
 
     def replaced(
@@ -321,29 +312,28 @@ class Decoder(nn.Module):
         segments: Tensor | None = None,
         draws: Tensor | None = None,
     ) -> Tensor:
-        """A discriminator's logits of whether each token was replaced: float32 [batch, length].
-        ``documents``, ``segments`` and ``draws`` as for ``features``.
-        """
+        """Return for each token the logit that a generator replaced it: float32 [batch, length]."""
         head = self.head.replaced
         assert head is not None
-        logits: Tensor = head(self._read(self._own, tokens, documents, segments, draws))
+        logits: Tensor = head(self._read(self._own_input, tokens, documents, segments, draws))
         return logits
 
     @property
-    def _own(self) -> _Reading:
-        return _Reading(self.stack, self.stack.positions, self.embedding.norm, self.embedding.out)
+    def _own_input(self) -> _StackInput:
+        return _StackInput(
+            self.stack, self.stack.positions, self.embedding.norm, self.embedding.out
+        )
 
     @property
-    def _predictor(self) -> _Reading:
-        """What predicts tokens: the model's own stack, or a generator's."""
-        own, small = self._own, self.generator
+    def _predictor_input(self) -> _StackInput:
+        own, small = self._own_input, self.generator
         if small is None:
             return own
-        return _Reading(small.stack, own.positions, own.norm, small.out, wrapped(_OTHER))
+        return _StackInput(small.stack, own.positions, own.norm, small.out, wrap_int64(_OTHER))
 
     def _read(
         self,
-        by: _Reading,
+        by: _StackInput,
         tokens: Tensor,
         documents: Tensor | None,
         segments: Tensor | None,
@@ -352,13 +342,13 @@ class Decoder(nn.Module):
         parallel: ContextParallel | None = None,
         **seen: Any,
     ) -> Tensor:
-        places = places_of(tokens, documents, cache)
+        places = token_positions(tokens, documents, cache)
         index, own = torch.arange(tokens.shape[1], device=tokens.device)[None], places
         if parallel is not None:
             tokens, index, own = (parallel.own(each) for each in (tokens, index, places))
             segments = None if segments is None else parallel.own(segments)
         if draws is not None:
-            draws = of_tokens(draws + by.seed, index, self.config.hidden)
+            draws = token_seeds(draws + by.seed, index, self.config.hidden)
         x = self.embedding(tokens, segments)
         wide = self.config.embedding.positions == "after"  # positions come after ``out``
         x = by.positions.embed(by.out(x) if wide else x, own)
@@ -373,25 +363,25 @@ class Decoder(nn.Module):
         documents: Tensor | None,
         cache: Cache | None,
         draws: Tensor | None,
-    ) -> dict[str, Seen | Tensor | None]:
-        """What cross-attention sees: a source, or that which a cache has read."""
+    ) -> dict[str, SourceTokens | Tensor | None]:
         seen = None if cache is None else cache.source
         if (source is None) != (self.encoder is None or seen is not None):
-            raise ValueError("a source goes with the first tokens, of an encoder-decoder alone")
+            raise ValueError(
+                "an encoder-decoder needs a source with the first tokens, and only then"
+            )
         if source is None:
             return {"source": seen}
-        seen = Seen(length=source.shape[1], documents=documents)
+        seen = SourceTokens(length=source.shape[1], documents=documents)
         if cache is not None:
             cache.source = seen
         return {"source": seen, "encoded": self.encode(source, documents, draws)}
 
     def empty_cache(self) -> Cache:
-        """A cache for any number of texts."""
         return Cache(self.config)
 
 
-def in_whole(name: str, config: ModelConfig) -> str:
-    """Where the weight ``name`` of the generator as a model of its own is in the whole model."""
+def name_in_whole_model(name: str, config: ModelConfig) -> str:
+    """Return the name that the weight ``name`` of the separate generator has in the whole model."""
     shared = name.startswith("embedding.") and not name.startswith("embedding.out.")
     if shared or (name.startswith("stack.positions.") and config.position.table):
         return name

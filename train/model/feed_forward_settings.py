@@ -1,4 +1,4 @@
-"""The settings of feed-forwards: one that every token goes through, or experts."""
+"""The settings of feed-forwards: a dense one that every token uses, or experts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from llmcurate.base.settings import dataclass, refuse
+from llmcurate.base.settings import dataclass, refuse_if
 
-# name: (activation, gated). Narang et al. 2021 compare them but for relu2.
+# name: (activation, gated). Narang et al. 2021 compare them, except relu2.
 ACTIVATIONS = {
     "relu": ("relu", False),
     "gelu": ("gelu", False),
@@ -33,19 +33,16 @@ else:
 
 @dataclass(frozen=True, kw_only=True)
 class Dense:
-    """A feed-forward that every token goes through."""
+    """A feed-forward that every token uses."""
 
     kind: Literal["dense"] = "dense"
-    width: int = Field(
-        ge=1,
-        description="Dimensions between its layers.",
-    )
+    width: int = Field(ge=1, description="Dimensions between its layers.")
     activation: Activation = Field(
         "swiglu",
-        description="Plain relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), elu, selu, "
-        "sigmoid, softplus, gated (Shazeer 2020) glu, geglu, geglu_tanh, reglu, swiglu.",
+        description="Activation. Plain: relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), elu, "
+        "selu, sigmoid, softplus. Gated (Shazeer 2020): glu, geglu, geglu_tanh, reglu, swiglu.",
     )
-    bias: bool = Field(False, description="Whether its linear layers have a bias.")
+    bias: bool = Field(False, description="Give its linear layers a bias.")
 
     @property
     def gated(self) -> bool:
@@ -54,88 +51,85 @@ class Dense:
 
 @dataclass(frozen=True, kw_only=True)
 class Experts:
-    """Feed-forwards of which each token goes through a few. The defaults are Mixtral's choices
-    (Jiang et al. 2024). Their linear layers have no biases.
+    """Several feed-forwards; each token uses only a few of them. The defaults are Mixtral's (Jiang
+    et al. 2024). The linear layers have no biases.
     """
 
     bias: ClassVar[bool] = False
     kind: Literal["experts"] = "experts"
     count: int = Field(8, ge=1, description="Number of experts.")
-    top_k: int = Field(2, ge=1, description="Experts that a token goes through.")
+    top_k: int = Field(2, ge=1, description="Number of experts that a token uses.")
     width: int = Field(ge=1, description="Dimensions between the layers of one expert.")
-    activation: Activation = Field(
-        "swiglu", description="Its activation, plain or gated, as of a dense one."
-    )
+    activation: Activation = Field("swiglu", description="Activation of an expert, as for dense.")
     routing: Literal["top_k", "expert_choice", "hash"] = Field(
         "top_k",
-        description="What chooses: top_k, each token its best experts; expert_choice, each expert "
-        "its best tokens of a row, as many as on average (Zhou et al. 2022); hash, a fixed expert "
-        "for each token of the vocabulary (Roller et al. 2021).",
+        description="Way to assign tokens. top_k: each token chooses its best experts. "
+        "expert_choice: each expert chooses its best tokens of a row, as many as the mean (Zhou "
+        "et al. 2022). hash: each token of the vocabulary has a fixed expert (Roller et al. 2021).",
     )
     scores: Literal["softmax", "sigmoid"] = Field(
         "softmax",
-        description="What a router's outputs become: softmax over the experts, or sigmoid of each "
-        "(DeepSeek-V3).",
+        description="Function of the router's outputs: softmax over the experts, or a sigmoid of "
+        "each output (DeepSeek-V3).",
     )
     normalise: bool = Field(
         True,
-        description="Whether the scores of a token's experts are divided by their sum, which for "
-        "softmax is one over the chosen alone (Mixtral); without it they stay (Switch, Qwen2-MoE).",
+        description="Divide the scores of a token's experts by their sum, which for softmax is a "
+        "softmax over the chosen experts (Mixtral). False keeps the scores (Switch, Qwen2-MoE).",
     )
     scale: float = Field(
-        1.0,
-        gt=0,
-        description="What the chosen experts' scores are multiplied by (DeepSeek-V3: 2.5).",
+        1.0, gt=0, description="Factor on the chosen experts' scores (DeepSeek-V3: 2.5)."
     )
     groups: int = Field(
-        1, ge=1, description="Groups of equal size that the experts form, as those of a device do."
+        1, ge=1, description="Number of groups of equal size, such as the experts on one device."
     )
     top_groups: int = Field(
         1,
         ge=1,
-        description="Groups that a token's experts are chosen from, those of the best scores "
+        description="Number of groups with the best scores that a token's experts are chosen from "
         "(DeepSeek-V2: 3 of 8, DeepSeek-V3: 4 of 8).",
     )
     group_best: int = Field(
         2,
         ge=1,
-        description="Best scores of a group whose sum ranks it (DeepSeek-V3: 2; DeepSeek-V2: 1).",
+        description="Number of a group's best scores whose sum ranks it (DeepSeek-V3: 2; "
+        "DeepSeek-V2: 1).",
     )
     shared_width: int = Field(
         0,
         ge=0,
-        description="Width of a feed-forward that every token goes through besides; several "
-        "shared experts are one as wide as all (DeepSeekMoE, Dai et al. 2024). 0 is none.",
+        description="Width of a feed-forward that every token uses in addition; for several shared "
+        "experts give the sum of their widths (DeepSeekMoE, Dai et al. 2024). 0: none.",
     )
     shared_gate: bool = Field(
-        False, description="Whether what it adds is weighed by a sigmoid of the token (Qwen2-MoE)."
+        False, description="Weight the shared feed-forward by a sigmoid of the token (Qwen2-MoE)."
     )
     first_dense: int = Field(
-        0, ge=0, description="First layers that keep a dense feed-forward (DeepSeekMoE)."
+        0, ge=0, description="Number of first layers with a dense feed-forward (DeepSeekMoE)."
     )
     every: int = Field(
         1,
         ge=1,
-        description="Every how manieth layer has experts, the others a dense feed-forward (GShard "
-        "and Switch: 2).",
+        description="Distance between layers with experts; the layers between have a dense "
+        "feed-forward (GShard and Switch: 2).",
     )
     dense_width: int | None = Field(
         None,
         ge=1,
-        description="Width of the dense feed-forwards. Without a value it is that of an expert.",
+        description="Width of the dense feed-forwards. Without a value an expert's width.",
     )
     balance: float = Field(
         0.01,
         ge=0,
         description="Weight of the balance loss of each layer (Fedus et al. 2022, equation 4), "
-        "taken over a row at a time (as in DeepSeek-V3), so that micro-batches and processes "
-        "change nothing.",
+        "computed for each row (as in DeepSeek-V3), so that micro-batches and processes do not "
+        "change it.",
     )
     device_balance: float = Field(
         0.0,
         ge=0,
-        description="Weight of the same loss of groups, which stand for devices (DeepSeek-V2, "
-        "arXiv 2405.04434, equations 26 to 28: 0.05).",
+        description="Weight of the same loss over groups instead of experts; a group stands for a "
+        "device (DeepSeek-V2, arXiv 2405.04434, equations 26 to 28: 0.05).",
     )
     router_z: float = Field(
         0.0,
@@ -146,79 +140,78 @@ class Experts:
     bias_rate: float = Field(
         0.0,
         ge=0,
-        description="Step by which, after each update, a bias for choosing rises for experts "
-        "below the mean load and falls for those above (Wang et al. 2024: 0.001). 0: no bias.",
+        description="Step by which the bias of an expert's score, used only to choose, rises after "
+        "an update below the mean load and falls above it (Wang et al. 2024: 0.001). 0: no bias.",
     )
     jitter: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="In training a router's inputs are multiplied by numbers drawn from 1 - "
-        "jitter to 1 + jitter (Fedus et al. 2022: 0.01).",
+        description="In training, multiply a router's inputs by random numbers from 1 - jitter to "
+        "1 + jitter (Fedus et al. 2022: 0.01).",
     )
     noisy: bool = Field(
         False,
-        description="Whether in training normal noise of a learned deviation is added to a "
-        "router's outputs (Shazeer et al. 2017).",
+        description="In training, add normal noise with a learned deviation to a router's outputs "
+        "(Shazeer et al. 2017).",
     )
     random_second: bool = Field(
         False,
-        description="Whether in training a token goes to the second of its two experts by chance, "
-        "with a probability of twice its weight (GShard, Lepikhin et al. 2021, algorithm 1).",
+        description="In training, send a token to the second of its two experts only with a "
+        "probability of twice that expert's weight (GShard, Lepikhin et al. 2021, algorithm 1).",
     )
     capacity: float | None = Field(
         None,
         gt=0,
-        description="Tokens of a row that an expert takes at most, over the mean; what comes "
-        "later in the row is not sent there, second choices after all first ones (Lepikhin et al. "
-        "2021). Without a value nothing is dropped.",
+        description="Most tokens of a row per expert, as a multiple of the mean. Later tokens of "
+        "the row are dropped; second choices come after all first choices (Lepikhin et al. 2021). "
+        "Without a value no token is dropped.",
     )
 
     def __post_init__(self) -> None:
-        refuse(
+        refuse_if(
             self.top_k > self.count,
             f"feed_forward.top_k is {self.top_k}: there are {self.count} experts",
         )
-        refuse(
+        refuse_if(
             self.count % self.groups != 0,
             f"feed_forward.groups is {self.groups}: it must divide count ({self.count})",
         )
-        refuse(
+        refuse_if(
             self.top_groups > self.groups
             or self.top_groups * self.count // self.groups < self.top_k,
-            f"feed_forward.top_groups is {self.top_groups}: of {self.groups} groups, they hold too "
-            "few experts",
+            f"feed_forward.top_groups is {self.top_groups} of {self.groups} groups: give at most "
+            f"{self.groups}, with top_k experts or more",
         )
-        refuse(
+        refuse_if(
             self.top_k == 1 and self.normalise and self.routing == "top_k",
-            "feed_forward.top_k 1 with normalise: each weight would be 1 and the router learn "
-            "nothing; set normalise=false",
+            "feed_forward.top_k 1 with normalise: each weight would be 1 and the router would "
+            "learn nothing; set normalise=false",
         )
-        refuse(
+        refuse_if(
             self.random_second and self.top_k != 2,
-            f"feed_forward.random_second with top_k {self.top_k}: it is of two experts",
+            f"feed_forward.random_second with top_k {self.top_k}: set top_k=2",
         )
-        refuse(
+        refuse_if(
             self.device_balance > 0 and self.groups == 1,
             "feed_forward.device_balance without groups: set groups to the number of devices, and "
-            "top_groups to the same where a token may go to all",
+            "top_groups to the same if a token may go to all",
         )
-        refuse(
+        refuse_if(
             self.shared_gate and not self.shared_width,
-            "feed_forward.shared_gate without shared_width: there is nothing to weigh",
+            "feed_forward.shared_gate without shared_width: set shared_width too",
         )
         if self.routing != "top_k":
-            other = {"bias_rate": 0.0, "capacity": None, "noisy": False, "groups": 1}
-            other["random_second"] = False
-            for name, usual in other.items():
-                refuse(
+            of_top_k = {"bias_rate": 0.0, "capacity": None, "noisy": False, "groups": 1}
+            of_top_k["random_second"] = False
+            for name, usual in of_top_k.items():
+                refuse_if(
                     getattr(self, name) != usual,
-                    f"feed_forward.{name} with routing {self.routing}: it is of top_k alone",
+                    f"feed_forward.{name} with routing {self.routing}: only routing top_k has it",
                 )
-        refuse(
+        refuse_if(
             self.routing == "hash" and (self.top_k > 1 or self.jitter > 0 or self.router_z > 0),
-            "feed_forward.routing hash: it has no router; leave jitter and router_z at 0 and set "
-            "top_k=1",
+            "feed_forward.routing hash: it has no router; set jitter=0, router_z=0 and top_k=1",
         )
 
     @property
@@ -227,9 +220,9 @@ class Experts:
 
     @property
     def random(self) -> bool:
-        """Whether training draws numbers."""
+        """True if training draws random numbers."""
         return self.jitter > 0 or self.noisy or self.random_second
 
     def at(self, layer: int) -> bool:
-        """Whether a layer has experts."""
+        """Return True if layer ``layer`` has experts."""
         return layer >= self.first_dense and (layer + 1) % self.every == 0

@@ -1,4 +1,4 @@
-"""The output head. Others, and encoders, join from the lab by ``HEADS``."""
+"""The output head. Modules of train/lab/model add other heads and the encoder to ``HEADS``."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from train.model.layers import FUNCTIONS, norm
 from train.model.positions import EMBEDDING
 from train.model.roles import Role
 
-# What stands beside the head or in its place, by the name of its setting: ``pair``, ``replaced``,
-# ``boundary``, ``task``, ``mtp``, ``generator``; and ``encoder``. Modules of the lab add to it.
+# Builders by setting: ``pair``, ``replaced``, ``boundary``, ``task``, ``mtp``, ``generator``, and
+# ``encoder``. Modules of the lab add to it.
 HEADS: dict[str, Callable[..., Any]] = {}
 
 
-def other(name: str) -> Callable[..., Any]:
-    """What builds such a head."""
+def builder_of(name: str) -> Callable[..., Any]:
+    """Return the class or function in ``HEADS`` that builds the part of this name."""
     if name not in HEADS:
         modules_of("train.lab.model")
     return HEADS[name]
 
 
 def transform(config: ModelConfig, size: int) -> nn.Module | None:
-    """What stands before the head's matrix, which reads ``size`` dimensions: ``Transform``, a
-    matrix where a tied head is narrower than the stack, or nothing.
-    """
+    """Build the layer before the head's matrix, with ``size`` outputs: a ``Transform``, or only a
+    matrix if a tied head is narrower than the stack, or None if there is no such layer."""
     if config.head.transform:
         return Transform(config, size)
     if size == config.hidden:
@@ -41,7 +40,7 @@ def transform(config: ModelConfig, size: int) -> nn.Module | None:
 
 
 class Transform(nn.Module):
-    """What BERT's head begins with: norm(activation(linear(x)))."""
+    """The layer before the matrix in BERT's head: norm(activation(linear(x)))."""
 
     def __init__(self, config: ModelConfig, size: int) -> None:
         super().__init__()
@@ -55,30 +54,31 @@ class Transform(nn.Module):
 
 
 class Head(nn.Module):
-    """Features [..., hidden] to logits [..., vocab]; a tied one has the embedding's weight, and
-    where that is narrower a matrix before it. That of a discriminator is ``replaced`` alone.
+    """The layer from features [..., hidden] to logits [..., vocab]. A tied head uses the
+    embedding's weight, after a matrix if needed. A discriminator's head has only the part
+    ``replaced``.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        own, size = config.head, config.embedded if config.head.tied else config.hidden
+        own, size = config.head, config.embedding_dim if config.head.tied else config.hidden
         tokens = not own.replaced
         weight = tokens and not own.tied
         self.weight = nn.Parameter(torch.zeros(config.vocab, size)) if weight else None
         self.bias = nn.Parameter(torch.zeros(config.vocab)) if own.bias and tokens else None
         std = EMBEDDING * (config.mup_base or size) ** -0.5
         matrix = Role(part="head", use="head", std=std, fan_in=size)
-        roles.give(self, weight=matrix, bias=Role(part="head", use="vector"))
+        roles.set_roles(self, weight=matrix, bias=Role(part="head", use="vector"))
         self.transform = transform(config, size) if tokens else None
-        self.pair = other("pair")(config) if own.pair != "none" else None
-        self.replaced = other("replaced")(config) if own.replaced else None
-        self.boundary = other("boundary")(config, size) if own.boundary else None
+        self.pair = builder_of("pair")(config) if own.pair != "none" else None
+        self.replaced = builder_of("replaced")(config) if own.replaced else None
+        self.boundary = builder_of("boundary")(config, size) if own.boundary else None
 
 
 def with_task(config: ModelConfig, kind: TaskKind, labels: tuple[str, ...]) -> ModelConfig:
-    """The model with a head for a task in place of its own. What stands before its matrix is as in
-    the family's own classes: ModernBERT's transform; BERT's pool, of a text; of others nothing.
-    """
+    """Return the configuration with a task's head instead of the model's. The task's head keeps the
+    layer before the matrix if it is ModernBERT's transform or, for the task ``classify``, BERT's
+    pool."""
     config = config.trunk
     before: Before = "nothing"
     if config.head.transform and config.norm.place == "pre":
@@ -90,10 +90,9 @@ def with_task(config: ModelConfig, kind: TaskKind, labels: tuple[str, ...]) -> M
     return replace(config, head=head)
 
 
-def kept(name: str, task: Task) -> str:
-    """What a weight of a model is called once it has a head for a task, "" where it has no place
-    there: of the heads the transform stays, and as the pool that of pairs of segments.
-    """
+def name_with_task(name: str, task: Task) -> str:
+    """Return the name of a weight in the model with a head for ``task``, or "" if that model lacks
+    it. The task's head keeps the old head's transform or pool, as the task's ``before`` says."""
     pool = "head.pair.pool."
     if task.before == "pool" and name.startswith(pool):
         return name.replace(pool, "head.transform.linear.")

@@ -1,7 +1,6 @@
-"""The layers of a block: norms, dropout, the dense feed-forward, and attention.
-
-Dropout follows from a row's seed, the token and the place in the model, so that neither the number
-of rows or tokens computed at once, nor of processes, nor computing again changes what is dropped.
+"""The layers of a block: norms, dropout, the dense feed-forward, and attention. Dropout depends
+only on the row's seed, the token's place and the layer. So it does not change with the size of a
+micro-batch, the number of processes, or recomputing.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from train.model.cache import LayerCache
 from train.model.config import ATTENDS, FEEDS, ModelConfig, Parts, Stack
 from train.model.feed_forward_settings import ACTIVATIONS, Experts
 from train.model.positions import rotate
-from train.model.roles import Role, give, linear
+from train.model.roles import Role, linear, set_roles
 
 SCALE = Role(part="norms", use="vector", start=1.0)
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) * weight, computed in float32 or wider (Zhang and Sennrich 2019)."""
+    """The norm x / rms(x) * weight, computed in float32 or wider (Zhang and Sennrich 2019)."""
 
     def __init__(self, hidden: int, eps: float, *, split: str = "") -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(hidden))
-        give(self, weight=replace(SCALE, split=split))
+        set_roles(self, weight=replace(SCALE, split=split))
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
@@ -44,8 +43,8 @@ class RMSNorm(nn.Module):
 
 
 class _ScaleByRms(torch.autograd.Function):
-    """The same with its gradient written out: a third of the time on a CPU, where each small
-    operation reads and writes all of x, and one tensor kept instead of two.
+    """RMSNorm with its gradient written out, for a CPU. It takes a third of the time, because fewer
+    small operations read and write all of x. It stores one tensor instead of two.
     """
 
     @staticmethod
@@ -66,14 +65,14 @@ class _ScaleByRms(torch.autograd.Function):
 
 
 class LayerNorm(nn.Module):
-    """(x - mean) / deviation * weight + bias (Ba et al. 2016); without one or both by option."""
+    """The norm (x - mean) / deviation * weight + bias; weight, bias optional (Ba et al. 2016)."""
 
     def __init__(self, hidden: int, eps: float, *, weight: bool, bias: bool) -> None:
         super().__init__()
         self.hidden, self.eps = hidden, eps
         self.weight = nn.Parameter(torch.ones(hidden)) if weight else None
         self.bias = nn.Parameter(torch.zeros(hidden)) if bias else None
-        give(self, weight=SCALE, bias=Role(part="norms", use="vector"))
+        set_roles(self, weight=SCALE, bias=Role(part="norms", use="vector"))
 
     def forward(self, x: Tensor) -> Tensor:
         y = x if x.dtype == torch.float64 else x.float()
@@ -82,7 +81,7 @@ class LayerNorm(nn.Module):
 
 
 def norm(config: Stack, size: int | None = None) -> nn.Module:
-    """The norm of a stack, over its hidden dimensions or ``size`` others."""
+    """Build a norm as set in ``config``, over ``size`` dimensions or else the hidden dimensions."""
     own, size = config.norm, size or config.hidden
     if own.kind == "rms":
         return RMSNorm(size, own.eps)
@@ -90,46 +89,44 @@ def norm(config: Stack, size: int | None = None) -> nn.Module:
 
 
 def last_norm(config: Stack) -> nn.Module | None:
-    """The norm behind the last block; None where blocks end with one, or have none."""
+    """Build the norm after the last block, or return None if the settings have no such norm."""
     return None if config.norm.place in ("post", "none") else norm(config)
 
 
-_BITS = 24  # of a number drawn
-_STEP = -0x61C8864680B583EB  # from the state of one number to that of the next
+_BITS = 24  # of a random number
+_STEP = -0x61C8864680B583EB  # between the states of two consecutive numbers
 
 
 class Dropout(nn.Module):
-    """``share``: of the numbers that are dropped in training; the others grow to make up for them.
-    ``site``: which dropout of the model this is.
+    """Dropout: in training a ``share`` of the numbers becomes 0, and the others are scaled up so
+    that the mean stays. ``site``: the number of this dropout in the model.
     """
 
     def __init__(self, share: float, site: int) -> None:
         super().__init__()
         self.share = share
-        self.key = key_of(site)
+        self.key = site_key(site)
 
     def forward(self, x: Tensor, draws: Tensor | None) -> Tensor:
-        """x [rows, length, hidden]; ``draws``: int64 [rows, length], as ``of_tokens`` gives them,
-        or None for any.
-        """
+        """Apply dropout to x [rows, length, hidden]. ``draws``: seeds of tokens; None: random."""
         if not self.share or not self.training:
             return x
         if draws is None:
             draws = torch.randint(2**62, x.shape[:2], device=x.device)
         least = int(self.share * 2**_BITS)
-        return x * (drawn(draws, self.key, x.shape[-1]) >= least) / (1 - self.share)
+        return x * (random_numbers(draws, self.key, x.shape[-1]) >= least) / (1 - self.share)
 
 
-def of_tokens(draws: Tensor, index: Tensor, hidden: int) -> Tensor:
-    """A seed a token, int64 [rows, tokens], of a seed a row, [rows]. ``index``: [1, tokens], which
-    they are in the row. Token after token draws ``hidden`` numbers of what its row draws.
+def token_seeds(draws: Tensor, index: Tensor, hidden: int) -> Tensor:
+    """Return a seed per token, int64 [rows, tokens], from a seed per row, ``draws``. ``index``: [1,
+    tokens], places in the row. Each token has the next ``hidden`` numbers of its row's generator.
     """
-    return draws[:, None] + index * wrapped(hidden * _STEP)
+    return draws[:, None] + index * wrap_int64(hidden * _STEP)
 
 
-def drawn(draws: Tensor, key: int, count: int) -> Tensor:
-    """``count`` numbers of 24 bits for each seed: int64 [..., count], of SplitMix64's kind (Steele
-    et al. 2014), which begins at the seed + ``key``.
+def random_numbers(draws: Tensor, key: int, count: int) -> Tensor:
+    """Return ``count`` random numbers of 24 bits for each seed: int64 [..., count]. The generator
+    is SplitMix64 (Steele et al. 2014), started at the seed plus ``key``.
     """
     index = torch.arange(count, device=draws.device)
     x = (draws + key)[..., None] + index * _STEP
@@ -138,32 +135,37 @@ def drawn(draws: Tensor, key: int, count: int) -> Tensor:
     return _shifted(x ^ _shifted(x, 31), 64 - _BITS)
 
 
-def key_of(site: int) -> int:
-    """What tells the numbers of a place from those of others. Made with the module: torch.compile,
-    for which ``site`` is a symbol, cannot compute it in 64 bits.
+def site_key(site: int) -> int:
+    """Return the key that gives a dropout its own random numbers. Call this when the layer is
+    built: under torch.compile ``site`` is symbolic and cannot be computed in 64 bits.
     """
-    return wrapped(site * 0x632BE59BD9B4E019)
+    return wrap_int64(site * 0x632BE59BD9B4E019)
 
 
-def wrapped(x: int) -> int:
-    """As 64 bits with a sign have it."""
+def wrap_int64(x: int) -> int:
     return (x + 2**63) % 2**64 - 2**63
 
 
 def _shifted(x: Tensor, bits: int) -> Tensor:
-    """To the right, with zeros from the left."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class View:
-    """What a block sees of a batch beside the stream. ``rotation``: of queries and keys; ``draws``:
-    a seed a token, for dropout and routers; ``cache``: the layer's keys and values so far, of which
-    those at ``kept`` stay, or all. ``tokens`` int64 [batch, length]; ``counted``: bool [batch,
-    length], those that are no padding, or None for all. In the decoder of an encoder-decoder
-    ``cross`` is the mask of cross-attention, and ``encoded`` [batch, source, hidden] what the
-    encoder made of the source; None where a cache holds its keys and values. ``relation``: vectors
-    of the distances between queries and keys, where positions are such.
+    """The inputs of a block besides the residual stream.
+
+    ``mask``: the mask of self-attention.
+    ``parts``: the names of the parts of the block that run.
+    ``rotation``: the factors with which ``rotate`` turns queries and keys.
+    ``draws``: int64 [batch, length], a seed per token for dropout and routers.
+    ``cache``: the layer's keys and values so far. ``kept``: indices of those that stay, None for
+        all.
+    ``tokens``: int64 [batch, length], the ids.
+    ``counted``: bool [batch, length], true for tokens that are not padding; None: all.
+    ``cross``: the mask of cross-attention, in the decoder of an encoder-decoder.
+    ``encoded``: [batch, source, hidden], the encoder's output; None if a cache has the keys and
+        values made from it.
+    ``relation``: vectors of the distances between queries and keys, for encodings that use them.
     """
 
     mask: Mask | SharedMask
@@ -196,12 +198,12 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-# What a part says of a batch beside its output, by name.
+# Figures that a part reports about a batch, by name.
 Notes = dict[str, Tensor]
 
 
 def note(notes: dict[str, list[Tensor]] | None, part_notes: Notes) -> None:
-    """Add what a part says to those of the parts before it, where they are wanted."""
+    """Append a part's notes to ``notes``, unless ``notes`` is None."""
     if notes is None:
         return
     for name, value in part_notes.items():
@@ -209,8 +211,8 @@ def note(notes: dict[str, list[Tensor]] | None, part_notes: Notes) -> None:
 
 
 class FeedForward(nn.Module):
-    """down(activation(up(x))), or gated, down(activation(gate(x)) * up(x)) (Shazeer 2020).
-    ``width``: where it is another than the configuration's.
+    """The feed-forward down(activation(up(x))), or gated down(activation(gate(x)) * up(x)) (Shazeer
+    2020). ``width``: the inner dimensions instead of those of the configuration.
     """
 
     def __init__(self, config: ModelConfig, width: int | None = None) -> None:
@@ -220,21 +222,21 @@ class FeedForward(nn.Module):
             width = (isinstance(own, Experts) and own.dense_width) or own.width
         name, gated = ACTIVATIONS[own.activation]
         self.activation = FUNCTIONS[name]
-        make = partial(linear, part="feed_forward", bias=own.bias, rate=1 / config.wider)
-        into = partial(make, shrink=config.gain, split="outputs")
+        make = partial(linear, part="feed_forward", bias=own.bias, rate=1 / config.width_ratio)
+        into = partial(make, shrink=config.inner_scale, split="outputs")
         self.gate = into(hidden, width) if gated else None
         self.up = into(hidden, width)
-        self.down = make(width, hidden, shrink=config.shrink, split="inputs")
+        self.down = make(width, hidden, shrink=config.residual_scale, split="inputs")
 
     def forward(self, x: Tensor, view: View | None = None) -> tuple[Tensor, Notes]:
-        """x [..., hidden] to the same; it has nothing to say."""
+        """Return the output for x [..., hidden], in the same shape, and empty notes."""
         if self.gate is None:
             return self.down(self.activation(self.up(x))), {}
         return self.down(self.activation(self.gate(x)) * self.up(x)), {}
 
 
 class SelfAttention(nn.Module):
-    """Grouped-query attention (Ainslie et al. 2023); MHA and MQA are its ends."""
+    """Grouped-query attention (Ainslie et al. 2023), also multi-head and multi-query attention."""
 
     def __init__(self, config: ModelConfig, backend: str) -> None:
         super().__init__()
@@ -243,24 +245,24 @@ class SelfAttention(nn.Module):
         qkv, out = own.bias != "none", own.bias in ("all", "but_keys")
         self.key_bias = qkv and own.bias != "but_keys"
         width, kv_width = own.heads * own.head_dim, own.kv_heads * own.head_dim
-        make = partial(linear, part="attention", rate=1 / config.wider)
+        make = partial(linear, part="attention", rate=1 / config.width_ratio)
         self.query = make(hidden, width, bias=qkv, split="outputs")
         self.key = make(hidden, kv_width, bias=self.key_bias, split="outputs")
-        self.value = make(hidden, kv_width, bias=qkv, shrink=config.gain, split="outputs")
-        self.out = make(width, hidden, bias=out, shrink=config.shrink, split="inputs")
+        self.value = make(hidden, kv_width, bias=qkv, shrink=config.inner_scale, split="outputs")
+        self.out = make(width, hidden, bias=out, shrink=config.residual_scale, split="inputs")
         of_head = partial(RMSNorm, own.head_dim, config.norm.eps, split="heads")
         self.query_norm = of_head() if own.qk_norm else None
         self.key_norm = of_head() if own.qk_norm else None
 
     def forward(self, x: Tensor, view: View) -> Tensor:
-        """[batch, length, hidden] to the same, by the heads that this process has."""
+        """Return the output for x, [batch, length, hidden], of the heads of this process."""
         q = self.queries(x, view.rotation)
-        return self.mixed(q, *self.met(x, view), view.mask)
+        return self.attend_and_project(q, *self.keys_values_in_view(x, view), view.mask)
 
-    def met(self, x: Tensor, view: View) -> tuple[Tensor, Tensor]:
-        """Keys and values that queries may meet: those of a cache and of these tokens. Where the
-        mask has a memory, these tokens' come twice, first as the memory, which changes nothing but
-        the matrices.
+    def keys_values_in_view(self, x: Tensor, view: View) -> tuple[Tensor, Tensor]:
+        """Return the keys and values that queries may see: those in the cache, and those of the
+        tokens of x. If the mask has a memory, the latter come twice. Gradients of the first copy,
+        the memory, reach the matrices but not ``x``.
         """
         k, v = self.keys_and_values(x, view.rotation)
         if isinstance(view.mask, Mask) and view.mask.memory:
@@ -269,35 +271,32 @@ class SelfAttention(nn.Module):
         return (k, v) if view.cache is None else view.cache.append(k, v, view.kept)
 
     def queries(self, x: Tensor, rotation: Tensor | None) -> Tensor:
-        """[batch, heads, length, head_dim]."""
+        """Return the queries of x, [batch, heads, length, head_dim]."""
         q = self.query(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
         q = q if self.query_norm is None else self.query_norm(q)
         return q if rotation is None else rotate(q, rotation)
 
     def keys_and_values(self, x: Tensor, rotation: Tensor | None) -> tuple[Tensor, Tensor]:
-        """[batch, kv_heads, length, head_dim] each."""
+        """Return the keys and values of x, [batch, kv_heads, length, head_dim] each."""
         k = self.key(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
         v = self.value(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
         k = k if self.key_norm is None else self.key_norm(k)
         return (k if rotation is None else rotate(k, rotation)), v
 
-    def mixed(
+    def attend_and_project(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | SharedMask, added: Tensor | None = None
     ) -> Tensor:
-        """What queries gather of the keys and values they see, by scores with ``added``: [batch,
-        length, hidden].
-        """
+        """Return attention's output, [batch, length, hidden]. ``added``: scores for ``attend``."""
         summed = attend(q, k, v, mask, self.backend, added)
         return self.out(summed.transpose(1, 2).flatten(-2))
 
 
 class CrossAttention(SelfAttention):
-    """Tokens look at what an encoder made of a source (Vaswani et al. 2017, section 3.2.3), without
-    positions. A cache keeps its keys and values, which are made once.
+    """Attention to an encoder's output (Vaswani et al. 2017, section 3.2.3), without positions.
+    Keys and values are computed once if there is a cache.
     """
 
     def forward(self, x: Tensor, view: View) -> Tensor:
-        """[batch, length, hidden] to the same."""
         assert view.cross is not None
         pair = None if view.cache is None else view.cache.cross
         if pair is None:
@@ -305,4 +304,4 @@ class CrossAttention(SelfAttention):
             pair = self.keys_and_values(view.encoded, None)
             if view.cache is not None:
                 view.cache.cross = pair
-        return self.mixed(self.queries(x, None), *pair, view.cross)
+        return self.attend_and_project(self.queries(x, None), *pair, view.cross)

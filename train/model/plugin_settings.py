@@ -1,7 +1,7 @@
-"""Settings of parts from a user's own file: `model.feed_forward=my_layer.py:LiGLU`.
-
-The text of the file is a setting of the model, so that it goes wherever the model goes: a run's
-checkpoints hold it and their checksums cover it. Who may run it is decided in plugins.py."""
+"""Settings of parts from a user's own file: `model.feed_forward=my_layer.py:LiGLU`. The text of the
+file is a setting of the model, so a run's checkpoints contain it and their checksums cover it.
+plugins.py runs the text if the user trusts it.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from train.model.attention_settings import Grouped
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Position
 
-TRUST_CODE = "LLMCURATE_TRUST_CODE"  # a variable of the environment, which all processes see
+TRUST_CODE = "LLMCURATE_TRUST_CODE"  # an environment variable, so that all processes see it
 
-_trusted: set[str] = set()
+TRUSTED: set[str] = set()
 
 
 def trust(code: str) -> None:
-    """Let this text run, here and later on this machine."""
+    """Allow the text of a file, ``code``, to run now and later on this machine."""
     digest = text_digest(code)
-    _trusted.add(digest)
-    with suppress(OSError, RuntimeError):  # without a cache it is asked for the next time
+    TRUSTED.add(digest)
+    with suppress(OSError, RuntimeError):  # without a cache the user is asked again next time
         path = _record()
         if digest not in _recorded(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,9 +39,9 @@ def trust(code: str) -> None:
 
 
 def trusted(code: str) -> bool:
-    """Whether this text may run."""
+    """Return True if the text of a file, ``code``, may run."""
     digest = text_digest(code)
-    if os.environ.get(TRUST_CODE) == "1" or digest in _trusted:
+    if os.environ.get(TRUST_CODE) == "1" or digest in TRUSTED:
         return True
     with suppress(OSError, RuntimeError):
         return digest in _recorded(_record())
@@ -62,23 +62,25 @@ _BYTES = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
-    """A class of a file. ``rest``: the field that settings go to which only the class knows."""
+    """A class in a user's file. ``rest``: name of the field for settings only the class knows."""
 
     rest: ClassVar[str] = "options"
     kind: str = Field(
         pattern=r"^[^/\\]+\.py:\w+$",
-        description="A class in a file of your own, as my_layer.py:LiGLU.",
+        description="A class in your own file, such as my_layer.py:LiGLU.",
     )
-    code: str = Field(description="The text of that file; it is read where `kind` names it.")
+    code: str = Field(description="Text of that file, read when `kind` names the file.")
     options: Annotated[
         dict[str, int | float | bool | str | None],
-        Field(description="Settings of the class alone: keyword arguments of its `__init__`."),
+        Field(
+            description="Settings that only this class has: keyword arguments of its `__init__`."
+        ),
     ] = field(default_factory=dict, hash=False)
 
     @classmethod
     def named(cls, text: str) -> dict[str, Any]:
-        """The settings that FILE.py:CLASS stands for, with the text of the file; a user who names a
-        file trusts it. Raises ``LlmcurateError``.
+        """Return the settings for FILE.py:CLASS, with the text of the file, which is trusted from
+        now on, as the user named it. Raises ``LlmcurateError`` if the file cannot be read.
         """
         match = _NAMED.fullmatch(text)
         assert match is not None
@@ -95,27 +97,26 @@ class Plugin:
 
     @classmethod
     def names(cls, text: str) -> bool:
-        """Whether it is of the form FILE.py:CLASS."""
         return _NAMED.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFeedForward(Plugin, Dense):
-    """A feed-forward of the user's own, with the settings of a dense one."""
+    """A feed-forward from a user's file, with the settings of a dense one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnAttention(Plugin, Grouped):
-    """An attention of the user's own, with the settings of the usual one: masks, caches and costs
-    are those of its heads and windows, unless the class says otherwise.
+    """An attention from a user's file, with the settings of the usual one. Masks, caches and costs
+    are computed from its heads and windows, unless the class overrides this.
     """
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnPosition(Plugin, Position):
-    """An encoding of positions of the user's own."""
+    """A position encoding from a user's file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnResidual(Plugin):
-    """A block of the user's own."""
+    """A block from a user's file."""

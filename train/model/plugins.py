@@ -1,9 +1,7 @@
-"""Classes from a user's own file, as parts of the model: loaded, built, and their errors named.
-
-A class is built as those are that it stands in for: ``FeedForward(config)``,
-``SelfAttention(config, backend)``, ``Positions(config)``, ``SerialBlock(config, layer, backend)``.
-Its keyword arguments after ``*`` are its settings. Whatever its code raises is one line with file
-and line.
+"""Load and build classes from a user's own file as parts of the model. A class gets the arguments
+of the class that it replaces: ``FeedForward(config)``, ``SelfAttention(config, backend)``,
+``Positions(config)``, ``SerialBlock(config, layer, backend)``. The keyword arguments after ``*``
+are its settings. An exception in its code becomes one line with file and line number.
 """
 
 from __future__ import annotations
@@ -26,14 +24,13 @@ from llmcurate.base.index import modules_of
 from train.model.config import ModelConfig
 from train.model.plugin_settings import TRUST_CODE, Plugin, trusted
 
-_PREFIX = "_own_part_"  # of modules that are made of users' files
+_PREFIX = "_own_part_"  # of the names of modules made from users' files
 
 
 def chosen(own: Any, table: Mapping[type, Callable[..., nn.Module]]) -> Callable[..., Any]:
-    """What builds the part of these settings: the class that ``table`` has for their type, which
-    modules of the lab add to, or the one in the file that they name, with its own settings. Raises
-    ``LlmcurateError``.
-    """
+    """Return the class or function that builds the part with settings ``own``: from ``table``,
+    which modules of train/lab/model extend, or from the user's file. Raises ``LlmcurateError`` if
+    the user's class cannot be used."""
     if not isinstance(own, Plugin):
         if type(own) not in table:
             modules_of("train.lab.model")
@@ -42,26 +39,27 @@ def chosen(own: Any, table: Mapping[type, Callable[..., nn.Module]]) -> Callable
     options = _options(own, kind)
 
     def build(*args: Any) -> nn.Module:
-        with blamed():
+        with plugin_errors():
             return kind(*args, **options)
 
     return build
 
 
 def plugins(config: ModelConfig) -> dict[str, Plugin]:
-    """The parts of a model that come from files, by the names of their settings."""
+    """Return the parts of a model that come from users' files, by the names of their settings."""
     parts = {name: getattr(config, name) for name in ("attention", "feed_forward")}
     parts |= {name: getattr(config, name) for name in ("position", "residual")}
     return {name: part for name, part in parts.items() if isinstance(part, Plugin)}
 
 
 def class_of(own: Plugin) -> type[nn.Module]:
-    """The class that the settings name; runs the file, once. Raises ``LlmcurateError``."""
+    """Return the class that the settings name. The file of the class runs once. Raises
+    ``LlmcurateError`` if the user does not trust the file, or the file has no such class."""
     file, _, name = own.kind.rpartition(":")
     if not trusted(own.code):
         raise UsageError(
-            f"{file} of this model is Python that could do what you can on this machine: read it"
-            f" (`code` in the checkpoint's config.json), then allow it by --trust-code, or"
+            f"{file} of this model is Python code that can do anything you can do on this machine:"
+            f" read it (`code` in the checkpoint's config.json), then allow it with --trust-code or"
             f" {TRUST_CODE}=1"
         )
     module = _module(file, own.code)
@@ -85,7 +83,7 @@ def _module(file: str, code: str) -> types.ModuleType:
     linecache.cache[file] = len(code), None, code.splitlines(keepends=True), file
     sys.modules[module.__name__] = module
     try:
-        with blamed():
+        with plugin_errors():
             exec(compile(code, file, "exec"), module.__dict__)
     except SyntaxError as error:
         raise UsageError(f"{file}:{error.lineno}: {error.msg}") from None
@@ -93,7 +91,6 @@ def _module(file: str, code: str) -> types.ModuleType:
 
 
 def _options(own: Plugin, kind: type[nn.Module]) -> dict[str, Any]:
-    """The keyword arguments of a class: what is set, and what the settings of such a part say."""
     keywords = [
         name
         for name, parameter in inspect.signature(kind).parameters.items()
@@ -109,8 +106,8 @@ def _options(own: Plugin, kind: type[nn.Module]) -> dict[str, Any]:
 
 
 @contextmanager
-def blamed() -> Iterator[None]:
-    """Turn an exception that a user's file raised into a line that names the place."""
+def plugin_errors() -> Iterator[None]:
+    """Turn an exception from a user's file into an error that names file and line."""
     try:
         yield
     except Exception as error:
@@ -120,9 +117,7 @@ def blamed() -> Iterator[None]:
 
 
 def failure_of(error: BaseException) -> LlmcurateError | None:
-    """The line of an exception that was raised in a user's file, or in what that called; None of
-    any other.
-    """
+    """Return the error for an exception from a user's file or code that it called, else None."""
     if isinstance(error, LlmcurateError):
         return None
     place, trace = None, error.__traceback__

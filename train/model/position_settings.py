@@ -1,6 +1,5 @@
-"""The settings of positions: how a token's place is known, and how that is stretched.
-
-Most encodings are a file each in encodings/: settings, tables, bias and cost in one.
+"""The settings of position encodings, and of stretching them to longer contexts. Most encodings
+have a file in encodings/ with settings, module and cost.
 """
 
 from __future__ import annotations
@@ -12,31 +11,30 @@ from typing import Any, ClassVar, Literal, TypeVar
 from pydantic import Field
 
 from llmcurate.base.errors import UsageError
-from llmcurate.base.settings import dataclass, kinds_of, refuse
+from llmcurate.base.settings import dataclass, kinds_of, refuse_if
 
 P = TypeVar("P", bound="Position")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RopeScaling:
-    """How rotary frequencies are stretched to a context longer than ``original_context``.
-
-    ``linear``: positions over ``factor`` (Chen et al. 2023). ``ntk``: theta times
-    factor ** (d / (d - 2)) (bloc97 2023). ``yarn`` (Peng et al. 2023) and ``llama3`` (Llama 3.1):
-    by wavelength. ``longrope``: a divisor for each frequency (Ding et al. 2024).
-    """
+    """Stretching of rotary frequencies to a context longer than ``original_context``. ``linear``:
+    positions are divided by ``factor`` (Chen et al. 2023). ``ntk``: theta is multiplied by factor
+    ** (d / (d - 2)) for d rotated dimensions (bloc97 2023). ``yarn`` (Peng et al. 2023) and
+    ``llama3`` (Llama 3.1): each frequency is stretched as its wavelength requires. ``longrope``:
+    each frequency has its own divisor (Ding et al. 2024)."""
 
     kind: Literal["linear", "ntk", "yarn", "llama3", "longrope"] = Field(
         description="The kind of scaling."
     )
-    factor: float = Field(1.0, ge=1, description="How many times longer the context becomes.")
+    factor: float = Field(1.0, ge=1, description="Factor by which the context becomes longer.")
     original_context: int = Field(
-        0, ge=0, description="Tokens of the context before scaling; of linear and ntk not needed."
+        0, ge=0, description="Tokens of the context before scaling; not needed for linear and ntk."
     )
     beta_fast: float = Field(
         32.0,
         gt=0,
-        description="Turns in the original context from which on yarn leaves a frequency as it is.",
+        description="Turns in the original context from which yarn leaves a frequency unchanged.",
     )
     beta_slow: float = Field(
         1.0,
@@ -47,7 +45,7 @@ class RopeScaling:
         1.0, ge=0, description="Turns in the original context up to which llama3 scales fully."
     )
     high: float = Field(
-        4.0, ge=0, description="Turns in the original context from which on llama3 scales nothing."
+        4.0, ge=0, description="Turns in the original context from which llama3 does not scale."
     )
     short: tuple[float, ...] = Field(
         (), description="Divisors of longrope while the context is at most the original one."
@@ -56,41 +54,39 @@ class RopeScaling:
     attention_factor: float | None = Field(
         None,
         gt=0,
-        description="Number that yarn, and longrope in longer contexts, multiply sines and "
-        "cosines by. Without a value it follows from how many times longer the context becomes.",
+        description="Factor on sines and cosines for yarn, and for longrope in longer contexts. "
+        "Without a value it follows from the growth of the context.",
     )
     all_dims: float = Field(
         0.0,
         ge=0,
-        description="Of yarn with latent attention: scores are multiplied by (0.1 x this x "
-        "ln(factor) + 1) squared, and the attention factor is 1 without a value (DeepSeek-V2: "
-        "0.707 or 1).",
+        description="For yarn with latent attention: scores are multiplied by (0.1 x all_dims x "
+        "ln(factor) + 1) squared, and attention_factor is 1 if not set (DeepSeek-V2: 0.707 or 1).",
     )
 
     def __post_init__(self) -> None:
         if self.kind not in ("linear", "ntk"):
-            refuse(
+            refuse_if(
                 self.original_context < 1,
-                f"position.scaling {self.kind}: give original_context, the context before scaling",
+                f"position.scaling {self.kind}: set original_context, the context before scaling",
             )
-        refuse(self.low >= self.high, "position.scaling: low must be less than high")
-        refuse(
+        refuse_if(self.low >= self.high, "position.scaling: low must be less than high")
+        refuse_if(
             self.beta_slow >= self.beta_fast,
             "position.scaling: beta_slow must be less than beta_fast",
         )
 
 
-# Encodings of this module, and a file each in encodings/, which is imported when it is asked for.
+# Those of this module, and one per file in encodings/, imported when it is needed.
 _FILES = sorted(path.stem for path in (Path(__file__).parent / "encodings").glob("[a-z]*.py"))
 POSITIONS = ("rope", "learned", *_FILES, "none")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """An encoding of positions, by its settings. ``table``: whether it looks positions up, so that
-    there are none past the context; ``in_attention``: whether it is a part of attention; ``title``:
-    its name in tables.
-    """
+    """The settings of a position encoding. ``table``: True if it looks positions up in a table,
+    which ends with the context. ``in_attention``: True if it is part of attention. ``title``: the
+    encoding's name."""
 
     table: ClassVar[bool] = False
     in_attention: ClassVar[bool] = False
@@ -100,7 +96,8 @@ class Position:
 
     @classmethod
     def of_kind(cls, kind: str | None) -> type[Position]:
-        """The encoding of that name; rope where there is none. Raises ``UsageError``."""
+        """Return the settings class of the encoding ``kind``; None means rope. Raises
+        ``UsageError`` for an unknown kind."""
         if kind not in KINDS and kind in POSITIONS:
             import_module(f"train.model.encodings.{kind}")
         if kind is not None and kind not in KINDS:
@@ -109,11 +106,10 @@ class Position:
 
     @classmethod
     def all_kinds(cls) -> tuple[type[Position], ...]:
-        """All encodings that there are."""
         return tuple(map(cls.of_kind, POSITIONS))
 
-    def flops_beside(self, config: Any, context: int) -> float:
-        """Forward operations a token of a layer on vectors of distances, by head and dimension."""
+    def distance_flops(self, config: Any, context: int) -> float:
+        """Return the forward operations on distances, per token, layer, head and dimension."""
         return 0.0
 
 
@@ -121,34 +117,32 @@ KINDS: dict[str, type[Position]] = {}
 
 
 def position(settings: type[P]) -> type[P]:
-    """Register the settings of an encoding under their ``kind``."""
+    """Register the settings class of an encoding under its ``kind``."""
     KINDS[kinds_of(settings)[0]] = settings
     return settings
 
 
 def encoding(kind: str, **settings: Any) -> Position:
-    """The encoding of that name with these settings."""
+    """Return the settings of the encoding ``kind`` with these values."""
     return Position.of_kind(kind)(kind=kind, **settings)
 
 
 @position
 @dataclass(frozen=True, kw_only=True)
 class Rope(Position):
-    """Queries and keys turned by their positions."""
+    """Rotary positions: queries and keys are rotated by their positions."""
 
     title: ClassVar[str] = "RoPE"
     kind: Literal["rope"] = "rope"
     theta: float = Field(10_000.0, gt=0, description="Base of the rotary frequencies.")
     window_theta: float | None = Field(
-        None, gt=0, description="That of layers with a window (ModernBERT). Without a value theta."
+        None, gt=0, description="Base in layers with a window (ModernBERT). Without a value theta."
     )
     dim: int | None = Field(
-        None,
-        ge=2,
-        description="Dimensions of a head that are turned, an even number; all where absent.",
+        None, ge=2, description="Rotated dimensions of a head, an even number. Without a value all."
     )
     scaling: RopeScaling | None = Field(
-        None, description="How the rotation is stretched to a longer context."
+        None, description="Stretching of the rotation to a longer context."
     )
 
 
@@ -160,13 +154,13 @@ class Learned(Position):
     table: ClassVar[bool] = True
     title: ClassVar[str] = "learned"
     kind: Literal["learned"] = "learned"
-    offset: int = Field(0, ge=0, description="Rows that come before position 0 (OPT has 2).")
+    offset: int = Field(0, ge=0, description="Unused rows before position 0 (OPT: 2).")
 
 
 @position
 @dataclass(frozen=True, kw_only=True)
 class NoPositions(Position):
-    """Nothing but the causal mask says where a token stands."""
+    """No position encoding. Only the causal mask lets the model tell the order of tokens."""
 
     title: ClassVar[str] = "none"
     kind: Literal["none"] = "none"

@@ -1,5 +1,5 @@
-"""Positions: each encoding is an object that says what it does to embeddings, queries and keys,
-and scores. To add one, write a file in encodings/, named by its kind.
+"""Position encodings: modules that act on embeddings, on queries and keys, or on scores. To add
+one, write a file in encodings/ that has the name of its kind.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ E = TypeVar("E", bound="Positions")
 
 
 def rotations(frequencies: Tensor, factor: float, positions: Tensor) -> Tensor:
-    """What ``rotate`` multiplies by, for positions [batch or 1, length]: float32
-    [2, batch or 1, 1, length, rotated], cosines, and sines that are negative in the first half.
+    """Return the factors for ``rotate``: float32 [2, batch or 1, 1, length, rotated], cosines and
+    sines. The first half of the sines is negative. ``positions``: [batch or 1, length].
     """
     angle = positions[:, None, :, None].float() * frequencies
     cos, sin = angle.cos() * factor, angle.sin() * factor
@@ -31,8 +31,8 @@ def rotations(frequencies: Tensor, factor: float, positions: Tensor) -> Tensor:
 
 
 def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Rotate dimension i with i + rotated / 2, the pairing of Hugging Face's LLaMA weights; what
-    is past the rotated dimensions stays. ``x``: [batch, heads, length, head_dim].
+    """Rotate pairs of dimensions: i with i + rotated / 2, as in Hugging Face's LLaMA weights.
+    Dimensions from ``rotated`` on stay as they are. ``x``: [batch, heads, length, head_dim].
     """
     cos, sin = rotation.to(x.dtype)
     size = cos.shape[-1]
@@ -43,9 +43,8 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 
 
 def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:
-    """The angle a step turns each pair by: float32 [rotated / 2]; and the factor on cos and sin.
-
-    Su et al. 2021, with the scaling of the configuration.
+    """Return the rotation angle per position of each pair of dimensions, float32 [rotated / 2], and
+    the factor on cos and sin (Su et al. 2021), both with the configuration's scaling.
     """
     assert isinstance(config.position, Rope)
     size, theta, scaling = config.rotated, config.position.theta, config.position.scaling
@@ -70,20 +69,18 @@ def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:
 
 
 def temperature(factor: float, share: float = 1.0) -> float:
-    """What YaRN multiplies queries and keys by (Peng et al. 2023, equation 22), by ``share`` of the
-    logarithm.
-    """
+    """Return YaRN's factor on queries and keys (Peng et al. 2023, eq. 22), scaled by ``share``."""
     return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1.0
 
 
 def scores_factor(config: ModelConfig) -> float:
-    """What all of a score is multiplied by, not what is turned alone; see ``all_dims``."""
+    """Return the factor on attention scores from ``all_dims`` of the rotary scaling, else 1."""
     scaling = config.position.scaling if isinstance(config.position, Rope) else None
     return 1.0 if scaling is None else temperature(scaling.factor, scaling.all_dims) ** 2
 
 
 def window_frequencies(config: ModelConfig) -> Tensor | None:
-    """The same of layers with a window, which are not stretched; None where they are as others."""
+    """Return the unstretched angles of layers with a window; None if all layers use the same."""
     assert isinstance(config.position, Rope)
     theta = config.position.window_theta
     return None if theta is None else _plain(config.rotated, theta)
@@ -94,7 +91,7 @@ def _plain(size: int, theta: float) -> Tensor:
 
 
 def _llama3(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
-    """Long waves are slowed down by the factor, short ones kept, those between interpolated."""
+    # Long waves are slowed down by the factor, short ones kept, those between interpolated.
     wave = 2 * math.pi / frequencies
     turns = scaling.original_context / wave
     share = ((turns - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
@@ -102,10 +99,8 @@ def _llama3(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
 
 
 def _yarn(frequencies: Tensor, scaling: RopeScaling, size: int, theta: float) -> Tensor:
-    """As ``llama3``, with a ramp over the index of the pair, not over its turns."""
-
+    # As llama3, but the ramp is over the index of the pair, not over its turns.
     def pair(turns: float) -> float:
-        """The index of the pair that turns so often in the original context."""
         wave = scaling.original_context / (turns * 2 * math.pi)
         return size * math.log(wave) / (2 * math.log(theta))
 
@@ -117,7 +112,7 @@ def _yarn(frequencies: Tensor, scaling: RopeScaling, size: int, theta: float) ->
 
 
 def sinusoids(length: int, hidden: int) -> Tensor:
-    """float32 [length, hidden]: sines in even dimensions, cosines in odd (Vaswani et al. 2017)."""
+    """Return [length, hidden]: sines in even dimensions, cosines in odd (Vaswani et al. 2017)."""
     even = torch.arange(0, hidden, 2, dtype=torch.float32)
     angle = torch.arange(length, dtype=torch.float32)[:, None] * 10_000 ** (-even / hidden)
     table = torch.zeros(length, hidden)
@@ -126,7 +121,8 @@ def sinusoids(length: int, hidden: int) -> Tensor:
     return table
 
 
-# So small that the first loss is ln(vocab) within a few hundredths, for a tied head too.
+# Deviation of initial embeddings, times sqrt(size). So small that the first loss is ln(vocab)
+# within a few hundredths, for a tied head too.
 EMBEDDING = 0.4
 
 
@@ -134,7 +130,7 @@ ENCODINGS: dict[type, type[Positions]] = {}
 
 
 def encodes(settings: type) -> Callable[[type[E]], type[E]]:
-    """Register the module of an encoding under its settings."""
+    """Return a decorator that registers a module as the encoding for ``settings``."""
 
     def register(module: type[E]) -> type[E]:
         ENCODINGS[settings] = module
@@ -144,15 +140,14 @@ def encodes(settings: type) -> Callable[[type[E]], type[E]]:
 
 
 def positions(config: ModelConfig) -> Positions:
-    """The encoding of a configuration."""
     encoding: Positions = chosen(config.position, ENCODINGS)(config)
     return encoding
 
 
 @encodes(NoPositions)
 class Positions(nn.Module):
-    """No positions, and what an encoding may do. ``heads``: those that a bias is for;
-    ``attention``: the module of attention that it is a part of.
+    """No positions; also the base class of encodings. ``heads``: the heads of this process, for a
+    bias. ``attention``: the attention module to use if the encoding is part of attention.
     """
 
     attention: ClassVar[type[nn.Module] | None] = None
@@ -162,29 +157,27 @@ class Positions(nn.Module):
         self.heads = slice(None)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Embeddings [batch, length, hidden] with their positions, [batch or 1, length]."""
+        """Return embeddings [batch, length, hidden] with positions [batch or 1, length] added."""
         return x
 
     def rotation(self, positions: Tensor, windowed: bool = False) -> Tensor | None:
-        """What ``rotate`` multiplies queries and keys by, or None. ``windowed``: where a window
-        holds.
-        """
+        """Return the factors for ``rotate``; None if the encoding does not rotate. ``windowed``:
+        True for the factors of layers with a window."""
         return None
 
     def bias(self) -> Bias | None:
-        """What is added to the scores, or None."""
         return None
 
-    content = False  # whether each layer adds scores that follow from ``relation`` and its tokens
+    content = False  # True if each layer adds scores computed from ``relation`` and its tokens
 
     def relation(self, mask: Mask | SharedMask) -> Relation | None:
-        """The vectors of the distances between queries and keys, or None."""
+        """Return the vectors of the distances between queries and keys; None if there are none."""
         return None
 
 
 @encodes(Rope)
 class Rotary(Positions):
-    """Queries and keys turned by an angle for each pair of dimensions (Su et al. 2021)."""
+    """Rotary positions: an angle for each pair of dimensions of a head (Su et al. 2021)."""
 
     frequencies: Tensor
     of_windows: Tensor | None
@@ -196,7 +189,7 @@ class Rotary(Positions):
         self.register_buffer("of_windows", window_frequencies(config), persistent=False)
 
     def tune(self, config: ModelConfig) -> None:
-        """Turn as another configuration does, from now on."""
+        """Use the frequencies of ``config`` from now on."""
         frequencies, self.factor = rope_frequencies(config)
         self.frequencies.copy_(frequencies)
 
@@ -208,15 +201,15 @@ class Rotary(Positions):
 
 @encodes(Learned)
 class LearnedTable(Positions):
-    """A vector for each position, added to the embedding."""
+    """A learned vector for each position, added to the embedding."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         assert isinstance(config.position, Learned)
         self.offset = config.position.offset
-        self.weight = nn.Parameter(torch.zeros(config.context + self.offset, config.positioned))
-        std = EMBEDDING * (config.mup_base or config.positioned) ** -0.5
-        roles.give(self, weight=Role(part="positions", use="lookup", std=std))
+        self.weight = nn.Parameter(torch.zeros(config.context + self.offset, config.position_dim))
+        std = EMBEDDING * (config.mup_base or config.position_dim) ** -0.5
+        roles.set_roles(self, weight=Role(part="positions", use="lookup", std=std))
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return x + nn.functional.embedding(positions + self.offset, self.weight)

@@ -1,8 +1,6 @@
-"""Published sizes, and our own, as plain functions, by family.
-
-The published ones follow the ``config.json`` that their authors released, or the paper's table;
-each one's parameter count is tested against the published figure, and where transformers has the
-class, against the class of that configuration.
+"""Published model sizes and our own, as plain functions, by family. Published ones follow the
+``config.json`` that their authors released, or the paper's table. Each parameter count is tested
+against the published figure, and against the class in transformers if there is one.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ LAYER_NORM = Norm(kind="layer")
 
 
 def gpt1() -> ModelConfig:
-    """Radford et al. 2018: norms after the parts; 40,000 merges and 478 bytes."""
+    """GPT-1 (Radford et al. 2018): norms after the parts; tokens from 478 bytes, 40,000 merges."""
     config = gpt2(12, 768, 12)
     norm = dataclasses.replace(LAYER_NORM, place="post")
     return dataclasses.replace(config, vocab=40_478, context=512, norm=norm)
@@ -34,7 +32,7 @@ def gpt1() -> ModelConfig:
 def gpt2(
     layers: int, hidden: int, heads: int, activation: str = "gelu_tanh", **more: Any
 ) -> ModelConfig:
-    """Radford et al. 2019: LayerNorm before the parts, GELU, learned positions."""
+    """GPT-2 (Radford et al. 2019): LayerNorm before the parts, GELU, learned positions."""
     usual = {"vocab": 50_257, "context": 1024, "position": Learned(), "dropout": 0.1}
     return ModelConfig(
         layers=layers,
@@ -47,10 +45,10 @@ def gpt2(
 
 
 def gpt3(layers: int, hidden: int, heads: int, head_dim: int) -> ModelConfig:
-    """Brown et al. 2020, table 2.1, as GPT-2, with all layers dense: every second of theirs was
-    sparse in bands, which changes no weight. Of XL the table has 24 heads of 128, which is 3,072 of
-    2,048 dimensions and 1.5 billion parameters; with 16 it has its 1.3. The 5,140 dimensions of 13B
-    are no multiple of its 40 heads of 128, and stand as printed.
+    """GPT-3 (Brown et al. 2020, table 2.1), as GPT-2. All layers are dense here; every second layer
+    of GPT-3 was sparse in bands, which changes no weight. For XL the table has 24 heads of 128, or
+    3,072 dimensions instead of 2,048, and so 1.5 billion parameters; with 16 heads here it has the
+    stated 1.3. The 5,140 dimensions of 13B are not a multiple of its 40 heads of 128, and are kept.
     """
     config = gpt2(layers, hidden, heads)
     attention = heads_of(hidden, heads, head_dim=head_dim, bias="all")
@@ -58,15 +56,15 @@ def gpt3(layers: int, hidden: int, heads: int, head_dim: int) -> ModelConfig:
 
 
 def gopher(layers: int, hidden: int, heads: int) -> ModelConfig:
-    """Rae et al. 2021, table 1, and Chinchilla (Hoffmann et al. 2022, table 4): as GPT-2, with
-    RMSNorm and Transformer-XL's relative positions.
+    """Gopher (Rae et al. 2021, table 1) and Chinchilla (Hoffmann et al. 2022, table 4): as GPT-2,
+    with RMSNorm and Transformer-XL's relative positions.
     """
     own = gpt2(layers, hidden, heads, position=encoding("distances"), dropout=0.0)
     return dataclasses.replace(own, vocab=32_000, context=2048, norm=Norm())
 
 
 def gptj() -> ModelConfig:
-    """GPT-J 6B (Wang and Komatsuzaki 2021): parallel, one norm, rotary over 64 of 256."""
+    """GPT-J 6B (Wang and Komatsuzaki 2021): parallel, one norm, 64 of 256 dimensions rotated."""
     return ModelConfig(
         vocab=50_400,
         layers=28,
@@ -84,27 +82,27 @@ def gptj() -> ModelConfig:
 def gpt_neox(
     layers: int, hidden: int, heads: int, *, vocab: int = 50_304, gelu: str = "gelu"
 ) -> ModelConfig:
-    """GPT-NeoX (Black et al. 2022), and Pythia: parallel, two norms, a quarter rotated."""
+    """GPT-NeoX (Black et al. 2022) and Pythia: parallel, two norms, a quarter of a head rotated."""
     position = Rope(dim=hidden // heads // 4)
     own = gpt2(layers, hidden, heads, gelu, vocab=vocab, position=position, dropout=0.0)
     return dataclasses.replace(own, context=2048, residual=Parallel(norms=2), head=Head(tied=False))
 
 
 def bloom(layers: int, hidden: int, heads: int) -> ModelConfig:
-    """BigScience 2022: ALiBi, a norm after the embedding."""
+    """BLOOM (BigScience 2022): ALiBi, a norm after the embedding."""
     own = gpt2(layers, hidden, heads, position=encoding("alibi"), dropout=0.0)
     return dataclasses.replace(own, vocab=250_880, context=2048, embedding=Embedding(norm=True))
 
 
 def opt(layers: int, hidden: int, heads: int) -> ModelConfig:
-    """Zhang et al. 2022: ReLU, learned positions after two unused rows."""
+    """OPT (Zhang et al. 2022): ReLU, learned positions after two unused rows."""
     position = Learned(offset=2)
     return gpt2(layers, hidden, heads, "relu", vocab=50_272, context=2048, position=position)
 
 
 def opt_350m() -> ModelConfig:
-    """The one size of OPT that norms after the parts, with a narrower embedding: matrices without
-    bias lead into the stack, where positions are added, and out of it.
+    """The one size of OPT with norms after the parts and an embedding narrower than the stack.
+    Matrices without bias lead into the stack, where positions are added, and out of it.
     """
     return dataclasses.replace(
         opt(24, 1024, 16),
@@ -157,7 +155,7 @@ GPT: dict[str, Callable[[], ModelConfig]] = {
 
 
 def ours(layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, **more: Any) -> ModelConfig:
-    """LLaMA-style: RMSNorm, RoPE, SwiGLU, grouped queries, tied embeddings."""
+    """Our own models, as LLaMA: RMSNorm, RoPE, SwiGLU, grouped queries, tied embeddings."""
     sizes = {"vocab": 32_000, "context": 2048} | more
     return llama(layers, hidden, heads, mlp, kv_heads=kv_heads, tied=True, **sizes)  # type: ignore[arg-type]
 
@@ -177,7 +175,7 @@ def llama(
     eps: float = 1e-5,
     **attention: Any,
 ) -> ModelConfig:
-    """Touvron et al. 2023; Grattafiori et al. 2024."""
+    """LLaMA (Touvron et al. 2023; Grattafiori et al. 2024)."""
     return ModelConfig(
         vocab=vocab,
         layers=layers,
@@ -197,20 +195,20 @@ llama3 = partial(llama, kv_heads=8, vocab=128_256, context=8192, theta=500_000.0
 
 
 def llama31(layers: int, hidden: int, heads: int, mlp: int, factor: float = 8.0, **more: bool):  # type: ignore[no-untyped-def]
-    """Llama 3.1 and 3.2: the rotation stretched from 8,192 to 131,072 tokens."""
+    """Llama 3.1 and 3.2: the rotation is stretched from 8,192 to 131,072 tokens."""
     scaling = RopeScaling(kind="llama3", factor=factor, original_context=8192)
     return llama3(layers, hidden, heads, mlp, scaling=scaling, context=131_072, **more)
 
 
 def mistral() -> ModelConfig:
-    """Jiang et al. 2023: a window of 4,096 tokens in every layer."""
+    """Mistral 7B (Jiang et al. 2023): a window of 4,096 tokens in every layer."""
     return llama(32, 4096, 32, 14_336, kv_heads=8, context=32_768, window=4096)
 
 
 def qwen(
     layers: int, hidden: int, heads: int, mlp: int, *, vocab: int, context: int, theta: float
 ) -> ModelConfig:
-    """Qwen (Bai et al. 2023): as Qwen2.5, with as many keys as queries."""
+    """Qwen (Bai et al. 2023): as Qwen2.5, with as many key heads as query heads."""
     config = qwen25(layers, hidden, heads, heads, mlp, vocab=vocab, context=context)
     return dataclasses.replace(config, position=Rope(theta=theta))
 
@@ -218,7 +216,7 @@ def qwen(
 def qwen25(
     layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, **more: Any
 ) -> ModelConfig:
-    """Qwen2.5 (Yang et al. 2024): biases on queries, keys and values alone."""
+    """Qwen2.5 (Yang et al. 2024): only queries, keys and values have biases."""
     usual = {"vocab": 151_936, "context": 32_768, "theta": 1e6, "eps": 1e-6}
     sizes = ChainMap(more, usual)
     return llama(layers, hidden, heads, mlp, kv_heads=kv_heads, bias="qkv", **sizes)
@@ -234,7 +232,7 @@ deepseek = partial(llama, vocab=102_400, context=4096, eps=1e-6)  # LLM, Bi et a
 
 
 def palm(layers: int, hidden: int, heads: int) -> ModelConfig:
-    """Chowdhery et al. 2022: parallel, SwiGLU, one key and value head, no biases."""
+    """PaLM (Chowdhery et al. 2022): parallel parts, SwiGLU, one key and value head, no biases."""
     return ModelConfig(
         vocab=256_000,
         layers=layers,
@@ -313,8 +311,7 @@ PRESETS: dict[str, Callable[[], ModelConfig]] = {
 }
 for _module in modules_of("train.lab.presets"):
     PRESETS |= _module.PRESETS
-# Weight decay as published with the models whose names begin so; it is a setting of training, 0.1
-# unless set.
+# Weight decay as published, by the start of a model's name. Training uses 0.1 unless it is set.
 DECAYS = {
     "gpt1": "0.01",  # Radford et al. 2018, section 4.1
     "gpt2": "0.1",  # Stanford CS336, the table of dropout and weight decay
@@ -331,14 +328,14 @@ DECAYS = {
 
 
 def preset(name: str, *, vocab: int | None = None, context: int | None = None) -> ModelConfig:
-    """The preset called ``name``, for another vocabulary or context if given;
-    ``LlmcurateError``."""
+    """Return the preset ``name``. ``vocab`` and ``context`` replace the sizes of its vocabulary and
+    context, if given. Raises ``LlmcurateError`` for an unknown name."""
     if name not in PRESETS:
         close = difflib.get_close_matches(name, PRESETS, n=3, cutoff=0.4)
         listed = ", ".join(close or list(PRESETS)[:5])
         raise UsageError(
-            f"model {name!r}: not a preset, nor a model's folder; near it: {listed} (`llmcurate "
-            "model list`)"
+            f"model {name!r}: not a preset, nor a model's folder; similar presets: {listed} "
+            "(`llmcurate model list` shows all)"
         )
     config = PRESETS[name]()
     return dataclasses.replace(

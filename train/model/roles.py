@@ -1,4 +1,4 @@
-"""What each weight is for: the one place that initialisation, optimisers and cost accounts read."""
+"""The role of each weight, which initialisation, optimisers and cost accounts read."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from train.split import copy_into
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """``part``: what its cost is counted under. ``use``: ``matrix``, which multiplies every token;
-    ``lookup``, of which a token reads a row; ``head``, the output head; ``vector``, a scale or a
-    bias. ``std``: the deviation of its first values, drawn from a normal distribution, or None
-    where all begin as ``start``. ``fan_in``: the numbers that each of its outputs sums over.
-    ``rate``: its learning rate over the run's. ``split``: how processes share it that compute a
-    block together: each has some of the ``outputs`` or of the ``inputs``, whose products are added
-    up; of ``heads`` each has all and uses it for its own heads; else it is in all the same.
-    ``met``: the share of its numbers that each token is multiplied by, of experts less than 1.
+    """The role of a parameter.
+
+    ``part``: the part of the model that its cost is counted under.
+    ``use``: ``matrix`` (multiplies every token), ``lookup`` (a token reads one row), ``head`` (the
+        output head), or ``vector`` (a scale or bias).
+    ``std``: standard deviation of the initial values; None: all values are ``start``.
+    ``fan_in``: the number of inputs that each output sums over.
+    ``rate``: the parameter's learning rate, relative to the run's.
+    ``split``: how tensor parallelism divides the parameter. ``outputs`` or ``inputs``: each process
+        has a part of these; with ``inputs`` products are summed. ``heads``: each process has the
+        whole, and uses it for its own heads. "": each process has the whole.
+    ``active``: share of the values that each token is multiplied by; below 1 for experts.
     """
 
     part: str
@@ -30,11 +34,11 @@ class Role:
     fan_in: int = 0
     rate: float = 1.0
     split: str = ""
-    met: float = 1.0
+    active: float = 1.0
 
 
-def give(module: nn.Module, **roles: Role) -> None:
-    """Say what the module's own parameters are for, by their names."""
+def set_roles(module: nn.Module, **roles: Role) -> None:
+    """Set the roles of parameters that belong directly to ``module``, by their names."""
     module.roles = roles  # type: ignore[assignment]
 
 
@@ -47,21 +51,22 @@ def linear(
     shrink: float = 1.0,
     rate: float = 1.0,
     split: str = "",
-    met: float = 1.0,
+    active: float = 1.0,
 ) -> nn.Linear:
-    """A linear layer with its roles; its weights' deviation is shrink / sqrt(inputs)."""
+    """Build a linear layer with roles. The initial deviation is ``shrink`` / sqrt(inputs)."""
     layer = nn.Linear(inputs, outputs, bias=bias)
     std = shrink * inputs**-0.5
-    weight = Role(part=part, use="matrix", std=std, fan_in=inputs, rate=rate, split=split, met=met)
+    weight = Role(
+        part=part, use="matrix", std=std, fan_in=inputs, rate=rate, split=split, active=active
+    )
     addend = Role(part=part, use="vector", split=split if split == "outputs" else "")
-    give(layer, weight=weight, bias=addend)
+    set_roles(layer, weight=weight, bias=addend)
     return layer
 
 
 def roles(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, Role]]:
-    """Name, parameter and role of each trained weight, in the order of ``named_parameters``. A
-    parameter whose module says nothing of it is told by its shape, as PyTorch's own layers are, and
-    its part by where it stands.
+    """Yield name, parameter and role of each trained weight, in the order of ``named_parameters``.
+    In modules without ``set_roles``, such as PyTorch's own layers, shape and name give the role.
     """
     by_name: dict[str, Role] = {}
     for prefix, module in model.named_modules():
@@ -77,7 +82,7 @@ def _by_shape(module: nn.Module, name: str, parameter: nn.Parameter) -> Role:
     *above, last = name.split(".")
     part = next((part for part in ("attention", "feed_forward", "positions") if part in above), "")
     part = part or "other"
-    if parameter.dim() < 2:  # a scale, as of a norm, or what is added
+    if parameter.dim() < 2:  # a scale, as of a norm, or a bias
         scale = last == "weight" and not isinstance(module, nn.Linear)
         return Role(part=part, use="vector", start=float(scale))
     fan_in = parameter.shape[-1]
@@ -87,11 +92,13 @@ def _by_shape(module: nn.Module, name: str, parameter: nn.Parameter) -> Role:
 
 @torch.no_grad()
 def initialise(model: nn.Module, seed: int) -> None:
-    """First values by role: normal ones of deviation 1 / sqrt(inputs), those that write to the
-    residual stream divided by sqrt(2 x layers) (Radford et al. 2019), embeddings and head
-    0.4 / sqrt(hidden). GPT-2's fixed 0.02 suits its width, and costs a model of 192 half of its
-    first minute. Norms begin as the identity, biases as 0. Depends on the seed alone: each process
-    draws all values in turn, and of split parameters keeps its part.
+    """Set the initial values of all parameters by their roles, from the seed alone.
+
+    Matrices are normal with deviation 1 / sqrt(inputs), divided by sqrt(2 x layers) if they write
+    to the residual stream (Radford et al. 2019). Embeddings and head have 0.4 / sqrt(hidden):
+    GPT-2's fixed 0.02 suits its width, but costs a model of 192 dimensions half of its first
+    minute. Norms start as the identity, biases as 0. Each process draws all values in the same
+    order, and keeps its part of split parameters.
     """
     generator = torch.Generator().manual_seed(seed)
     for _, parameter, role in roles(model):

@@ -1,1 +1,1 @@
-"""Training objectives: targets and visibility."""
+"""Training objectives: the tokens to predict, and the tokens that each one sees."""

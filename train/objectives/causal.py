@@ -1,4 +1,4 @@
-"""Each token from those before it."""
+"""Objectives that predict each token from those before it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from train import objective_settings as own
 from train.data.readers import Ints
 from train.data.rows import Piece, Takes
 from train.data.vocabulary import Vocabulary
-from train.objectives.example import IGNORED, Draws, Example, Objective, laid_out, learns
+from train.objectives.example import IGNORED, Draws, Example, Objective, causal_row, learns
 
 
 @learns(own.Causal, by=("decoder",))
 class Causal(Objective):
-    """Language modelling (Radford et al. 2018); it needs no special token. Settings ``across``: the
-    documents of a row are one to the model, end of text before each but the first."""
+    """Language modelling: predict each token from those before it (Radford et al. 2018). Documents
+    need no special tokens. With ``across``, all documents of a row count as one."""
 
     def __init__(self, settings: Any = None, tokens: Vocabulary | None = None) -> None:
         self.across = settings is not None and settings.across
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
-        example, _ = laid_out(pieces, context)
+        example, _ = causal_row(pieces, context)
         if not self.across or example.documents is None:
             return example
         return replace(example, documents=example.documents.clamp(max=0))
@@ -33,9 +33,9 @@ class Causal(Objective):
 
 @learns(own.Prefix, by=("decoder",))
 class Prefix(Objective):
-    """The beginning of each piece, of a length drawn evenly, is read both ways and not scored; the
-    rest is predicted causally (Liu et al. 2018; Raffel et al. 2020, section 3.2.1). One token at
-    least is scored.
+    """Predict the rest of each piece of text, one token or more, from its beginning. The beginning
+    is read in both directions and not scored. Its length is drawn evenly (Liu et al. 2018; Raffel
+    et al. 2020, section 3.2.1).
     """
 
     @staticmethod
@@ -43,13 +43,13 @@ class Prefix(Objective):
         return True
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
-        plain, places = laid_out(pieces, context)
+        plain, places = causal_row(pieces, context)
         prefix = torch.zeros(1, context, dtype=torch.bool)
         targets = plain.targets
         for piece, place in places:
             length = int(draws.share(piece) * len(piece.tokens))  # 0 to one less than all
             prefix[0, place.start : place.start + length] = True
-            # The last token of a prefix has the first scored target; the others are seen already.
+            # The last token of a prefix has the first scored target.
             targets[0, place.start : place.start + max(0, length - 1)] = IGNORED
         return replace(plain, targets=targets, prefix=prefix)
 
@@ -59,14 +59,14 @@ PARTS = ("prefix", "suffix", "middle")
 
 @learns(own.FillInTheMiddle, by=("decoder",))
 class FillInTheMiddle(Objective):
-    """A share of the pieces is cut in three at two tokens drawn evenly, and the middle stands last
-    (Bavarian et al. 2022, sections 3 and 4.3):
+    """Predict the middle of a text from both sides. A share of the pieces is cut in three at two
+    evenly drawn tokens, and the middle is moved to the end (Bavarian et al. 2022, 3 and 4.3):
 
     PSM  <prefix> prefix <suffix> suffix <middle> middle
     SPM  <prefix> <suffix> suffix <middle> prefix middle
 
-    An end of text stands behind the middle, where it joins the suffix. All is read causally and
-    scored but for the special tokens that begin a part, which whoever asks for a middle gives.
+    An end-of-text token after the middle shows where the suffix would follow. All is read causally.
+    The three special tokens are not scored: a prompt for a middle already has them.
     """
 
     likelihood = False
@@ -85,10 +85,10 @@ class FillInTheMiddle(Objective):
         return lambda length, context: length + 4
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
-        return laid_out([self.moved(piece, draws) for piece in pieces], context)[0]
+        return causal_row([self.with_middle_last(piece, draws) for piece in pieces], context)[0]
 
-    def moved(self, piece: Piece, draws: Draws) -> Piece:
-        """The piece with its middle last, or as it is."""
+    def with_middle_last(self, piece: Piece, draws: Draws) -> Piece:
+        """Return the piece with its middle moved to the end, or by chance unchanged."""
         moves, spm, *cuts = draws.shares(piece, 4)
         if moves >= self.rate:
             return piece
@@ -104,7 +104,7 @@ class FillInTheMiddle(Objective):
         return self._read(piece, np.concatenate(order))
 
     def _read(self, piece: Piece, order: Ints) -> Piece:
-        """The tokens of a piece in this order, where ~n is the mark of part n, and an end."""
+        """Return a piece with its tokens in this order (~n: special token n) and an end of text."""
         marks = order < 0
         ids = piece.tokens[np.maximum(order, 0)]
         ids[marks] = np.array(self.marks)[~order[marks]]

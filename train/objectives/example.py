@@ -1,4 +1,4 @@
-"""What a step trains on: rows of inputs and targets, made of pieces of documents."""
+"""The data of a training step: rows of inputs and targets made from pieces of documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from train.config import TrainConfig, stages_of
 from train.data.feed import Feed
-from train.data.packing import key_of, scatter
+from train.data.packing import key_of, mix64
 from train.data.rows import Piece, Takes
 from train.data.vocabulary import Vocabulary
 
@@ -31,18 +31,23 @@ IGNORED = -100  # a target that is not scored (torch's cross_entropy default)
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """Rows for a model. ``inputs, targets, documents``: int64 [rows, context]; ``documents``
-    numbers documents, padding is -1 there and ``IGNORED`` in ``targets``; None where each row is
-    one. ``prefix``: bool [rows, context], tokens that all of their document see, or None.
-    ``segments``: int64 [rows, context], the part of its text that a token is in. ``ends``: int64
-    [rows, context], of answers: at the first token of a text the place in the row where its answer
-    ends, as ``targets`` has where it begins. ``pairs``: int64
-    [rows, context], at the first token of a text whether its segments belong together (0) or not
-    (1), ``IGNORED`` elsewhere. ``scored``: int64 [targets], where those that count stand in the
-    flattened rows, for objectives that score few; None for all. ``source`` and
-    ``source_documents``: int64 [rows, source], what the encoder of an encoder-decoder reads, and
-    the documents that its tokens belong to, numbered as the others. ``chances``: float64 [rows,
-    context], numbers from 0 up to 1, evenly drawn, by which a generator chooses tokens.
+    """The rows of a batch, as a model reads them.
+
+    ``inputs``, ``targets``: int64 [rows, context]. ``targets`` is ``IGNORED`` for padding.
+    ``documents``: int64 [rows, context], document numbers, -1 for padding; None: each row is one
+        document.
+    ``prefix``: bool [rows, context], true for tokens that their whole document sees, or None.
+    ``segments``: int64 [rows, context], the number that each token's segment has in its text.
+    ``ends``: int64 [rows, context]. At the first token of a text, the place in the row where its
+        answer ends. ``targets`` has the place where the answer starts.
+    ``pairs``: int64 [rows, context]. At the first token of a text, 0 if its two segments belong
+        together, else 1; ``IGNORED`` at other tokens.
+    ``scored``: int64 [targets], places of the scored targets in the flattened rows, for objectives
+        that score few; None: all.
+    ``source``, ``source_documents``: int64 [rows, source], the tokens that an encoder reads in an
+        encoder-decoder, and their document numbers, the same as in ``documents``.
+    ``chances``: float64 [rows, context], uniform numbers in [0, 1) with which a generator draws its
+        tokens.
     """
 
     inputs: Tensor
@@ -59,17 +64,17 @@ class Example:
 
     @property
     def tokens(self) -> int:
-        """Targets that are scored."""
+        """The number of scored targets."""
         return int((self.targets != IGNORED).sum())
 
     @property
     def counts(self) -> dict[str, int]:
-        """By what terms of the loss are divided: ``targets`` that are scored, ``tokens`` that stand
-        in the rows, of a source too, and ``pairs``.
+        """The numbers by which terms of the loss are divided: scored ``targets``; ``tokens`` of
+        rows and source, without padding; and ``pairs``, if there are pairs.
         """
-        read = _standing(self.inputs, self.documents)
+        read = _count_tokens(self.inputs, self.documents)
         if self.source is not None:
-            read += _standing(self.source, self.source_documents)
+            read += _count_tokens(self.source, self.source_documents)
         pairs = {} if self.pairs is None else {"pairs": int((self.pairs != IGNORED).sum())}
         return {"targets": self.tokens, "tokens": read, **pairs}
 
@@ -80,9 +85,8 @@ class Example:
         parallel: ContextParallel | None = None,
         notes: dict[str, list[Tensor]] | None = None,
     ) -> Tensor:
-        """The model's features of the rows, [rows, context, hidden]; ``draws``: int64 [rows], what
-        decides on dropout. With ``parallel`` of this process's tokens. ``notes``: filled with what
-        the model's layers say.
+        """Return the model's features [rows, context, hidden]; with ``parallel``, of this process's
+        tokens only. ``draws``: int64 [rows], seeds of dropout. ``notes``: gets what layers report.
         """
         return model.features(
             self.inputs,
@@ -97,11 +101,10 @@ class Example:
         )
 
     def pinned(self) -> Example:
-        """In page-locked memory, from which a GPU copies while it computes."""
+        """Return a copy in page-locked memory, from which a GPU can copy while it computes."""
         return self._each(lambda tensor: tensor.pin_memory())
 
     def on(self, device: torch.device) -> Example:
-        """On a device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def _each(self, work: Callable[[Tensor], Tensor]) -> Example:
@@ -112,35 +115,35 @@ class Example:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 
 
-def _standing(tokens: Tensor, documents: Tensor | None) -> int:
-    """How many tokens of rows are no padding."""
+def _count_tokens(tokens: Tensor, documents: Tensor | None) -> int:
     return tokens.numel() if documents is None else int((documents >= 0).sum())
 
 
 class Draws:
-    """What an objective draws for a piece: a function of the seed, the epoch, the document and the
-    piece alone, whatever row, step or process it is in."""
+    """The random numbers of an objective for a piece of text. They depend only on the seed, the
+    epoch, the document and the piece, but not on the row, the step or the process.
+    """
 
     def __init__(self, seed: int, epoch: int, rows: Source | None = None) -> None:
         self.seed, self.epoch, self.rows = seed, epoch, rows
 
     def key(self, piece: Piece) -> int:
-        """64 bits of the piece's own."""
+        """Return 64 bits that depend on the piece, the seed and the epoch."""
         return key_of("draw", self.seed, self.epoch, piece.document, piece.first)
 
     def share(self, piece: Piece) -> float:
-        """A number from 0 up to 1, evenly drawn."""
+        """Return a uniform number in [0, 1) for the piece."""
         return (self.key(piece) >> 11) / 2**53
 
-    def shares(self, piece: Piece, count: int, what: int = 0) -> npt.NDArray[np.float64]:
-        """``count`` such numbers; others for each ``what``."""
+    def shares(self, piece: Piece, count: int, stream: int = 0) -> npt.NDArray[np.float64]:
+        """Return ``count`` uniform numbers in [0, 1) for the piece, others for each ``stream``."""
         with np.errstate(over="ignore"):
-            start = scatter(np.full(1, self.key(piece), np.uint64) + np.uint64(what))
-            drawn = scatter(start + np.arange(count, dtype=np.uint64) * np.uint64(_STEP))
+            start = mix64(np.full(1, self.key(piece), np.uint64) + np.uint64(stream))
+            drawn = mix64(start + np.arange(count, dtype=np.uint64) * np.uint64(_STEP))
         return (drawn >> np.uint64(11)) / 2.0**53
 
-    def other(self, piece: Piece) -> Piece | None:
-        """A piece of another document, or none where a few rows have no such."""
+    def of_other_document(self, piece: Piece) -> Piece | None:
+        """Return a piece of another document; None if eight random rows have none."""
         if self.rows is None:
             return None
         for share in self.shares(piece, 8, 6):
@@ -151,11 +154,9 @@ class Draws:
 
 
 class Objective(ABC):
-    """What is to be learned from pieces of documents. Built with its settings and the run's
-    vocabulary; what rows and vocabulary have to be like follows from the settings before.
-
-    ``sparse``: whether few of the tokens are scored. ``likelihood``: whether the loss is that of
-    the text, so that it says how many bits a byte takes.
+    """A training objective, built from its settings and the run's vocabulary. The static methods
+    need only the settings. ``sparse``: True if few tokens are scored. ``likelihood``: True if the
+    loss is the negative log likelihood of the text, which gives bits per byte.
     """
 
     sparse = False
@@ -166,28 +167,28 @@ class Objective(ABC):
 
     @staticmethod
     def needs(settings: Any, context: int) -> tuple[str, ...]:
-        """The roles of the special tokens that it needs for pieces of so many tokens at most."""
+        """Return the roles of the special tokens that pieces of up to ``context`` tokens need."""
         return ()
 
     @staticmethod
     def takes(settings: Any) -> Takes | None:
-        """The positions that pieces take; None where these are their tokens."""
+        """Return a function that gives the number of positions of a piece; None: one per token."""
         return None
 
     @staticmethod
     def both_ways(settings: Any) -> bool:
-        """Whether a prompt is read both ways in generation."""
+        """Return True if a trained model reads prompts in both directions in generation."""
         return False
 
     @staticmethod
     def targets(settings: Any, context: int) -> int:
-        """Positions of a row of targets where one of sources has ``context``."""
+        """Return the length of a row of targets if a row of sources has ``context`` tokens."""
         return context
 
     @staticmethod
     def losses(settings: Any) -> Callable[[Tensor, Example], Tensor] | None:
-        """What gives the nats of each text by logits [rows, context, values] and example; None
-        where they are those of single tokens.
+        """Return a function that takes logits [rows, context, values] and an example and returns
+        the nats of each text. None: the loss is that of each token.
         """
         return None
 
@@ -200,26 +201,24 @@ class Objective(ABC):
         task: Task | None = None,
         tokenizer: Path | None = None,
     ) -> Feed:
-        """The text of a run; of labelled texts with the ``task`` that the model has already, if it
-        has, and its ``tokenizer``.
-        """
+        """Return the source of a run's text. ``task``, ``tokenizer``: those of the model."""
         asked, context = config.objective, max(stage.context for stage in stages_of(config))
         return Feed(path, config, cls.needs(asked, context), cls.takes(asked))
 
     def study(self, feed: Feed) -> None:  # noqa: B027 (few have to)
-        """Look at the text of a run before it begins."""
+        """Do what must be done with the text of a run before training; by default nothing."""
 
     @abstractmethod
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
-        """One row of the pieces, which fit into ``context`` positions."""
+        """Return one row with these pieces, which fit into ``context`` positions."""
 
 
 OBJECTIVES: dict[type, type[Objective]] = {}
-FORMS: dict[type, tuple[str, ...]] = {}  # of models that may ask for it
+FORMS: dict[type, tuple[str, ...]] = {}  # forms of models that may use it
 
 
 def learns(*settings: type, by: tuple[str, ...] = ()) -> Callable[[type[Kind]], type[Kind]]:
-    """Register the class of these settings. ``by``: the forms of models that may ask for them."""
+    """Register an objective's class for these settings. ``by``: forms of models that can use it."""
 
     def register(kind: type[Kind]) -> type[Kind]:
         OBJECTIVES.update(dict.fromkeys(settings, kind))
@@ -230,7 +229,7 @@ def learns(*settings: type, by: tuple[str, ...] = ()) -> Callable[[type[Kind]], 
 
 
 class Source(Protocol):
-    """Rows by number, as ``Rows`` and ``Mixture`` are."""
+    """A numbered sequence of rows, such as ``Rows`` and ``Mixture``."""
 
     @property
     def count(self) -> int: ...
@@ -243,7 +242,7 @@ class Source(Protocol):
 def examples(
     objective: Objective, rows: Source, numbered: Iterable[tuple[int, int]], *, seed: int = 0
 ) -> Example:
-    """The rows of these numbers, each with its epoch, as the objective has them."""
+    """Return the rows of these (row, epoch) numbers as one example, prepared by the objective."""
     per_row = [
         objective.example(rows.pieces(row), rows.width(row), Draws(seed, epoch, rows))
         for row, epoch in numbered
@@ -258,8 +257,8 @@ def examples(
     return replace(per_row[0], **joined)
 
 
-def laid_out(pieces: Sequence[Piece], context: int) -> tuple[Example, list[tuple[Piece, slice]]]:
-    """Each token after the one before it, piece after piece; and where each piece stands."""
+def causal_row(pieces: Sequence[Piece], context: int) -> tuple[Example, list[tuple[Piece, slice]]]:
+    """Return a row that predicts each token from those before, and each piece with its place."""
     inputs = np.zeros((1, context), dtype=np.int64)
     targets = np.full((1, context), IGNORED, dtype=np.int64)
     documents = np.full((1, context), -1, dtype=np.int64)

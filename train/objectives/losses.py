@@ -1,9 +1,9 @@
-"""Cross-entropy in float32, in chunks, with its gradient: no logits are kept.
+"""Cross-entropy in float32 and its gradient, in chunks of tokens, without keeping logits.
 
-At a vocabulary of 50,000 the logits of 16,000 tokens and their gradient are 6 GB. Here a chunk's
-are made, turned into their gradient, multiplied through, and dropped, all in the forward pass: the
-head's products are done once, as without chunks, and a softmax is read from a cache, not from
-memory. The same idea: Liger kernels (Hsu et al. 2024), fused linear cross-entropy.
+At a vocabulary of 50,000 the logits of 16,000 tokens and their gradient take 6 GB. Here the logits
+of a chunk are computed, turned into their gradient, multiplied by the head, and dropped, all in the
+forward pass. The head's products are computed once, as without chunks, and softmax reads from cache
+instead of memory. Liger kernels (Hsu et al. 2024) call this fused linear cross-entropy.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
 from train.objectives.example import IGNORED, OBJECTIVES, Example, Objective
 
-LOGITS = 1 << 26  # of a chunk at most, on a CPU
-GPU_LOGITS = 1 << 28  # 512 MiB in bfloat16, and as much again for their gradient
-TOKENS = 256  # of a chunk on a CPU: more leave its cache, fewer make poor products
+LOGITS = 1 << 26  # most logits of a chunk on a CPU
+GPU_LOGITS = 1 << 28  # on a GPU; 512 MiB in bfloat16, and as much again for their gradient
+TOKENS = 256  # of a chunk on a CPU: more overflow its cache, fewer slow down products
 
 
 def chunk_of(vocab: int, asked: int = 0, device: str = "cpu") -> int:
-    """Tokens of a chunk: as ``asked``, or what suits the device."""
+    """Return the number of tokens of a chunk: ``asked``, or if that is 0 what suits the device."""
     most = max(1, (LOGITS if device == "cpu" else GPU_LOGITS) // vocab)
     return asked or (min(TOKENS, most) if device == "cpu" else most)
 
@@ -44,12 +44,12 @@ def loss_sums(
     chunk: int,
     z_loss: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums over the targets that count: the loss, and what it consists of, the nats and the squared
-    log normalisers: loss = nats + z_loss * squares. Only the loss has a gradient, of first order.
+    """Return three sums over the scored targets: loss, nats, and squared log normalisers.
 
-    ``features`` [tokens, hidden], ``targets`` [tokens]; the head's ``weight`` [vocab, hidden] and
-    ``bias`` [vocab]. The mean of the squares is the z-loss (Chowdhery et al. 2022, section 5): it
-    keeps the logits from drifting away together. Under autocast the products are in its dtype.
+    loss = nats + z_loss * squares; only the loss has a gradient, of first order. ``features``:
+    [tokens, hidden]. ``targets``: [tokens]. ``weight``, ``bias``: the head's, [vocab, hidden] and
+    [vocab]. The mean of the squares is the z-loss (Chowdhery et al. 2022, section 5), which keeps
+    the logits from drifting away together. Under autocast, matrix products have autocast's dtype.
     """
     low = in_products(features)
     needed = [tensor is not None and tensor.requires_grad for tensor in (features, weight, bias)]
@@ -63,8 +63,6 @@ def loss_sums(
 
 
 class _Sums(torch.autograd.Function):
-    """The sums of ``loss_sums``, and with them the gradients of the loss."""
-
     @staticmethod
     def forward(
         ctx: Any,
@@ -99,7 +97,7 @@ class _Sums(torch.autograd.Function):
             weight_of_row = counted.to(exact)[:, None]
             factors = 1 + 2 * z_loss * log_sum[:, None] if z_loss else None
             gradient = _less_targets(shares, wanted_ids, factors).to(low)
-            # Targets that do not count are taken out of the small factors, not of the large one.
+            # Unscored targets are removed from the small factors, not from the large gradient.
             if of_x is not None:
                 of_x[part] = (gradient @ matrix) * weight_of_row.to(low)
             if of_weight is not None:
@@ -115,7 +113,7 @@ class _Sums(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, _nats: Tensor, _squares: Tensor) -> tuple[Any, ...]:
-        # Used once, so scaled where they lie; autograd refuses a second backward pass.
+        # Scaled in place, because autograd refuses a second backward pass.
         gradients = [
             None if tensor is None else tensor.mul_(grad.to(tensor.dtype))
             for tensor in ctx.saved_tensors
@@ -130,12 +128,10 @@ Shares = Callable[[Tensor, Tensor, Tensor | None, Tensor], tuple[Tensor, Tensor,
 
 
 def _shares(rows: int, matrix: Tensor, exact: torch.dtype) -> Shares:
-    """The function that gives, of at most ``rows`` tokens, the logits of their targets, the
-    logarithms of their normalisers, and their softmax, in ``exact``.
-
-    On a CPU all chunks use the same memory for logits and softmax: the C library would take blocks
-    so large anew from the system each time, page by page. Elsewhere a compiler makes one reading of
-    the logits of these operations.
+    """Return a function for at most ``rows`` tokens that returns their targets' logits, log
+    normalisers and softmax, in dtype ``exact``. On a CPU all chunks use the same memory for logits
+    and softmax, because the C library would request it anew each time, page by page. On other
+    devices a compiler fuses these operations, so that they read the logits once.
     """
     if matrix.device.type != "cpu" or torch.compiler.is_compiling():
 
@@ -169,7 +165,6 @@ def _shares(rows: int, matrix: Tensor, exact: torch.dtype) -> Shares:
 
 
 def _less_targets(shares: Tensor, ids: Tensor, factors: Tensor | None) -> Tensor:
-    """``shares`` times ``factors``, less 1 at the targets; on a CPU in their place."""
     if shares.device.type == "cpu" and not torch.compiler.is_compiling():
         shares = shares if factors is None else shares.mul_(factors)
         return shares.scatter_add_(-1, ids, -torch.ones_like(ids, dtype=shares.dtype))
@@ -179,7 +174,6 @@ def _less_targets(shares: Tensor, ids: Tensor, factors: Tensor | None) -> Tensor
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """total += a^T b, accumulated in total's dtype."""
     if a.dtype == total.dtype:
         total.addmm_(a.t(), b)
     else:
@@ -196,10 +190,10 @@ def distance(
     chunk: int,
     temperature: float,
 ) -> Tensor:
-    """The sum over the targets that count of the Kullback-Leibler divergence of a model's
-    predictions from its teacher's, both softened by the temperature, times its square (Hinton et
-    al. 2015, section 2). ``features`` and ``taught``: [tokens, hidden] of each, which its ``head``
-    reads. A chunk's logits are made again for its gradient.
+    """Return the distillation loss, a sum over the scored targets (Hinton et al. 2015, section 2):
+    the Kullback-Leibler divergence of the model's predictions from the teacher's, both softened by
+    the temperature, times the temperature squared. ``features``, ``head``: the model's, with
+    features [tokens, hidden]. ``taught``, ``teacher``: features and head of the teacher.
     """
 
     def part(x: Tensor, y: Tensor, counted: Tensor) -> Tensor:
@@ -218,9 +212,9 @@ def distance(
 
 
 class Term(NamedTuple):
-    """A part of what is learned, or reported: a sum over a micro-batch, and per what it is meant:
-    ``targets`` that are scored or ``tokens`` that are read. Over all micro-batches and processes
-    the sum is divided by their number, and weighs ``weight`` in the loss; 0 where it is reported.
+    """A part of the loss, or a figure only to report: its ``sum`` over a micro-batch. ``per``: the
+    count by which the sum over all micro-batches and processes is divided: scored ``targets``, read
+    ``tokens``, or ``pairs``. ``weight``: the factor in the loss; 0 if only reported.
     """
 
     sum: Tensor
@@ -229,9 +223,9 @@ class Term(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """What a micro-batch has become: the ``features`` [rows, context, hidden] of the ``example``,
-    and what the head's matrix reads of those that are scored, ``read`` [targets, hidden]. ``draws``
-    decide on dropout, ``chunk`` tokens have logits at once, ``notes`` are what layers say.
+    """The forward pass of a micro-batch, ``example``. ``features``: [rows, context, hidden].
+    ``read``: [targets, hidden], the head's input for scored tokens. ``draws``: seeds of dropout.
+    ``chunk``: number of tokens whose logits are in memory at once. ``notes``: what layers report.
     """
 
     features: Tensor
@@ -242,20 +236,25 @@ class Pass(NamedTuple):
     notes: dict[str, list[Tensor]]
 
 
-# Terms of what stands beside the head (``model.heads.HEADS``), by the same names.
+# Terms of the parts in ``model.heads.HEADS``, by the same names.
 TERMS: dict[str, Callable[[Losses, Pass], dict[str, Term]]] = {}
 
 
 class Losses(nn.Module):
-    """The terms of a micro-batch by name: ``objective``, what is learned from its targets, and what
-    it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers); of pairs of segments
-    ``pairs`` (nats); of hidden spans ``boundary`` (nats); of a generator's tokens ``replaced`` (the
-    discriminator's nats a token read), ``replaced_accuracy`` (the share of tokens that it is right
-    of) and ``replaced_share`` (of tokens that are others than they were); of modules that predict
-    later tokens ``mtp`` (nats, their mean, over all targets of the rows, as DeepSeek-V3's equation
-    24); with a ``teacher``, which learns nothing, ``distillation`` (``distance``); of experts what
-    ``of_experts`` says.
-    With ``parallel`` the sums are those of this process's tokens of the rows.
+    """The module that computes the terms of a micro-batch, by name.
+
+    ``objective``: the loss of the objective's targets, the sum of ``loss`` (nats) and ``z_loss``
+        (squared log normalisers).
+    ``pairs``: the nats of predictions for pairs of segments.
+    ``boundary``: the nats of predictions for hidden spans.
+    ``replaced``: the discriminator's nats per token; ``replaced_accuracy``: the share of tokens
+        that it gets right; ``replaced_share``: the share of tokens that differ from the original.
+    ``mtp``: the nats of modules that predict later tokens, as a mean over the modules and over all
+        targets of the rows (DeepSeek-V3's equation 24).
+    ``distillation``: the ``distance`` from a ``teacher``, which is not trained.
+
+    Models with experts also have the terms of ``of_experts``. With ``parallel``, the sums are over
+    this process's tokens of the rows.
     """
 
     def __init__(
@@ -271,16 +270,16 @@ class Losses(nn.Module):
         self.config, own = config, config.objective
         self.of_texts = OBJECTIVES.get(type(own), Objective).losses(own)
         head = model.head
-        there = {"pair": head.pair, "boundary": head.boundary, "generator": model.generator}
-        self.beside = [TERMS[name] for name, part in there.items() if part is not None]
+        parts = {"pair": head.pair, "boundary": head.boundary, "generator": model.generator}
+        self.other_terms = [TERMS[name] for name, part in parts.items() if part is not None]
         if model.mtp:
-            self.beside.append(TERMS["mtp"])
+            self.other_terms.append(TERMS["mtp"])
         self.share = config.teacher_weight if teacher is not None else 0.0
         self.temperature = config.temperature
-        self.teacher = (teacher,)  # out of sight of whoever asks for this module's weights
+        self.teacher = (teacher,)  # a tuple, so that it is not registered as a submodule
 
     def forward(self, example: Example, draws: Tensor | None = None) -> dict[str, Term]:
-        """``draws``: int64 [rows], what decides on dropout."""
+        """Return the terms of ``example``, by name. ``draws``: int64 [rows], seeds of dropout."""
         notes: dict[str, list[Tensor]] = {}
         features = example.read_by(self.model, draws, self.parallel, notes)
         if self.of_texts is not None:
@@ -300,7 +299,7 @@ class Losses(nn.Module):
             "z_loss": Term(self.z_loss * squares, "targets", 0.0),
         }
         batch = Pass(features, read, example, draws, chunk, notes)
-        for term in self.beside:
+        for term in self.other_terms:
             terms |= term(self, batch)
         (teacher,) = self.teacher
         if teacher is not None:
@@ -320,24 +319,23 @@ class Losses(nn.Module):
         return terms | of_experts(self.model.config, notes)
 
     def own(self, tensor: Tensor) -> Tensor:
-        """The part of this process's tokens, flattened."""
+        """Return this process's tokens of ``tensor`` [rows, context], flattened."""
         return (tensor if self.parallel is None else self.parallel.own(tensor)).flatten()
 
     def _scored(self, model: Decoder, features: Tensor, example: Example) -> tuple[Tensor, Tensor]:
-        """What the head's matrix reads of the tokens that are scored, and their targets."""
         x, targets = features.flatten(0, 1), self.own(example.targets)
         places = example.scored
         if places is not None:
             if self.parallel is not None:
                 places = (targets != IGNORED).nonzero().flatten()
             x, targets = x.index_select(0, places), targets.index_select(0, places)
-        return model.read_out(x), targets
+        return model.head_input(x), targets
 
 
 def of_experts(config: ModelConfig, notes: dict[str, list[Tensor]]) -> dict[str, Term]:
-    """What layers with experts add to the loss, each for itself, and what they report; means over
-    these layers but for ``loads`` [layers, experts], the assignments of each. Modules that predict
-    later tokens are layers too.
+    """Return the losses that layers with experts add, and the figures that they report, as means
+    over these layers. Only ``loads`` is no mean: [layers, experts], the tokens assigned to each
+    expert. Modules that predict later tokens count as layers.
     """
     own = config.feed_forward
     if not isinstance(own, Experts):
@@ -353,15 +351,15 @@ def of_experts(config: ModelConfig, notes: dict[str, list[Tensor]]) -> dict[str,
 
 @torch.no_grad()
 def token_losses(model: Decoder, example: Example, chunk: int = 0) -> Tensor:
-    """Nats of each target, [rows * context]; 0 where the target is ignored. The logits of ``chunk``
-    tokens are held at once; 0 takes a number that fits.
+    """Return the nats of each target, [rows * context], 0 for ignored ones. ``chunk``: the number
+    of tokens whose logits are in memory at once; 0 chooses a number for the device.
     """
     return torch.cat([_nats(*part) for part in _logits(model, example, chunk)])
 
 
 @torch.no_grad()
 def token_losses_and_hits(model: Decoder, example: Example, chunk: int = 0) -> Tensor:
-    """``token_losses``, and 1 where the target is the likeliest token: [rows * context, 2]."""
+    """Return each target's nats, and 1 if it is the likeliest token: [rows * context, 2]."""
     return torch.cat(
         [
             torch.stack([_nats(logits, target), (logits.argmax(-1) == target).float()], -1)

@@ -1,5 +1,5 @@
-"""The objective of each kind of settings. To add one, write its settings in
-train/objective_settings.py and its class in a file here, with ``learns``.
+"""The objective for each kind of settings. To add an objective, write its settings in
+train/objective_settings.py and its class, decorated by ``learns``, in a file of this folder.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from llmcurate.base.errors import UsageError
 from llmcurate.base.index import modules_of
-from llmcurate.base.settings import refuse
+from llmcurate.base.settings import refuse_if
 from train import objective_settings as settings
 from train.config import TrainConfig
 from train.data.feed import Feed
@@ -30,25 +30,24 @@ _OF_PAIRS = {"next": settings.NextSentence, "order": settings.SentenceOrder}
 
 
 def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Objective:
-    """The objective that is meant for a model; raises ``LlmcurateError`` where it cannot learn
-    it."""
+    """Return the objective for a model. Raises ``LlmcurateError`` if ``asked`` does not fit it."""
     if isinstance(asked, settings.Task):
         last: settings.Reads = "last" if model.causal else "first"
         return replace(asked, reads=last) if asked.reads == "auto" else asked
     task = model.head.task
-    refuse(
+    refuse_if(
         task is not None,
-        f"the model has a head for a task: set objective {task and task.kind}, or give a model of"
-        " text",
+        f"the model has a head for a task: set objective to {task and task.kind}, or give a model"
+        " without such a head",
     )
-    refuse(
+    refuse_if(
         model.head.replaced and model.generator is None,
-        "head.replaced without generator: nothing would replace tokens; set generator.smaller",
+        "head.replaced needs a generator that replaces tokens: set generator.smaller",
     )
     own: Any = settings.Replaced if model.head.replaced else _OF_PAIRS.get(model.head.pair)
     if model.encoder is not None:
         own = _OF_ENCODER[model.encoder.learns]
-    # In the order of the choice: the first is the one of a model's form.
+    # In the order of the union: the first is the default of a model's form.
     known: tuple[Any, ...] = get_args(get_args(settings.Objective)[0])
     suited = [kind for kind in known if model.form in FORMS.get(kind, ())]
     suited = [] if model.head.replaced else suited
@@ -60,17 +59,17 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
         raise UsageError(f"objective {asked.kind!r} for this model: choose one of auto, {names}")
     if isinstance(asked, settings.Denoiser):
         asked = _formed(model, asked)
-    refuse(
-        model.sights[0].segment is not None and OBJECTIVES[type(asked)].both_ways(asked),
-        f"attention.segment with objective {asked.kind}: a prefix is seen by all, beyond segments",
+    refuse_if(
+        model.patterns[0].segment is not None and OBJECTIVES[type(asked)].both_ways(asked),
+        f"attention.segment with objective {asked.kind}: its prefix must be visible beyond "
+        "segments; leave one of them out",
     )
     return asked
 
 
 def _formed(model: ModelConfig, asked: settings.Denoiser) -> Any:
-    """In the form that is meant for a model."""
     forms = _FORMS[model.form]
-    refuse(
+    refuse_if(
         asked.form not in ("auto", *forms),
         f"objective.form {asked.form!r} for this model: choose one of auto, {', '.join(forms)}",
     )
@@ -78,12 +77,10 @@ def _formed(model: ModelConfig, asked: settings.Denoiser) -> Any:
 
 
 def kind_of(config: TrainConfig) -> type[Objective]:
-    """The class of a run's objective."""
     return OBJECTIVES[type(config.objective)]
 
 
 def objective(config: TrainConfig, tokens: Vocabulary) -> Objective:
-    """The objective of a run."""
     return kind_of(config)(config.objective, tokens)
 
 
@@ -94,13 +91,12 @@ def feed_of(
     task: Task | None = None,
     tokenizer: Path | None = None,
 ) -> Feed:
-    """See ``Objective.feed``."""
     return kind_of(config).feed(shards, config, task=task, tokenizer=tokenizer)
 
 
 def both_ways(config: TrainConfig) -> bool:
-    """Whether a model that learned by this objective reads a prompt both ways in generation; not so
-    where a model was imported, whose objective is not known.
+    """Return True if a model trained with these settings reads prompts in both directions in
+    generation. False if the objective is unknown, as for an imported model.
     """
     known = not isinstance(config.objective, settings.Auto)
     return known and kind_of(config).both_ways(config.objective)

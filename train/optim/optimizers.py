@@ -1,4 +1,4 @@
-"""The optimisers by name: AdamW, Muon, Adafactor, Lion, and which weights each treats how."""
+"""The optimisers AdamW, Muon, Adafactor and Lion, and the weights that each of them updates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from train.split import by_mesh, gather, local, mesh_of, shares, split_like, spr
 
 
 def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[Tensor]:
-    """``work`` over whole matrices [n, rows, columns], of tensors of one shape; each result split
-    as its tensor is. Where these are split over processes, each works on its part of them and sends
-    the results, so that all together do what one would.
+    """Apply ``work`` to whole matrices of one shape, stacked to [n, rows, columns]. Yields each
+    result, split as its tensor is. If the tensors are split over processes, each process computes
+    some of the matrices and broadcasts the results, so that each is computed once.
     """
     mesh = mesh_of(tensors[0])
     if mesh is None:
@@ -28,7 +28,7 @@ def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[
     ranks, here = mesh.mesh.flatten().tolist(), mesh.get_rank()
     size = -(-len(tensors) // len(ranks))
     own = None
-    for turn, rank in enumerate(ranks):  # a gathering is a turn of all
+    for turn, rank in enumerate(ranks):  # all processes must take part in each gather
         part = [gather(tensor) for tensor in tensors[turn * size : (turn + 1) * size]]
         if rank == here and part:
             own = work(torch.stack(part))
@@ -44,10 +44,9 @@ def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[
 
 
 class Average:
-    """An exponential moving average of the weights: it is scored, sampled from and exported.
-
-    It moves after every step towards the weights by 1 - decay. ``decay`` is smaller at first,
-    (1 + step) / (10 + step), or the first weights would weigh for long.
+    """An exponential moving average of the weights, which is evaluated, sampled from and exported.
+    After every step it moves towards the weights by 1 - decay. The decay starts smaller, at (1 +
+    step) / (10 + step). Otherwise the initial weights would count for long.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -62,7 +61,7 @@ class Average:
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
-        """The model with the average in place of its weights."""
+        """Replace the model's weights by the average until the context ends."""
         kept = {name: local(p).clone() for name, p in self.model.named_parameters()}
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
@@ -76,8 +75,8 @@ class Average:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """``state(weight)``: names and shapes of the tensors the optimiser keeps for a weight.
-    ``split``: those of a weight's own shape are split over processes where the weight is.
+    """An optimiser and its state. ``state(weight)``: names and shapes of the tensors that it keeps
+    for a weight. ``split``: True if these tensors are split over processes as the weight is.
     """
 
     optimizer: torch.optim.Optimizer
@@ -86,7 +85,7 @@ class Part:
 
 
 class Optimizers:
-    """The optimisers of a model, one for each kind of weight, stepped together."""
+    """The optimisers of a model, one for each kind of weight. All do their steps together."""
 
     def __init__(self, parts: list[Part]) -> None:
         self.parts = [part for part in parts if _weights(part)]
@@ -106,12 +105,12 @@ class Optimizers:
             part.optimizer.step()
 
     def state(self, model: nn.Module) -> dict[str, Tensor]:
-        """All that is kept, "<state>.<parameter>", split as the weights are. Before its first step
-        an optimiser has nothing, which is as good as zeros.
+        """Return all state tensors by names "<state>.<parameter>", split as the weights are. The
+        tensors are zeros before an optimiser's first step.
         """
         tensors: dict[str, Tensor] = {}
         for name, parameter in model.named_parameters():
-            if id(parameter) not in self._of:  # it is not learned
+            if id(parameter) not in self._of:  # not trained
                 continue
             kept = self._state(parameter)
             for key, value in self._zeros(parameter, kept).items():
@@ -119,7 +118,7 @@ class Optimizers:
         return tensors
 
     def blank(self, model: nn.Module) -> dict[str, Tensor]:
-        """A state of zeros, to be filled; named as in ``state``."""
+        """Set all state tensors to zeros, to be filled, and return them as ``state`` does."""
         for parameter in model.parameters():
             if id(parameter) not in self._of:
                 continue
@@ -129,7 +128,6 @@ class Optimizers:
         return self.state(model)
 
     def _zeros(self, parameter: Tensor, kept: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What is ``kept`` for a weight, and zeros where nothing is yet."""
         part = self._of[id(parameter)]
         return {
             key: kept[key] if key in kept else _zeros(parameter, shape, split=part.split)
@@ -142,10 +140,9 @@ class Optimizers:
 
 
 def _zeros(parameter: Tensor, shape: torch.Size, *, split: bool) -> Tensor:
-    """Of a weight's own shape split as it is, if ``split``. PyTorch counts steps in float32."""
     if split and shape == parameter.shape:
         return torch.zeros_like(parameter, requires_grad=False)
-    dtype = parameter.dtype if shape or not split else torch.float32
+    dtype = parameter.dtype if shape or not split else torch.float32  # as PyTorch counts steps
     return torch.zeros(shape, dtype=dtype, device=parameter.device)
 
 
@@ -157,11 +154,14 @@ def _weights(part: Part) -> list[Tensor]:
 class Groups:
     """The trained weights of a model, each in one list.
 
-    ``hidden``: matrices between hidden states, which Muon takes. ``head``: the output head, where
-    it is not the embedding. ``embeddings``: what is looked up, a tied head included. ``vectors``:
-    norms and biases. Weight decay falls on ``hidden`` and ``head`` alone: a norm's scale and the
-    embedding of a rare token are not to shrink for want of gradients. ``rates``: of a weight by its
-    ``id``, over the run's.
+    ``hidden``: matrices between hidden states, which Muon updates.
+    ``head``: the matrix of the output head, if it is not the embedding's.
+    ``embeddings``: lookup tables, also if the head uses them.
+    ``vectors``: norms and biases.
+    ``rates``: learning rate of a weight, by its ``id``, relative to the run's.
+
+    Only ``hidden`` and ``head`` have weight decay: a norm's scale and the embedding of a rare token
+    should not shrink for lack of gradients.
     """
 
     hidden: list[nn.Parameter]
@@ -180,7 +180,6 @@ class Groups:
 
 
 def group(model: nn.Module) -> Groups:
-    """The trained weights by their roles."""
     groups = Groups(hidden=[], head=[], embeddings=[], vectors=[])
     lists = {
         "matrix": groups.hidden,
@@ -201,9 +200,9 @@ def _decay_groups(
     config: TrainConfig,
     rates: dict[int, float],
 ) -> list[dict[str, Any]]:
-    """What torch's optimisers take: weights that decay, and weights that do not, by their rates and
-    the processes that share them. A decay is that of a step, whatever the rate.
-    """
+    """Return parameter groups for torch's optimisers, each with one weight decay, rate and mesh of
+    processes. In a step, a weight decays by ``weight_decay`` times the run's rate, not its own
+    rate."""
     groups = []
     for weights, decay in ((decayed, config.weight_decay), (exempt, 0.0)):
         for rate in sorted({rates.get(id(weight), 1.0) for weight in weights}) or [1.0]:
@@ -218,7 +217,7 @@ def _momentum_state(weight: Tensor) -> dict[str, torch.Size]:
 
 
 def adamw(groups: Groups, config: TrainConfig) -> list[Part]:
-    """AdamW (Loshchilov and Hutter 2019), PyTorch's, fused."""
+    """Return AdamW (Loshchilov and Hutter 2019), in PyTorch's fused version."""
     return [_adamw_part(groups.decayed, groups.exempt, config, groups.rates)]
 
 
@@ -244,16 +243,16 @@ def _adamw_state(weight: Tensor) -> dict[str, torch.Size]:
 
 
 _NEWTON_SCHULZ_STEPS = 5
-# Of the matrices that one process iterates over together: what a CPU's cache bears; on a GPU each
-# launch costs more than a small matrix.
+# Bytes of matrices that one process iterates over together: on a CPU what its cache holds; on a GPU
+# a launch costs more than a small matrix.
 PIECE_BYTES, GPU_PIECE_BYTES = 16 << 20, 256 << 20
-# Jordan et al. 2024: the steepest quintic at 0 that keeps (0, 1] within about 0.7 to 1.2.
+# Jordan et al. 2024: the quintic steepest at 0 that keeps (0, 1] within about 0.7 to 1.2.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """Matrices [..., rows, columns], each U S V^T, as about U V^T. In bfloat16 on a GPU, where the
-    iteration is known to bear it (Jordan et al. 2024), else in float32 or wider.
+    """Return U V^T, approximately, for each matrix U S V^T of [..., rows, columns]. On a GPU this
+    computes in bfloat16, which is precise enough (Jordan et al. 2024), else in float32 or wider.
     """
     x = (matrices.bfloat16() if matrices.is_cuda else matrices).flatten(0, -3)
     tall = x.shape[-2] > x.shape[-1]
@@ -268,12 +267,11 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon (Jordan et al. 2024): the momentum of a hidden matrix, made orthogonal.
-
-    The update keeps the directions of the momentum and makes their sizes equal, by five
-    Newton-Schulz steps that need matrix products only. Embeddings, the head and vectors are
-    AdamW's. An update of r x c is scaled by 0.2 sqrt(max(r, c)), the size of AdamW's, so both go
-    with the same rate and decay (Liu et al. 2025, "Muon is scalable for LLM training", 2.2).
+    """Muon (Jordan et al. 2024): the momentum of a hidden matrix, made orthogonal. The update keeps
+    the directions of the momentum and makes their sizes equal, in five Newton-Schulz steps, which
+    need only matrix products. AdamW updates embeddings, head and vectors. The update of an r x c
+    matrix is scaled by 0.2 sqrt(max(r, c)), to the size of AdamW's updates, so that both use the
+    same rate and decay (Liu et al. 2025, "Muon is scalable for LLM training", 2.2).
     """
 
     @torch.no_grad()
@@ -283,7 +281,7 @@ class Muon(torch.optim.Optimizer):
             for weight in group["params"]:
                 if weight.grad is not None:
                     shapes.setdefault((weight.shape, mesh_of(weight)), []).append(weight)
-            for weights in shapes.values():  # a few of one shape go through the iteration together
+            for weights in shapes.values():  # matrices of one shape are iterated over together
                 on_cpu = weights[0].device.type == "cpu"
                 piece = PIECE_BYTES if on_cpu else GPU_PIECE_BYTES
                 size = max(1, piece // (weights[0].numel() * weights[0].element_size()))
@@ -298,7 +296,6 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_add_(weights, updates, alpha=-group["lr"] * scale)
 
     def _nesterov(self, weights: list[Tensor], mu: float) -> list[Tensor]:
-        """Nesterov's updates, in place of the gradients, which have served."""
         for weight in weights:
             if not self.state[weight]:
                 self.state[weight]["momentum"] = torch.zeros_like(weight)
@@ -306,7 +303,7 @@ class Muon(torch.optim.Optimizer):
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         torch._foreach_lerp_(momenta, gradients, 1 - mu)
         torch._foreach_lerp_(gradients, momenta, mu)
-        return gradients
+        return gradients  # now Nesterov's updates
 
 
 def muon(groups: Groups, config: TrainConfig) -> list[Part]:
@@ -314,15 +311,14 @@ def muon(groups: Groups, config: TrainConfig) -> list[Part]:
         [{"params": groups.hidden}],
         {"lr": config.lr, "momentum": config.momentum, "weight_decay": config.weight_decay},
     )
-    rest = _adamw_part(groups.head, groups.exempt, config, groups.rates)
-    return [Part(optimizer=optimizer, state=_momentum_state), rest]
+    by_adamw = _adamw_part(groups.head, groups.exempt, config, groups.rates)
+    return [Part(optimizer=optimizer, state=_momentum_state), by_adamw]
 
 
 class Lion(torch.optim.Optimizer):
-    """Lion (Chen et al. 2023, algorithm 2): the sign of a momentum; one state of a weight's size.
-
-    Its step has the size of the rate in every coordinate, so it takes a rate 3 to 10 times smaller
-    than AdamW's, and a decay as much larger.
+    """Lion (Chen et al. 2023, algorithm 2): the sign of a momentum. The state is one tensor per
+    weight. A step changes each number of a weight by the learning rate, so Lion needs a rate 3 to
+    10 times smaller than AdamW's, and a decay larger by the same factor.
     """
 
     @torch.no_grad()
@@ -350,18 +346,15 @@ def lion(groups: Groups, config: TrainConfig) -> list[Part]:
     return [Part(optimizer=optimizer, state=_momentum_state)]
 
 
-# Shazeer and Stern 2018, section 9: of squared gradients, of a weight's scale.
+# Shazeer and Stern 2018, section 9: lower bounds of squared gradients and of a weight's scale.
 _GRADIENT_EPS, _SCALE_EPS = 1e-30, 1e-3
 _CLIP, _DECAY = 1.0, -0.8  # d of algorithm 4; beta2 is 1 - step ** _DECAY
 
 
 class Adafactor(torch.optim.Optimizer):
-    """Adafactor (Shazeer and Stern 2018, algorithms 4 and 5) without momentum.
-
-    Second moments of a matrix are kept as means of its rows and of its columns: r + c numbers for
-    r x c. The update is clipped to a root mean square of 1 and scaled by the weight's own; the rate
-    is the schedule's, so ``lr`` is relative: 0.01 is the paper's.
-    """
+    """Adafactor (Shazeer and Stern 2018, algorithms 4 and 5) without momentum. Second moments of an
+    r x c matrix are kept as r + c means, of rows and of columns. The update is clipped to a root
+    mean square of 1 and multiplied by the weight's, so ``lr`` is relative: 0.01 in the paper."""
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -422,7 +415,6 @@ OPTIMIZERS: dict[str, Callable[[Groups, TrainConfig], list[Part]]] = {
 
 
 def optimizers(model: nn.Module, config: TrainConfig) -> Optimizers:
-    """The optimisers of all of a model's weights."""
     check_optimizer(config.optimizer)
     return Optimizers(OPTIMIZERS[config.optimizer](group(model), config))
 

@@ -1,7 +1,6 @@
-"""Learning rates as pure functions of the step, so that a resume has nothing to restore.
-
-Every schedule rises linearly over ``warmup`` steps, never from 0, to ``lr``. What follows is a
-share of ``lr``, from 1 down to ``lr_floor``.
+"""Learning rates as functions of the step, so that a resume has nothing to restore. Every schedule
+rises linearly over ``warmup`` steps to ``lr``, starting above 0. After that it is a share of
+``lr``, from 1 down to ``lr_floor``.
 """
 
 from __future__ import annotations
@@ -17,18 +16,16 @@ from train.config import TrainConfig, locate, stages_of
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """``share(config, step)``: of ``lr``, at a step after the warm-up. ``settled(config)``: the
-    rates of that many first steps do not depend on how many steps there are in all.
+    """The learning rate after the warm-up. ``share(config, step)``: share of ``lr`` at a step.
+    ``fixed_steps(config)``: number of first steps whose rates do not depend on the total.
     """
 
     share: Callable[[TrainConfig, int], float]
-    settled: Callable[[TrainConfig], float]
+    fixed_steps: Callable[[TrainConfig], float]
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
-    """The rate of step 0, 1, ...; in a run of stages that of the run's schedule, or of the one that
-    the step's stage has for itself.
-    """
+    """Return the rate of a step (the first is 0) by its stage's schedule, or else the run's."""
     if config.stages:
         number, inside = locate(config, step)
         stage = config.stages[number]
@@ -48,45 +45,38 @@ def schedule(name: str) -> Schedule:
 
 
 def decay_begins(config: TrainConfig) -> int:
-    """The first step of WSD's decay, which takes the last ``decay`` of the steps."""
+    """Return the first step of WSD's decay, which takes the share ``decay`` of all steps."""
     return max(config.warmup, config.steps - max(1, round(config.decay * config.steps)))
 
 
-def _passed(config: TrainConfig, step: int, begin: int) -> float:
-    """How much of the way from ``begin`` to the end lies behind after ``step``; 1 at the last step,
-    but 0 in a run of one, whose rate is not to be 0.
-    """
+def _progress(config: TrainConfig, step: int, begin: int) -> float:
     if config.steps == 1:
-        return 0.0
+        return 0.0  # a single step must not have the rate of the end, which may be 0
     return min(1.0, (step - begin + 1) / max(1, config.steps - begin))
 
 
 def _cosine(config: TrainConfig, step: int) -> float:
-    """Loshchilov and Hutter 2017, one period."""
     floor = config.lr_floor
     return floor + (1 - floor) * 0.5 * (
-        1 + math.cos(math.pi * _passed(config, step, config.warmup))
+        1 + math.cos(math.pi * _progress(config, step, config.warmup))
     )
 
 
 def _linear(config: TrainConfig, step: int) -> float:
-    return 1 - (1 - config.lr_floor) * _passed(config, step, config.warmup)
+    return 1 - (1 - config.lr_floor) * _progress(config, step, config.warmup)
 
 
 def _wsd(fall: Callable[[float], float]) -> Callable[[TrainConfig, int], float]:
-    """Warm-up, stable, decay (Hu et al. 2024)."""
-
     def share(config: TrainConfig, step: int) -> float:
         begin = decay_begins(config)
         if step < begin:
             return 1.0
-        return config.lr_floor + (1 - config.lr_floor) * fall(_passed(config, step, begin))
+        return config.lr_floor + (1 - config.lr_floor) * fall(_progress(config, step, begin))
 
     return share
 
 
 def _inverse_sqrt(config: TrainConfig, step: int) -> float:
-    """Vaswani et al. 2017: 1 / sqrt(step), 1 at the end of the warm-up."""
     return max(config.lr_floor, math.sqrt(max(1, config.warmup) / (step + 1)))
 
 
@@ -99,11 +89,14 @@ def _always(config: TrainConfig) -> float:
 
 
 SCHEDULES: dict[str, Schedule] = {
-    "cosine": Schedule(share=_cosine, settled=_warmup),
-    "wsd": Schedule(share=_wsd(lambda done: 1 - done), settled=decay_begins),
+    # Loshchilov and Hutter 2017, one period.
+    "cosine": Schedule(share=_cosine, fixed_steps=_warmup),
+    # Warm-up, stable, decay (Hu et al. 2024).
+    "wsd": Schedule(share=_wsd(lambda done: 1 - done), fixed_steps=decay_begins),
     # Hägele et al. 2024: better than the straight line at equal length.
-    "wsd-sqrt": Schedule(share=_wsd(lambda done: 1 - math.sqrt(done)), settled=decay_begins),
-    "linear": Schedule(share=_linear, settled=_warmup),
-    "inverse-sqrt": Schedule(share=_inverse_sqrt, settled=_always),
-    "constant": Schedule(share=lambda config, step: 1.0, settled=_always),
+    "wsd-sqrt": Schedule(share=_wsd(lambda done: 1 - math.sqrt(done)), fixed_steps=decay_begins),
+    "linear": Schedule(share=_linear, fixed_steps=_warmup),
+    # Vaswani et al. 2017: 1 / sqrt(step), 1 at the end of the warm-up.
+    "inverse-sqrt": Schedule(share=_inverse_sqrt, fixed_steps=_always),
+    "constant": Schedule(share=lambda config, step: 1.0, fixed_steps=_always),
 }

@@ -1,19 +1,19 @@
-"""Checkpoints that are whole or not there, hold no pickle, and resume bit for bit.
+"""Checkpoints: complete or absent, without pickle, and resumed bit for bit.
 
     checkpoints/step-0000020/model.safetensors      the weights, float32
                              optimizer.safetensors  the optimiser's state, "<state>.<parameter>"
-                             average.safetensors    with ``ema``: the weights' average
-                             model-00001-of-00004.safetensors  and so on: under FSDP2, where each
-                                                    process writes its part (tensors.py, parts.py)
-                             config.json            model, train, shards: the plan of the run
-                             state.json             step, tokens, held-out scores, losses; sums
+                             average.safetensors    with ``ema``: the average of the weights
+                             model-00001-of-00004.safetensors  and so on: with FSDP2 each process
+                                                    writes its part (tensors.py, parts.py)
+                             config.json            the plan of the run: model, train, shards
+                             state.json             step, tokens, held-out scores, losses, sums
 
-state.json has the xxh3-128 of config.json, of each tensor (made of what is in memory, before it is
-written; of a part's file, of its header), of the run's tokenizer.json, of the log up to there and
-of itself; all that is read again is compared with it.
+state.json has xxh3-128 checksums of config.json, of each tensor (computed in memory, before
+writing; for a file of parts, of its header), of the run's tokenizer.json, of the log up to this
+step, and of state.json without its checksum. All that is read again is compared with them.
 
-The sampler, the schedule and dropout are functions of the step, so nothing else has to be kept. Any
-number of processes reads what any number wrote.
+Sampler, schedule and dropout are functions of the step and need no state. A checkpoint can be read
+by another number of processes than wrote it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 
-from llmcurate.base.disk.files import clear_dead, drop, replacing
+from llmcurate.base.disk.files import clear_dead, remove_whole, replacing
 from llmcurate.base.disk.sealed_json import checksum, encode_json, seal, unseal
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.settings import from_dict
@@ -53,8 +53,8 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Beside the tensors: steps done, tokens that counted, the held-out scores of this step if it
-    was scored, what the loss guard remembers, and the checksum of the log up to here.
+    """The state of a run besides its tensors: steps done, scored tokens, held-out scores if this
+    step was evaluated, the state of the guard against spikes, and the checksum of the log so far.
     """
 
     step: int
@@ -66,7 +66,7 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A checkpoint in memory. ``tensors`` by file: model, optimizer, average."""
+    """A checkpoint in memory. ``tensors``: by file (model, optimizer, average), then by name."""
 
     plan: Plan
     state: State
@@ -75,9 +75,8 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Keep:
-    """Which checkpoints stay: the ``newest`` so many, the ``best`` by held-out loss, and the one of
-    ``step``, if there is one.
-    """
+    """The checkpoints to keep: this many of the ``newest``, the ``best`` by held-out loss if True,
+    and the checkpoint of ``step``."""
 
     newest: int
     best: bool = False
@@ -85,8 +84,8 @@ class Keep:
 
 
 def write(folder: Path, snapshot: Snapshot, keep: Keep) -> Path:
-    """Write ``folder/step-<step>``, then drop what is not to be kept. Raises ``LlmcurateError``
-    where it cannot be written, on a full disk for instance.
+    """Write the checkpoint ``folder/step-<step>``, then delete checkpoints that are not to be kept.
+    Raises ``LlmcurateError`` if this fails, for instance on a full disk.
     """
     with writing(folder, snapshot.plan, snapshot.state, keep) as (aside, sums):
         for name, tensors in snapshot.tensors.items():
@@ -102,10 +101,10 @@ def _path(folder: Path, state: State) -> Path:
 
 @contextmanager
 def writing(folder: Path, plan: Plan, state: State, keep: Keep) -> Iterator[tuple[Path, Sums]]:
-    """A folder aside for the files of tensors, and their checksums to fill in; at the end it is
-    fsynced and renamed, and what is not to be kept is dropped. Raises ``LlmcurateError``.
-    """
-    no_link(folder)
+    """Yield a temporary folder for a checkpoint's tensors, and a dict for their checksums. At the
+    end the folder gets its name and superfluous checkpoints are deleted. Raises ``LlmcurateError``
+    if writing fails."""
+    refuse_link(folder)
     final = _path(folder, state)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -115,30 +114,28 @@ def writing(folder: Path, plan: Plan, state: State, keep: Keep) -> Iterator[tupl
             sums: Sums = {}
             yield aside, sums
             _describe(aside, plan, state, sums)
-            for old in (final, _out_of_the_way(final)):
+            for old in (final, _damaged_path(final)):
                 if old.is_dir():
-                    drop(old)
+                    remove_whole(old)
         for old in superfluous(folder, keep):
-            drop(old)
+            remove_whole(old)
     except OSError as error:
-        raise unwritten(folder, state, error) from error
+        raise write_error(folder, state, error) from error
 
 
-def unwritten(folder: Path, state: State, error: OSError) -> LlmcurateError:
-    """The error where the checkpoint of ``state`` cannot be written."""
+def write_error(folder: Path, state: State, error: OSError) -> LlmcurateError:
     return RunFailed(
-        f"{_path(folder, state)}: cannot be written ({error}); earlier checkpoints are whole: "
-        "make room, and start again to go on"
+        f"{_path(folder, state)}: cannot be written ({error}); earlier checkpoints are intact: "
+        "free disk space and start the run again to resume"
     )
 
 
-def no_link(folder: Path) -> None:
-    """``LlmcurateError`` where the folder of checkpoints is a link: old ones are removed in
-    there."""
+def refuse_link(folder: Path) -> None:
+    """Raise ``LlmcurateError`` if the folder is a link, because checkpoints are deleted inside."""
     if folder.is_symlink():
         raise RunFailed(
-            f"{folder}: is a link to {folder.resolve()}; checkpoints are written and removed in a"
-            " folder of OUT alone: put the folder there, or name another OUT"
+            f"{folder}: is a link to {folder.resolve()}; checkpoints are written and deleted only"
+            " inside OUT: move the folder there, or give another OUT"
         )
 
 
@@ -154,9 +151,9 @@ def _describe(aside: Path, plan: Plan, state: State, sums: Sums) -> None:
 
 
 def verify(checkpoint: Path) -> None:
-    """Compare all of it with its checksums; raises ``Damaged``."""
+    """Compare all of a checkpoint with its checksums. Raises ``Damaged`` if any part differs."""
     if load_state(checkpoint).step != step_of(checkpoint):
-        raise Damaged(checkpoint / "state.json", "of another step than the folder")
+        raise Damaged(checkpoint / "state.json", "its step is not the folder's")
     load_plan(checkpoint)
     for kind in _files(checkpoint):
         tensors = stored(checkpoint, kind)
@@ -164,9 +161,9 @@ def verify(checkpoint: Path) -> None:
             tensors.read(part)
 
 
-def take_up(folder: Path, say: Callable[[str], None]) -> None:
-    """Leave the newest whole checkpoint as the newest one: those after it are renamed, and ``say``
-    gets a line on each. Raises ``Damaged`` where there are some and none is whole.
+def set_aside_damaged(folder: Path, say: Callable[[str], None]) -> None:
+    """Rename damaged checkpoints that are newer than the newest intact one. ``say`` gets a line
+    about each renamed checkpoint. Raises ``Damaged`` if all are damaged.
     """
     damaged: list[tuple[Path, Damaged]] = []
     for checkpoint in reversed(complete(folder)):
@@ -176,34 +173,36 @@ def take_up(folder: Path, say: Callable[[str], None]) -> None:
             damaged.append((checkpoint, error))
             continue
         for path, damage in damaged:
-            say(f"{damage.what}: now {set_aside(path).name}, going on from {checkpoint.name}")
+            say(
+                f"{damage.what}: renamed to {set_aside(path).name}, resuming from {checkpoint.name}"
+            )
         return
     if damaged:
         raise damaged[0][1]
 
 
 def set_aside(checkpoint: Path) -> Path:
-    """Rename a checkpoint that nothing is to go on from; it goes when its step is reached again."""
-    path = _out_of_the_way(checkpoint)
+    """Rename a damaged checkpoint. The next checkpoint of its step will replace it."""
+    path = _damaged_path(checkpoint)
     if path.is_dir():
-        drop(path)
+        remove_whole(path)
     return checkpoint.rename(path)
 
 
-def _out_of_the_way(checkpoint: Path) -> Path:
+def _damaged_path(checkpoint: Path) -> Path:
     return checkpoint.with_name(checkpoint.name + ".damaged")
 
 
 def superfluous(folder: Path, keep: Keep) -> list[Path]:
     checkpoints = complete(folder)
-    stay = {*checkpoints[-keep.newest :]}
+    kept = {*checkpoints[-keep.newest :]}
     if keep.best and checkpoints and (top := best(_of_last_stage(checkpoints))):
-        stay.add(top)
-    return [path for path in checkpoints if path not in stay and step_of(path) != keep.step]
+        kept.add(top)
+    return [path for path in checkpoints if path not in kept and step_of(path) != keep.step]
 
 
 def best(checkpoints: Iterable[Path]) -> Path | None:
-    """Of the lowest held-out loss, the first of equals; None where none was scored."""
+    """Return the first checkpoint with the lowest held-out loss; None if no checkpoint has one."""
     scored = []
     for path in checkpoints:
         held_out = load_state(path).held_out
@@ -213,7 +212,7 @@ def best(checkpoints: Iterable[Path]) -> Path | None:
 
 
 def complete(folder: Path) -> list[Path]:
-    """The finished checkpoints in a folder, oldest first. What was cut off is not among them."""
+    """Return the finished checkpoints in a folder, oldest first."""
     if not folder.is_dir():
         return []
     matches = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir() if path.is_dir())
@@ -222,21 +221,20 @@ def complete(folder: Path) -> list[Path]:
 
 
 def step_of(checkpoint: Path) -> int:
-    """Steps done, by the folder's name."""
     return int(checkpoint.name.removeprefix("step-"))
 
 
 def newest(folder: Path) -> Path | None:
-    """The checkpoint to resume from, or None."""
+    """Return the last finished checkpoint in a folder, or None if there is none."""
     checkpoints = complete(folder)
     return checkpoints[-1] if checkpoints else None
 
 
-def to_use(run: Path, which: str = "best") -> Path | None:
-    """The checkpoint that the model of a run is used from, or None: ``best``, that of the least
-    held-out loss, or ``last``. The best is of the last stage: an earlier one may have had another
-    context or other texts. Raises ``LlmcurateError``.
-    """
+def checkpoint_to_use(run: Path, which: str = "best") -> Path | None:
+    """Return the checkpoint to use as a run's model, or None if there is none. ``which``: ``last``,
+    or ``best`` for the lowest held-out loss. Only checkpoints of the last stage can be best,
+    because earlier stages may have another context or other texts. Raises ``LlmcurateError`` for
+    another ``which``."""
     if which not in ("best", "last"):
         raise UsageError(f"checkpoint {which!r}: choose best or last")
     checkpoints = complete(run / "checkpoints")
@@ -251,25 +249,25 @@ def _of_last_stage(checkpoints: list[Path]) -> list[Path]:
     return [path for path, stage in zip(checkpoints, stages, strict=True) if stage == stages[-1]]
 
 
-def choice(run: Path, which: str = "best") -> str | None:
-    """A line on what ``to_use`` takes, where that is not the last one."""
-    used, last = to_use(run, which), newest(run / "checkpoints")
+def choice_line(run: Path, which: str = "best") -> str | None:
+    """Return a line about the checkpoint that ``checkpoint_to_use`` chooses; None for the last."""
+    used, last = checkpoint_to_use(run, which), newest(run / "checkpoints")
     if used is None or last is None or used == last:
         return None
     loss, later = ((load_state(path).held_out or {}).get("loss") for path in (used, last))
     of_last = "was not scored" if later is None else f"has {later:.3f}"
     return (
         f"using checkpoint step {step_of(used)} (held-out loss {loss:.3f}; the last, step"
-        f" {step_of(last)}, {of_last}; --checkpoint last takes that)"
+        f" {step_of(last)}, {of_last}; --checkpoint last uses it)"
     )
 
 
 def load_plan(checkpoint: Path) -> Plan:
-    """The plan a checkpoint was made under; raises ``LlmcurateError`` naming file and key."""
+    """Return the plan of a checkpoint's run. Raises ``LlmcurateError`` that names file and key."""
     path = checkpoint / "config.json"
     values = _read_json(path)
     if checksum(path.read_bytes()) != _sums(checkpoint).get(path.name):
-        raise Damaged(path, "it is not what was written")
+        raise Damaged(path, "its checksum differs")
     return Plan(
         model=from_dict(ModelConfig, values.get("model"), f"{path}: model"),
         train=from_dict(TrainConfig, values.get("train"), f"{path}: train"),
@@ -280,7 +278,7 @@ def load_plan(checkpoint: Path) -> Plan:
 
 
 def model_of(checkpoint: Path) -> ModelConfig:
-    """The model of a checkpoint, as it was at its step."""
+    """Return the configuration that a checkpoint's model has at its step."""
     return load_plan(checkpoint).model_at(step_of(checkpoint))
 
 
@@ -306,15 +304,13 @@ def _state(checkpoint: Path) -> dict[str, Any]:
 
 
 def _sums(checkpoint: Path) -> Sums:
-    """The checksum of each file, or those of its tensors."""
     sums = _state(checkpoint).get("sums")
     if not isinstance(sums, dict):
-        raise Damaged(checkpoint / "state.json", "its sums are no object")
+        raise Damaged(checkpoint / "state.json", "sums must be an object")
     return sums
 
 
 def _files(checkpoint: Path) -> dict[str, dict[Path, Any]]:
-    """Files of tensors by what they hold (model, optimizer, average), each with its checksums."""
     sums = _sums(checkpoint)
     files: dict[str, dict[Path, Any]] = {}
     for name in sorted(sums):
@@ -324,17 +320,17 @@ def _files(checkpoint: Path) -> dict[str, dict[Path, Any]]:
 
 
 def stored(checkpoint: Path, kind: str) -> Stored:
-    """The tensors of a ``kind`` (model, optimizer, average), whole or in parts; each is compared
-    with its checksums when it is read. Raises ``Damaged``.
+    """Return the model, optimizer or average tensors of a checkpoint, as ``kind`` says. Each is
+    compared with its checksum when it is read. Raises ``Damaged`` if a file is missing or differs.
     """
     files = _files(checkpoint).get(kind)
     if files is None:
-        raise Damaged(checkpoint / f"{kind}.safetensors", "it is not there")
+        raise Damaged(checkpoint / f"{kind}.safetensors", "the file is missing")
     return Stored(files)
 
 
 def weights_of(checkpoint: Path, *, average: bool = True) -> Stored:
-    """The weights to use the model with: their average, where one was kept."""
+    """Return the weights of a checkpoint: with ``average`` their average, if there is one."""
     return stored(checkpoint, "average" if average and "average" in _files(checkpoint) else "model")
 
 
@@ -343,20 +339,20 @@ def _tokenizer(checkpoint: Path) -> Path:
 
 
 def tokenizer_of(checkpoint: Path) -> Path:
-    """The tokenizer.json beside the checkpoints; raises ``LlmcurateError`` where it has changed."""
+    """Return the path of the run's tokenizer.json. Raises ``LlmcurateError`` if it has changed."""
     path = _tokenizer(checkpoint)
     expected = _sums(checkpoint).get(path.name)
     if expected is not None and (not path.is_file() or checksum(path.read_bytes()) != expected):
         raise RunFailed(
-            f"{path}: damaged (not what {checkpoint.name} was trained with); copy the"
-            " tokenizer.json of its shards there"
+            f"{path}: damaged (not the file that {checkpoint.name} was trained with); replace it by"
+            " the tokenizer.json of its shards"
         )
     return path
 
 
 def load_model(checkpoint: Path, model: Decoder, *, average: bool = False) -> None:
-    """Fill ``model`` with the weights, or with their ``average`` where there is one; every name and
-    shape must fit.
+    """Fill ``model`` with the weights of a checkpoint, or with their ``average`` if there is one.
+    Raises ``LlmcurateError`` if names or shapes differ.
     """
     weights = weights_of(checkpoint, average=average)
     state = model.state_dict()
@@ -366,10 +362,12 @@ def load_model(checkpoint: Path, model: Decoder, *, average: bool = False) -> No
 
 
 def fill(checkpoint: Path, tensors: Stored, into: dict[str, Tensor]) -> None:
-    """Copy tensors by their names; of those that are split each process reads what it needs."""
+    """Copy tensors by name into ``into``. Of split tensors each process reads what it needs."""
     for name, value in into.items():
         if tensors.shapes.get(name) != value.shape:
-            raise RunFailed(f"{checkpoint}: {name} is missing or misshapen; delete the folder")
+            raise RunFailed(
+                f"{checkpoint}: {name} is missing or has another shape; delete the folder"
+            )
     if any(shares(value) > 1 for value in into.values()):
         from train.runs.parts import read_parts
 
@@ -382,35 +380,34 @@ def fill(checkpoint: Path, tensors: Stored, into: dict[str, Tensor]) -> None:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _JSON_BYTES:
-            raise Damaged(path, f"larger than {_JSON_BYTES} bytes")
+            raise Damaged(path, f"larger than {_JSON_BYTES:,} bytes")
         values = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise Damaged(path, f"it cannot be read: {error}") from error
+        raise Damaged(path, f"cannot be read: {error}") from error
     if not isinstance(values, dict) or values.get("version") != VERSION:
         raise Damaged(path, f"not of a version {VERSION} checkpoint")
     return values
 
 
 class Saver:
-    """Writes a run's checkpoints: the first process whole tensors, or, where they are split, each
-    its parts. ``beside``: a thread writes a copy; the next save waits for it, so that at most one
-    copy is held.
-    """
+    """The object that writes a run's checkpoints. The first process writes whole tensors. If
+    tensors are split, each process writes its parts. With ``in_thread``, a thread writes a copy,
+    and the next save waits for it, so that at most one copy is in memory."""
 
     def __init__(self, folder: Path, plan: Plan, *, first: bool, parts: bool) -> None:
         self.folder, self.plan, self.parts, self.writes = folder, plan, parts, first or parts
         settings = plan.train
         self.trunk = decay_begins(settings) if settings.schedule.startswith("wsd") else None
         self.keep = Keep(newest=settings.keep_checkpoints, best=settings.keep_best, step=self.trunk)
-        self.beside = settings.async_checkpoints
-        self._pool = ThreadPoolExecutor(1) if self.beside and self.writes else None
+        self.in_thread = settings.async_checkpoints
+        self._pool = ThreadPoolExecutor(1) if self.in_thread and self.writes else None
         self._writing: Future[None] | None = None
-        # Processes that write while they train must not mix up what they say of both.
+        # A separate group, so that writing in a thread does not interfere with training's messages.
         self._group = dist.new_group(backend="gloo") if parts else None
 
     def due(self, step: int) -> bool:
-        """After ``step`` steps: every ``checkpoint_every``, at the end, and before WSD's decay,
-        from where more steps, or a decay on other data, may begin.
+        """Return True if a checkpoint is due after ``step`` steps: every ``checkpoint_every``, at
+        the end, and before WSD's decay, where a longer run, or a decay on other data, can start.
         """
         settings = self.plan.train
         return step in (settings.steps, self.trunk) or step % settings.checkpoint_every == 0
@@ -418,7 +415,7 @@ class Saver:
     def save(
         self, model: Decoder, optimizer: Optimizers, average: Average | None, state: State
     ) -> None:
-        """Write what is now, or begin to; every process must call."""
+        """Write a checkpoint of this state, or start writing it. Every process must call this."""
         if not self.writes:
             return
         self.wait()
@@ -445,10 +442,10 @@ class Saver:
         try:
             write_parts(tensors, begin, self._group)
         except OSError as error:  # of another process
-            raise unwritten(self.folder, state, error) from error
+            raise write_error(self.folder, state, error) from error
 
     def wait(self) -> None:
-        """Until what was begun is written; raises what went wrong there."""
+        """Wait until the started checkpoint is written. Raises the error if writing failed."""
         if self._writing is not None:
             begun, self._writing = self._writing, None
             begun.result()

@@ -1,4 +1,4 @@
-"""metrics.jsonl: a line a step. What is reproducible stands beside "timing", which is not."""
+"""metrics.jsonl: one line per step. All values but "timing" are the same if a run is repeated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NAMES = {
 
 
 def scalars(line: dict[str, Any]) -> dict[str, float]:
-    """The figures of a line of the log, by names such as `train/loss` and `eval/wiki/loss`."""
+    """Return the numbers of a log line by names such as `train/loss` and `eval/wiki/loss`."""
     groups = {"train": line, "held_out": line.get("held_out"), "timing": line.get("timing")}
     groups |= {f"eval/{text}": figures for text, figures in (line.get("eval") or {}).items()}
     return {
@@ -44,7 +44,7 @@ def scalars(line: dict[str, Any]) -> dict[str, float]:
 
 
 class Csv:
-    """OUT/metrics.csv, anew: a row a step, a figure that a step has not left empty."""
+    """OUT/metrics.csv, written anew from step 1: a row per step; missing figures are empty."""
 
     def __init__(self, out: Path, texts: Iterable[str]) -> None:
         groups = NAMES | {f"eval/{text}": SCORES for text in texts}
@@ -62,7 +62,7 @@ class Csv:
 
 
 class TensorBoard:
-    """OUT/tensorboard, going on after ``step``."""
+    """The curves in OUT/tensorboard, continued after ``step``."""
 
     def __init__(self, out: Path, step: int) -> None:
         writer = _package("tensorboard", "torch.utils.tensorboard").SummaryWriter
@@ -77,10 +77,9 @@ class TensorBoard:
 
 
 class Wandb:
-    """A run of Weights & Biases, whose own variables (WANDB_PROJECT, WANDB_MODE=offline) say where
-    it goes; a resume goes on with it. OUT/wandb holds its files, and its id.
-
-    Steps that a resume makes again come twice, with the same figures: they are told by `step`.
+    """A run of Weights & Biases, continued on a resume. The environment variables WANDB_PROJECT and
+    WANDB_MODE=offline choose the destination. OUT/wandb has the files and the id of that run. Steps
+    that a resume repeats appear twice, with the same figures and the same `step`.
     """
 
     def __init__(self, out: Path, step: int, plan: Plan) -> None:
@@ -113,7 +112,7 @@ class Wandb:
 def curves(
     out: Path, plan: Plan, kept: list[dict[str, Any]], step: int
 ) -> list[Csv | TensorBoard | Wandb]:
-    """Those that the settings ask for, going on after ``step``; ``kept``: the lines up to there."""
+    """Return the curves that the settings ask for, from ``step`` on. ``kept``: the lines so far."""
     asked: list[Csv | TensorBoard | Wandb] = []
     train = plan.train
     if train.csv:
@@ -128,7 +127,7 @@ def curves(
 
 
 def check_packages(train: TrainConfig) -> None:
-    """Raise ``LlmcurateError`` where a package that the settings ask for is not installed."""
+    """Raise ``LlmcurateError`` if a package for the curves in the settings is not installed."""
     if train.tensorboard:
         _package("tensorboard", "torch.utils.tensorboard")
     if train.wandb:
@@ -144,17 +143,17 @@ def _package(name: str, module: str = "") -> Any:
         ) from error
 
 
-# Behind the loss's terms: the gradient's norm before clipping, tokens scored, and tokens read.
+# After the loss's terms: the gradient's norm before clipping, tokens scored, and tokens read.
 LAST = ("grad_norm", "tokens", "read")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What a step was, on the device: nobody has waited for it. ``values``, float64, by ``names``:
-    the terms of the loss (nats a token), with experts ``load``, the largest over the mean in the
-    layer where that is most, and ``LAST``. ``updated``: the weights were. ``loads`` [layers,
-    experts]: the assignments of each expert.
-    """
+    """The figures of a step, still on the device. ``values``: float64, in the order of ``names``.
+    These are the terms of the loss (nats per token), then ``load`` if there are experts (the most
+    tokens of an expert over the mean, in the layer where this is highest), then ``LAST``.
+    ``updated``: True if the step changed the weights. ``loads``: [layers, experts], the tokens
+    assigned to each expert."""
 
     names: tuple[str, ...]
     values: Tensor
@@ -162,34 +161,33 @@ class Measured:
     loads: Tensor | None = None
 
     def shares(self) -> list[list[float]] | None:
-        """Of each expert among the assignments of its layer, waited for."""
+        """Return the share of its layer's tokens that each expert got. Waits for the device."""
         if self.loads is None:
             return None
         return (self.loads / self.loads.sum(-1, keepdim=True)).tolist()
 
     def figures(self) -> dict[str, float]:
-        """The values, waited for."""
         return dict(zip(self.names, self.values.tolist(), strict=True))
 
 
 class Pending:
-    """Steps whose figures are still on the device. ``collect`` waits for them, once for all."""
+    """Steps whose figures are still on the device. ``collect`` waits for all of them at once."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[int, float, Measured | None]] = []
         self._began = time.perf_counter()
 
     def add(self, step: int, rate: float, measured: Measured | None) -> None:
-        """``step`` counts steps done; None: passed over."""
+        """Add a step. ``step``: the steps done. ``measured``: None if the step was skipped."""
         self._steps.append((step, rate, measured))
 
     def restart(self) -> None:
-        """What was done since the last ``collect`` was no training."""
+        """Do not count the time since the last ``collect``, which was not training."""
         self._began = time.perf_counter()
 
     def collect(self) -> list[dict[str, Any]]:
-        """Lines of these steps; ``tokens`` (that counted) and ``read`` are the step's. Seconds are
-        equal parts of the time since the last call: the device works while nobody waits.
+        """Return the log lines of these steps. ``tokens`` (scored) and ``read`` are numbers per
+        step. ``seconds``: the time since the last call, divided equally among the steps.
         """
         done = [m.values for _, _, m in self._steps if m is not None]
         numbers = iter(torch.stack(done).tolist() if done else [])
@@ -210,11 +208,9 @@ class Pending:
 
 
 class Log:
-    """The metrics of a run, from a step on, and its curves for other tools. Others than the first
-    process write nothing.
-
-    ``expected``: the checksum up to that step, where a checkpoint has one; ``damaged`` says whether
-    the lines are others.
+    """The log of a run from a step on, with its curves. Only the first process uses it.
+    ``expected``: the checksum of the lines up to that step, from a checkpoint, if there is one.
+    ``damaged``: True if the lines have another checksum.
     """
 
     def __init__(self, out: Path, step: int, plan: Plan, *, expected: str = "") -> None:
@@ -241,7 +237,7 @@ class Log:
 
     @property
     def checksum(self) -> str:
-        """xxh3-128 of all lines without what is not reproducible."""
+        """The xxh3-128 checksum of all lines without their timing."""
         return self._sum.hexdigest()
 
     def sync(self) -> None:
@@ -254,14 +250,14 @@ class Log:
 
 
 def finite(value: Any) -> Any:
-    """JSON knows no NaN and no infinity: null stands for them."""
+    """Return ``value`` with None for NaN and infinities, which JSON does not have."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_lines(metrics: Path) -> list[dict[str, Any]]:
-    """The lines of a log; what follows a line cut off by a crash is not read."""
+    """Return the lines of a log before the first incomplete one."""
     lines: list[dict[str, Any]] = []
     if metrics.is_file():
         for line in metrics.read_bytes().splitlines():
@@ -276,7 +272,7 @@ def read_lines(metrics: Path) -> list[dict[str, Any]]:
 
 
 def truncate(metrics: Path, step: int) -> list[dict[str, Any]]:
-    """Keep the lines of the first ``step`` steps: those after the checkpoint are made again."""
+    """Delete the lines after ``step`` steps, which will be written again. Returns the others."""
     kept = [line for line in read_lines(metrics) if line["step"] <= step]
     write_atomic(metrics, "".join(json.dumps(line) + "\n" for line in kept).encode("utf-8"))
     return kept

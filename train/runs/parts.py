@@ -1,6 +1,6 @@
-"""Checkpoints in parts: each process writes its own, and reads what its weights need, through
-torch.distributed.checkpoint. Its plans say who writes what of which tensor; the files are ours, as
-its own are pickled (``tensors.py``).
+"""Checkpoints in parts: each process writes a part of the tensors, and reads what its weights need.
+torch.distributed.checkpoint plans which process writes what. The files are in our own format
+(``tensors.py``), because those of torch are pickled.
 """
 
 from __future__ import annotations
@@ -37,39 +37,38 @@ from llmcurate.base.disk.sealed_json import checksum
 from llmcurate.base.errors import LlmcurateError, RunFailed
 from train.runs.tensors import Stored, Sums, tensor_checksum, write_tensors
 
-# The first process enters it: the folder to write into, and the checksums of files to fill in; at
-# its end the folder is whole and in its place.
+# Entered by the first process: yields the folder to write into, and the dict for checksums of
+# files. At its end the folder is complete and in its place.
 Writing = Callable[[], AbstractContextManager[tuple[Path, Sums]]]
 
 
 def write_parts(tensors: Mapping[str, Mapping[str, Tensor]], writing: Writing, group: Any) -> None:
-    """Write ``tensors``, by file and name; every process of ``group`` must call. What is not split
-    is written by one of them. Where one cannot, all raise its ``OSError`` or ``LlmcurateError``.
+    """Write ``tensors``, by file and name. Every process of ``group`` must call this. One process
+    writes what is not split. If one fails, all raise its ``OSError`` or ``LlmcurateError``.
     """
     state = {
         f"{kind}/{name}": value for kind, own in tensors.items() for name, value in own.items()
     }
-    with ExitStack() as stack, _one_line():
+    with ExitStack() as stack, _first_error():
         writer = _Writer(lambda: stack.enter_context(writing()), stack.close)
         dcp.save(state, storage_writer=writer, process_group=group)
 
 
 def read_parts(stored: Stored, tensors: Mapping[str, Tensor]) -> None:
-    """Fill ``tensors``, which may be split, with those of these names; all processes must call."""
-    with _one_line():
+    """Fill ``tensors``, which may be split, with those stored by these names, on all processes."""
+    with _first_error():
         dcp.load(dict(tensors), storage_reader=_Reader(stored))
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
-    """Of the errors of all processes the first."""
+def _first_error() -> Iterator[None]:
     try:
         yield
     except CheckpointException as failed:
         error = next(iter(failed.failures.values()))[0]
         if isinstance(error, (LlmcurateError, OSError)):
             raise error from failed
-        raise RunFailed(f"a part of a checkpoint cannot be written or read ({error})") from failed
+        raise RunFailed(f"a part of a checkpoint cannot be written or read: {error}") from failed
 
 
 def _done(value: Any) -> Any:
@@ -79,17 +78,15 @@ def _done(value: Any) -> Any:
 
 
 class _Writer(StorageWriter):
-    """``model-00001-of-00004.safetensors`` and so on in the folder that ``begin`` gives."""
-
     def __init__(self, begin: Callable[[], tuple[Path, Sums]], end: Callable[[], None]) -> None:
         self.begin, self.end = begin, end
         self.sums: Sums = {}
 
     def reset(self, checkpoint_id: Any = None) -> None:
-        """Nothing is kept from one to the next."""
+        """Do nothing: a writer serves one checkpoint."""
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Nothing yet: the plans are to agree first."""
+        """Do nothing: the folder is made once the plans agree."""
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         return plan
@@ -138,7 +135,6 @@ def _tensor(data: Any) -> Tensor:
 
 
 def _place(item: WriteItem, tensor: Tensor) -> dict[str, str | list[int]]:
-    """Of a part: where it lies, the shape of the whole, its checksum."""
     assert item.tensor_data is not None
     return {
         "offsets": list(item.tensor_data.chunk.offsets),
@@ -152,7 +148,7 @@ class _Reader(StorageReader):
         self.stored = stored
 
     def reset(self, checkpoint_id: Any = None) -> None:
-        """Nothing is kept from one to the next."""
+        """Do nothing: a reader serves one checkpoint."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         stored = self.stored
@@ -173,7 +169,7 @@ class _Reader(StorageReader):
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
     ) -> None:
-        """All is known already."""
+        """Do nothing: ``stored`` is open already."""
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
         return plan

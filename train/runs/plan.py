@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llmcurate.base.disk.files import text_digest
-from llmcurate.base.settings import flat, to_dict
+from llmcurate.base.settings import flatten, to_dict
 from train.config import TrainConfig, locate, model_at
 from train.model.config import ModelConfig
 from train.objective_settings import Auto, Objective
@@ -19,9 +19,9 @@ VERSION = 4  # of plans and checkpoints
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """``digest``: SHA-256 over those of the weights' files, which decide the result, wherever they
-    lie. ``tokenizer``: where its tokenizer.json is, if it has one. ``objective``: what it learned,
-    ``Auto`` where that is not known.
+    """A model that training starts from, or a teacher. ``digest``: SHA-256 over the digests of the
+    weights' files, independent of the folder. ``tokenizer``: path of its tokenizer.json.
+    ``objective``: the objective that it was trained with; ``Auto`` if unknown.
     """
 
     folder: Path
@@ -33,9 +33,9 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a run is: its model, how it trains, the fingerprint of the shards, and the digest of the
-    weights that it starts from, if they are not random, and of a teacher's. ``start`` and
-    ``teaches`` say where these lie.
+    """The settings and inputs that decide the result of a run. ``shards``: fingerprint of the
+    shards. ``weights``: digest of the weights that the run starts from, empty if they are random.
+    ``teacher``: digest of a teacher's weights. ``start``, ``teacher_start``: these two models.
     """
 
     model: ModelConfig
@@ -44,10 +44,9 @@ class Plan:
     weights: str = ""
     teacher: str = ""
     start: Start | None = field(default=None, compare=False)
-    teaches: Start | None = field(default=None, compare=False)
+    teacher_start: Start | None = field(default=None, compare=False)
 
     def model_at(self, step: int) -> ModelConfig:
-        """The model after so many steps."""
         stage, _ = locate(self.train, max(0, step - 1))
         return model_at(self.model, self.train, stage)
 
@@ -62,14 +61,16 @@ class Plan:
         }
 
     def differences(self, other: Plan) -> list[str]:
-        """Settings that decide the result and differ, as "name: ours, not theirs"."""
+        """Return the settings that differ and change the result, as "name: ours, not theirs"."""
         pairs: list[tuple[str, Any, Any]] = [
             ("shards", self.shards[:12], other.shards[:12]),
             ("teacher's weights", self.teacher[:12] or "none", other.teacher[:12] or "none"),
             ("first weights", self.weights[:12] or "random", other.weights[:12] or "random"),
         ]
         for current, earlier in ((self.model, other.model), (self.train, other.train)):
-            ours, others = (flat(placeless(to_dict(config))) for config in (current, earlier))
+            ours, others = (
+                flatten(without_folders(to_dict(config))) for config in (current, earlier)
+            )
             pairs += [(name, ours.get(name), others.get(name)) for name in ours | others]
         return [
             f"{name}: {_short(a)}, not {_short(b)}"
@@ -77,27 +78,25 @@ class Plan:
             if a != b and name.partition(".")[0] not in TrainConfig.FREE and name != "steps"
         ]
 
-    def settled(self, other: Plan) -> float:
-        """How many first steps of this plan are those of ``other``, which may differ in the number
-        of steps alone: all, or those whose learning rate does not depend on that number.
-        """
+    def shared_steps(self, other: Plan) -> float:
+        """Return how many first steps are the same in two plans that differ only in the number of
+        steps. These are all steps, or those whose learning rate does not depend on that number."""
         if self.train.steps == other.train.steps:
             return math.inf
         ours, theirs = self.train, other.train
-        settled = schedule(ours.schedule).settled
-        return min(settled(ours), settled(theirs), ours.steps)
+        fixed_steps = schedule(ours.schedule).fixed_steps
+        return min(fixed_steps(ours), fixed_steps(theirs), ours.steps)
 
 
 def _short(value: Any) -> Any:
-    """A value to show; of a file's text its digest."""
     long = isinstance(value, str) and "\n" in value
     return text_digest(value)[:12] if long else value
 
 
-def placeless(settings: Any) -> Any:
-    """Without the folders of sources: what is in them decides, not where they lie."""
+def without_folders(settings: Any) -> Any:
+    """Return settings without the folders of sources: only their content matters."""
     if isinstance(settings, (list, tuple)):
-        return [placeless(value) for value in settings]
+        return [without_folders(value) for value in settings]
     if not isinstance(settings, dict):
         return settings
-    return {name: placeless(value) for name, value in settings.items() if name != "shards"}
+    return {name: without_folders(value) for name, value in settings.items() if name != "shards"}

@@ -1,9 +1,8 @@
-"""The tensors of a checkpoint on disk, in safetensors: ``model.safetensors``, whole, or
-``model-00001-of-00004.safetensors`` and so on, a part of each tensor in each file.
-
-The header of a part's file says of each tensor where the part lies in it, the shape of the whole,
-and the checksum of the part; the checksum of the header stands in state.json. So one tensor can be
-read, and compared, without the others.
+"""The tensors of a checkpoint on disk, in safetensors. They are whole in ``model.safetensors``, or
+there are ``model-00001-of-00004.safetensors`` and so on, each with a part of each tensor. The
+header of such a file has for each tensor the offset of the part, the shape of the whole, and the
+checksum of the part. state.json has the checksum of the header. So each tensor can be read and
+verified without the others.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _HEADER_BYTES = 100_000_000  # safetensors' own limit
 
 
 class Damaged(LlmcurateError):
-    """A checkpoint that is not what was written; ``what`` names the file and the reason."""
+    """A checkpoint that differs from what was written. ``what``: the file and the reason."""
 
     def __init__(self, file: Path, reason: object) -> None:
         self.what = f"{file}: damaged ({reason})"
@@ -42,14 +41,14 @@ class Damaged(LlmcurateError):
 
 
 def tensor_checksum(tensor: Tensor) -> str:
-    """xxh3-128 of type, shape and the bytes, without a copy of a contiguous one."""
+    """Return the xxh3-128 of a tensor's dtype, shape, bytes. No contiguous CPU tensor is copied."""
     hashed = xxhash.xxh3_128(f"{tensor.dtype} {list(tensor.shape)} ".encode())
     if tensor.numel():
         hashed.update(_bytes(tensor))
     return hashed.hexdigest()
 
 
-# The checksum of a file of parts, or those of a file's tensors by their names.
+# By file: the checksum of a header, or the checksums of its tensors by name.
 Sums = dict[str, str | dict[str, str]]
 
 
@@ -65,15 +64,15 @@ def write_tensors(
     metadata: dict[str, str] | None = None,
     values: Callable[[str], Tensor] | None = None,
 ) -> bytes:
-    """Write a safetensors file, tensor by tensor: at most one is copied, from a GPU or because it
-    is not contiguous. ``tensors`` may be on the meta device where ``values`` makes each by its
-    name. Returns the header.
+    """Write a safetensors file tensor by tensor, and return its header. At most one tensor is
+    copied at a time, if it is on a GPU or not contiguous. With ``values``, which returns each
+    tensor by its name, ``tensors`` may be on the meta device.
     """
     value_of = values or tensors.__getitem__
     header: dict[str, dict[str, str] | dict[str, str | list[int]]] = (
         {} if metadata is None else {"__metadata__": metadata}
     )
-    # Wide types first, so that each tensor begins at a multiple of its own.
+    # Wide types first, so that each tensor starts at a multiple of its item size.
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     end = 0
     for name in order:
@@ -102,9 +101,7 @@ def _header_checksum(path: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A part of a tensor: file and name there, the first index in each dimension, its shape, and
-    its checksum.
-    """
+    """A part of a tensor: its file and name, first index in each dimension, shape, and checksum."""
 
     file: Path
     name: str
@@ -114,11 +111,9 @@ class Part:
 
 
 class Stored(Mapping[str, Tensor]):
-    """Tensors by name, each read when it is asked for, and compared with its checksums.
-
-    ``files``: with the checksums of their tensors, or the checksum of their header if they hold
-    parts. Raises ``Damaged``.
-    """
+    """The tensors of files, by name. Each is compared with its checksum when it is read. ``files``:
+    each file's checksums of its tensors, or of its header if it has parts. Raises ``Damaged`` if
+    one differs."""
 
     def __init__(self, files: Mapping[Path, Any]) -> None:
         self.files = list(files)
@@ -130,7 +125,7 @@ class Stored(Mapping[str, Tensor]):
             try:
                 self._add(path, sums)
             except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-                raise Damaged(path, f"it cannot be read: {error}") from error
+                raise Damaged(path, f"cannot be read: {error}") from error
         for name, parts in self.parts.items():
             held = sum(torch.Size(part.shape).numel() for part in parts)
             if held != self.shapes[name].numel():
@@ -141,11 +136,11 @@ class Stored(Mapping[str, Tensor]):
         names, places = set(file.keys()), None
         if isinstance(sums, str):
             if _header_checksum(path) != sums:
-                raise Damaged(path, "its header is not what was written")
+                raise Damaged(path, "the checksum of its header differs")
             places = json.loads(file.metadata()["parts"])
             sums = {name: place["sum"] for name, place in places.items()}
         if not isinstance(sums, dict) or sums.keys() != names:
-            raise Damaged(path, "its tensors are others than were written")
+            raise Damaged(path, "it does not have the tensors that were written")
         for name in sorted(names):
             view = file.get_slice(name)
             shape = tuple(view.get_shape())
@@ -157,7 +152,7 @@ class Stored(Mapping[str, Tensor]):
                 first < 0 or first + size > most
                 for first, size, most in zip(offsets, shape, whole, strict=True)
             ):
-                raise ValueError(f"{name} is no part of a tensor {list(whole)}")
+                raise ValueError(f"{name} is not a part of a tensor of shape {list(whole)}")
             if self.shapes.setdefault(name, whole) != whole:
                 raise ValueError(f"{name} has several shapes")
             self.dtypes[name] = DTYPES[view.get_dtype()]
@@ -166,19 +161,18 @@ class Stored(Mapping[str, Tensor]):
 
     @property
     def bytes(self) -> int:
-        """What all tensors take."""
         return sum(
             shape.numel() * self.dtypes[name].itemsize for name, shape in self.shapes.items()
         )
 
     def read(self, part: Part) -> Tensor:
-        """A part, mapped."""
+        """Return a part of a tensor, memory-mapped."""
         try:
             tensor: Tensor = self._open[part.file].get_tensor(part.name)
         except (OSError, SafetensorError) as error:
-            raise Damaged(part.file, f"it cannot be read: {error}") from error
+            raise Damaged(part.file, f"cannot be read: {error}") from error
         if tensor_checksum(tensor) != part.sum:
-            raise Damaged(part.file, f"{part.name} is not what was written")
+            raise Damaged(part.file, f"the checksum of {part.name} differs")
         return tensor
 
     def __getitem__(self, name: str) -> Tensor:

@@ -1,1 +1,2 @@
-"""The shuffle that corpus steps split their work with: keys, partitions, buckets, candidates."""
+"""The shuffle of corpus steps, which brings documents with a common key together in one task: keys,
+partitions, buckets, candidates."""

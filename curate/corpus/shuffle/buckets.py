@@ -1,10 +1,9 @@
-"""The second half of the shuffle: buckets, the documents that share a key, as lists on disk.
-
-Those in a bucket are candidates. A task takes BUNDLE partitions that lie side by side, some four
-million pairs: 12 bytes a pair, and 20 more for each of the partition that it sorts; of very large
-ones in mapped files. Of candidates a bit each is kept; the number of bits before a document's is
-its number c among the candidates.
-"""
+"""The second half of the shuffle: buckets, lists on disk of the documents that share a key. The
+documents in a bucket are candidates for being duplicates. A task reads BUNDLE adjacent partitions,
+some four million pairs of key and document. The task needs 12 bytes of memory per pair, and 20 more
+for each pair of the partition being sorted. Very large partitions are in mapped files. One file for
+all tasks has a bit per document, which is set if the document is a candidate. The number of set
+bits before a candidate's own bit is called c: the number of the candidate."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ BITS = "candidates.bits"
 
 @njit(nogil=True)
 def popcount(word):
-    """How many bits of a uint64 are set."""
+    """Return the number of set bits in a uint64."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + (
         (word >> np.uint64(2)) & np.uint64(0x3333333333333333)
@@ -42,7 +41,7 @@ def popcount(word):
 
 @njit(nogil=True)
 def number_of(d, bits, before):
-    """How many bits are set before bit number d. before: what `ones_before` counts."""
+    """Return the number of set bits before bit number d. `before` is from `ones_before`."""
     below = (np.uint64(1) << np.uint64(d & np.uint32(63))) - np.uint64(1)
     w = d >> np.uint32(6)
     return np.int64(before[w]) + popcount(bits[w] & below)
@@ -50,7 +49,7 @@ def number_of(d, bits, before):
 
 @njit(cache=True, nogil=True)
 def ones_before(bits):
-    """uint32[words + 1]: how many bits are set before each word of 64."""
+    """Return uint32[words + 1]: the number of set bits before each 64-bit word, and their total."""
     out = np.empty(len(bits) + 1, np.uint32)
     total = np.int64(0)
     for w in range(len(bits)):
@@ -62,7 +61,7 @@ def ones_before(bits):
 
 @njit(cache=True, nogil=True)
 def set_bits(bits, first, stop):
-    """int64: which of the bits from `first` to `stop` are set, counted from `first`."""
+    """Return as int64 the positions, less `first`, of the bits set between `first` and `stop`."""
     out = np.empty(stop - first, np.int64)
     count = 0
     for i in range(first, stop):
@@ -73,15 +72,16 @@ def set_bits(bits, first, stop):
 
 
 def read_bits(path: Path, first: int, rows: int) -> tuple[np.ndarray, int]:
-    """(uint64 bits from the file, of which number `first` of all is number): those of so many
-    documents and a few beside them; one range is read."""
+    """Return the bits of at least `rows` documents, from bit `first` of the file on, as uint64
+    words, and the position of bit `first` in these words. Only this range of the file is read."""
     word = first // 64
     count = (first + rows) // 64 + 1 - word
     return np.fromfile(path, np.uint64, count, offset=8 * word), first - 64 * word
 
 
 def candidates_before(groups: list[Group], bits: Path) -> list[int]:
-    """Return of each group how many candidates come before it. bits: the file of all."""
+    """Return for each group the number of candidates before it. `bits` is the file of their
+    bits."""
     all_bits = np.fromfile(bits, np.uint64)
     before = ones_before(all_bits)
     words = [group.first // 64 for group in groups]
@@ -93,8 +93,9 @@ def candidates_before(groups: list[Group], bits: Path) -> list[int]:
 
 @njit(cache=True, nogil=True)
 def buckets_of(keys, values, members, sizes):
-    """(members, buckets): how many there are in the buckets of two or more pairs with the same
-    key; keys ascend. Their values are put into `members`, the sizes into `sizes`."""
+    """Find the keys that occur in two or more pairs: the pairs of such a key are a bucket. `keys`
+    must be ascending. Write the values of these pairs to `members` and the size of each bucket to
+    `sizes`. Return the number of members and the number of buckets."""
     filled = buckets = 0
     begin = 0
     for i in range(1, len(keys) + 1):
@@ -112,16 +113,15 @@ def buckets_of(keys, values, members, sizes):
 
 @njit(cache=True, nogil=True)
 def mark(bits, members):
-    """Sets the bits of these numbers. bits: uint64, a bit a number."""
+    """Set the bit of each number in `members`. `bits` is an array of uint64 words."""
     for v in members:
         bits[v >> np.uint32(6)] |= np.uint64(1) << np.uint64(v & np.uint32(63))
 
 
-BucketFiles = tuple[Path, Path]  # of a piece: members, sizes; uint32 both
+BucketFiles = tuple[Path, Path]  # members and sizes of a piece, both uint32
 
 
 def bucket_files(folder: Path, count: int) -> list[BucketFiles]:
-    """Return the files of so many pieces, in order."""
     names = ("members.u32", "sizes.u32")
     members, sizes = (part_files(folder, name, count) for name in names)
     return list(zip(members, sizes, strict=True))
@@ -129,17 +129,14 @@ def bucket_files(folder: Path, count: int) -> list[BucketFiles]:
 
 @dataclass(frozen=True)
 class Buckets(Message):
-    """How many buckets a piece has, and members in them."""
-
     members: int
     buckets: int
 
 
 def find_buckets(sketches: Sketches, folder: Path, keys: Path, facts: Facts) -> Facts:
-    """The phase: buckets in order of their keys, in pieces, and a bit for every candidate.
-
-    facts: what `partition_keys` returned, whose files are in `keys`. A bit a document is in memory.
-    """
+    """Run the phase that writes the buckets, in order of their keys, to one pair of files per task,
+    and the file in which the bits of candidates are set. `keys` is the folder that `partition_keys`
+    wrote, and `facts` is what it returned. Memory holds one bit per document."""
     tasks = bundles(folder, keys, facts["groups"], facts["partition_bits"], sketches.sizes)
     done = run_tasks(sketches.run, f"{__name__}:write_buckets", tasks, Buckets)
     bits = np.zeros(facts["documents"] // 64 + 1, np.uint64)
@@ -157,7 +154,6 @@ def find_buckets(sketches: Sketches, folder: Path, keys: Path, facts: Facts) -> 
 
 
 def write_buckets(task: BundleTask) -> Buckets:
-    """A task: the buckets of a few partitions."""
     members = buckets = 0
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder(task.folder))
@@ -179,8 +175,8 @@ def write_buckets(task: BundleTask) -> Buckets:
 
 
 def chunks(files: Sequence[BucketFiles], most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(members, sizes) of whole buckets, about `most` members at a time, from pieces in order;
-    copies, to be changed."""
+    """Yield (members, sizes) of whole buckets, about `most` members at a time, from the files in
+    order. The caller may change the arrays."""
     for piece in files:
         with piece[0].open("rb") as members, piece[1].open("rb") as sizes:
             waiting = np.empty(0, np.uint32)
@@ -190,13 +186,13 @@ def chunks(files: Sequence[BucketFiles], most: int) -> Iterator[tuple[np.ndarray
                     if len(waiting) == 0:
                         break
                 ends = np.cumsum(waiting, dtype=np.int64)
-                take = max(1, int(np.searchsorted(ends, most, "right")))
-                part, waiting = waiting[:take], waiting[take:]
-                yield np.fromfile(members, np.uint32, int(ends[take - 1])), part
+                count = max(1, int(np.searchsorted(ends, most, "right")))
+                part, waiting = waiting[:count], waiting[count:]
+                yield np.fromfile(members, np.uint32, int(ends[count - 1])), part
 
 
 def candidate_batches(task: CandidateTask) -> Iterator[pa.RecordBatch]:
-    """The sketches of a task's candidates in order of (part, n), as `sketch_batches` gives them."""
+    """Yield the sketches of a task's candidates in batches, in order of `part`, then of `n`."""
     bits, first = read_bits(task.bits, task.group.first, task.group.rows)
     for batch in sketch_batches(task.group.files, [*task.columns], task.read):
         chosen = set_bits(bits, first, first + len(batch))
@@ -209,8 +205,8 @@ ROWS_FILE = "rows.parquet"  # of a group's candidates
 
 
 def write_rows(task: CandidateTask) -> None:
-    """A task: rows (its columns, part, n, id, c) of a group's candidates, in order of c, a batch at
-    a time."""
+    """Run a task: write the rows of a group's candidates in order of their numbers c. The columns
+    are those of the task, then part, n, id and c."""
     schema = task.schema().append(pa.field("c", pa.uint32()))
     c = task.before
     with (
@@ -227,8 +223,8 @@ def write_rows(task: CandidateTask) -> None:
 def write_candidate_rows(
     sketches: Sketches, folder: Path, groups: list[Group], bits: Path, columns: list[str]
 ) -> list[Path]:
-    """Writes rows (the columns, part, n, id, c) of all candidates by tasks; returns the files, one
-    a group. bits: the file of all."""
+    """Write the rows of all candidates in tasks, with the columns `columns`, part, n, id and c.
+    Return the paths of the files, one per group. `bits` is the file with their bits."""
     read = sketches.sizes.batch_candidates
     tasks = [
         CandidateTask(g.part, folder, g, bits, before, tuple(columns), read)

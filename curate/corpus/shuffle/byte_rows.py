@@ -1,11 +1,8 @@
-"""Rows of bytes in slices, and arrays that may be larger than memory.
-
-A writer gathers a segment of rows in memory, orders it by slice and appends it; in a slice rows
-stay in the order in which they came. A task reads its slice of every segment of every writer, each
-in one range, and opens the files of one writer at a time.
-
-A large array lies in a mapped file, which the system may write out and read again.
-"""
+"""Rows of bytes in slices (a slice is all rows for one reading task), and arrays that may be larger
+than memory. A writer collects a segment of rows in memory, sorts the segment by slice and appends
+it to its files. The order of rows within a slice is kept. A task reads one range of every segment
+of every writer, and opens the files of one writer at a time. Large arrays are mapped files, which
+the system may write out and read again."""
 
 from __future__ import annotations
 
@@ -20,14 +17,14 @@ import pyarrow as pa
 
 from curate.corpus.shuffle.tasks import part_file
 from curate.text.buffers import text_buffers
-from llmcurate.base.disk.files import remove, reserve, temporary_name
+from llmcurate.base.disk.files import allocate, remove, temporary_name
 
-ROW_BYTES = 40  # that a row takes by itself while it is ordered: its slice, position and offsets
+ROW_BYTES = 40  # memory per row while it is sorted: slice, position and offsets
 
 
 @contextmanager
 def scratch_folder(folder: Path, name: str = "scratch") -> Iterator[Path]:
-    """Make a folder in a folder for as long as a task runs."""
+    """Make a temporary folder inside `folder`, and remove it after the context."""
     scratch = folder / temporary_name(name)
     scratch.mkdir(exist_ok=True)
     try:
@@ -39,36 +36,35 @@ def scratch_folder(folder: Path, name: str = "scratch") -> Iterator[Path]:
 def new_array(
     shape: int | tuple[int, ...], dtype: Any, folder: Path, mapped_bytes: int
 ) -> np.ndarray:
-    """An array to be written to, of any values. From `mapped_bytes` on it lies in a file of the
-    folder that has no name any more, so that nothing of it stays."""
+    """Return an array with undefined content. An array of `mapped_bytes` or more is mapped to a
+    deleted file in the folder, so that nothing is left on disk."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     if size < max(1, mapped_bytes):
         return np.empty(shape, dtype)
     path = folder / temporary_name("array")
     array = np.memmap(path, dtype, "w+", shape=shape)
-    reserve(path)
+    allocate(path)
     path.unlink()
     return array.view(np.ndarray)
 
 
 def load_array(path: Path, dtype: Any, mapped_bytes: int) -> np.ndarray:
-    """The numbers in a file, mapped from `mapped_bytes` on. What is written to them the file never
-    sees."""
+    """Return the numbers in a file as an array. A file of `mapped_bytes` or more is mapped. Changes
+    of the array do not reach the file."""
     if path.stat().st_size < max(1, mapped_bytes):
         return np.fromfile(path, dtype)
     return np.memmap(path, dtype, "c").view(np.ndarray)
 
 
 def map_array(path: Path, dtype: Any) -> np.ndarray:
-    """The numbers in a file, mapped into memory to be read."""
-    if path.stat().st_size == 0:  # which cannot be mapped
+    """Return the numbers in a file as a read-only array that is mapped into memory."""
+    if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.empty(0, dtype)
     return np.memmap(path, dtype, "r")
 
 
 def unmap(array: np.ndarray) -> None:
-    """Unmaps the pages of an array of `new_array` or `map_array`, where it has any; the system may
-    keep them cached."""
+    """Release the memory of an array from `new_array` or `map_array`, if the array is mapped."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -77,15 +73,16 @@ def unmap(array: np.ndarray) -> None:
 
 
 def count_up(array: np.ndarray, batch: int = 1_000_000) -> None:
-    """Writes 0, 1, ... into the array, so many at a time."""
+    """Write 0, 1, ... into the array, `batch` numbers at a time."""
     for begin in range(0, len(array), batch):
         stop = min(begin + batch, len(array))
         array[begin:stop] = np.arange(begin, stop, dtype=array.dtype)
 
 
 class SliceFiles(NamedTuple):
-    """rows: uint32[rows, columns], the numbers of each; data: their bytes, one after the other;
-    starts: int64[segments, slices + 1, 2], before which row and byte each slice begins."""
+    """The paths of the three files of a writer. `rows` holds uint32[rows, columns], the numbers of
+    each row. `data` holds the bytes of the rows. `starts` holds int64[segments, slices + 1, 2]: the
+    row and the byte at which each slice begins in each segment."""
 
     rows: Path
     data: Path
@@ -93,20 +90,20 @@ class SliceFiles(NamedTuple):
 
     @classmethod
     def within(cls, folder: Path, kind: str, number: int = 0) -> SliceFiles:
-        """Those of writer `number` in a folder."""
+        """Return the paths of the files that writer `number` writes in a folder."""
         names = (f"{kind}.u32", f"{kind}.bytes", f"{kind}-starts.npy")
         return cls(*(part_file(folder, name, number) for name in names))
 
 
 class SliceWriter:
-    """Writes rows of bytes in so many slices, `segment` bytes at a time."""
+    """A writer of rows of bytes, sorted by slice in segments of about `segment` bytes."""
 
     def __init__(self, files: SliceFiles, slices: int, segment: int) -> None:
         self.slices = slices
         self._segment = segment
         self._waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
         self._held = 0
-        self._before = np.zeros(2, np.int64)  # rows and bytes that are written
+        self._before = np.zeros(2, np.int64)  # rows and bytes already written
         self._starts: list[np.ndarray] = []
         self._starts_path = files.starts
         self._rows, self._data = files.rows.open("wb"), files.data.open("wb")
@@ -114,8 +111,9 @@ class SliceWriter:
     def add(
         self, slices: np.ndarray, rows: np.ndarray, offsets: np.ndarray, data: np.ndarray
     ) -> None:
-        """Takes more rows, as they are until the next call or `close`. slices: the slice of each;
-        rows: uint32[rows, columns]; offsets: int64[rows + 1], into `data`: uint8."""
+        """Add rows. The arrays must not change until the next call of `add` or `close`. `slices`
+        holds the number of each row's slice, and `rows` is uint32[rows, columns]. `offsets` is
+        int64[rows + 1], where the bytes of each row begin in `data`, a uint8 array."""
         self._waiting.append((slices, rows, offsets, data))
         self._held += rows.nbytes + ROW_BYTES * len(rows) + int(offsets[-1] - offsets[0])
         if self._held >= self._segment or self.slices == 1:
@@ -135,7 +133,7 @@ class SliceWriter:
         self._waiting, self._held = [], 0
         del arrays
         if self.slices > 1:
-            # Of 16 bits numpy's stable sort is one by counting.
+            # For 16 bits numpy's stable sort is a counting sort.
             order = np.argsort(slices.astype(np.uint16), kind="stable")
             rows, data_rows = rows[order], data_rows.take(pa.array(order))
         data, offsets = text_buffers(data_rows)
@@ -148,7 +146,6 @@ class SliceWriter:
         self._before += starts[-1]
 
     def close(self) -> None:
-        """Ends the files."""
         self._flush()
         self._rows.close()
         self._data.close()
@@ -162,9 +159,9 @@ class SliceWriter:
 def read_slice(
     files: Sequence[SliceFiles], part: int, columns: int, scratch: Path, mapped_bytes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(uint32[rows, columns], uint8 data) of a slice, of all writers in order. scratch,
-    mapped_bytes: as `new_array` has them."""
-    # Of a table as wide as there are slices only the part in question.
+    """Return (uint32[rows, columns]: the rows of a slice, in the order of `files`; uint8[]: their
+    bytes). `scratch` and `mapped_bytes` are passed to `new_array`."""
+    # Only two columns of a table with a column per slice.
     tables = [np.load(each.starts, mmap_mode="r")[:, part : part + 2].copy() for each in files]
     total = sum((np.diff(t, axis=1).sum(axis=(0, 1)) for t in tables), np.zeros(2, np.int64))
     rows = new_array((int(total[0]), columns), np.uint32, scratch, mapped_bytes)

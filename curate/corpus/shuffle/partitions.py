@@ -1,14 +1,9 @@
-"""Pairs (key, value) in partitions of a file, by the high bits of keys: an external radix sort.
-
-The first half of the shuffle writes the pairs (key, document) of the sketches of a group: `keys`,
-below. Documents are numbered in order of (part, n).
-
-A writer fills a segment in memory, orders it by partition and appends it. Partitions are read back
-from their range in every segment of every writer, in the order of arrival, and each is then sorted
-by itself. So memory is for one segment, or for the partitions that are read, whatever there is in
-all. A partition that is far larger than the others (one key that very many have) lies in files that
-are mapped into memory.
-"""
+"""Pairs (key, value), written to partitions that are chosen by the high bits of the keys: an
+external radix sort. This is the first half of the shuffle. The values are numbers of documents,
+which are numbered in order of partition and place in it. A writer sorts a segment of pairs by
+partition and appends it to its files. To read a partition, its range is read from every segment of
+every writer, and the pairs are then sorted. So memory holds one segment, or the partitions being
+read. Very large partitions (a key of very many documents) are mapped files."""
 
 from __future__ import annotations
 
@@ -33,14 +28,15 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import Damaged, RunFailed
 from llmcurate.base.kernels import njit
 
-DIGIT = 11  # bits that one pass of the sort looks at
+DIGIT = 11  # bits per pass of the sort
 
 
 @njit(cache=True, nogil=True)
 def order_by_partition(keys, values, bits, keys_out, values_out):
-    """int64[2^bits + 1]: where each partition begins in the outputs, which hold the pairs ordered
-    by the high `bits` of their keys; in a partition their order stays. Values may be absent."""
-    # A shift by 64 is none: all keys of a single partition are shifted by 63 twice.
+    """Write the pairs to the outputs, ordered by the high `bits` bits of their keys. The order
+    within a partition stays. Return int64[2^bits + 1]: where each partition begins. `values` may be
+    empty."""
+    # A shift by 64 bits has no effect. So with a single partition, shift by 63 and then by 1.
     shift, more = np.uint64(64 - max(bits, 1)), np.uint64(0 if bits else 1)
     starts = np.zeros((1 << bits) + 1, np.int64)
     for i in range(len(keys)):
@@ -61,8 +57,7 @@ def order_by_partition(keys, values, bits, keys_out, values_out):
 
 @njit(cache=True, nogil=True)
 def pair_sums(keys, values, starts):
-    """uint64[partitions]: of each partition a sum over its pairs in which a change of any bit
-    shows. Values may be absent."""
+    """Return uint64[partitions]: a checksum of each partition's pairs. `values` may be empty."""
     sums = np.zeros(len(starts) - 1, np.uint64)
     for p in range(len(sums)):
         for i in range(starts[p], starts[p + 1]):
@@ -77,8 +72,8 @@ def pair_sums(keys, values, starts):
 
 @njit(cache=True, nogil=True)
 def sort_pass(keys, values, shift, keys_out, values_out):
-    """One pass of a radix sort: the pairs ordered by the 11 bits of their keys from `shift` on;
-    False, and nothing written, where all of them are the same."""
+    """Sort the pairs by 11 bits of their keys, from bit `shift` on: one pass of a radix sort. If
+    these bits are the same in all keys, write nothing and return False."""
     low = np.uint64(shift)
     mask = np.uint64((1 << DIGIT) - 1)
     position = np.zeros((1 << DIGIT) + 1, np.int64)
@@ -101,8 +96,9 @@ def sort_pass(keys, values, shift, keys_out, values_out):
 
 @njit(cache=True, nogil=True)
 def keep_repeated(keys, values, counters):
-    """How many pairs have a key that another may have too; they come first in the arrays then, in
-    order. Most keys of a corpus stand once, and need no sorting. counters: uint8[2^k], zeros."""
+    """Move the pairs whose key may occur again to the front, in their order, and return the number
+    of these pairs. Most keys of a corpus occur once and need no sorting. `counters` is an array of
+    uint8 zeros, whose length is a power of 2."""
     mask = np.uint64(len(counters) - 1)
     for i in range(len(keys)):
         h = np.int64((keys[i] ^ (keys[i] >> np.uint64(29))) & mask)
@@ -119,13 +115,13 @@ def keep_repeated(keys, values, counters):
 
 
 def partition_bits(pairs: int, partition_pairs: int) -> int:
-    """How many bits of their keys divide so many pairs into partitions of that size: 0 to 14."""
+    """Return the number of key bits (0 to 14) for about `partition_pairs` pairs per partition."""
     return min(14, max(0, (max(1, pairs) - 1) // partition_pairs).bit_length())
 
 
 class PairFiles(NamedTuple):
-    """What a writer writes: keys, values, and where each partition begins in each segment, with the
-    sum of its pairs."""
+    """The paths of the three files of a writer: keys, values, and `starts`, which holds the start
+    of each partition in each segment and the checksum of its pairs."""
 
     keys: Path
     values: Path
@@ -133,13 +129,13 @@ class PairFiles(NamedTuple):
 
     @classmethod
     def within(cls, folder: Path, number: int = 0) -> PairFiles:
-        """Those of writer `number` in a folder."""
+        """Return the paths of the files that writer `number` writes in a folder."""
         names = ("keys.u64", "values.u32", "starts.npy")
         return cls(*(part_file(folder, name, number) for name in names))
 
 
 class PartitionWriter:
-    """Writes uint64 keys, with uint32 values or without, `segment` pairs at a time."""
+    """A writer of uint64 keys, with or without uint32 values, sorted `segment` pairs at a time."""
 
     def __init__(self, files: PairFiles, bits: int, segment: int, valued: bool = True) -> None:
         self.bits = bits
@@ -154,7 +150,7 @@ class PartitionWriter:
         self._files = (files.keys.open("wb"), files.values.open("wb"))
 
     def add(self, keys: np.ndarray, values: np.ndarray | None = None) -> None:
-        """Takes more pairs, or keys alone."""
+        """Add pairs of key and value, or keys alone, to the partitions."""
         at = 0
         while at < len(keys):
             size = min(len(keys) - at, len(self._keys) - self._used)
@@ -179,7 +175,6 @@ class PartitionWriter:
         self._used = 0
 
     def close(self) -> None:
-        """Ends the files."""
         self._flush()
         for file in self._files:
             file.close()
@@ -190,19 +185,18 @@ class PartitionWriter:
 
 
 def _tables(files: PairFiles) -> tuple[np.ndarray, np.ndarray]:
-    """Where partitions begin in each segment, int64[segments, partitions + 1], and the sums of
-    their pairs, uint64[segments, partitions]; mapped."""
     table = np.load(files.starts, mmap_mode="r")
     starts = table.shape[1] // 2 + 1
     return table[:, :starts], table[:, starts:].view(np.uint64)
 
 
-# Makes arrays of the size of a partition.
+# Makes an array of the size of a partition, from a dtype.
 MakeArray = Callable[[Any], np.ndarray]
 
 
 def pair_counts(files: Sequence[PairFiles], begin: int, stop: int) -> np.ndarray:
-    """int64[writers, partitions]: how many pairs each has in the partitions `begin` to `stop`."""
+    """Return int64[writers, partitions]: the number of pairs that each writer wrote to each of the
+    partitions from `begin` to `stop`."""
     counts = np.zeros((len(files), stop - begin), np.int64)
     for number, each in enumerate(files):
         starts = _tables(each)[0][:, begin : stop + 1]
@@ -218,13 +212,11 @@ def read_partitions(
     mapped_bytes: int,
     valued: bool = True,
 ) -> list[tuple[list[np.ndarray], MakeArray]]:
-    """([keys, values] as they arrived, what makes arrays of their size) of partitions `begin` to
-    `stop`, from all writers in order. scratch, mapped_bytes: as `new_array` has them.
-
-    Of each segment one range is read; opened are the files of one writer at a time. Damaged where
-    the pairs read are not those that were written.
-    """
-    # Of a table as wide as there are partitions only the columns in question.
+    """Return for each partition from `begin` to `stop` the arrays of its keys and values, from all
+    writers in order, and a function that makes further arrays of the same length. One range of each
+    segment is read. `scratch` and `mapped_bytes` are passed to `new_array`. Raise Damaged if the
+    pairs differ from their checksum."""
+    # Only the columns for these partitions, of a table with one per partition.
     tables = [_tables(each) for each in files]
     slices = [np.array(starts[:, begin : stop + 1], np.int64) for starts, _ in tables]
     sums = [np.array(of_pairs[:, begin:stop]) for _, of_pairs in tables]
@@ -260,20 +252,18 @@ def read_partitions(
 def sort_pairs(
     keys: np.ndarray, values: np.ndarray, bits: int, make: MakeArray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs in order of their keys, whose high `bits` are the same; equal keys as they came.
-
-    The arrays given are overwritten.
-    """
+    """Return the pairs sorted by key; pairs with equal keys stay in their order. `bits` is the
+    number of high bits that are the same in all keys. The given arrays are overwritten."""
     size = len(keys)
-    other = make(np.uint64)[:size], make(np.uint32)[:size]
+    output = make(np.uint64)[:size], make(np.uint32)[:size]
     for shift in range(0, 64 - bits, DIGIT):
-        if sort_pass(keys, values, shift, *other):
-            (keys, values), other = other, (keys, values)
+        if sort_pass(keys, values, shift, *output):
+            (keys, values), output = output, (keys, values)
     return keys, values
 
 
 def fixed_rows(column: pa.FixedSizeBinaryArray, dtype: Any) -> np.ndarray:
-    """The rows of a fixed_size_binary column as a matrix of numbers; nulls are any numbers."""
+    """Return a fixed_size_binary column as a matrix of numbers; null rows are undefined."""
     width = column.type.byte_width
     begin = column.offset * width
     data = np.frombuffer(column.buffers()[1], np.uint8)[begin : begin + len(column) * width]
@@ -282,21 +272,21 @@ def fixed_rows(column: pa.FixedSizeBinaryArray, dtype: Any) -> np.ndarray:
 
 
 def documents_in(groups: list[Group], label: str, most: int = MOST) -> int:
-    """How many sketches there are; RunFailed from `most` on, which 32-bit numbers cannot tell
-    apart."""
+    """Return the number of documents in all groups. Raise RunFailed if there are `most` or more,
+    because their numbers have 32 bits."""
     count = sum(group.rows for group in groups)
     if count >= most:
         raise RunFailed(
-            f"{label} compares up to {counted(most - 1, 'document')} at once, these are {count:,};"
-            " run it on parts, each with --against the ones before"
+            f"{label} compares at most {counted(most - 1, 'document')}, but there are {count:,}:"
+            " run it on parts of the corpus, each with --against the parts before it"
         )
     return count
 
 
 @dataclass(frozen=True)
 class KeysTask(GroupTask):
-    """The pairs of a group are to be written. column, width: as `partition_keys` has them; bits: of
-    the partitions."""
+    """A task that writes the pairs of a group of sketch files. `column` and `width` are the
+    arguments of `partition_keys`. `bits` is the number of key bits that choose a partition."""
 
     column: str
     width: int
@@ -307,8 +297,9 @@ class KeysTask(GroupTask):
 def partition_keys(
     sketches: Sketches, folder: Path, groups: list[Group], label: str, column: str, width: int
 ) -> Facts:
-    """The phase: every group's pairs into `folder`. column: of the sketches, fixed_size_binary,
-    whose first `width` numbers of 64 bits are keys, each by itself; null: a document without."""
+    """Run the phase that writes the pairs of every group into `folder`. `column` is a
+    fixed_size_binary column of the sketches. Its first `width` 64-bit numbers are the keys of a
+    document; null means that the document has no keys."""
     count, sizes = documents_in(groups, label), sketches.sizes
     bits = partition_bits(count * width, sizes.partition_pairs)
     tasks = [KeysTask(g.part, folder, g, column, width, bits, sizes) for g in groups]
@@ -317,7 +308,6 @@ def partition_keys(
 
 
 def write_keys(task: KeysTask) -> None:
-    """A task: the pairs of a group."""
     group, width, sizes = task.group, task.width, task.sizes
     first = group.first
     segment = min(sizes.segment_pairs, max(1, group.rows * width))
@@ -344,8 +334,9 @@ BUNDLE = 4  # partitions of a task
 
 @dataclass(frozen=True)
 class BundleTask(FolderTask):
-    """A few partitions that lie side by side, from `begin` to `stop`, are to be read. keys: the
-    folder of the pairs of so many groups; bits: of the partitions."""
+    """A task on the adjacent partitions from `begin` to `stop`. `keys` is the folder of the pairs,
+    and `groups` the number of groups that wrote them. `bits` is the number of key bits that choose
+    a partition."""
 
     keys: Path
     groups: int
@@ -355,12 +346,11 @@ class BundleTask(FolderTask):
     mapped_bytes: int
 
     def pair_files(self) -> list[PairFiles]:
-        """Return the files of all groups."""
         return [PairFiles.within(self.keys, group) for group in range(self.groups)]
 
 
 def bundles(folder: Path, keys: Path, groups: int, bits: int, sizes: Sizes) -> list[BundleTask]:
-    """Return the tasks on all partitions."""
+    """Return the tasks that together cover all partitions."""
     count = 1 << bits
     return [
         BundleTask(part, folder, keys, groups, bits, b, min(b + BUNDLE, count), sizes.mapped_bytes)
@@ -371,8 +361,8 @@ def bundles(folder: Path, keys: Path, groups: int, bits: int, sizes: Sizes) -> l
 def sort_repeated(
     keys: np.ndarray, values: np.ndarray, bits: int, make: MakeArray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs whose key another one may have too, sorted as `sort_pairs` does."""
-    # Four times as many counters as keys, so that few of those that stand once stay.
+    """Return the pairs sorted by key, but leave out most of those whose key occurs only once."""
+    # Four times as many counters as keys, so that few keys that occur once are kept.
     counters = 1 << min(26, max(10, (4 * len(keys)).bit_length()))
     count = keep_repeated(keys, values, np.zeros(counters, np.uint8))
     return sort_pairs(keys[:count], values[:count], bits, make)

@@ -1,8 +1,6 @@
-"""Groups of sketch files, each a task, and the tables that tasks of one phase leave to the next.
-
-The plan follows from the input, never from workers. A slice is what every writer has for one
-reader: a file a writer, in it a record batch a reader.
-"""
+"""Groups of sketch files (each group is the input of one task), and the tables that the tasks of a
+phase write for the next phase. Groups depend only on the input. A slice is all that one reading
+task reads: each writer has a file with one record batch per reader."""
 
 from __future__ import annotations
 
@@ -23,25 +21,23 @@ from llmcurate.base.disk.seals import Seal, sealing
 from llmcurate.base.messages import Message, Task, decode, encode
 
 R = TypeVar("R")
-MOST = 2**32 - 1  # documents that 32-bit numbers tell apart, with one to spare
+MOST = 2**32 - 1  # documents that 32-bit numbers can distinguish, minus one
 
 
 def part_file(folder: Path, name: str, part: int) -> Path:
-    """Return the file that task number `part` leaves under a name: rows-00003.arrow of
-    `rows.arrow`."""
+    """Return the path of a file of task `part`: rows-00003.arrow for the name `rows.arrow`."""
     stem, ending = name.split(".", 1)
     return folder / f"{stem}-{part:05d}.{ending}"
 
 
 def part_files(folder: Path, name: str, count: int) -> list[Path]:
-    """Return the files of so many tasks, in order."""
     return [part_file(folder, name, part) for part in range(count)]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Consecutive files. part: its number; first: how many sketches come before it; rows: how many
-    it has."""
+    """Some consecutive sketch files. `part` is the number of the group, `first` the number of
+    sketches in earlier groups, and `rows` the number of sketches in this group."""
 
     part: int
     files: tuple[SketchFile, ...]
@@ -51,26 +47,24 @@ class Group:
 
 @dataclass(frozen=True)
 class FolderTask(Task):
-    """A task that leaves files in a folder, named by its number."""
+    """A task that writes files into a folder. Their names contain the number of the task."""
 
     folder: Path
 
     def file(self, name: str) -> Path:
-        """Return its file under a name, as `part_file` has it."""
         return part_file(self.folder, name, self.part)
 
 
 @dataclass(frozen=True)
 class GroupTask(FolderTask):
-    """A task on a group of sketch files, with the group's number."""
-
     group: Group
 
 
 @dataclass(frozen=True)
 class CandidateTask(GroupTask):
-    """A task on a group's candidates. bits: the file of all; before: how many come before them;
-    columns: of their sketches; read: how many sketches are read at once."""
+    """A task on the candidates in a group of sketch files. `bits` is the file with one bit per
+    document, which is set for candidates. `before` is the number of candidates in earlier groups.
+    `columns` are columns of the sketches, and `read` is the number of sketches read at a time."""
 
     bits: Path
     before: int
@@ -78,7 +72,6 @@ class CandidateTask(GroupTask):
     read: int
 
     def schema(self) -> pa.Schema:
-        """Of what `candidate_batches` gives."""
         sketches = pq.read_schema(self.group.files[0].path)
         fields = [sketches.field(name) for name in self.columns]
         number, name = sketches.field("n"), pa.field("id", pa.string())
@@ -90,8 +83,9 @@ def groups(
     most: int,
     weigh: Callable[[pq.FileMetaData], int] = lambda metadata: int(metadata.num_rows),
 ) -> list[Group]:
-    """The files of sketches cut into groups of up to `most` sketches, in order. weigh: counts
-    something else of a file than its sketches. A file that has more is a group by itself."""
+    """Return the sketch files in groups of up to `most` sketches, in order. A file with more
+    sketches is a group by itself. `weigh` returns the size of a file that counts towards `most`, if
+    not the number of sketches."""
     parted: list[Group] = []
     waiting: list[SketchFile] = []
     first = rows = size = 0
@@ -111,7 +105,8 @@ def groups(
 
 @dataclass(frozen=True)
 class SealedTask(Task):
-    """A task of a function, as JSON, whose files are to be sealed."""
+    """A message to a worker: call `function` with the JSON `task`, then seal the files that the
+    call wrote."""
 
     function: str
     task: str
@@ -119,7 +114,7 @@ class SealedTask(Task):
 
 @dataclass(frozen=True)
 class Sealed(Message):
-    """The result of a task, as JSON, and the seals of the files that it wrote, by path."""
+    """The result of a SealedTask's call, as JSON, and path and seal of each file that it wrote."""
 
     result: str
     seals: list[tuple[Path, Seal]]
@@ -131,7 +126,8 @@ def run_tasks(
     tasks: Sequence[Task],
     result: type[R] = NoneType,  # type: ignore[assignment]
 ) -> list[R]:
-    """The results of the tasks, in their order. In a resolve the workers seal what they write."""
+    """Run a function on tasks and return the results in the order of the tasks. During a resolve
+    (the decisions of a step), workers also seal the files that they write."""
     if not journal.active():
         results = {task.part: found for task, found in run(function, tasks, result)}
         return [results[task.part] for task in tasks]
@@ -145,7 +141,7 @@ def run_tasks(
 
 
 def seal_written(task: SealedTask) -> Sealed:
-    """A task: another one, and the seals of the files that it wrote."""
+    """Call the function that the message names. Return its result and the seals of its files."""
     function = resolve_name(task.function)
     kinds = get_type_hints(function)
     with sealing() as written:
@@ -154,16 +150,16 @@ def seal_written(task: SealedTask) -> Sealed:
 
 
 def write_slices(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """Writes the tables, one for each reader in order; whole or absent."""
-    none = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+    """Write the tables, one per reader, to a file, which appears only when it is complete."""
+    empty = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
     with arrow_writer(path, schema) as writer:
         for table in tables:
-            whole = table.cast(schema).combine_chunks().to_batches()
-            writer.write_batch(whole[0] if whole else none)
+            batches = table.cast(schema).combine_chunks().to_batches()
+            writer.write_batch(batches[0] if batches else empty)
 
 
 def read_slice(paths: Sequence[Path], number: int) -> Iterator[pa.RecordBatch]:
-    """What every writer has for reader `number`, in the order of writers."""
+    """Yield the batches that all writers wrote for reader `number`, in the order of writers."""
     for path in paths:
         with pa.OSFile(str(path)) as file:
             yield pa.ipc.open_file(file).get_batch(number)

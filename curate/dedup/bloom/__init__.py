@@ -1,1 +1,1 @@
-"""Bloom-filter dedup."""
+"""Deduplication with a Bloom filter."""

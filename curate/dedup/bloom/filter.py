@@ -1,15 +1,14 @@
-"""A Bloom filter in a file of its own format, used through a memory map.
+"""A Bloom filter stored in one file and read through a memory map.
 
-The file: the magic; the length of the header and its xxh3-64, little-endian uint64 each; the header
-as JSON, padded with blanks to HEADER bytes; the blocks of all slices, little-endian uint64 words.
-A filter that is full gets a further slice, at least as large as all before it and with a rate
-TIGHTER times as high (Almeida, Baquero, Preguica and Hutchison 2007), so that with any number of
-slices false positives stay below 1 / (1 - TIGHTER) = 1.2 times the rate asked for.
+File format: the magic; the header's length and its xxh3-64, each a little-endian uint64; the header
+as JSON, padded with blanks to HEADER bytes; the blocks of all slices as little-endian uint64 words.
+A full filter gets another slice. The new slice is at least as large as all earlier ones together,
+and its rate of false positives is TIGHTER times that of the previous slice (Almeida, Baquero,
+Preguica and Hutchison 2007). False positives therefore stay below 1 / (1 - TIGHTER) = 1.2 times the
+requested rate, whatever the number of slices.
 
-One pass of a Bloom dedup goes over all documents in order of arrival. Only in this pass does the
-filter change, and only one process runs it, so that the decisions do not depend on how many workers
-made the keys. The report then gives the filter's fill and its rate of false positives, and
-`drop_seen` applies the decisions to a batch.
+One process passes over all documents in order of arrival, and only this pass changes the filter.
+The decisions therefore do not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ if TYPE_CHECKING:
     from curate.corpus.sketches import Sketches
 
 
-# The size of a blocked Bloom filter for a wanted rate of false positives: the classical formula (1
-# - e^(-kn/m))^k holds for bits spread over the whole filter. In blocks the number of keys a block
-# holds varies, and full blocks answer wrongly more often than empty ones do rightly, so the rate is
-# a mean over the Poisson distribution of that number (Putze et al. 2007, section 3). This file
-# computes that mean and searches the size for which it is what was asked.
+# The size of a blocked Bloom filter for a requested rate of false positives. The classical formula
+# (1 - e^(-kn/m))^k assumes that bits are spread over the whole filter. In a blocked filter the
+# number of keys per block varies, and crowded blocks add more false positives than sparse blocks
+# save. The rate is therefore a mean over the Poisson distribution of that number (Putze et al.
+# 2007, section 3).
 
 MOST_PROBES = 32
 
 
 def expected_rate(keys_a_block: float, probes: int) -> float:
-    """False positives of a slice whose blocks hold that many keys in the mean."""
+    """Return the rate of false positives to expect at a mean of `keys_a_block` keys per block."""
     if keys_a_block <= 0:
         return 0.0
     reach = 12 * math.sqrt(keys_a_block) + 40
@@ -66,7 +65,6 @@ def expected_rate(keys_a_block: float, probes: int) -> float:
 
 
 def _full(keys: np.ndarray, probes: int) -> np.ndarray:
-    """The chance that all probes of an absent key hit set bits of a block with `keys` keys."""
     # Mean and variance of the share of set bits after `throws` throws at BLOCK_BITS bits.
     throws = keys * float(probes)
     miss, miss_both = 1 - 1 / BLOCK_BITS, 1 - 2 / BLOCK_BITS
@@ -80,7 +78,8 @@ def _full(keys: np.ndarray, probes: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def best_load(rate: float) -> tuple[float, int]:
-    """(keys a block, probes): the most keys a block may hold in the mean for that rate."""
+    """Return the largest average number of keys per block that stays within a rate of false
+    positives, and the number of bits to set per key (`probes`) at this load."""
     best = (0.0, 1)
     for probes in range(1, MOST_PROBES + 1):
         low, high = 0.0, float(BLOCK_BITS)
@@ -98,15 +97,13 @@ def best_load(rate: float) -> tuple[float, int]:
 
 
 def blocks_for(keys: int, rate: float) -> tuple[int, int]:
-    """(blocks, probes) of a slice that holds so many keys at that rate.
-
-    UsageError where no slice is large enough.
-    """
+    """Return the number of blocks of a slice that holds `keys` keys at this rate of false
+    positives, and the number of bits per key. Raises UsageError if the slice is above 256 GiB."""
     load, probes = best_load(rate)
     blocks = max(1, math.ceil(keys / load)) if load > 0 else MOST_BLOCKS + 1
     if blocks > MOST_BLOCKS:
         raise UsageError(
-            f"a Bloom filter of {keys:,} keys with {rate:g} false positives is larger than 256 GiB;"
+            f"a Bloom filter of {keys:,} keys with {rate:g} false positives would exceed 256 GiB;"
             " raise false_positives or lower expected"
         )
     return blocks, probes
@@ -123,7 +120,8 @@ _Count = Annotated[int, Field(ge=0)]
 
 
 class Slice(BaseModel):
-    """A run of blocks. capacity: keys it holds at its rate; inserted: keys that set a bit."""
+    """One slice of a filter: a run of blocks. `capacity`: the number of keys that fit at the
+    slice's rate of false positives. `inserted`: the number of keys that set a bit in the slice."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -135,9 +133,9 @@ class Slice(BaseModel):
 
 
 class Header(BaseModel):
-    """The header of a filter's file. keys: what was hashed to 64 bits and how; rate: false
-    positives asked for; parents: checksums of the filters that it grew from; checksum: xxh3-128 of
-    the blocks."""
+    """The header of a filter file. `keys`: a description of what was hashed to 64 bits, and how.
+    `rate`: the requested rate of false positives. `parents`: the checksums of the filters from
+    which this filter was built. `checksum`: the xxh3-128 of the blocks."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -152,7 +150,7 @@ class Header(BaseModel):
 
 
 def read_header(path: Path) -> Header:
-    """The header of a filter's file; UsageError in one line where it is none or not whole."""
+    """Read the header of a filter file. Raises UsageError if the file is not a whole filter."""
     try:
         with open(path, "rb") as file:
             front = file.read(HEADER)
@@ -160,7 +158,7 @@ def read_header(path: Path) -> Header:
     except OSError as error:
         raise UsageError(f"{path}: cannot read the Bloom filter: {error.strerror}") from None
     if len(front) < HEADER or front[:8] != MAGIC:
-        raise UsageError(f"{path} is no Bloom filter of llmcurate")
+        raise UsageError(f"{path} is not a Bloom filter of llmcurate")
     _, length, digest = _FRONT.unpack_from(front)
     text = front[_FRONT.size : _FRONT.size + length]
     if len(text) != length or xxhash.xxh3_64_intdigest(text) != digest:
@@ -169,8 +167,8 @@ def read_header(path: Path) -> Header:
         header = Header.model_validate_json(text)
     except ValidationError as error:
         raise UsageError(
-            f"{path} is a Bloom filter of another version of llmcurate ({problem(error)}); make it"
-            " again"
+            f"{path} was made by another version of llmcurate ({problem(error)}); make this Bloom"
+            " filter again"
         ) from None
     whole_size = HEADER + BLOCK_BYTES * sum(s.blocks for s in header.slices)
     if size != whole_size:
@@ -178,12 +176,12 @@ def read_header(path: Path) -> Header:
             f"{path}: this Bloom filter has {size:,} bytes instead of {whole_size:,}; make it again"
         )
     if any(max(s.capacity, s.inserted) > BLOCK_BITS * s.blocks for s in header.slices):
-        raise UsageError(f"{path}: one of its slices has more keys than bits; make it again")
+        raise UsageError(f"{path}: a slice has more keys than bits; make this filter again")
     return header
 
 
 class BloomFilter:
-    """A filter over 64-bit keys. slices: int64[slices, 5] as in bloom_kernel; words: uint64[]."""
+    """A filter over 64-bit keys. `slices`: int64[slices, 5]. `words`: uint64[], the blocks."""
 
     def __init__(self, path: Path, header: Header, mode: Literal["r", "r+"]) -> None:
         self.path, self.keys, self.seed, self.rate = path, header.keys, header.seed, header.rate
@@ -198,7 +196,7 @@ class BloomFilter:
 
     @classmethod
     def create(cls, path: Path, keys: str, rate: float, seed: int = 0) -> BloomFilter:
-        """A filter without a slice in a new file."""
+        """Create a filter without slices in a new file."""
         with open(path, "wb") as file:
             file.truncate(HEADER)
         header = Header(keys=keys, seed=seed, rate=rate, slices=[], parents=[], checksum="")
@@ -206,7 +204,7 @@ class BloomFilter:
 
     @classmethod
     def open(cls, path: Path) -> BloomFilter:
-        """A finished filter, for looking up; UsageError where the file is not a whole one."""
+        """Open a finished filter. Raises UsageError if the file is not a whole filter."""
         return cls(path, read_header(path), "r")
 
     def _append(self, *numbers: int) -> None:
@@ -221,27 +219,26 @@ class BloomFilter:
 
     @property
     def bytes(self) -> int:
-        """Of the blocks."""
         return int(self.slices[:, kernel.BLOCKS].sum()) * BLOCK_BYTES
 
     @property
     def capacity(self) -> int:
-        """Keys that all slices together hold."""
+        """Number of keys that all slices together can hold."""
         return int(self.slices[:, kernel.CAPACITY].sum())
 
     @property
     def inserted(self) -> int:
-        """Keys that set a bit."""
+        """Number of keys that set a bit."""
         return int(self.slices[:, kernel.INSERTED].sum())
 
     @property
     def free_keys(self) -> int:
-        """Keys that still fit."""
+        """Number of keys that still fit."""
         spare = self.slices[:, kernel.CAPACITY] - self.slices[:, kernel.INSERTED]
         return int(np.maximum(spare, 0).sum())
 
     def reserve(self, keys: int) -> bool:
-        """Adds a slice if fewer than that many keys fit; returns whether it did."""
+        """Add a slice if less than `keys` keys still fit. Return True if a slice was added."""
         missing = max(1, keys) - self.free_keys
         if missing <= 0:
             return False
@@ -255,7 +252,7 @@ class BloomFilter:
         return True
 
     def _extend(self, blocks: int) -> None:
-        """Reserves the bytes, so that a full disk is an error here and no signal later."""
+        # Allocated now: a full disk is an error here, but a fatal signal in the memory map.
         size = HEADER + self.bytes
         with open(self.path, "r+b") as file:
             if hasattr(os, "posix_fallocate"):
@@ -263,12 +260,14 @@ class BloomFilter:
             else:
                 file.truncate(size + blocks * BLOCK_BYTES)
 
-    def take_over(self, path: Path) -> None:
-        """Appends the slices of a finished filter; UsageError where its blocks are damaged or its
-        keys are others."""
+    def append_from(self, path: Path) -> None:
+        """Append the slices of the finished filter at `path`. Raises UsageError if that filter is
+        damaged or has other kinds of keys."""
         header = read_header(path)
         if (header.keys, header.seed) != (self.keys, self.seed):
-            raise UsageError(f"{path} is a Bloom filter of other keys ({header.keys})")
+            raise UsageError(
+                f"{path} is a Bloom filter of other keys: {header.keys}, not {self.keys}"
+            )
         if not header.slices:
             return
         digest = xxhash.xxh3_128()
@@ -287,28 +286,27 @@ class BloomFilter:
         self._map()
 
     def add(self, keys: np.ndarray) -> np.ndarray:
-        """Test-and-insert of keys: uint64[n], in order: bool[n], whether each was there before."""
+        """Insert keys: uint64[n] in order. Return bool[n]: True if the key was already present."""
         hits = np.zeros(len(keys), np.uint8)
         self.reserve(len(keys))
         kernel.add_keys(self.words, self.slices, keys, hits)
         return hits.view(np.bool_)
 
     def count(self, keys: np.ndarray) -> int:
-        """Number of the keys: uint64[n] that seem to be in the filter."""
+        """Return how many of the keys (uint64[n]) the filter seems to contain."""
         return int(kernel.count_hits(self.words, self.slices, keys))
 
     def fill(self) -> float:
-        """The share of set bits."""
         return int(kernel.count_bits(self.words)) / (8 * self.bytes) if self.bytes else 0.0
 
     def measured_rate(self, probes: int = PROBES) -> float:
-        """False positives among random keys, of which none was inserted (all but surely: of 2^64
-        possible ones a filter holds few)."""
+        """Return the share of false positives among `probes` random keys. A random key is almost
+        certainly new: a filter holds few of the 2^64 possible keys."""
         keys = np.random.default_rng((self.seed, PROBES)).integers(0, 2**64, probes, np.uint64)
         return self.count(keys) / probes
 
     def modelled_rate(self, inserted: Iterable[float] | None = None) -> float:
-        """The rate that is expected with so many keys in each slice (by default as it is)."""
+        """Return the rate to expect with `inserted` keys per slice (default: as many as now)."""
         wrong = 1.0
         counts = self.slices[:, kernel.INSERTED] if inserted is None else inserted
         for keys, row in zip(counts, self.slices, strict=True):
@@ -322,7 +320,7 @@ class BloomFilter:
             yield view[i : i + _CHUNK]
 
     def finish(self) -> None:
-        """Writes the header; the file is then complete."""
+        """Write the header, which completes the file."""
         digest = xxhash.xxh3_128()
         for chunk in self._chunks():
             digest.update(chunk)
@@ -342,8 +340,8 @@ class BloomFilter:
         text = json.dumps(header.model_dump()).encode()
         if len(text) > HEADER - _FRONT.size:
             raise UsageError(
-                f"{self.path}: this Bloom filter grew {len(slices)} times, which is too often;"
-                " start a new one with a larger `expected`"
+                f"{self.path}: this Bloom filter has grown to {len(slices)} slices, which is too"
+                " many; make a new one with a larger `expected`"
             )
         if isinstance(self.words, np.memmap):
             self.words.flush()
@@ -353,7 +351,7 @@ class BloomFilter:
 
 
 def grown_from(paths: list[Path]) -> list[Path]:
-    """The filters among `paths` that are not already inside another of them."""
+    """Return the paths of the filters that are not contained in another of these filters."""
     headers = [read_header(p) for p in paths]
     inside = {parent for header in headers for parent in header.parents}
     checksums: set[str] = set()
@@ -366,20 +364,20 @@ def grown_from(paths: list[Path]) -> list[Path]:
 
 
 CUT = "seen_paragraph"  # the rule of cuts
-# Documents looked at together: a book may hold a million keys.
+# Documents per batch: a single book may hold a million keys.
 ROWS = 500
 READ = ["keys", "first", "last", "start", "end"]
-# A filter does not know what set its bits: no cluster, no copy that stays, no partner.
+# A filter does not know which documents set its bits, so clusters and partners stay empty.
 SCHEMA = pa.schema([*COLUMNS, ("overlap", pa.float64())])
 
 
 @dataclass(frozen=True)
 class Rules:
-    """When a unit goes: its share of keys that were seen is above the threshold, or reaches it.
-
-    documents: a document goes too by its own share; spanning: documents are judged first, by keys
-    that may span units, as bff's `both` does; whole: a unit is a document.
-    """
+    """The rule by which a unit (a paragraph or document) is removed: its share of keys seen before
+    is above `threshold`. `reached`: True if a share equal to the threshold is enough. `documents`:
+    True to remove a whole document too if the share of its keys is too large. `spanning`: True to
+    judge documents first, by keys that may span units, as in bff's mode `both`. `whole`: True if
+    units are documents."""
 
     threshold: float
     reached: bool = False
@@ -388,7 +386,7 @@ class Rules:
     whole: bool = False
 
     def exceeds(self, seen: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """bool[n]: whether seen of keys (int64[n] each) is too much."""
+        """Return bool[n]: True if `seen` (int64[n]) is too large a share of `keys` (int64[n])."""
         share = np.divide(seen, keys, out=np.zeros(len(seen)), where=keys > 0)
         enough = share >= self.threshold if self.reached else share > self.threshold
         return enough & (keys > 0)
@@ -404,10 +402,8 @@ def _exceeds(seen, keys, threshold, reached):
 
 @njit(cache=True, nogil=True)
 def check_in_order(words, slices, key_rows, keys, unit_rows, count, threshold, reached, hits, seen):
-    """Looks up one unit after the other and inserts the keys of those that stay.
-
-    seen: int64[units], how many keys of each were there. Returns what `touch` does.
-    """
+    """Look up the keys unit by unit, and insert the keys of each kept unit. Fills `seen`
+    (int64[units]) with the number of present keys of each unit. Returns what `touch` returns."""
     read = np.uint64(0)
     ahead = np.int64(0)
     for r in range(len(key_rows) - 1):
@@ -441,12 +437,13 @@ def check_documents_first(
     of_document,
     total,
 ):
-    """bff's `both` as its comments plan it: a document goes by the share of all its keys; of one
-    that stays, units go by the keys within them, and what is inserted are the keys that lie in no
-    unit that goes. All keys are looked up before any is inserted.
+    """Apply bff's mode `both` as the comments in bff's code describe it.
 
-    seen, own: int64[units], keys that lie within each unit; total: int64[rows], keys that were
-    there. Returns what `touch` does.
+    A document is removed by the share of all its keys. In a kept document, units are removed by the
+    keys that lie within them. Keys are inserted unless they touch a removed unit. All keys of a
+    document are looked up before any is inserted. Fills `seen` and `of_document` (int64[units])
+    with the number of present keys and of all keys within each unit, and `total` (int64[rows]) with
+    the number of present keys of each document. Returns what `touch` returns.
     """
     read = np.uint64(0)
     most = np.int64(0)
@@ -473,31 +470,29 @@ def check_documents_first(
         for k in range(stop - at):
             for u in range(begin[k], finish[k] + 1):
                 if _exceeds(seen[u], of_document[u], threshold, reached):
-                    hits[at + k] = 1  # goes with the unit: not inserted
+                    hits[at + k] = 1  # removed with the unit, so not inserted
         insert_new(words, slices, keys, at, stop, hits)
     return read
 
 
 def _lists(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets: int64[rows + 1], values) of a list column without nulls."""
     offsets = column.offsets.to_numpy()
     return offsets - offsets[0], column.values.to_numpy()[offsets[0] : offsets[-1]]
 
 
 def own_batches(sketches: Sketches, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """This run's sketches alone, in order: earlier ones are in the filter already."""
+    """Yield the sketches of this run in order. The filter has the keys of earlier runs already."""
     files = tuple(f for f in sketches.files if not f.corpus)
     return replace(sketches, files=files).batches(columns, ROWS)
 
 
 def count_keys(sketches: Sketches) -> int:
-    """All keys of this run, repeated ones included."""
     return sum(int(_lists(b.column(0))[1].sum()) for b in own_batches(sketches, ["first"]))
 
 
 @dataclass
 class Tally:
-    """Counts of the pass."""
+    """Counts of one pass over documents: keys read, documents, passages removed, slices added."""
 
     keys: int = 0
     documents: int = 0
@@ -506,11 +501,9 @@ class Tally:
 
 
 def decide(sketches: Sketches, bloom: BloomFilter, rules: Rules, method: str) -> Tally:
-    """Writes the decisions and lets the filter learn what stays.
-
-    One row for every document of which something was seen before (`overlap` is its share, `drop`
-    whether it goes), and one for every passage that is cut from a document that stays.
-    """
+    """Write the decisions, and insert the keys of kept text into the filter. Every document with a
+    key that was seen before gets one row: `overlap` is the share of such keys, and `drop` is true
+    if the document is removed. Each passage cut from a kept document gets another row."""
     tally = Tally()
     with pq.ParquetWriter(sketches.decisions, SCHEMA) as writer:
         for batch in own_batches(sketches, READ):
@@ -593,7 +586,6 @@ def _share(value: float) -> str:
 
 
 def _curve(bloom: BloomFilter, rate: float, unit: str) -> Curve:
-    """The modelled rate while the last slice fills; those before it are as they are."""
     counts = bloom.slices[:, kernel.INSERTED].astype(np.float64)
     most = max(bloom.slices[-1, kernel.CAPACITY], counts[-1])
     x = np.linspace(0, float(most), POINTS)
@@ -601,7 +593,7 @@ def _curve(bloom: BloomFilter, rate: float, unit: str) -> Curve:
     return Curve(
         "False positives while the filter fills",
         f"{unit} in the filter",
-        f"share of new {unit} taken for seen",
+        f"share of new {unit} wrongly taken as seen",
         [float(v + counts[:-1].sum()) for v in x],
         y,
         (float(counts.sum()), rate, "this run (measured)"),
@@ -611,24 +603,25 @@ def _curve(bloom: BloomFilter, rate: float, unit: str) -> Curve:
 def report(
     bloom: BloomFilter, tally: Tally, before: int, unit: str, expected: int | None
 ) -> Decided:
-    """Counts, notes and the curve for run.json. before: keys that earlier runs had inserted; unit:
-    the filter's keys in a word, such as `n-grams`."""
+    """Return the counts, notes and curve for run.json. `before`: the number of keys inserted by
+    earlier runs. `unit`: the plural name of the filter's keys, such as `n-grams`."""
     asked = bloom.rate
     rate, fill, new = bloom.measured_rate(), bloom.fill(), bloom.inserted - before
     slices = len(bloom.slices)
     notes = [
         f"The filter holds {bloom.inserted:,} {unit} ({new:,} of this run's {tally.keys:,}) in"
         f" {bloom.bytes:,} bytes; {fill:.1%} of its bits are set.",
-        f"False positives: {asked:g} asked for a full filter, {_share(rate)} measured with"
+        f"False positives: {asked:g} requested for a full filter, {_share(rate)} measured with"
         f" {PROBES:,} random keys, {bloom.modelled_rate():.4g} expected at this fill.",
-        "A Bloom filter does not know where it has seen what: decisions name no partner.",
+        "A Bloom filter does not record which document a key came from, so decisions name no"
+        " partner.",
     ]
     if before:
-        notes.append(f"{before:,} of its {unit} are of earlier runs.")
+        notes.append(f"{before:,} of its {unit} come from earlier runs.")
     if expected is not None and tally.grown:
         notes.append(
-            f"More than the {expected:,} {unit} expected came: the filter has {slices} slices now"
-            " and is larger and slower than one made for all of them."
+            f"There were more {unit} than the {expected:,} expected: the filter has grown to"
+            f" {slices} slices and is larger and slower than one made for all of them."
         )
     removed = tally.documents + tally.passages
     counts = {
@@ -649,10 +642,9 @@ def report(
 
 @njit(cache=True, nogil=True)
 def blank_without(data, offsets, rows, start, end):
-    """bool[rows of the batch]: those with spans of which nothing but white space is left.
-
-    rows, start, end: int64[spans], ordered, bytes within the row.
-    """
+    """Return bool[rows of the batch]: True if only white space remains of a row without its spans.
+    `rows`, `start`, `end`: int64[spans], in order: the row of each span, and its first and last
+    byte (exclusive) in the row."""
     blank = np.zeros(len(offsets) - 1, np.bool_)
     s = 0
     while s < len(rows):
@@ -673,11 +665,8 @@ def blank_without(data, offsets, rows, start, end):
 
 
 def drop_seen(docs: Documents, at: np.ndarray, decisions: pa.Table, limit: float) -> Documents:
-    """The batch after the decisions. at: int64[decisions], rows of the batch; limit: the threshold
-    that reasons name.
-
-    `overlap` is annotated for every document of which something was seen.
-    """
+    """Apply the decisions to a batch. Annotate documents with `overlap`, their share of seen keys.
+    `at`: int64[decisions], the row of each decision. `limit`: the threshold to show in reasons."""
     overlap = np.full(len(docs), np.nan)
     overlap[at] = decisions["overlap"].to_numpy()
     docs = docs.annotate("overlap", pa.array(overlap, mask=np.isnan(overlap)))
@@ -692,7 +681,7 @@ def drop_seen(docs: Documents, at: np.ndarray, decisions: pa.Table, limit: float
     end = decisions["span_end"].filter(spans).to_numpy()
     blank = blank_without(*docs.buffers(), rows, start, end)
     docs = docs.drop(blank, "nothing_left", overlap, limit)
-    stays = ~blank[rows]
-    rows, start, end = rows[stays], start[stays], end[stays]
-    none = np.zeros(len(rows), np.uint8)
-    return cut(docs, Spans(rows, start, end, none, (CUT,), none))
+    in_kept = ~blank[rows]
+    rows, start, end = rows[in_kept], start[in_kept], end[in_kept]
+    zeros = np.zeros(len(rows), np.uint8)
+    return cut(docs, Spans(rows, start, end, zeros, (CUT,), zeros))

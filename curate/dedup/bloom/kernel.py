@@ -1,17 +1,18 @@
 """A blocked Bloom filter over 64-bit keys, as numba kernels.
 
-Putze, Sanders and Singler 2007, "Cache-, Hash- and Space-Efficient Bloom Filters": the bits of a
-key all lie in one block of 512 bits, a cache line, so a look-up costs one miss instead of k. A
-filter is one or more slices of such blocks (Almeida et al. 2007, scalable Bloom filters): a key is
-in it if it is in any slice, and goes into the first one that is not full.
+Putze, Sanders and Singler 2007, "Cache-, Hash- and Space-Efficient Bloom Filters": all bits of a
+key lie in one block of 512 bits, which is a cache line, so a look-up costs one cache miss instead
+of one per bit. A filter is one or more slices of such blocks (Almeida et al. 2007, scalable Bloom
+filters). A key is present if any slice contains it, and it is inserted into the first slice that is
+not full.
 
-Block: the upper 32 bits of the key, scaled to the number of blocks. Bits: the upper 9 bits of
-key * M, key * M^2, ... modulo 2^64.
+The upper 32 bits of a key, scaled to the number of blocks, select its block. The upper 9 bits of
+key * M, key * M^2, ... modulo 2^64 select its bits in the block.
 
-Keys are of n-grams, paragraphs or documents, by unit: what is removed as a whole. In n-gram modes
-(DCLM's bff, dedup/bff/src/main.rs) its keys are those of all runs of n words (UAX #29, punctuation
-included, case kept); a unit of fewer words has one key, of all of them, where it has the least
-number, else none. In Dolma's modes it has one key, of its bytes.
+A unit is what is removed as a whole: a paragraph or a document. In n-gram modes (DCLM's bff,
+dedup/bff/src/main.rs) its keys are those of all runs of n words (UAX #29, punctuation included,
+case kept). A unit of less than n words has one key, made of all its words, or none if it has less
+than the least number of words. In Dolma's modes a unit has one key, made of its bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.text.buffers import as_large_string, text_buffers
-from curate.text.compared import compared
+from curate.text.compared import in_form
 from curate.text.hashing import hash128, mix
 from curate.text.lines import longest, newline_lines, strip_space
 from curate.text.uax29 import class_table, state_table, uax_hashes
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
 
 BLOCK_BITS = 512
 BLOCK_WORDS = 8
-MOST_BLOCKS = 2**32 - 1  # 256 GiB a slice
-HASH = "blocked512-mul"  # names the above in a filter's file
-AHEAD = 256  # keys whose blocks are read at once: 16 kB
+MOST_BLOCKS = 2**32 - 1  # 256 GiB per slice
+HASH = "blocked512-mul"  # the name of this scheme in a filter file
+AHEAD = 256  # keys whose blocks are prefetched together: 16 kB
 
 _M = np.uint64(0x9E3779B97F4A7C15)
 _32, _55, _6, _3 = np.uint64(32), np.uint64(55), np.uint64(6), np.uint64(3)
 _63, _ONE = np.uint64(63), np.uint64(1)
-# Masks that add up the bits of a word.
+# Masks to count the bits of a word.
 _PAIRS, _FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _BYTES, _ONES = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 # Columns of the array `slices`: int64[slices, 5].
@@ -51,17 +52,13 @@ FIRST, BLOCKS, PROBES, CAPACITY, INSERTED = range(5)
 
 @njit(nogil=True, inline="always")
 def _block(key, first, blocks):
-    """The first word of the key's block in a slice."""
     return (first + (((key >> _32) * blocks) >> _32)) << _3
 
 
 @njit(nogil=True)
 def contains(words, slices, key):
-    """Whether the key is in the filter (or seems to be): 1 or 0.
-
-    Without an exit once a bit is not set: it cannot be predicted, and a wrong guess waits for
-    memory.
-    """
+    """Return 1 if the filter seems to contain the key, else 0. There is no early exit at an unset
+    bit: the processor could not predict this branch, and a wrong guess waits for memory."""
     any_hit = np.uint64(0)
     for s in range(len(slices)):
         at = _block(key, np.uint64(slices[s, FIRST]), np.uint64(slices[s, BLOCKS]))
@@ -77,12 +74,9 @@ def contains(words, slices, key):
 
 @njit(nogil=True)
 def touch(words, slices, keys, first, stop):
-    """Reads the blocks of keys[first:stop], so that they are in the cache when they are needed.
-
-    These reads do not wait for each other, as those of test-and-insert do; on a filter of 50 MB
-    that makes it six times as fast. Whoever calls this must return what it returns, or the
-    compiler leaves it out.
-    """
+    """Read the blocks of keys[first:stop], which brings them into the cache. These reads do not
+    wait for each other, unlike those of test-and-insert; on a filter of 50 MB that makes it
+    six times as fast. The caller must return the result, or the compiler removes the reads."""
     bits_read = np.uint64(0)
     for s in range(len(slices)):
         at, blocks = np.uint64(slices[s, FIRST]), np.uint64(slices[s, BLOCKS])
@@ -93,7 +87,7 @@ def touch(words, slices, keys, first, stop):
 
 @njit(nogil=True)
 def insert(words, slices, s, key):
-    """Sets the key's bits in slice s; returns whether one of them was not set, as 1 or 0."""
+    """Set the key's bits in slice s. Return 1 if any of them was not set before, else 0."""
     at = _block(key, np.uint64(slices[s, FIRST]), np.uint64(slices[s, BLOCKS]))
     x = key
     new = np.uint64(0)
@@ -109,7 +103,7 @@ def insert(words, slices, s, key):
 
 @njit(nogil=True)
 def open_slice(slices):
-    """The first slice that is not full, or the last one."""
+    """Return the first slice that is not full, or the last one."""
     s = 0
     while s + 1 < len(slices) and slices[s, INSERTED] >= slices[s, CAPACITY]:
         s += 1
@@ -118,7 +112,7 @@ def open_slice(slices):
 
 @njit(nogil=True)
 def look_up(words, slices, keys, first, stop, hits):
-    """Writes to hits: uint8[keys] which of keys[first:stop] are in the filter; returns how many."""
+    """Set hits[k] (uint8) to 1 for each present key of keys[first:stop]. Return their number."""
     count = np.int64(0)
     for k in range(first, stop):
         hits[k] = contains(words, slices, keys[k])
@@ -128,7 +122,7 @@ def look_up(words, slices, keys, first, stop, hits):
 
 @njit(nogil=True)
 def insert_new(words, slices, keys, first, stop, hits):
-    """Inserts those of keys[first:stop] that `look_up` did not find, and counts them."""
+    """Insert those of keys[first:stop] that `look_up` did not find, and count them in `slices`."""
     s = open_slice(slices)
     for k in range(first, stop):
         if hits[k] == 0:
@@ -139,7 +133,7 @@ def insert_new(words, slices, keys, first, stop, hits):
 
 @njit(cache=True, nogil=True)
 def count_hits(words, slices, keys):
-    """Number of the keys: uint64[n] that are in the filter."""
+    """Return how many of the keys (uint64[n]) are in the filter."""
     count = np.int64(0)
     for k in range(len(keys)):
         count += contains(words, slices, keys[k])
@@ -148,7 +142,7 @@ def count_hits(words, slices, keys):
 
 @njit(cache=True, nogil=True)
 def add_keys(words, slices, keys, hits):
-    """Test-and-insert, one key after the other; hits: uint8[n], whether each was there before."""
+    """Insert the keys one by one. Set hits[k] (uint8) to 1 if keys[k] was already present."""
     s = open_slice(slices)
     bits_read = np.uint64(0)
     ahead = 0
@@ -166,7 +160,6 @@ def add_keys(words, slices, keys, hits):
 
 @njit(cache=True, nogil=True)
 def count_bits(words):
-    """Set bits in words: uint64[n]."""
     total = np.int64(0)
     for w in words:
         w -= (w >> _ONE) & _PAIRS
@@ -181,9 +174,11 @@ _PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Grams:
-    """rows: int64[rows + 1], the first unit of each row; start, end: int64[units], bytes within
-    the row; keys: uint64[], by unit; first: int64[units], how many keys begin in the unit; last:
-    how many end in it (the same array where no key spans units)."""
+    """The keys of a batch of documents, by unit (paragraph or document). `rows`: int64[rows + 1],
+    the first unit of each row. `start`, `end`: int64[units], the bytes of each unit within its row.
+    `keys`: uint64[], in order of the units. `first`: int64[units], how many keys begin in each
+    unit. `last`: how many keys end in each unit (the same array as `first` if no key spans units).
+    """
 
     rows: np.ndarray
     start: np.ndarray
@@ -193,7 +188,7 @@ class Grams:
     last: np.ndarray
 
     def table(self) -> pa.Table:
-        """The sketch: a row a document, in lists."""
+        """Return the keys as a sketch: one row of lists per document."""
         before = np.concatenate([[0], np.cumsum(self.first)])
         lists = {
             "keys": (before[self.rows], self.keys),
@@ -214,7 +209,6 @@ class Grams:
 
 @njit(nogil=True)
 def _runs(hashes, count, size, least, seed, out):
-    """Keys of all runs of `size` words, put into out; fewer words, but `least`, are one run."""
     if count < size:
         if count < least or count == 0:
             return 0
@@ -235,14 +229,15 @@ def _runs(hashes, count, size, least, seed, out):
 
 @njit(cache=True, nogil=True)
 def unit_grams(data, start, end, kinds, states, size, least, seed):
-    """(keys: uint64[], count: int64[units]) of the units data[start[k]:end[k]]."""
+    """Return (keys: uint64[], count: int64[units]): the keys of all n-grams in order, and the
+    number of keys of each unit data[start[k]:end[k]]."""
     capacity = longest(start, end) + 1
     starts, ends = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     hashes = np.empty(capacity, np.uint64)
     most = np.int64(0)
     for k in range(len(start)):
         most += end[k] - start[k]
-    keys = np.empty(most, np.uint64)  # memory that is never touched is never used
+    keys = np.empty(most, np.uint64)  # pages that are never written take no memory
     count = np.empty(len(start), np.int64)
     n = 0
     for k in range(len(start)):
@@ -254,8 +249,8 @@ def unit_grams(data, start, end, kinds, states, size, least, seed):
 
 @njit(cache=True, nogil=True)
 def spanning_grams(data, offsets, rows, start, end, kinds, states, size, least, seed):
-    """(keys: uint64[], first, last: int64[units]): runs of words of whole rows, and how many of
-    them begin and end in each unit data[start[k]:end[k]] of the row."""
+    """Return (keys: uint64[], first, last: int64[units]): the keys of all runs of words in whole
+    rows, and how many runs begin and end in each unit data[start[k]:end[k]]."""
     n_rows = len(offsets) - 1
     capacity = longest(offsets[:-1], offsets[1:]) + 1
     starts, ends = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
@@ -282,8 +277,7 @@ def spanning_grams(data, offsets, rows, start, end, kinds, states, size, least, 
 
 @njit(cache=True, nogil=True)
 def whole_keys(data, start, end, seed):
-    """(keys: uint64[], count: int64[units]): the key of each unit's bytes, none for a unit of
-    nothing but white space."""
+    """Return a key per unit (uint64[]), none for a blank unit, and the number of keys per unit."""
     keys = np.empty(len(start), np.uint64)
     count = np.zeros(len(start), np.int64)
     n = 0
@@ -306,7 +300,6 @@ def _grams(
     first: np.ndarray,
     last: np.ndarray,
 ) -> Grams:
-    """Without units that hold no key, which are never removed; spans within their rows."""
     _, offsets = docs.buffers()
     base = np.repeat(offsets[:-1], np.diff(rows))
     has_keys = (first > 0) | (last > 0)
@@ -319,8 +312,7 @@ def _grams(
 
 
 def _windows(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """bff's paragraphs: (rows, start, end) between newlines; from the second of a row on, each
-    begins with its newline."""
+    """Return bff's paragraphs. Each but a document's first begins with the newline before it."""
     lines = newline_lines(docs)
     start = lines.start - 1
     start[lines.rows[:-1]] += 1
@@ -335,9 +327,9 @@ def _documents(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def paragraph_grams(
     docs: Documents, size: int, least: int, seed: int, compare: str = "raw"
 ) -> Grams:
-    """n-grams of each of bff's paragraphs."""
+    """Return the n-grams of each paragraph, as bff divides a text into paragraphs."""
     rows, start, end = _windows(docs)
-    texts = compared(docs.buffers()[0], start, end, compare)
+    texts = in_form(docs.buffers()[0], start, end, compare)
     keys, count = unit_grams(*texts, class_table(), state_table(), size, least, np.uint64(seed))
     return _grams(docs, rows, start, end, keys, count, count)
 
@@ -345,18 +337,18 @@ def paragraph_grams(
 def document_grams(
     docs: Documents, size: int, least: int, seed: int, compare: str = "raw"
 ) -> Grams:
-    """n-grams of each document, which is one unit."""
+    """Return the n-grams of each document. The unit is the document."""
     rows, start, end = _documents(docs)
-    texts = compared(docs.buffers()[0], start, end, compare)
+    texts = in_form(docs.buffers()[0], start, end, compare)
     keys, count = unit_grams(*texts, class_table(), state_table(), size, least, np.uint64(seed))
     return _grams(docs, rows, start, end, keys, count, count)
 
 
 def both_grams(docs: Documents, size: int, least: int, seed: int, compare: str = "raw") -> Grams:
-    """n-grams of each document, which may span its paragraphs; units are the paragraphs."""
+    """Return the n-grams of each document. The units are paragraphs; an n-gram may span several."""
     data, offsets = docs.buffers()
     rows, start, end = _windows(docs)
-    data, begins, ends = compared(data, start, end, compare)
+    data, begins, ends = in_form(data, start, end, compare)
     if compare != "raw":
         offsets = np.append(begins, ends[-1] if len(ends) else 0)[rows]
     tables = class_table(), state_table()
@@ -367,9 +359,9 @@ def both_grams(docs: Documents, size: int, least: int, seed: int, compare: str =
 
 
 def paragraph_keys(docs: Documents, seed: int, compare: str = "raw") -> Grams:
-    """One key a line of more than white space; a line goes with the newline behind it."""
+    """Return one key per line that is not blank. A line includes its newline."""
     lines = newline_lines(docs)
-    texts = compared(docs.buffers()[0], lines.start, lines.end, compare)
+    texts = in_form(docs.buffers()[0], lines.start, lines.end, compare)
     keys, count = whole_keys(*texts, np.uint64(seed))
     end = lines.end + 1
     end[lines.rows[1:] - 1] -= 1
@@ -377,11 +369,11 @@ def paragraph_keys(docs: Documents, seed: int, compare: str = "raw") -> Grams:
 
 
 def document_keys(docs: Documents, seed: int, key: str, compare: str = "raw") -> Grams:
-    """One key a document, of its text or its URL, where it has one."""
+    """Return a key per document, a hash of its text or URL; no key if it is blank or missing."""
     rows, start, end = _documents(docs)
     data, offsets = docs.buffers()
     if key == "url":
         data, offsets = text_buffers(as_large_string(docs.table["url"]))
-    texts = compared(data, offsets[:-1], offsets[1:], compare)
+    texts = in_form(data, offsets[:-1], offsets[1:], compare)
     keys, count = whole_keys(*texts, np.uint64(seed))
     return _grams(docs, rows, start, end, keys, count, count)

@@ -1,7 +1,8 @@
-"""Files of pybloom-live: written from a corpus, and documents that such a filter holds dropped.
+"""Write pybloom-live filters from a corpus, and drop documents that such a filter contains.
 
-The keys are URLs or texts themselves, so that both sides need to agree on nothing else. A filter of
-`dedup_bloom` cannot be such a file: its keys are hashes of n-grams, placed in other bits.
+The keys are the URLs or texts themselves, so the writer and the reader of a filter need no further
+agreement. The filter of `dedup_bloom` cannot be exported this way: its keys are hashes of n-grams
+in other bit positions.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from curate.steps.contracts import FromFiles, Identity, Step, step
 from llmcurate.base.disk.files import check_regular, replacing
 from llmcurate.base.errors import RunFailed, UsageError
 
-HEAD = struct.Struct("<dQQQQ")  # rate, slices, bits a slice, capacity, keys
+HEAD = struct.Struct("<dQQQQ")  # rate, slices, bits per slice, capacity, keys
 MOST_SLICES = 64  # a rate of 2^-64
 
 
 def need_library() -> None:
-    """RunFailed with what to install, where pybloom-live is absent."""
+    """Raise RunFailed with the install command if pybloom-live is not installed."""
     if find_spec("pybloom_live") is None:
-        raise RunFailed("filters of pybloom-live need it: pip install 'llmcurate[verify]'")
+        raise RunFailed("pybloom-live is not installed; run: pip install 'llmcurate[verify]'")
 
 
 def write_filter(path: Path, keys: Iterable[str], count: int, rate: float) -> int:
-    """A filter of keys, at most `count` of them; returns how many set a bit."""
+    """Write a filter with room for `count` keys. Return how many of the keys set a bit."""
     need_library()
     from pybloom_live import BloomFilter
 
@@ -45,7 +46,7 @@ def write_filter(path: Path, keys: Iterable[str], count: int, rate: float) -> in
 
 
 def read_filter(path: Path) -> Any:
-    """The filter of a file; UsageError where it is none, or not whole."""
+    """Read a filter file. Raises UsageError if it is not a whole filter of pybloom-live."""
     need_library()
     from pybloom_live import BloomFilter
 
@@ -62,22 +63,22 @@ def read_filter(path: Path) -> Any:
                     return BloomFilter.fromfile(file)
     except OSError as error:
         raise UsageError(f"cannot read the filter {path}: {error.strerror}") from None
-    raise UsageError(f"{path} is no whole filter of pybloom-live (BloomFilter.tofile)")
+    raise UsageError(f"{path} is damaged or not a filter of pybloom-live (BloomFilter.tofile)")
 
 
 @step("bloom_file")
 class BloomFile(Step, FromFiles):
-    """Drops documents whose URL or text a filter of pybloom-live holds."""
+    """Drops documents whose URL or text is in a pybloom-live filter."""
 
     only_measures: ClassVar[bool] = True
 
     file: str = Field(
         min_length=1,
-        description="The path of a file that pybloom-live's BloomFilter.tofile wrote, or that"
-        " `llmcurate export --format bloom` did.",
+        description="Path of a filter file, written by pybloom-live's BloomFilter.tofile or by"
+        " `llmcurate export --format bloom`.",
     )
     key: Literal["url", "text"] = Field(
-        "url", description="What of a document is looked up: its URL or its text."
+        "url", description="The field of a document to look up: its URL or its text."
     )
     _filter: Any = PrivateAttr(default=None)
 

@@ -1,10 +1,10 @@
-"""Paragraphs and documents most of which was seen before, by a Bloom filter of n-grams.
+"""Remove paragraphs and documents that were mostly seen before, by a Bloom filter of n-grams.
 
-The rules of DCLM's bff (Li et al. 2024; dedup/bff/src/main.rs) and of Dolma's deduper (Soldaini et
-al. 2024; src/deduper.rs), but in the order of the input: workers make the keys, one pass over them
-looks up and inserts. So a run gives the same result whatever the number of workers, and a resumed
-run the same as one that was not killed. A Bloom filter answers "seen" of a share of new n-grams
-too, the rate of false positives, and it does not know where it has seen one.
+The rules are those of DCLM's bff (Li et al. 2024; dedup/bff/src/main.rs) and of Dolma's deduper
+(Soldaini et al. 2024; src/deduper.rs), applied in input order: workers make the keys, and one pass
+looks them up and inserts them. The result does not depend on the number of workers or on
+interruptions. A Bloom filter also reports some new n-grams as seen (false positives), and it does
+not record where it saw an n-gram.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from curate.documents.documents import NUMBER, Documents
 from curate.steps.contracts import Identity, step
 
 Mode = Literal["old-both", "paragraph", "document", "both", "dolma-paragraph", "dolma-document"]
-DOLMA = "dolma-"  # how the names of Dolma's modes begin
+DOLMA = "dolma-"  # prefix of Dolma's modes
 # desired_false_positive_rate in Dolma's configurations (configs/dolma-v1_5, doc_dedupe/cc_en_*.yaml
 # and para_dedupe/cc-middle.yaml).
 DOLMA_RATE = 1e-6
@@ -33,10 +33,10 @@ FILTER = "filter.bloom"  # in the step's folder, and so in the index
 @step(
     "dedup_bloom",
     methods={"bloom": {}},
-    similarity={"bloom": "share of n-grams that were seen before"},
+    similarity={"bloom": "share of n-grams seen before"},
 )
 class DedupBloom(DedupStep):
-    """Cuts paragraphs and drops documents that a Bloom filter has mostly seen."""
+    """Removes paragraphs and documents whose n-grams a Bloom filter has mostly seen before."""
 
     paper: ClassVar[str] = "Li et al. 2024 (DCLM's bff); Soldaini et al. 2024 (Dolma's deduper)"
     free: ClassVar[frozenset[str]] = DedupStep.free | {"expected"}
@@ -46,50 +46,43 @@ class DedupBloom(DedupStep):
     mode: Mode = Field(
         "old-both",
         description=(
-            "Whose rules apply. `old-both`, `paragraph`, `document` and `both` are those of"
-            " DCLM's bff (its --remove-type), over n-grams; `dolma-paragraph` and "
-            "`dolma-document` are Dolma's, over whole paragraphs or documents."
+            "The rules to apply. `old-both`, `paragraph`, `document` and `both` are the"
+            " --remove-type values of DCLM's bff, which compares n-grams. `dolma-paragraph` and"
+            " `dolma-document` are Dolma's rules, which compare whole paragraphs or documents."
         ),
     )
     ngram: int = Field(
         13,
         ge=1,
         le=1_000,
-        description=(
-            "Words in an n-gram, punctuation included (UAX #29 words; 13 in DCLM, Li et al. 2024)."
-        ),
+        description="Words per n-gram, punctuation included (UAX #29; 13 in DCLM, Li et al. 2024).",
     )
     min_ngram: int | None = Field(
         None,
         ge=1,
         le=1_000,
         description=(
-            "Least number of words of a paragraph or document that is looked up as a whole "
-            "where it has fewer words than an n-gram. Without a value it is `ngram`, so "
-            "that shorter ones are never looked up."
+            "Smallest number of words of a paragraph or document that is looked up as a whole"
+            " because it is shorter than an n-gram. Default: `ngram`, so shorter texts are never"
+            " looked up."
         ),
     )
     threshold: float = Field(
         0.8,
         ge=0.0,
         le=1.0,
-        description=(
-            "Share of the n-grams of a paragraph or document above which it counts as seen "
-            "(in mode `both`: from which on)."
-        ),
+        description="Share of seen n-grams above which a text is removed (mode `both`: or equal).",
     )
     key: Literal["text", "url"] = Field(
         "text",
-        description=(
-            "What documents are compared by in mode `dolma-document`: their text or their URL."
-        ),
+        description="The field that mode `dolma-document` compares documents by.",
     )
     expected: int | None = Field(
         None,
         ge=1,
         description=(
-            "Number of n-grams that the filter is made for, those of earlier runs included."
-            " Without a value the n-grams of the input are counted."
+            "Number of n-grams to size the filter for, including those of earlier runs."
+            " Default: the number of n-grams in the input."
         ),
     )
     false_positives: float = Field(
@@ -97,23 +90,19 @@ class DedupBloom(DedupStep):
         ge=1e-9,
         le=0.5,
         description=(
-            "Share of new n-grams that a full filter takes for seen ones; without a value 0.01, and"
-            " 0.000001 in Dolma's modes (its configurations)."
+            "Share of new n-grams that a full filter wrongly reports as seen. Default: 0.01, and"
+            " 0.000001 in Dolma's modes (from its configurations)."
         ),
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of the keys.")
     survivor: survivors.Survivor = Field(
         "first",
-        description=(
-            "Which copy stays: always `first`, since a Bloom filter knows no earlier copy "
-            "to go back to."
-        ),
+        description="Always `first`: a Bloom filter cannot go back to an earlier document.",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _of_mode(cls, settings: Any) -> Any:
-        """Dolma's rate in its modes, where none is given: one wrong answer drops a document."""
         dolma = isinstance(settings, dict) and str(settings.get("mode")).startswith(DOLMA)
         return {"false_positives": DOLMA_RATE, **settings} if dolma else settings
 
@@ -122,8 +111,8 @@ class DedupBloom(DedupStep):
     def _first_stays(cls, policy: str) -> str:
         if policy != "first":
             raise ValueError(
-                "a Bloom filter knows no earlier copy to go back to, so what comes first stays:"
-                " survivor must be `first`; sort the input to prefer others"
+                "survivor must be `first`, because a Bloom filter cannot go back to an earlier"
+                " document; sort the input to prefer other documents"
             )
         return policy
 
@@ -143,17 +132,17 @@ class DedupBloom(DedupStep):
 
     @property
     def obstacle(self) -> str | None:
-        """The size of its filter, which is for all refreshes together."""
+        """The reason why this step cannot be refreshed: without the setting `expected`, the size of
+        the one filter that all refreshes share is unknown. None if `expected` is set."""
         if self.expected is not None:
             return None
         return (
-            f"a filter has one size; give --set {self.label}.expected=N, the keys of all"
-            " refreshes together"
+            f"the filter needs a size: give --set {self.label}.expected=N, the number of keys of"
+            " all refreshes together"
         )
 
     @property
     def method(self) -> str:
-        """The name of this step in decisions: `bloom:` and the mode."""
         return f"bloom:{self.mode}"
 
     @property
@@ -166,12 +155,12 @@ class DedupBloom(DedupStep):
 
     @property
     def limit(self) -> float:
-        """The threshold in force; Dolma's whole keys are seen or not."""
+        """The threshold in effect. In Dolma's modes it is 1.0, because they compare whole units."""
         return 1.0 if self._dolma else self.threshold
 
     @property
     def keys(self) -> str:
-        """The kind of the filter's keys; a filter of another kind cannot be used."""
+        """A description of the keys. Only filters with equal descriptions can be combined."""
         from curate.text.uax29 import UNICODE
 
         form = f" in {self.compare} {self.comparison['unicode']}" if self.comparison else ""
@@ -215,14 +204,14 @@ class DedupBloom(DedupStep):
             spanning=self.mode == "both",
             whole=self.mode in ("document", "dolma-document"),
         )
-        clear_temporary(sketches.folder)  # of a killed run; an index must not hold it
+        clear_temporary(sketches.folder)  # left by a killed run; an index must not contain it
         earlier = grown_from([folder / FILTER for _, folder in sketches.earlier])
         with replacing(sketches.folder / FILTER) as aside:
             bloom = BloomFilter.create(aside, self.keys, self.false_positives, self.seed)
             for path in earlier:
-                bloom.take_over(path)
+                bloom.append_from(path)
             before = bloom.inserted
-            # Earlier runs' keys are among those expected: one filter for all, as in one run.
+            # `expected` includes the keys of earlier runs.
             bloom.reserve(self.expected - before if self.expected else count_keys(sketches))
             tally = decide(sketches, bloom, rules, self.method)
             bloom.finish()

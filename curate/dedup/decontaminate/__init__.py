@@ -1,1 +1,1 @@
-"""Documents that hold items of evaluation sets."""
+"""Removal of evaluation items from documents."""

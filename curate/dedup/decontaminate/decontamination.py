@@ -1,7 +1,7 @@
-"""Documents that hold items of evaluation sets are dropped, or cut where they hold them.
+"""Drop documents that contain items of evaluation sets, or cut the items out.
 
-A dedup against a small corpus that must not be in the training data. The ways of comparing are
-named after their sources (windows.py); cutting follows GPT-3 (matches.py).
+This is a deduplication against a small corpus that must not be in the training data. The ways to
+compare are named after their sources (windows.py). Cutting follows GPT-3 (matches.py).
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from curate.corpus.decisions import Decided, Decision
 from curate.corpus.sketches import Sketches
 from curate.dedup.removal import Removal, dropped
 from curate.documents.documents import Documents
-from curate.steps.contracts import Forecasts, FromFiles, Identity, SaysOfDecisions, step
+from curate.steps.contracts import DescribesDecisions, Forecasts, FromFiles, Identity, step
 
 if TYPE_CHECKING:
     from curate.dedup.decontaminate.windows import Windows
 
 
-# Words of a window, and the least share, of the modes that have settings of both. overlap: PaLM,
-# section 8, at least 70 % of the 8-grams. jaccard: RETRO (Borgeaud et al. 2022), section 2.1,
-# 13-grams, 0.8 or more.
+# Words per window, and the least share, of the modes with these settings. overlap: PaLM, section 8,
+# at least 70 % of the 8-grams. jaccard: RETRO (Borgeaud et al. 2022), section 2.1, 13-grams, 0.8 or
+# more.
 NGRAM = {"overlap": 8, "jaccard": 13}
 THRESHOLD = {"overlap": 0.7, "jaccard": 0.8}
 
 
 @step(
     "decontaminate",
-    similarity={"decontaminate": "share of the test item's n-grams that the document holds"},
+    similarity={"decontaminate": "share of the test item's n-grams found in the document"},
 )
-class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
-    """Finds items of evaluation sets in documents."""
+class Decontaminate(Removal, FromFiles, Forecasts, DescribesDecisions):
+    """Drops documents that contain items of evaluation sets, or cuts the items out."""
 
-    version: ClassVar[int] = 2  # windows of scripts without spaces have as many words as others
+    version: ClassVar[int] = 2  # windows have the same number of words in scripts without spaces
     paper: ClassVar[str] = "Brown et al. 2020, appendix C"
     decided_by: ClassVar[str | None] = "curate.dedup.decontaminate.matches"
     after_sketches: ClassVar[frozenset[str]] = frozenset(
@@ -47,23 +47,23 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
     evals: tuple[str, ...] = Field(
         min_length=1,
         description=(
-            "Files of evaluation items, as FILE or NAME=FILE: JSON lines, a JSON array, "
-            "parquet, or text with one item a line."
+            "Files of evaluation items, as FILE or NAME=FILE: JSONL, a JSON array, "
+            "parquet, or text with one item per line."
         ),
     )
     fields: tuple[str, ...] = Field(
         (),
         description=(
-            "Fields whose strings make the text of an item, in order. Without a value the "
-            "field `text`, else all strings of a row but `id`."
+            "Fields whose strings form the text of an item, in order. Default: the field `text`,"
+            " or else all strings of a row except `id`."
         ),
     )
     mode: Literal["13-gram", "50-char", "overlap", "jaccard"] = Field(
         "13-gram",
         description=(
-            "How items are compared with documents: `13-gram` as GPT-3 (Brown et al. 2020, "
-            "appendix C), `50-char` as GPT-4 (technical report, appendix C), `overlap` as "
-            "PaLM (Chowdhery et al. 2022, section 8), `jaccard` finds documents that are near "
+            "The way to compare items with documents: `13-gram` as in GPT-3 (Brown et al. 2020, "
+            "appendix C), `50-char` as in GPT-4 (technical report, appendix C), `overlap` as in "
+            "PaLM (Chowdhery et al. 2022, section 8). `jaccard` finds documents that are near "
             "duplicates of an item, by the Jaccard similarity of their n-grams (Borgeaud et al. "
             "2022, section 2.1)."
         ),
@@ -73,8 +73,8 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
         ge=2,
         le=64,
         description=(
-            "Words in a window, for mode `overlap`, without a value 8 (Chowdhery et al. 2022, "
-            "section 8), and for mode `jaccard`, without a value 13 (Borgeaud et al. 2022)."
+            "Words in a window. Default: 8 for mode `overlap` (Chowdhery et al. 2022, section 8),"
+            " 13 for mode `jaccard` (Borgeaud et al. 2022)."
         ),
     )
     threshold: float | None = Field(
@@ -82,76 +82,57 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
         gt=0.0,
         le=1.0,
         description=(
-            "Share of an item's windows that a document must hold to be contaminated, for "
-            "mode `overlap`, without a value 0.7 (Chowdhery et al. 2022, section 8); share of "
-            "the windows of both that both have, for mode `jaccard`, without a value 0.8."
+            "Share from which a document is contaminated. Mode `overlap`: share of the item's"
+            " windows in the document, default 0.7 (Chowdhery et al. 2022, section 8). Mode"
+            " `jaccard`: Jaccard similarity of the windows of both, default 0.8."
         ),
     )
     shortest: int | None = Field(
         None,
         ge=1,
         description=(
-            "Least length of an item that is looked for, in words, or in letters and digits"
-            " for mode `50-char`. Without a value 8 words, or 25 letters and digits."
+            "Length of the shortest item to search for, in words, or in letters and digits for mode"
+            " `50-char`. Default: 8 words, or 25 letters and digits; `ngram` in mode `jaccard`."
         ),
     )
     samples: int | None = Field(
         None,
         ge=1,
-        description=(
-            "Number of random windows of an item that are looked for, for mode `50-char` (3"
-            " in GPT-4's technical report). Without a value all are."
-        ),
+        description="Random windows per item in mode `50-char` (GPT-4's report: 3). Default: all.",
     )
     seed: int = Field(0, ge=0, description="Seed of the random windows.")
     max_hits: int | None = Field(
         None,
         ge=1,
         description=(
-            "Largest number of documents that may hold a window before it is ignored (10 in"
-            " Brown et al. 2020, in a corpus without copies). Without a value none is "
-            "ignored."
+            "Ignore windows that are in more documents than this (10 in Brown et al. 2020, in a"
+            " deduplicated corpus). Default: no limit."
         ),
     )
     max_items: int | None = Field(
         100,
         ge=1,
-        description=(
-            "Largest number of items that may share a window before it is ignored as an "
-            "instruction or a template. With null none is ignored."
-        ),
+        description="Ignore windows that more items share, such as instructions. null: no limit.",
     )
     action: Literal["drop", "cut"] = Field(
         "drop",
-        description=(
-            "What happens to a contaminated document: `drop` removes it, `cut` removes its "
-            "matches and their context."
-        ),
+        description="`drop` removes a contaminated document, `cut` its matches with their context.",
     )
     context: int = Field(
         200,
         ge=0,
         le=100_000,
-        description=(
-            "Characters that are cut on either side of a match, for action `cut` (Brown et "
-            "al. 2020, appendix C)."
-        ),
+        description="Characters to cut on each side of a match (Brown et al. 2020, appendix C).",
     )
     min_piece: int = Field(
         200,
         ge=0,
-        description=(
-            "Least number of characters of a piece between two cuts; shorter pieces are cut"
-            " too (Brown et al. 2020, appendix C)."
-        ),
+        description="Cut pieces with fewer characters too (Brown et al. 2020, appendix C).",
     )
     max_pieces: int = Field(
         10,
         ge=1,
-        description=(
-            "Largest number of pieces that a document may fall into; it is dropped above "
-            "(Brown et al. 2020, appendix C)."
-        ),
+        description="Drop documents cut into more pieces (Brown et al. 2020, appendix C).",
     )
 
     _windows: Any = PrivateAttr(default=None)
@@ -171,34 +152,35 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
             if getattr(self, name) is not None and self.mode not in NGRAM:
                 raise ValueError(f"{name}: needs mode: overlap or jaccard")
         if self.mode == "jaccard" and self.action == "cut":
-            raise ValueError("action: cut needs another mode; a near duplicate goes as a whole")
+            raise ValueError(
+                "action: cut does not work with mode: jaccard, which drops whole documents"
+            )
         if self.samples is not None and self.mode != "50-char":
             raise ValueError("samples: needs mode: 50-char")
         return self
 
     @property
-    def meets_by(self) -> str | None:
-        """Windows that too many documents hold count for nothing."""
+    def shared_key_column(self) -> str | None:
+        """None with the setting `max_hits`, which counts documents of the whole corpus. Otherwise
+        the empty string, because each document is decided alone."""
         return "" if self.max_hits is None else None
 
     @property
     def obstacle(self) -> str | None:
-        """Counts of windows."""
-        return None if self.max_hits is None else "`max_hits` counts in the whole corpus"
+        return None if self.max_hits is None else "`max_hits` counts documents of the whole corpus"
 
     @property
     def method(self) -> str:
-        """The name of this step in decisions: `decontaminate:13-gram`."""
         return f"{self.name}:{self.mode}"
 
-    def said(self, decision: Decision) -> str | None:
+    def describe(self, decision: Decision) -> str | None:
         if decision.span_start is not None:
             return None
         item = f"the item {decision.partner}, which is in an evaluation set"
-        return f"holds {decision.similarity:.0%} of {item}"
+        return f"contains {decision.similarity:.0%} of {item}"
 
     def leaves(self) -> list[str]:
-        """The report on every item; a second step in a recipe has one of its own."""
+        """Return the file name of the report, which ends with the suffix of the step's label."""
         return [f"contamination{self.label.removeprefix(self.name)}.parquet"]
 
     def resources(self) -> list[str]:
@@ -211,7 +193,7 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
         return identity if self.action == "cut" else identity.without(["context"])
 
     def windows(self) -> Windows:
-        """The windows of all items; read once."""
+        """Return the windows of all items. The files of the items are read once."""
         if self._windows is None:
             self._windows = self._cut()
         windows: Windows = self._windows
@@ -220,9 +202,10 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
     def _cut(self) -> Windows:
         from curate.dedup.decontaminate.items import read_items
         from curate.dedup.decontaminate.windows import SHORTEST, Cutting, cut_windows
-        from curate.text.compared import compared_texts
+        from curate.text.compared import texts_in_form
 
-        # An item without a whole n-gram has no Jaccard similarity, and all of the others count.
+        # Mode jaccard compares whole n-grams only, so shorter items are out, and `max_items` does
+        # not apply.
         similar, ngram = self.mode == "jaccard", self.ngram or NGRAM.get(self.mode, 0)
         shortest = ngram if similar else SHORTEST[self.mode]
         cutting = Cutting(
@@ -234,12 +217,12 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
             None if similar else self.max_items,
         )
         items = read_items(self.evals, self.fields, self.label)
-        texts = compared_texts(pa.array([i.text for i in items], pa.large_string()), self.compare)
+        texts = texts_in_form(pa.array([i.text for i in items], pa.large_string()), self.compare)
         same = zip(items, texts.to_pylist(), strict=True)
         return cut_windows([replace(item, text=text) for item, text in same], cutting)
 
     def open(self) -> None:
-        """A worker keeps only what finds windows, not the items."""
+        """Load the search table in a worker, without the items."""
         self._search = self._cut().search
 
     def forecast(self) -> list[str]:
@@ -270,12 +253,11 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
 
     @property
     def _ngram(self) -> int:
-        """Words of a window, where they are the same for all items."""
         return self.ngram or NGRAM[self.mode]
 
     @property
     def least(self) -> float | None:
-        """The share from which on a document is contaminated; None: any window is enough."""
+        """The share of an item's windows that contaminates, or None if one window is enough."""
         return None if self.mode not in THRESHOLD else self.threshold or THRESHOLD[self.mode]
 
     def resolve(self, sketches: Sketches) -> Decided:

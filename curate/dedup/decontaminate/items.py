@@ -1,9 +1,9 @@
-"""Evaluation sets: files of test items, read to one text an item.
+"""Evaluation sets: files of test items, read as one text per item.
 
-A set is a file of JSON lines, a JSON array, parquet, or plain text with one item a line; each may
-be compressed. It is named after its file, or as `NAME=FILE` says. An item's text is the strings of
-the chosen fields, in that order, joined by line ends; by default its `text`, else all its strings
-but `id`, in the order in which they stand.
+A set is a file of JSONL, a JSON array, parquet, or plain text with one item per line, possibly
+compressed. The name of a set is the name of its file, or NAME if the set is given as `NAME=FILE`.
+The text of an item is the strings of the chosen fields, in that order, joined by line ends. If no
+fields are chosen it is the field `text`, or else all strings except `id`, in file order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROWS = 1000
 
 @dataclass(frozen=True)
 class Item:
-    """One test item. set: the name of its evaluation set; id: unique within the set."""
+    """One test item. `set`: the name of its evaluation set. `id`: an id, unique within the set."""
 
     set: str
     id: str
@@ -32,7 +32,7 @@ class Item:
 
 
 def named_files(evals: tuple[str, ...], label: str) -> list[tuple[str, str]]:
-    """(name, path) of each set; UsageError where two have one name."""
+    """Return the name and path of each set. Raises UsageError if two sets have the same name."""
     files: list[tuple[str, str]] = []
     for argument in evals:
         name, equals, path = argument.partition("=")
@@ -40,13 +40,12 @@ def named_files(evals: tuple[str, ...], label: str) -> list[tuple[str, str]]:
             name, path = "", argument
         name = name or _stem(path)
         if name in [n for n, _ in files]:
-            raise UsageError(f"{label}: two evaluation sets {name!r}; write NAME=FILE for one")
+            raise UsageError(f"{label}: two evaluation sets are named {name!r}; use NAME=FILE")
         files.append((name, path))
     return files
 
 
 def _stem(path: str) -> str:
-    """The file's name without its endings for format and compression."""
     name = Path(path).name
     for endings in (PACKING, [e for kind in FORMATS.values() for e in kind.endings]):
         for ending in endings:
@@ -57,8 +56,7 @@ def _stem(path: str) -> str:
 
 
 def read_items(evals: tuple[str, ...], fields: tuple[str, ...], label: str) -> list[Item]:
-    """The items of all sets, in order. UsageError where a file cannot be read as items, or none of
-    its rows has a chosen field."""
+    """Return the items of all sets, in order. Raises UsageError if a file has no readable items."""
     items: list[Item] = []
     for name, path in named_files(evals, label):
         before = len(items)
@@ -73,12 +71,11 @@ def read_items(evals: tuple[str, ...], fields: tuple[str, ...], label: str) -> l
             items.append(Item(name, key, text))
         if not any(item.text.strip() for item in items[before:]):
             fields_text = f" in the fields {', '.join(fields)}" if fields else ""
-            raise UsageError(f"{label}: {path} holds no item with any text{fields_text}")
+            raise UsageError(f"{label}: {path} has no item with text{fields_text}")
     return items
 
 
 def _rows(path: str, fields: tuple[str, ...], label: str) -> Iterator[tuple[str | None, str]]:
-    """(own id, text) of every row."""
     file = _file(path, label)
     if file.format == "parquet":
         rows = _parquet(path, label)
@@ -96,26 +93,24 @@ def _rows(path: str, fields: tuple[str, ...], label: str) -> Iterator[tuple[str 
     if fields and missed:
         present_fields = ", ".join(sorted(columns)) or "no row"
         raise UsageError(
-            f"{label}: {path} has none of the fields {', '.join(fields)} (has: {present_fields})"
+            f"{label}: {path} has none of the fields {', '.join(fields)}; fields: {present_fields}"
         )
 
 
 def _file(path: str, label: str) -> InputFile:
-    """The file as the readers see it."""
     if "://" in path:
-        raise UsageError(f"{label}: evals {path}: download it first and name the file")
+        raise UsageError(f"{label}: evals {path} is a URL; download it and name the file")
     if not Path(path).is_file():
         raise UsageError(f"{label}: evals {path}: no such file")
     (file,) = find_files([path]).files
     if file.format not in READ:
         raise UsageError(
-            f"{label}: evals {path}: not JSON lines, parquet or plain text, but {file.format}"
+            f"{label}: evals {path} must be JSONL, parquet or plain text, not {file.format}"
         )
     return file
 
 
 def _records(file: InputFile, label: str) -> Iterator[dict[str, Any]]:
-    """The objects of JSON lines, or of an array; lines of text, each as one."""
     from curate.formats.jsonl import records
 
     def damaged(offset: int, problem: str) -> None:
@@ -147,7 +142,6 @@ def _parquet(path: str, label: str) -> Iterator[dict[str, Any]]:
 
 
 def _text(row: dict[str, Any], fields: tuple[str, ...]) -> str:
-    """The text of one item. A number counts in a field that was asked for."""
     if fields:
         strings = [s for name in fields for s in _strings(row.get(name), True)]
     elif isinstance(row.get("text"), str):
@@ -158,7 +152,6 @@ def _text(row: dict[str, Any], fields: tuple[str, ...]) -> str:
 
 
 def _strings(value: Any, numbers: bool) -> Iterator[str]:
-    """All strings within a value, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (int, float)) and not isinstance(value, bool):

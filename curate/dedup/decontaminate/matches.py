@@ -1,11 +1,11 @@
-"""Decontamination from matches of windows to decisions, in DuckDB, and the report on every item.
+"""Decontamination in DuckDB: from matched windows to decisions, and the report on every item.
 
-A document is contaminated by an item where it holds enough of the item's windows: any of them, or
-the share that is asked for. Windows in more documents than `max_hits` count for nothing: GPT-3
-"ignored 13-grams that matched more than 10 training documents, as inspection showed the majority of
-these to contain common cultural phrases, legal boilerplate" (Brown et al. 2020, appendix C).
+A document is contaminated by an item if it contains enough of the item's windows: any of them, or
+at least the given share. Windows in more than `max_hits` documents are ignored: GPT-3 "ignored
+13-grams that matched more than 10 training documents, as inspection showed the majority of these to
+contain common cultural phrases, legal boilerplate" (Brown et al. 2020, appendix C).
 
-The report is OUT/contamination.parquet, a row an item, and sentences by evaluation set.
+The report is OUT/contamination.parquet, one row per item, and sentences per evaluation set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from llmcurate.base.disk.units import counted
 
 
 def item_tables(windows: Windows) -> tuple[pa.Table, pa.Table]:
-    """(items: item, name, corpus, windows; item_grams: item, gram, one row a different window)."""
+    """Return the tables items (item, name, corpus, windows) and item_grams (item, gram)."""
     items = pa.table(
         {
             "item": np.arange(len(windows.items)),
@@ -51,12 +51,15 @@ def decide(
     max_hits: int | None,
     cut: bool,
 ) -> dict[str, float]:
-    """Writes the decisions; returns counts. threshold: the least share of an item's windows, 0 for
-    any (of the windows of both, with mode `jaccard`); cut: passages go, with the context that the
-    sketches have, not documents.
+    """Write the decisions. Return the counts.
 
-    Leaves the tables `common` (windows that are ignored, and their documents), `matches` (part, n,
-    item, held, share: what documents hold of items) and `contaminated` (those that count).
+    `threshold`: the least share of an item's windows that contaminates a document, 0 if any window
+    does. In mode `jaccard` it is a share of the windows of item and document together. `cut`: True
+    to remove passages, with the context stored in the sketches, instead of documents.
+
+    Leaves three tables: `common` (ignored windows and their numbers of documents), `matches` (part,
+    n, item, held, share: the number and share of an item's windows in a document) and
+    `contaminated` (the matches that count).
     """
     db = sketches.connection
     for name, table in zip(("given_items", "given_grams"), item_tables(windows), strict=True):
@@ -118,8 +121,8 @@ def decide(
 
 
 def _passages(db: Any) -> str:
-    """SQL of the passages to cut: matches of items that count, with their context, joined where
-    they touch; of each, the item that has most of its windows there."""
+    """Return SQL for the passages to cut: the matched windows of contaminating items with their
+    context, joined if they touch. Each passage is assigned to the item with most windows in it."""
     db.execute(
         """CREATE OR REPLACE TABLE matched_windows AS
         SELECT h.part, h.n, h.gram, h.a, h.z, c.item, c.share
@@ -149,25 +152,25 @@ def _passages(db: Any) -> str:
 
 
 Sets = dict[str, dict[str, int]]  # figures by evaluation set
-MOST_CHARS = 500  # of the matched text of an item
+MOST_CHARS = 500  # of the matched text in the report
 _REPORT_ROWS = 10_000
 SCHEMA = pa.schema(
     [
         ("set", pa.string()),
         ("item", pa.string()),
         ("units", pa.int64()),  # words, or letters and digits
-        ("windows", pa.int64()),  # different ones that are looked for; 0: the item is not checked
-        ("documents", pa.int64()),  # that hold any of its windows
-        ("contaminated", pa.int64()),  # of these, documents that hold enough of them
+        ("windows", pa.int64()),  # distinct windows searched for; 0: the item is not checked
+        ("documents", pa.int64()),  # documents with any of its windows
+        ("contaminated", pa.int64()),  # documents with enough of its windows
         ("best_overlap", pa.float64()),
-        ("example", pa.string()),  # the document that holds most of it
-        ("matched", pa.string()),  # the longest passage of the item that the example holds
+        ("example", pa.string()),  # the document with most of its windows
+        ("matched", pa.string()),  # the longest passage of the item in the example
     ]
 )
 
 
 def set_sentences(windows: Windows) -> list[str]:
-    """One sentence a set: how its items are looked for, and how many are not."""
+    """Return a sentence per set on how its items are searched for and how many are not checked."""
     unit = "letters and digits" if windows.cutting.by_character else "words"
     lines = []
     for name, rows in _by_set(windows).items():
@@ -175,7 +178,7 @@ def set_sentences(windows: Windows) -> list[str]:
         length = windows.lengths[name]
         windows_text = f"windows of {length} {unit}"
         if windows.cutting.samples is not None:
-            windows_text = f"{windows.cutting.samples} random windows of {length} {unit} an item"
+            windows_text = f"{windows.cutting.samples} random windows of {length} {unit} per item"
         line = f"{name}: {counted(len(rows), 'item')}, {windows_text}"
         short = int(((count == 0) & (units < min(length, windows.cutting.shortest))).sum())
         if short:
@@ -185,18 +188,17 @@ def set_sentences(windows: Windows) -> list[str]:
             line += f"; {whole} shorter ones checked as a whole"
         shared = int((windows.shared[rows] & (count == 0)).sum())
         if shared:
-            line += f"; {shared} not checked, of text that many items share"
+            line += f"; {shared} not checked because their text is shared by many items"
         lines.append(line)
     if windows.dropped:
         lines.append(
-            f"not looked for (max_items): {counted(windows.dropped, 'window')} that more than"
-            f" {counted(windows.cutting.max_items or 0, 'item')} share"
+            f"not searched for (max_items): {counted(windows.dropped, 'window')} shared by more"
+            f" than {counted(windows.cutting.max_items or 0, 'item')}"
         )
     return lines
 
 
 def _by_set(windows: Windows) -> dict[str, np.ndarray]:
-    """The items of each set."""
     items: dict[str, list[int]] = {}
     for k, item in enumerate(windows.items):
         items.setdefault(item.set, []).append(k)
@@ -206,8 +208,8 @@ def _by_set(windows: Windows) -> dict[str, np.ndarray]:
 def write_report(
     sketches: Sketches, windows: Windows, path: Path, max_hits: int | None
 ) -> tuple[Sets, list[str]]:
-    """Writes one row an item, in order of the sets; returns figures by set and sentences. After
-    `decide`, whose tables are still there."""
+    """Write the report, one row per item in order of the sets. Return the figures of each set, and
+    sentences about them. `decide` must have run before, because the report reads its tables."""
     db = sketches.connection
     db.execute(
         """CREATE OR REPLACE TABLE best AS
@@ -249,7 +251,6 @@ def write_report(
 
 
 def _matched(db: Any, windows: Windows) -> dict[int, str]:
-    """Of each item that was found: its longest passage that the example document holds."""
     rows = db.execute(
         """SELECT b.item, h.gram FROM best b
         JOIN item_grams g USING (item)
@@ -280,7 +281,6 @@ def _matched(db: Any, windows: Windows) -> dict[int, str]:
 def _summary(
     db: Any, windows: Windows, hit: np.ndarray, max_hits: int | None
 ) -> tuple[Sets, list[str]]:
-    """Figures by set, and the sentences of the report."""
     documents: Counter[str] = Counter(
         dict(
             db.execute(
@@ -318,17 +318,17 @@ def _summary(
         ).fetchone()
         if often:
             notes.append(
-                f"in more than 10 documents: {counted(often, 'window')}; GPT-3 ignored such"
-                " (max_hits: 10), which lets items pass that were copied often"
+                f"in more than 10 documents: {counted(often, 'window')}; GPT-3 ignored such windows"
+                " (max_hits: 10), and so missed items that occur often"
             )
     return sets, notes
 
 
-# Documents without the passages that hold items, as GPT-3 had them (Brown et al. 2020, appendix
-# C): a match goes with 200 characters on either side, "splitting the original document into
-# pieces", "pieces less than 200 characters long were discarded", "documents split into more than
-# 10 pieces were considered contaminated and removed entirely". There the pieces became documents;
-# here they stay one, with an empty line at each cut.
+# Passages are cut as in GPT-3 (Brown et al. 2020, appendix C): a match is removed with 200
+# characters on either side, "splitting the original document into pieces", "pieces less than 200
+# characters long were discarded", "documents split into more than 10 pieces were considered
+# contaminated and removed entirely". In GPT-3 the pieces became documents; here they remain one,
+# with an empty line at each cut.
 
 RULES = ("passage", "short_piece")
 PASSAGE, SHORT = range(len(RULES))
@@ -338,7 +338,7 @@ _JOIN = "\n\n"
 def cut_passages(
     docs: Documents, decisions: pa.Table, min_piece: int, max_pieces: int
 ) -> Documents:
-    """The batch without the passages of the decisions, which do not overlap."""
+    """Return the batch without the passages that the decisions cut. Passages do not overlap."""
     dropped = decisions.filter(decisions["drop"])
     if dropped.num_rows == 0:
         return docs
@@ -370,8 +370,8 @@ def cut_passages(
 
 
 def _spans(docs: Documents, cuts: list[tuple[int, int, int, int]], offsets: np.ndarray) -> Spans:
-    """The spans that are cut of documents that stay. The first of cuts that touch is replaced by an
-    empty line where text stays on both sides."""
+    """Return the cuts in documents that are kept. If text remains on both sides of a run of
+    touching cuts, the first of them is replaced by an empty line."""
     marked = docs.marked()
     cuts = [f for f in cuts if not marked[f[0]]]
     rows, start, end, rule = np.array(cuts, np.int64).reshape(-1, 4).T

@@ -1,6 +1,6 @@
-"""The windows of evaluation items that documents are searched for, and the table to search with.
+"""The windows of evaluation items to search documents for, and the search table.
 
-Four ways of cutting an item into windows, each with its source:
+There are four ways to cut an item into windows, each with its source:
 
 - `13-gram` (GPT-3, Brown et al. 2020): all runs of N words. N is the 5th percentile of the lengths
   of a set's items in words, at least 8, at most 13 (appendix C). An item shorter than N words is
@@ -11,15 +11,15 @@ Four ways of cutting an item into windows, each with its source:
 - `jaccard` (RETRO, Borgeaud et al. 2022, section 2.1): all runs of 13 words, compared with all of
   the document's.
 
-Items shorter than `shortest` have no window, and neither has text that more than `max_items` items
-share: instructions and templates of a set say nothing of its items.
+Items shorter than `shortest` have no windows. Windows that more than `max_items` items share are
+left out: they come from instructions and templates of a set.
 
-Documents are searched in one pass over their units. A unit is a word (its hash in the word table)
-or a letter or digit; a window is a run of units. One rolling hash over the shortest length asks a
-filter of a few bits a window; what passes is looked up in a sorted list, which says how long the
-windows are that begin so, and their whole hash decides. Hashes have 64 bits: k windows searched in
-a corpus of n units give about k * n / 2^64 false hits, one in 18 million for a million windows and
-10^6 units, one in 18 for 10^12.
+Documents are searched in one pass over their units. A unit is a word (its hash in the word table),
+or a letter or digit. A window is a run of units. A rolling hash over the shortest window length is
+first looked up in a filter of a few bits per window. Hits are looked up in a sorted list that gives
+the lengths of the windows that begin this way, and their full hashes decide. Hashes have 64 bits: k
+windows searched in a corpus of n units give about k * n / 2^64 false hits, one in 18 million for a
+million windows and 10^6 units, one in 18 for 10^12.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ from curate.text.unicode import char_bytes, code_point
 from curate.text.unspaced import words_by_script
 from curate.text.words import CONNECTOR, OTHER, character_tables, word_table, words
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import place_of
+from llmcurate.base.kernels.intrinsics import sorted_index
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
 
 
 BASE = np.uint64(0x9E3779B97F4A7C15)
-BLOCK = 1 << 15  # characters of a document that are looked at together
+BLOCK = 1 << 15  # characters per block of a document
 _ONE, _SIX, _63 = np.uint64(1), np.uint64(6), np.uint64(63)
 
 
 @lru_cache(maxsize=1)
 def character_values() -> np.ndarray:
-    """uint64[0x110000]: what a character counts as: 0 for one that is passed over, else a number
-    of its lower case. Letters, digits and the marks on them count."""
+    """Return uint64[0x110000]: the unit value of each character, 0 if it is skipped. Letters,
+    digits and the marks on them are units. Upper and lower case have the same value."""
     kinds, lower = character_tables()
     values = _mixed(lower.astype(np.uint64) + _ONE)
     values[(kinds == OTHER) | (kinds == CONNECTOR)] = 0
@@ -70,9 +70,7 @@ def _mixed(codes):
 
 
 @njit(nogil=True)
-def _fill(data, i, stop, table, values, start, end, filled):
-    """Puts the characters of data[i:stop] that count behind the first `filled` ones until the
-    arrays are full; returns (where to go on, filled)."""
+def _append_characters(data, i, stop, table, values, start, end, filled):
     capacity = len(values)
     while i < stop and filled < capacity:
         b = data[i]
@@ -91,29 +89,31 @@ def _fill(data, i, stop, table, values, start, end, filled):
 
 @njit(cache=True, nogil=True)
 def characters(data, offsets, table):
-    """(rows: int64[rows + 1], values: uint64[units], start, end: int64[units]): the characters of
-    short texts that count, in absolute byte positions."""
+    """Return (rows: int64[rows + 1], values: uint64[units], start, end: int64[units]) of short
+    texts: the first unit of each text, and the value and byte positions of each unit. The units are
+    the letters and digits."""
     size = offsets[-1] - offsets[0]
     rows = np.zeros(len(offsets), np.int64)
     values = np.empty(size, np.uint64)
     start, end = np.empty(size, np.int64), np.empty(size, np.int64)
     filled = np.int64(0)
     for r in range(len(offsets) - 1):
-        _, filled = _fill(data, offsets[r], offsets[r + 1], table, values, start, end, filled)
+        _, filled = _append_characters(
+            data, offsets[r], offsets[r + 1], table, values, start, end, filled
+        )
         rows[r + 1] = filled
     return rows, values[:filled], start[:filled], end[:filled]
 
 
 @njit(nogil=True)
 def _finished(value, length):
-    """The key of a window from the running hash of its units and their number."""
     return mix(value ^ (np.uint64(length) * BASE))
 
 
 @njit(cache=True, nogil=True)
 def window_hashes(values, at, length, least):
-    """(begin, key: uint64[windows]): the running hash of the first `least` units and the key of
-    each window values[at[k] : at[k] + length[k]]."""
+    """Return two hashes (uint64[windows]) of each window values[at[k] : at[k] + length[k]]: the
+    running hash of its first `least` units, and the hash of the whole window."""
     begin = np.empty(len(at), np.uint64)
     key = np.empty(len(at), np.uint64)
     for k in range(len(at)):
@@ -128,8 +128,8 @@ def window_hashes(values, at, length, least):
 
 @njit(cache=True, nogil=True)
 def number_sorted(values, order):
-    """(different: the different values in order, as the first entries; number: int64[n], which of
-    them each value is), for an order that sorts the values."""
+    """Return an array that begins with the distinct values in order, and the index in this array of
+    each value (int64[n]). `order`: the order that sorts `values`."""
     different = np.empty_like(values)
     number = np.empty(len(values), np.int64)
     n = -1
@@ -143,8 +143,8 @@ def number_sorted(values, order):
 
 @njit(cache=True, nogil=True)
 def length_bits(number, longer, count):
-    """uint64[count]: bit b is set in entry i where a window of number i has b more units than the
-    shortest one."""
+    """Return uint64[count], a set of lengths for each beginning: bit b of entry i is 1 if a window
+    that begins this way is b units longer than the shortest window."""
     bits = np.zeros(count, np.uint64)
     for k in range(len(number)):
         bits[number[k]] |= _ONE << np.uint64(longer[k])
@@ -153,8 +153,8 @@ def length_bits(number, longer, count):
 
 @njit(cache=True, nogil=True)
 def first_in_item(rows, gram, grams):
-    """bool[windows]: windows that are the first of their kind in their item. rows: int64[items +
-    1], the first window of each item; grams: how many kinds there are."""
+    """Return bool[windows]: True where a window first occurs in its item. `rows`: int64[items + 1],
+    the first window of each item. `gram`: the number of each window, below `grams`."""
     last_item = np.full(grams, -1, np.int32)
     first = np.zeros(len(gram), np.bool_)
     for item in range(len(rows) - 1):
@@ -166,7 +166,7 @@ def first_in_item(rows, gram, grams):
 
 @njit(cache=True, nogil=True)
 def filter_bits(begins, shift):
-    """uint64[]: one bit for the upper 64 - shift bits of each hash."""
+    """Return a filter, uint64[]. For each hash, the bit with number `hash >> shift` is set."""
     bits = np.zeros(max(1, (1 << (64 - shift)) >> 6), np.uint64)
     for value in begins:
         bit = value >> np.uint64(shift)
@@ -176,8 +176,6 @@ def filter_bits(begins, shift):
 
 @njit(nogil=True)
 def _probe(values, start, end, count, last, row, base, index, hits, n):
-    """Writes the hits of windows that start at the first `last` of values[:count] behind the n hits
-    that are there; returns how many there are, also where `hits` is too short for them."""
     bits, begins, lengths, keys, shift, least = index
     gram, rows, first, stop = hits
     limit = min(last, count - least + 1)
@@ -192,14 +190,14 @@ def _probe(values, start, end, count, last, row, base, index, hits, n):
     while True:
         bit = value >> shift
         if (bits[bit >> _SIX] >> (bit & _63)) & _ONE:
-            at = place_of(begins, value)
+            at = sorted_index(begins, value)
             if at >= 0:
                 more = lengths[at]
                 whole = value
                 size = least
                 while more != 0 and i + size <= count:
                     if more & _ONE:
-                        key = place_of(keys, _finished(whole, size))
+                        key = sorted_index(keys, _finished(whole, size))
                         if key >= 0:
                             if n < len(gram):
                                 gram[n], rows[n] = key, row
@@ -217,13 +215,10 @@ def _probe(values, start, end, count, last, row, base, index, hits, n):
 
 @njit(cache=True, nogil=True)
 def find_words(offsets, rows, values, start, end, index, hits):
-    """Hits of windows of words in documents, by position; returns their number, which may be more
-    than there is space for.
-
-    rows, values, start, end: the word table; index: bits, begins, lengths, keys, shift, least (see
-    windows.py); hits: gram (an index of keys), row, first and last byte behind, as
-    int64 arrays of one length, in bytes of the document.
-    """
+    """Find windows of words in documents, in order of position. Return the number of hits, which
+    may exceed the capacity of `hits`. `rows`, `values`, `start`, `end`: the word table. `index`:
+    bits, begins, lengths, keys, shift, least (see `Search`). `hits`: gram (an index of keys), row,
+    first and last byte (exclusive) in the document, as int64 arrays of one length."""
     n = np.int64(0)
     for r in range(len(offsets) - 1):
         a, z = rows[r], rows[r + 1]
@@ -233,7 +228,7 @@ def find_words(offsets, rows, values, start, end, index, hits):
 
 @njit(cache=True, nogil=True)
 def find_characters(data, offsets, table, most, index, hits):
-    """The same for windows of characters. most: units of the longest window."""
+    """Find windows of characters, like `find_words`. `most`: the units of the longest window."""
     n = np.int64(0)
     capacity = BLOCK + most
     values = np.empty(capacity, np.uint64)
@@ -242,8 +237,8 @@ def find_characters(data, offsets, table, most, index, hits):
         i, stop = offsets[r], offsets[r + 1]
         filled = np.int64(0)
         while True:
-            i, filled = _fill(data, i, stop, table, values, start, end, filled)
-            # Windows that begin among the last ones may be longer than what is here.
+            i, filled = _append_characters(data, i, stop, table, values, start, end, filled)
+            # Windows that begin among the last units may extend beyond this block.
             last = filled if i >= stop else filled - most + 1
             n = _probe(values, start, end, filled, last, r, offsets[r], index, hits, n)
             if i >= stop:
@@ -257,7 +252,7 @@ def find_characters(data, offsets, table, most, index, hits):
 
 @njit(cache=True, nogil=True)
 def widen(data, offsets, row, first, last, chars):
-    """(first, last: int64[hits]) in bytes of the document, moved apart by that many characters."""
+    """Return (first, last: int64[hits]): hits made wider by `chars` characters on each side."""
     wide_first, wide_last = np.empty_like(first), np.empty_like(last)
     for k in range(len(row)):
         a, z = offsets[row[k]], offsets[row[k] + 1]
@@ -282,16 +277,17 @@ LEAST_WORDS, MOST_WORDS, PERCENTILE = 8, 13, 5  # Brown et al. 2020, appendix C
 CHARACTERS = 50  # GPT-4 technical report, appendix C
 SHORTEST = {"13-gram": 8, "50-char": 25, "overlap": 8}
 _BITS_A_WINDOW = 16
-MOST_LONGER = 63  # units that a window may have more than the shortest: a bit for each
-FIRST_HITS = 4096  # that there is space for at first
+MOST_LONGER = 63  # most units above the length of the shortest window, one bit each
+FIRST_HITS = 4096  # initial capacity for hits
 BLOCK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
 class Cutting:
-    """The way in which items become windows. mode: as above; ngram: words a window of `overlap`;
-    shortest: units of the shortest item; samples: windows an item, null for all; seed: for
-    samples; characters: a window of `50-char`."""
+    """The way to cut items into windows. `mode`: one of the ways in the module's list. `ngram`: the
+    words per window of `overlap` and `jaccard`. `shortest`: the number of units below which an item
+    is not checked. `samples`: the number of windows to draw per item, or None for all. `seed`: the
+    seed of this draw. `characters`: the units per window of `50-char`."""
 
     mode: str
     ngram: int
@@ -303,15 +299,14 @@ class Cutting:
 
     @property
     def by_character(self) -> bool:
-        """Whether units are letters and digits, not words."""
+        """True if units are letters and digits, False if they are words."""
         return self.mode == "50-char"
 
 
 @dataclass(frozen=True)
 class Search:
-    """The table that finds windows in documents. table: arguments of the kernels (bits, begins,
-    lengths, keys, shift, least); most: units of the longest window; by_character: as the cutting
-    has it."""
+    """The table that finds windows in documents. `table`: bits, begins, lengths, keys, shift,
+    least. `most`: the number of units of the longest window."""
 
     table: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, int]
     most: int
@@ -320,14 +315,11 @@ class Search:
 
 @dataclass(frozen=True)
 class Windows:
-    """All windows of all items, and what finds them.
-
-    items: as read; units: int64[items], words, or letters and digits; lengths: of these a window
-    has, by set; rows: int64[items + 1],
-    the first window of each item; gram: int64[windows], an index of the table's keys; start, end:
-    int32[windows], bytes of the item's text; shared: bool[items], items that lost windows to
-    `max_items`.
-    """
+    """All windows of all items, and the search table. `units`: int64[items], the number of words,
+    or of letters and digits. `lengths`: units per window, by set. `rows`: int64[items + 1], the
+    first window of each item. `gram`: int64[windows], an index of the table's keys. `start`, `end`:
+    int32[windows], the place of each window in its item's text, in bytes. `shared`: bool[items],
+    True if `max_items` removed windows of the item."""
 
     items: list[Item]
     cutting: Cutting
@@ -338,12 +330,12 @@ class Windows:
     start: np.ndarray
     end: np.ndarray
     shared: np.ndarray
-    dropped: int  # different windows that more than max_items items share
+    dropped: int  # distinct windows that more than max_items items share
     search: Search
 
     @cached_property
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """(item, gram: int64[pairs]): the different windows of each item."""
+        """The distinct windows of each item, as pairs (item, gram: int64[pairs])."""
         grams = len(self.search.table[3])
         first = first_in_item(self.rows, self.gram, grams)
         item = np.repeat(np.arange(len(self.items)), np.diff(self.rows))
@@ -351,22 +343,19 @@ class Windows:
 
     @cached_property
     def distinct(self) -> np.ndarray:
-        """int64[items]: how many different windows each item has."""
+        """The number of distinct windows of each item, int64[items]."""
         return np.bincount(self.pairs[0], minlength=len(self.items)).astype(np.int64)
 
 
 def cut_windows(items: list[Item], cutting: Cutting, block_bytes: int = BLOCK_BYTES) -> Windows:
-    """The windows of all items under one way of cutting.
-
-    Items are cut in blocks of about `block_bytes`, so that beside some 60 bytes a window little
-    memory is needed.
-    """
+    """Cut all items into windows. Items are cut in blocks of about `block_bytes` bytes, so little
+    memory is needed besides some 60 bytes per window."""
     data, offsets = text_buffers(as_large_string(pa.array([i.text for i in items], pa.string())))
     blocks = item_blocks(offsets, block_bytes)
     sizes = [_sizes(data, offsets[a : z + 1], cutting) for a, z in blocks]
     units, words = np.concatenate([np.empty((2, 0), np.int64), *sizes], axis=1)
     names = [item.set for item in items]
-    lengths = {name: _length(name, names, words, cutting) for name in dict.fromkeys(names)}
+    lengths = {name: _window_length(name, names, words, cutting) for name in dict.fromkeys(names)}
     length, window_counts = _plan(items, units, words, lengths, cutting)
     cut = length > 0
     least, most = (int(length[cut].min()), int(length[cut].max())) if cut.any() else (1, 1)
@@ -377,7 +366,7 @@ def cut_windows(items: list[Item], cutting: Cutting, block_bytes: int = BLOCK_BY
         unit_rows, values, start, end = _units(data, offsets[a : z + 1], cutting)
         inside = slice(rows[a], rows[z])
         item = np.repeat(np.arange(a, z), window_counts[a:z])
-        at = unit_rows[item - a] + _firsts(items, units, length, window_counts, a, z, cutting)
+        at = unit_rows[item - a] + _first_units(items, units, length, window_counts, a, z, cutting)
         size = length[item]
         begin[inside], key[inside] = window_hashes(values, at, size, least)
         first[inside] = start[at] - offsets[item]
@@ -405,7 +394,6 @@ def cut_windows(items: list[Item], cutting: Cutting, block_bytes: int = BLOCK_BY
 
 
 def item_blocks(offsets: np.ndarray, block_bytes: int) -> list[tuple[int, int]]:
-    """Ranges of items of about so many bytes each."""
     cuts = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], block_bytes))
     edges = np.unique([0, *cuts.tolist(), len(offsets) - 1]).tolist()
     return list(itertools.pairwise(edges))
@@ -414,7 +402,6 @@ def item_blocks(offsets: np.ndarray, block_bytes: int) -> list[tuple[int, int]]:
 def _units(
     data: np.ndarray, offsets: np.ndarray, cutting: Cutting
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(rows, values, start, end) of the units of some texts."""
     if cutting.by_character:
         units: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] = characters(
             data, offsets, character_values()
@@ -425,8 +412,9 @@ def _units(
 
 
 def _sizes(data: np.ndarray, offsets: np.ndarray, cutting: Cutting) -> np.ndarray:
-    """int64[2, items]: units and words of some texts. Words of scripts without spaces are some of
-    their units each; for letters and digits, and as a set to compare (jaccard), every unit is."""
+    """Return int64[2, items]: the number of units and of words of texts. In scripts without spaces
+    a word is several units. For letters and digits, and for jaccard, every unit counts as a word.
+    """
     if cutting.by_character or cutting.mode == "jaccard":
         units = np.diff(_units(data, offsets, cutting)[0])
         return np.stack([units, units])
@@ -435,8 +423,7 @@ def _sizes(data: np.ndarray, offsets: np.ndarray, cutting: Cutting) -> np.ndarra
     return np.stack([np.diff(table.rows), words])
 
 
-def _length(name: str, names: list[str], units: np.ndarray, cutting: Cutting) -> int:
-    """Words, or letters and digits, a window of one set."""
+def _window_length(name: str, names: list[str], units: np.ndarray, cutting: Cutting) -> int:
     if cutting.by_character:
         return cutting.characters
     if cutting.mode in ("overlap", "jaccard"):
@@ -456,8 +443,6 @@ def _plan(
     lengths: dict[str, int],
     cutting: Cutting,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(length, windows: int64[items]): units a window of each item, 0 where it has none, and how
-    many windows it has."""
     length = np.array([lengths[i.set] for i in items], np.int64)
     whole = np.where(words >= cutting.shortest, units, 0)
     length = np.where(words < length, whole, np.rint(length * units / np.maximum(words, 1)))
@@ -469,7 +454,7 @@ def _plan(
     return length, count
 
 
-def _firsts(
+def _first_units(
     items: list[Item],
     units: np.ndarray,
     length: np.ndarray,
@@ -478,7 +463,6 @@ def _firsts(
     z: int,
     cutting: Cutting,
 ) -> np.ndarray:
-    """int64[windows]: the first unit, within its item, of each window of items[a:z]."""
     count = window_counts[a:z]
     firsts: np.ndarray = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     if cutting.samples is not None:
@@ -486,13 +470,13 @@ def _firsts(
         for k in range(a, z):
             choices = int(units[k] - length[k] + 1)
             if 0 < window_counts[k] < choices:
-                firsts[at : at + window_counts[k]] = _drawn(items[k], choices, cutting)
+                firsts[at : at + window_counts[k]] = _draw_windows(items[k], choices, cutting)
             at += int(window_counts[k])
     return firsts
 
 
-def _drawn(item: Item, count: int, cutting: Cutting) -> np.ndarray:
-    """The sampled windows of one item, which depend on the seed and the item alone."""
+def _draw_windows(item: Item, count: int, cutting: Cutting) -> np.ndarray:
+    """Draw the windows of one item at random. The draw depends only on the seed and the item."""
     assert cutting.samples is not None
     name = f"{cutting.seed}\0{item.set}\0{item.id}".encode()
     draw = np.random.Generator(np.random.PCG64(xxhash.xxh3_64_intdigest(name)))
@@ -500,7 +484,6 @@ def _drawn(item: Item, count: int, cutting: Cutting) -> np.ndarray:
 
 
 def _numbered(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(keys: the different ones, sorted; gram: int64[windows], the number of each in `keys`)."""
     order = np.argsort(key)
     keys, gram = number_sorted(key, order)
     return keys[: int(gram[order[-1]]) + 1 if len(order) else 0].copy(), gram
@@ -509,7 +492,6 @@ def _numbered(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _table(
     begin: np.ndarray, length: np.ndarray, keys: np.ndarray, least: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, int]:
-    """The arguments that the kernels search with."""
     begins, where = _numbered(begin)
     lengths = length_bits(where, length - least, len(begins))
     slots = max(64, _BITS_A_WINDOW * len(begins))
@@ -518,8 +500,8 @@ def _table(
 
 
 def different_ngrams(docs: Documents, rows: np.ndarray, size: int) -> np.ndarray:
-    """int64[documents]: how many different runs of `size` words the documents of these rows have;
-    0 of the others."""
+    """Return int64[documents]: the number of distinct runs of `size` words of each document in
+    `rows`, and 0 for other documents."""
     table = words(docs)
     counts = np.zeros(len(docs), np.int64)
     for row in rows.tolist():
@@ -531,8 +513,8 @@ def different_ngrams(docs: Documents, rows: np.ndarray, size: int) -> np.ndarray
 
 
 def find(docs: Documents, search: Search) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(row, gram, first, last: int64[hits]): every position of a window in a batch, in order of row
-    and position; bytes of the document, `last` being the one behind."""
+    """Return (row, gram, first, last: int64[hits]): every window in a batch, ordered by row and
+    position. `first`, `last`: the bytes of the window in the document, last exclusive."""
     data, offsets = docs.buffers()
     capacity = FIRST_HITS
     while True:

@@ -1,1 +1,1 @@
-"""Near duplicates by MinHash and banding."""
+"""Near duplicates, found by MinHash and banding."""

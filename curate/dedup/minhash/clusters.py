@@ -1,15 +1,14 @@
-"""MinHash from sketches to decisions, in phases that a killed run resumes after.
+"""The phases of MinHash deduplication. A killed run resumes after its last complete phase.
 
-keys -> buckets -> candidates -> ordered -> (compared) -> edges -> decisions. Reading sketches,
-making shingles, sorting keys and verifying pairs are split into tasks. The order of candidates, the
-connected components and the merging of what tasks return are one process's: beside fixed buffers
-its memory is for a bit a document, and arrays of up to 20 bytes a candidate; each of them lies in a
-mapped file where it is large (corpus/shuffle/byte_rows.py).
+keys -> buckets -> candidates -> ordered -> (compared) -> edges -> decisions. Tasks read sketches,
+make shingles, sort keys and verify pairs. One process orders the candidates, finds the connected
+components and merges the results of tasks. Besides fixed buffers it holds one bit per document and
+arrays of up to 20 bytes per candidate; large arrays are mapped files (corpus/shuffle/byte_rows.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -75,6 +74,7 @@ from curate.dedup.minhash.kernels import (
     SPREAD,
     Compared,
     clear_roots,
+    count_partners,
     count_shared,
     flatten,
     follow,
@@ -90,18 +90,16 @@ from curate.dedup.minhash.kernels import (
     renumber,
     shingle_sets,
     star_pairs,
-    take_best,
 )
 from curate.text.buffers import as_large_string, text_array, text_buffers
 from llmcurate.base.disk.database import arrow_batches, literal, paths_literal
 from llmcurate.base.disk.files import TEMPORARY, replacing
 
-# Candidates, the documents that share a bucket, in the order in which copies are preferred. The
-# order is DuckDB's, by a sort that spills, in one process. A candidate has two numbers: c, its
-# position among the candidates as sketches arrive, and k, its position in the order of preference.
-# Ids are kept in the order of k, one after the other in a file, so that id number k is read without
-# a join. Buckets are then rewritten in terms of k, so that nothing after depends on the order of
-# the input; where pairs are verified they are also cut into parts.
+# Candidates are the documents that share a bucket. DuckDB sorts them by preference in one process,
+# and spills to disk. A candidate has two numbers: c, its position in the order of the sketches, and
+# k, its position in the order of preference. Ids are stored by k, so id k is read without a join.
+# Buckets are then rewritten by k, so nothing later depends on the order of the input. If pairs are
+# verified, the buckets are also divided into parts.
 
 ORDER, NAMES, ENDS = "order.u32", "ids.utf8", "ids.i64"
 
@@ -109,7 +107,9 @@ ORDER, NAMES, ENDS = "order.u32", "ids.utf8", "ids.i64"
 def write_candidates(
     folder: Path, sketches: Sketches, groups: list[Group], bits: Path, count: int, policy: str
 ) -> Facts:
-    """Phase `candidates`: their rows; k of each c; ids in order of k. policy: of the survivor."""
+    """Run phase `candidates`. A candidate has two numbers: c, its position in the order of the
+    sketches, and k, its position in the order of preference. Write a row for each candidate, the k
+    of each c, and the ids in order of k."""
     sizes = sketches.sizes
     paths = write_candidate_rows(sketches, folder, groups, bits, survivors.preferred_by(policy))
     order = new_array(count, np.uint32, folder, sizes.mapped_bytes)
@@ -131,7 +131,7 @@ def write_candidates(
 
 
 def all_rows(folder: Path, pieces: int, size: int) -> Iterator[pa.Table]:
-    """(part, n, id) of all candidates in order of c, `size` at a time whatever the pieces."""
+    """Yield (part, n, id) of all candidates in order of the sketches, in tables of `size` rows."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         for path in part_files(folder, ROWS_FILE, pieces):
@@ -142,33 +142,33 @@ def all_rows(folder: Path, pieces: int, size: int) -> Iterator[pa.Table]:
 
 
 class Ids:
-    """The candidates' ids by k, from files that are mapped into memory."""
+    """The ids of the candidates in order of preference, in mapped files."""
 
     def __init__(self, folder: Path) -> None:
         self._ends = map_array(folder / ENDS, np.int64)
         self._data = map_array(folder / NAMES, np.uint8)
 
     def of(self, numbers: np.ndarray) -> pa.LargeStringArray:
-        """Their ids; an empty text for a number that no candidate has."""
+        """Return the ids at these positions in order of preference. The id of NONE is an empty
+        text."""
         return text_array(
             *gather_texts(self._data.view(np.ndarray), self._ends.view(np.ndarray), numbers)
         )
 
     def forget(self) -> None:
-        """Gives the memory of what was read back to the system."""
         unmap(self._ends)
         unmap(self._data)
 
 
 def null_where(array: pa.Array, mask: np.ndarray) -> pa.Array:
-    """The array with nulls where `mask` is set."""
     return pc.if_else(pa.array(~mask), array, pa.scalar(None, array.type))
 
 
 def write_ordered(
     folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes
 ) -> Facts:
-    """Phase `ordered`: the same buckets in terms of k, in one piece. order: uint32[candidates], k
+    """Run phase `ordered` without verification: rewrite the buckets as one piece, with each
+    candidate's number c replaced by k (see `write_candidates`). `order`: uint32[candidates], the k
     of each c."""
     bits = np.fromfile(buckets / BITS, np.uint64)
     before = ones_before(bits)
@@ -188,12 +188,10 @@ POSITIONS, BEGINS = "places.u32", "begins.i64"
 
 
 def write_parts(folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes) -> Facts:
-    """Phase `ordered` where matches are verified: the positions of candidates by c, where each part
-    begins among them, and the buckets in terms of positions, a slice a part.
-
-    order: uint32[candidates], k of each c. Within a part positions are in the order of k, so all
-    that is decided by the lesser of two k is decided by positions as well.
-    """
+    """Run phase `ordered` with verification. A part is a share of the candidates that one task
+    compares. Candidates get positions by part, then in order of k (see `write_candidates`). Write
+    the position of each candidate, the first position of each part, and the buckets with positions
+    as members, one slice per part. `order`: uint32[candidates], the k of each c."""
     count = len(order)
     most = max(sizes.part_candidates, -(-count // sizes.parts))
     mapped = sizes.mapped_bytes
@@ -223,14 +221,12 @@ def write_parts(folder: Path, buckets: Path, pieces: int, order: np.ndarray, siz
 
 
 def parts_of(positions: np.ndarray, begins: np.ndarray) -> np.ndarray:
-    """The part that each position is in."""
     return np.searchsorted(begins, positions, "right") - 1
 
 
-# Without verification documents that share a bucket match: each bucket is a star around its most
-# preferred member. A document's partner is, of the documents it is in a star with, the one it
-# shares most stars with. Pairs are counted in partitions on disk; a candidate costs a parent, a
-# partner and a count.
+# Without verification, documents that share a bucket match: each bucket is a star around its most
+# preferred member. The partner of a document is the one that it shares most stars with. Pairs are
+# counted in partitions on disk; memory holds a parent, a partner and a count per candidate.
 
 ROOTS, PARTNERS, SHARED = "roots.u32", "partners.u32", "shared.u16"
 SIMILARITY = "similarity.f64"
@@ -239,8 +235,10 @@ SIMILARITY = "similarity.f64"
 def write_stars(
     folder: Path, ordered: Path, candidates: int, members: int, first: bool, sizes: Sizes
 ) -> Facts:
-    """Phase `edges`: root, partner and shared buckets of each k. members: of all buckets; first:
-    only to more preferred documents, and each document goes with its partner alone."""
+    """Run phase `edges` without verification. For each candidate, in order of preference, write its
+    root (the kept document), its partner, and the number of buckets that contain both the candidate
+    and its partner. `members`: the number of members of all buckets together. `first`: True if a
+    document matches only more preferred ones, and joins its partner's cluster."""
     parent, partner = (
         new_array(candidates, np.uint32, folder, sizes.mapped_bytes) for _ in range(2)
     )
@@ -262,7 +260,7 @@ def write_stars(
             [files], part, part + 1, scratch, sizes.mapped_bytes, valued=False
         )
         keys.sort()
-        take_best(keys, gather, partner, weight)
+        count_partners(keys, gather, partner, weight)
     for path in scratch.iterdir():
         path.unlink()
     scratch.rmdir()
@@ -281,24 +279,22 @@ def write_stars(
 
 
 # Candidate pairs are verified by their Jaccard similarity: exact, from sets of shingles, or
-# estimated, from signatures of a few bits a permutation. A task compares the candidates of one
-# part, of which it reads what they are compared by and their buckets, in order of the keys of
-# these. A part of a single large component lies in files that are mapped into memory, so what is
-# compared is limited by disk. The first tasks read a group of sketch files each and write, for
-# every candidate, its set of shingles or its packed signature, sorted into the part that compares
-# it. A task holds some texts (Sizes.shingled_documents) and one segment of its output.
+# estimated, from signatures of a few bits per permutation. First, one task per group of sketch
+# files writes the set of shingles or the packed signature of each candidate, sorted into the part
+# that compares it. Then one task per part reads these features and the buckets, and compares the
+# candidates. Features of a part that is one large component lie in mapped files, so their size is
+# limited by disk. A task holds some texts (Sizes.shingled_documents) and one segment of its output.
 
 KIND = "compared"
-NUMBERS = 2  # of its rows: the position of a candidate, how many bytes it has
-SIGNATURES = 20_000  # signatures that are read at once
-# (offsets, bytes) of the rows of a column of sketches.
-Make = Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]
+NUMBERS = 2  # columns of its rows: the position of a candidate, its size in bytes
+SIGNATURES = 20_000  # signatures per batch
 
 
 @dataclass(frozen=True)
 class ComparedTask(CandidateTask):
-    """What a group's candidates are compared by is to be written. ordered: the folder of the phase;
-    shingling: the arguments of `shingle_sets`, None where signatures are compared."""
+    """The task to write the features of the candidates of a group of sketch files. `ordered`: the
+    folder of phase `ordered`. `shingling`: the arguments of `shingle_sets`, or None if the features
+    are signatures."""
 
     ordered: Path
     segment_bytes: int
@@ -306,8 +302,8 @@ class ComparedTask(CandidateTask):
 
 
 def write_compared(task: ComparedTask) -> None:
-    """A task: of a group's candidates the sets of shingles, uint64, or the packed signatures out of
-    their sketches."""
+    """Run a task: write the shingles or packed signatures of the candidates of a group of sketch
+    files, sorted by the part that compares them."""
     begins = np.fromfile(task.ordered / BEGINS, np.int64)
     written = SliceFiles.within(task.folder, KIND, task.part)
     with ExitStack() as stack:
@@ -332,9 +328,11 @@ def write_compared(task: ComparedTask) -> None:
 
 @dataclass(frozen=True)
 class Verification:
-    """How candidates are verified. bits: of each of so many values of their signatures, `width`
-    bytes long; 0: by shingles; least: the similarity that a match has; first: each goes with the
-    first match alone; most: others that a member is compared with, in each of two ways."""
+    """The way to verify candidates. `bits`: the bits per value of a signature, 0 to compare
+    shingles. `values`, `width`: the number of values and of bytes of a signature. `least`: the
+    least similarity of a match. `first`: True to match each candidate only to the first similar
+    document. `most`: each bucket member is compared with at most this many centres, and with at
+    most as many other members (see `match_buckets`)."""
 
     bits: int
     values: int
@@ -346,8 +344,9 @@ class Verification:
 
 @dataclass(frozen=True)
 class MatchTask(FolderTask):
-    """A part of so many candidates, from position `begin` on, is to be matched. ordered, compared:
-    the folders of these phases, the latter by so many groups."""
+    """The task to match the candidates of one part: `count` candidates from position `begin` on.
+    `ordered`, `compared`: the folders of these phases. `groups`: the number of groups of sketch
+    files whose features are in `compared`."""
 
     begin: int
     count: int
@@ -358,13 +357,13 @@ class MatchTask(FolderTask):
     sizes: Sizes
 
 
-# Of each candidate of a part: root (uint32), partner (uint32), similarity (float64), each of the
-# three for all of them, in terms of their positions in the part.
+# Three arrays over the candidates of a part: root (uint32), partner (uint32) and similarity
+# (float64). Roots and partners are positions in the part.
 MATCH_FILE = "matches.bin"
 
 
 def match_part(task: MatchTask) -> None:
-    """A task: root, partner and similarity of the candidates of a part."""
+    """Run a task: write the root, partner and similarity of each candidate of a part."""
     by, sizes, count = task.by, task.sizes, task.count
     buckets = SliceFiles.within(task.ordered, "buckets")
     groups = [SliceFiles.within(task.compared, KIND, group) for group in range(task.groups)]
@@ -379,10 +378,10 @@ def match_part(task: MatchTask) -> None:
         count_up(parent)
         partner[:] = NONE
         best[:] = 0.0
-        for lot, lot_sizes in _lots(counts[:, 0], sizes.matched_members):
-            positions = members[lot] - np.uint32(task.begin)
+        for batch, batch_sizes in _bucket_batches(counts[:, 0], sizes.matched_members):
+            positions = members[batch] - np.uint32(task.begin)
             k, other, similar = match_buckets(
-                positions, lot_sizes, compared, by.least, by.first, by.most, parent
+                positions, batch_sizes, compared, by.least, by.first, by.most, parent
             )
             keep_best(k, other, similar, by.first, partner, best)
             for array in (compared.shingles, compared.extents, compared.packed):
@@ -395,8 +394,7 @@ def match_part(task: MatchTask) -> None:
                 array.tofile(file)
 
 
-def _lots(sizes: np.ndarray, most: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """(where the members of whole buckets are, the sizes of these), about `most` members each."""
+def _bucket_batches(sizes: np.ndarray, most: int) -> Iterator[tuple[slice, np.ndarray]]:
     begin = 0
     for at in range(0, len(sizes), most):
         waiting = sizes[at : at + most]
@@ -412,8 +410,6 @@ def _lots(sizes: np.ndarray, most: int) -> Iterator[tuple[slice, np.ndarray]]:
 
 
 def _compared(rows: np.ndarray, data: np.ndarray, task: MatchTask, scratch: Path) -> Compared:
-    """The features of a part's candidates. rows: the position of each in the corpus, and its
-    bytes."""
     by, sizes = task.by, task.sizes
     extents = new_array((len(rows), 2), np.int64, scratch, sizes.mapped_bytes)
     width, total = (1 if by.bits else 8), 0
@@ -442,8 +438,9 @@ def write_matches(
     by: Verification,
     sizes: Sizes,
 ) -> Facts:
-    """Phase `edges`: root, partner and similarity of each k. order: k of each c, uint32; ordered,
-    compared, groups: as tasks have them."""
+    """Run phase `edges` with verification: write the root (the kept document), partner and
+    similarity of each candidate, in order of k (see `write_candidates`). `order`: the file with the
+    k of each c. `ordered`, `compared`, `groups`: as in `MatchTask`."""
     begins = np.fromfile(ordered / BEGINS, np.int64).tolist()
     count, chunk = begins[-1], sizes.chunk_candidates
     tasks = [
@@ -478,8 +475,8 @@ def write_matches(
     return {}
 
 
-SCHEMA = COLUMNS.append(pa.field("cluster_size", pa.int64()))  # members, earlier ones too
-BINS = 1000  # of the histogram that the summary of similarities is read from
+SCHEMA = COLUMNS.append(pa.field("cluster_size", pa.int64()))  # including earlier members
+BINS = 1000  # of the histogram of similarities
 
 
 def _number_clusters(
@@ -491,8 +488,6 @@ def _number_clusters(
     scratch: Path,
     batch_size: int,
 ) -> int:
-    """Puts into partner[r] of every root r of two or more, which has no partner, the number of its
-    component in order of the ids of the roots; returns how many there are."""
     rows = scratch / ".part-roots.parquet"
     schema = pa.schema([("k", pa.uint32()), ("id", pa.large_string())])
     with pq.ParquetWriter(rows, schema, compression="lz4") as writer:
@@ -513,8 +508,10 @@ def _number_clusters(
 
 
 def _similarities(edges: Path, bands: int, rows: int, mapped_bytes: int) -> tuple[np.ndarray, Any]:
-    """(values by k, what makes similarities of them): of verified pairs the values themselves,
-    else shared buckets, whose share of the bands estimates s^rows."""
+    """Return a value for each candidate in order of preference, and a function that computes
+    similarities from such values. If pairs were verified the values are the similarities
+    themselves; otherwise they are numbers of shared bands, and the share of shared bands estimates
+    s^rows for a similarity s."""
     if (edges / SIMILARITY).exists():
         return map_array(edges / SIMILARITY, np.float64), lambda values_of_rows: values_of_rows
     shared = load_array(edges / SHARED, np.uint16, mapped_bytes)
@@ -532,11 +529,9 @@ def write_decisions(
     method: str,
     sizes: Sizes,
 ) -> tuple[dict[str, int], np.ndarray]:
-    """Writes the decisions on all members of components, by (part, n); returns counts, and how many
-    of the dropped have a similarity of 0.000, 0.001, ... 1.000.
-
-    The folders are those of the phases `candidates`, in so many pieces, and `edges`.
-    """
+    """Write the decisions on all members of clusters, ordered by (part, n). Return the counts, and
+    how many dropped documents have similarity 0.000, 0.001, ... 1.000. `candidates` (in `pieces`
+    pieces) and `edges` are the folders of these phases."""
     mapped, batch_size = sizes.mapped_bytes, sizes.batch_candidates
     root = load_array(edges / ROOTS, np.uint32, mapped)
     partner = new_array(len(root), np.uint32, path.parent, mapped)
@@ -594,8 +589,9 @@ SORT_MEMORY = "128MB"
 
 @dataclass(frozen=True)
 class Request:
-    """What the step asks for. banding: bands and rows; kept_bits: of each hash value, 0 where
-    similarities come from texts; verify: the least similarity of a pair, None for shared bands."""
+    """The settings of the step. `banding`: the numbers of bands and rows. `kept_bits`: bits per
+    signature value, 0 to compare texts. `verify`: the least similarity, or None to match by bands.
+    """
 
     label: str
     method: str
@@ -607,7 +603,7 @@ class Request:
 
 
 def phases(request: Request, sketches: Sketches) -> list[Phase]:
-    """The phases before decisions."""
+    """Return the phases that run before the decisions are written."""
     bands, rows = request.banding
     width = packed_bytes(bands * rows, request.kept_bits)
     first = request.survivor == "first"
@@ -663,9 +659,9 @@ def phases(request: Request, sketches: Sketches) -> list[Phase]:
 
 
 def resolve(request: Request, sketches: Sketches) -> tuple[Facts, dict[str, int], np.ndarray]:
-    """Writes the decisions; returns facts of the phases, counts, and how many of those dropped have
-    which similarity, in `BINS` bins and one for 1."""
-    # Two sorts are all that is asked of the database; more memory does not make them faster.
+    """Run all phases and write the decisions. Return the facts of the phases, the counts, and the
+    histogram of the similarities of dropped documents in BINS + 1 bins."""
+    # The database only runs two sorts, and more memory does not make them faster.
     sketches.connection.execute(f"SET memory_limit = '{SORT_MEMORY}'")
     done = run_phases(sketches.folder, phases(request, sketches))
     counts, histogram = write_decisions(

@@ -1,22 +1,24 @@
 """The kernels of MinHash: signatures and band keys, components, verified pairs.
 
-A text becomes units (words, characters or bytes), each a 64-bit hash; a shingle is the hash of a
-run of units; a signature holds, for each permutation, the least image of the shingles' low 32 bits.
-The permutations are datasketch 2's `affine32`: MurmurHash3's 32-bit finaliser as a pre-mix, then
-`a * h + b mod 2^32` with odd a. For given shingle hashes signatures equal datasketch's bit for bit.
+A text is split into units (words, characters or bytes), each a 64-bit hash. A shingle is the hash
+of a run of units. A signature holds, for each permutation, the least image of the shingles' low 32
+bits. The permutations are datasketch 2's `affine32`: MurmurHash3's 32-bit finaliser as a pre-mix,
+then `a * h + b mod 2^32` with odd a. For the same shingle hashes, signatures equal datasketch's bit
+for bit.
 
-Signatures of b bits a permutation (Li and König 2010) keep b bits of a hash of every value. Two
+Signatures of b bits per permutation (Li and König 2010) keep b bits of a hash of every value. Two
 documents of Jaccard similarity s agree in a value with probability 2^-b + (1 - 2^-b) s: they agree
-where the minima are the same, and by chance elsewhere. (That is the paper's theorem 1 for sets that
-are small beside the 2^32 hashes, C1 = C2 = 2^-b.) With a share p of k values equal the estimate is
-(p - 2^-b) / (1 - 2^-b), whose standard error is sqrt(P (1 - P) / k) / (1 - 2^-b) with P the
-probability above. The bits are those of a hash of the value and of its position in the signature.
-The low bits of the value itself would not do: of an affine permutation they depend on the low bits
-of the shingle alone, so that two shingles that agree in them would do so in all permutations.
+if the minima are the same, and otherwise by chance. (That is the paper's theorem 1 for sets that
+are small compared to the 2^32 hashes, C1 = C2 = 2^-b.) With a share p of k values equal the
+estimate is (p - 2^-b) / (1 - 2^-b), whose standard error is sqrt(P (1 - P) / k) / (1 - 2^-b) with P
+the probability above. The bits are those of a hash of the value and of its position in the
+signature. The low bits of the value itself cannot be used: under an affine permutation they depend
+on the low bits of the shingle alone, so two shingles with equal low bits would agree in all
+permutations.
 
-A component is a tree of uint32 parents, four bytes a node, whose root is the least node. Union is
-by the lesser number and find halves paths; so a parent is never greater than its child, and one
-ascending pass makes every parent a root.
+A component is a tree of uint32 parents, four bytes per node, whose root is the least node. Union
+makes the lesser root the parent, and find halves paths. A parent is therefore never greater than
+its child, and one ascending pass makes every parent a root.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ from curate.text.words import PRIME, ascii_fold, character_tables, word_hashes
 from llmcurate.base.kernels import njit, read_only
 
 # DataTrove's simplify_text (utils/text.py), step by step: lower case, numbers to 0, punctuation to
-# a blank, runs of white space to one, then NFD without its nonspacing marks. RE2's classes stand
-# in for its list of punctuation.
+# a blank, runs of white space to one, then NFD without its nonspacing marks. RE2's classes replace
+# its list of punctuation.
 _DATATROVE = (
     (r"\p{Nd}+([.,…]\p{Nd}+)?", "0"),
     (r"\p{P}|[$+<=>^`|~]", " "),
@@ -46,12 +48,10 @@ _SPACE = r"[\s\p{Z}]+"
 
 
 def normal_form(text: pa.LargeStringArray, form: str, shingle: str) -> pa.LargeStringArray:
-    """The texts whose shingles are taken.
-
-    `lower`: words are folded by the word table itself; characters and bytes are those of the
-    lower-cased text with runs of white space as one blank. `datatrove`: lower case, numbers as 0,
-    no punctuation, no accents.
-    """
+    """Return the texts from which shingles are taken, in the normal form named `form`. In form
+    `lower`, words stay as they are, because the word table folds their case; for characters and
+    bytes the text is in lower case with single blanks. In form `datatrove`, the text is in lower
+    case, with numbers as 0 and without punctuation and accents."""
     if form == "datatrove":
         text = pc.utf8_lower(text)
         for pattern, replacement in _DATATROVE:
@@ -67,7 +67,7 @@ def normal_form(text: pa.LargeStringArray, form: str, shingle: str) -> pa.LargeS
 def shingle_sets(
     text: pa.LargeStringArray, normalize: str, unit: str, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets: int64[rows + 1], uint64 values) of the sets of shingles of texts, sorted."""
+    """Return (offsets: int64[rows + 1], uint64 values): the sorted set of shingles of each text."""
     data, offsets = text_buffers(normal_form(text, normalize, unit))
     return text_shingles(KINDS[unit], data, offsets, size)
 
@@ -77,7 +77,6 @@ _PLACE = np.uint32(0x9E3779B1)
 
 @njit(nogil=True, inline="always")
 def fmix32(h):
-    """MurmurHash3's 32-bit finaliser."""
     h ^= h >> np.uint32(16)
     h = np.uint32(h * np.uint32(0x85EBCA6B))
     h ^= h >> np.uint32(13)
@@ -86,14 +85,13 @@ def fmix32(h):
 
 
 def packed_bytes(values: int, bits: int) -> int:
-    """Bytes of a signature of so many values."""
     return -(-values * bits // 8)
 
 
 @njit(cache=True, nogil=True)
 def pack(signature, bits):
-    """uint8[rows, packed_bytes(values, bits)] of a signature: uint32[rows, values]; value p has the
-    bits from p * bits on, the lowest first."""
+    """Pack signatures: return uint8[rows, packed_bytes(values, bits)] for signature: uint32[rows,
+    values]. Value p takes the bits from p * bits on, lowest first."""
     rows, values = signature.shape
     out = np.zeros((rows, (values * bits + 7) // 8), np.uint8)
     for r in range(rows):
@@ -114,7 +112,7 @@ def pack(signature, bits):
 
 @njit(nogil=True)
 def equal_values(x, y, values, bits):
-    """In how many of `values` two packed signatures agree."""
+    """Return how many of the `values` values of the packed signatures x and y are equal."""
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     buffer, count, at, equal = np.uint64(0), 0, 0, 0
     for _ in range(values):
@@ -131,7 +129,7 @@ def equal_values(x, y, values, bits):
 
 @njit(nogil=True)
 def estimated(equal, values, bits):
-    """The Jaccard similarity that so many equal values of b bits stand for, within 0 and 1."""
+    """Return the Jaccard similarity estimated from `equal` equal values of `bits` bits."""
     chance = 2.0**-bits
     return min(1.0, max(0.0, (equal / values - chance) / (1.0 - chance)))
 
@@ -143,7 +141,6 @@ KINDS = {"word": WORD, "char": CHAR, "byte": BYTE}
 
 @njit(nogil=True)
 def _units(kind, data, start, stop, fold, kinds, lower, out):
-    """Units of data[start:stop], whose hashes are put into out."""
     if kind == WORD:
         return word_hashes(data, start, stop, fold, kinds, lower, out)
     units = 0
@@ -161,8 +158,6 @@ def _units(kind, data, start, stop, fold, kinds, lower, out):
 
 @njit(nogil=True)
 def _shingles(units, count, size, out):
-    """Shingles of the first `count` units, whose hashes are put into out: all runs of `size`; of
-    fewer units there is one shingle, of all of them; of none there is none."""
     if count == 0:
         return 0
     length = min(size, count)
@@ -189,7 +184,6 @@ def _longest(offsets):
 
 @njit(nogil=True)
 def _least(mixed, count, a, b, out):
-    """out[p] = the least a[p] * h + b[p] mod 2^32 over the first `count` of mixed."""
     for p in range(len(a)):
         x, y = a[p], b[p]
         least = EMPTY
@@ -244,8 +238,8 @@ def _text_shingles(kind, data, offsets, fold, kinds, lower, size):
 
 @njit(nogil=True, allocates=True)
 def signatures(offsets: np.ndarray, hashes: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """uint32[rows, len(a)] of shingle hashes: row r has hashes[offsets[r]:offsets[r + 1]], of which
-    the low 32 bits count; a row without hashes is all ones, as in datasketch."""
+    """Return uint32[rows, len(a)]: the signature of each row hashes[offsets[r]:offsets[r + 1]].
+    Only the low 32 bits of a hash count. A row without hashes is all ones, as in datasketch."""
     out = np.empty((len(offsets) - 1, len(a)), np.uint32)
     mixed = np.empty(_longest(offsets), np.uint32)
     for r in range(len(offsets) - 1):
@@ -258,7 +252,7 @@ def signatures(offsets: np.ndarray, hashes: np.ndarray, a: np.ndarray, b: np.nda
 
 @njit(cache=True, nogil=True)
 def band_keys(signature: np.ndarray, bands: int, rows: int) -> np.ndarray:
-    """uint64[documents, bands]: one hash a band; equal rows of different bands differ."""
+    """Return uint64[documents, bands]: one hash per band. Equal rows in different bands differ."""
     out = np.empty((len(signature), bands), np.uint64)
     for d in range(len(signature)):
         for k in range(bands):
@@ -271,7 +265,7 @@ def band_keys(signature: np.ndarray, bands: int, rows: int) -> np.ndarray:
 
 
 def permutations(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(a, b): uint32[count], datasketch's `affine32` parameters of that seed; a is odd."""
+    """Return (a, b): uint32[count], datasketch's parameters of `affine32` for this seed."""
     draw = np.random.RandomState(seed)
     a = draw.randint(0, 1 << 31, count, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
     b = draw.randint(0, 1 << 32, count, dtype=np.uint32)
@@ -281,8 +275,8 @@ def permutations(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def text_signatures(
     kind: int, data: np.ndarray, offsets: np.ndarray, size: int, a: np.ndarray, b: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(signatures: uint32[rows, len(a)], shingles: int64[rows], repeated ones counted) of the texts
-    `data: uint8[bytes]`, `offsets: int64[rows + 1]`, by shingles of `size` units of a kind."""
+    """Return the signatures of texts (uint32[rows, len(a)]), and how many shingles each text has
+    with repeats (int64[rows]). A shingle has `size` units of `kind`."""
     tables = (ascii_fold(), *character_tables())
     result: tuple[np.ndarray, np.ndarray] = _text_signatures(
         kind, data, offsets, *tables, size, a, b
@@ -293,17 +287,16 @@ def text_signatures(
 def text_shingles(
     kind: int, data: np.ndarray, offsets: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(offsets: int64[rows + 1], hashes: uint64[shingles]) of the sets of shingles of the texts,
-    each sorted."""
+    """Return (offsets: int64[rows + 1], hashes: uint64[]): the sorted shingles of each text."""
     tables = (ascii_fold(), *character_tables())
     result: tuple[np.ndarray, np.ndarray] = _text_shingles(kind, data, offsets, *tables, size)
     return result
 
 
 def lean_buffers(signature: np.ndarray, seed: int) -> list[bytes]:
-    """A buffer a row of `signature: uint32[rows, permutations]` that datasketch 2 reads with
-    `LeanMinHash.deserialize(buffer, "<")`: int64 seed, int32 minus the number of values, uint8 1
-    (affine32), the values; all little-endian."""
+    """Return one buffer per row of `signature: uint32[rows, permutations]`, readable by datasketch
+    2's `LeanMinHash.deserialize(buffer, "<")`: int64 seed, int32 minus the number of values, uint8
+    1 (affine32), the values; all little-endian."""
     head = (
         int(seed).to_bytes(8, "little", signed=True)
         + (-signature.shape[1]).to_bytes(4, "little", signed=True)
@@ -318,7 +311,7 @@ NONE = np.uint32(0xFFFFFFFF)
 
 @njit(nogil=True)
 def find(parent, x):
-    """The root of x; paths are halved on the way."""
+    """Return the root of the tree that contains x, and halve the paths on the way."""
     while parent[x] != x:
         parent[x] = parent[parent[x]]
         x = parent[x]
@@ -327,7 +320,6 @@ def find(parent, x):
 
 @njit(nogil=True)
 def union(parent, x, y):
-    """Joins the trees of x and y."""
     x, y = find(parent, x), find(parent, y)
     if x < y:
         parent[y] = x
@@ -337,14 +329,14 @@ def union(parent, x, y):
 
 @njit(cache=True, nogil=True)
 def flatten(parent):
-    """Makes every parent the root, in place."""
+    """Set the parent of every node to the root of its tree, in place."""
     for x in range(len(parent)):
         parent[x] = parent[parent[x]]
 
 
 @njit(cache=True, nogil=True)
 def follow(parent, partner):
-    """Makes the partner, where there is one, the parent, in place."""
+    """Set the parent of each node that has a partner to that partner, in place."""
     for x in range(len(parent)):
         if partner[x] != NONE:
             parent[x] = partner[x]
@@ -352,7 +344,7 @@ def follow(parent, partner):
 
 @njit(cache=True, nogil=True)
 def clear_roots(root, partner):
-    """The survivor of a component has no partner: in place. root: uint32, flat."""
+    """Remove the partners of roots, which are the kept documents. `root`: the root of each node."""
     for x in range(len(root)):
         if root[x] == x:
             partner[x] = NONE
@@ -360,7 +352,7 @@ def clear_roots(root, partner):
 
 @njit(cache=True, nogil=True)
 def members_of_two(root):
-    """uint64 bits: the nodes of components of two or more. root: uint32, flat."""
+    """Return uint64 bits: 1 for a node whose component has two or more nodes."""
     bits = np.zeros(len(root) // 64 + 1, np.uint64)
     for x in range(len(root)):
         r = root[x]
@@ -370,17 +362,18 @@ def members_of_two(root):
     return bits
 
 
-# Odd, so that multiplying by it can be undone; Knuth's, for 64 bits. Its high bits are even among
-# pairs, while those of (document, partner) would put one large bucket into one partition.
+# Knuth's multiplier for 64 bits. It is odd, so the multiplication can be undone. The high bits of
+# the product are spread evenly among pairs; those of (document, partner) would put one large bucket
+# into one partition.
 SPREAD = 0x9E3779B97F4A7C15
 GATHER = pow(SPREAD, -1, 2**64)
 
 
 @njit(cache=True, nogil=True)
 def star_pairs(members, sizes, parent, forward, spread):
-    """uint64: (document, other) as document * 2^32 + other, times `spread`, of every member of a
-    bucket and its head, the first one; unless `forward`, the other way round too, and their trees
-    in `parent` are joined."""
+    """Return uint64 pairs of every bucket member and the first member of the bucket. A pair is
+    (document * 2^32 + other) * `spread`. Unless `forward`, each pair is returned in both
+    directions, and the trees of its two documents in `parent` are joined."""
     out = np.empty((1 if forward else 2) * max(len(members) - len(sizes), 0), np.uint64)
     filled = 0
     begin = np.int64(0)
@@ -399,9 +392,11 @@ def star_pairs(members, sizes, parent, forward, spread):
 
 
 @njit(cache=True, nogil=True)
-def take_best(keys, gather, partner, weight):
-    """Makes partner[k] the one that k forms most pairs with, of these and those before; of equals
-    the lesser. keys: sorted pairs as star_pairs makes them, all of a pair together."""
+def count_partners(keys, gather, partner, weight):
+    """Set partner[k] to the document that forms most pairs with k (the least number among equal
+    ones), and weight[k] to the number of these pairs. Partners from earlier calls are replaced if a
+    document forms more pairs. `keys`: sorted pairs from `star_pairs`; all repeats of a pair must be
+    in the same call. `gather`: the factor that undoes `spread`."""
     begin = 0
     for i in range(1, len(keys) + 1):
         if i < len(keys) and keys[i] == keys[begin]:
@@ -417,7 +412,8 @@ def take_best(keys, gather, partner, weight):
 
 @njit(cache=True, nogil=True)
 def count_shared(members, sizes, partner, shared):
-    """Adds to shared[k] the buckets that hold both k and its partner. Members ascend."""
+    """Add to shared[k] the number of buckets that contain both k and partner[k]. The members of
+    each bucket must ascend."""
     begin = np.int64(0)
     for size in sizes:
         for i in range(begin, begin + size):
@@ -437,8 +433,8 @@ def count_shared(members, sizes, partner, shared):
 
 @njit(cache=True, nogil=True)
 def gather_texts(data, ends, numbers):
-    """(bytes: uint8, offsets: int64[len(numbers) + 1]) of the texts of these numbers; text k is
-    data[ends[k]:ends[k + 1]]; a number outside of them is an empty one."""
+    """Return the texts with these numbers, as (bytes: uint8, offsets: int64[len(numbers) + 1]).
+    Text k is data[ends[k]:ends[k + 1]]. A number out of range gives an empty text."""
     offsets = np.zeros(len(numbers) + 1, np.int64)
     for i in range(len(numbers)):
         k = np.int64(numbers[i])
@@ -457,8 +453,9 @@ SMALL = 24  # members that are sorted by insertion
 
 @njit(cache=True, nogil=True)
 def renumber(members, sizes, bits, before, order):
-    """Members, document numbers, become order[c] in place, ascending within buckets of at most
-    SMALL of them."""
+    """Replace each member of a bucket, a document number, by order[c] in place, where c is the
+    number of the document among the candidates. Afterwards members ascend in buckets of at most
+    SMALL members."""
     begin = np.int64(0)
     for size in sizes:
         for i in range(begin, begin + size):
@@ -475,8 +472,7 @@ def renumber(members, sizes, bits, before, order):
 
 @njit(cache=True, nogil=True)
 def join_buckets(members, sizes, bits, before, parent):
-    """Joins the trees of the members of each bucket. members: document numbers; parent: uint32 by
-    c, changed in place."""
+    """Join the trees of the members of each bucket. `parent`: uint32[candidates]."""
     begin = np.int64(0)
     for size in sizes:
         head = np.uint32(number_of(members[begin], bits, before))
@@ -487,9 +483,10 @@ def join_buckets(members, sizes, bits, before, parent):
 
 @njit(cache=True, nogil=True)
 def part_components(root, most, part):
-    """int64[parts + 1]: before how many candidates each part begins. root: uint32 by c, flat;
-    part: uint32 by c, made here: that of its component. Components fill parts in order of their
-    roots; a part holds up to `most` candidates, or one component alone."""
+    """Divide the candidates into parts that tasks compare, without dividing a component. A part
+    holds up to `most` candidates, or a single larger component. Fill `part` (uint32) with the part
+    of each candidate. Return int64[parts + 1]: the first position of each part if candidates are
+    ordered by part. `root`: uint32, the root of each candidate."""
     part[:] = 0
     for c in range(len(root)):
         part[root[c]] += 1
@@ -511,8 +508,8 @@ def part_components(root, most, part):
 
 @njit(cache=True, nogil=True)
 def order_by_part(order, part, begins, by_k, position):
-    """Fills position[c], that of c when candidates are ordered by part, then by k = order[c].
-    by_k: uint32 of any values."""
+    """Fill position[c] with the position of candidate c if candidates are ordered by part, then by
+    order[c]. `by_k`: uint32[], overwritten."""
     following = begins.copy()
     for c in range(len(order)):
         by_k[order[c]] = c
@@ -522,17 +519,17 @@ def order_by_part(order, part, begins, by_k, position):
         following[part[c]] += 1
 
 
-# A member is compared with so many centres and so many others of its bucket at most, the most
-# preferred first: buckets of a hundred thousand unlike pages must not take days.
+# The most centres, and the most others of its bucket, that a member is compared with, the most
+# preferred first. Without this limit a bucket of a hundred thousand unlike pages would take days.
 MOST = 1000
 
 
 @njit(nogil=True)
 def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
-    """Jaccard similarity of two sorted arrays of distinct values; -1 where it is below `least`."""
+    """Return the Jaccard similarity of two sorted sets of values, or -1 if it is below `least`."""
     if len(x) == 0 or len(y) == 0:
         return 0.0 if least <= 0.0 else -1.0
-    # With c common values similarity is c / (len(x) + len(y) - c).
+    # With c common values the similarity is c / (len(x) + len(y) - c).
     needed = least * (len(x) + len(y)) / (1.0 + least) - 1e-6
     spare = min(len(x), len(y)) - needed  # values without a counterpart that may still turn up
     i = j = common = 0
@@ -552,21 +549,19 @@ def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
 
 
 class Compared(NamedTuple):
-    """The features by which documents are compared. With bits: packed signatures of `values`
-    values, that of k in row extents[k, 0] of `packed`. Without: the shingles shingles[extents[k,
-    0]:][:extents[k, 1]], sorted and distinct.
-    """
+    """The features that documents are compared by: packed signatures or sets of shingles. If `bits`
+    is not 0, document k has the signature packed[extents[k, 0]] of `values` values. Otherwise it
+    has the shingles shingles[extents[k, 0]:][:extents[k, 1]], sorted and distinct."""
 
     shingles: np.ndarray  # uint64
     extents: np.ndarray  # int64[documents, 2]
     packed: np.ndarray  # uint8[documents, bytes]
     values: int
-    bits: int  # 0: by shingles
+    bits: int  # 0: compare shingles
 
 
 @njit(nogil=True)
 def _similarity(by, d, e, least):
-    """Similarity of two documents; -1 where it is below `least`."""
     x, y = by.extents[d], by.extents[e]
     if by.bits:
         equal = equal_values(by.packed[x[0]], by.packed[y[0]], by.values, by.bits)
@@ -578,17 +573,18 @@ def _similarity(by, d, e, least):
 
 @njit(cache=True, nogil=True)
 def match_buckets(members, sizes, by, least, first, most, parent):
-    """(k, other, similarity) of verified pairs, other < k.
+    """Return the verified pairs as (k, other, similarity), where other < k.
 
-    members: uint32, ascending within each bucket; sizes: uint32 of the buckets; parent:
-    uint32[documents], the forest so far, changed in place.
+    `members`: uint32, the members of the buckets, ascending within each bucket. `sizes`: uint32,
+    the sizes of the buckets. `by`: the features to compare. `parent`: uint32[documents], the trees
+    of connected documents so far, changed in place.
 
-    Each member is compared with the centres of its bucket, then with the others before it, except
-    those it is connected with already; a member that nothing matches becomes a centre. `first`: a
-    member is compared with those before it until one matches, whatever is connected.
+    A member is compared with the centres of its bucket, then with the other earlier members, except
+    those already connected to it. A member without a match becomes a centre. With `first`, a member
+    is compared with earlier members only until one matches, regardless of connections.
     """
     pair_k, pair_other, similar = [np.uint32(0)], [np.uint32(0)], [0.0]
-    met = np.empty((2, most), np.uint32)  # centres, others
+    earlier = np.empty((2, most), np.uint32)  # centres, others
     filled = np.zeros(2, np.int64)
     begin = np.int64(0)
     for size in sizes:
@@ -600,7 +596,7 @@ def match_buckets(members, sizes, by, least, first, most, parent):
                 for c in range(filled[side]):
                     if first and matched:
                         break
-                    e = met[side, c]
+                    e = earlier[side, c]
                     if not first and find(parent, d) == find(parent, e):
                         matched = True
                         continue
@@ -617,7 +613,7 @@ def match_buckets(members, sizes, by, least, first, most, parent):
                         union(parent, d, e)
             side = 1 if matched else 0
             if filled[side] < most:
-                met[side, filled[side]] = d
+                earlier[side, filled[side]] = d
                 filled[side] += 1
         begin += size
     return np.array(pair_k)[1:], np.array(pair_other)[1:], np.array(similar)[1:]
@@ -625,8 +621,9 @@ def match_buckets(members, sizes, by, least, first, most, parent):
 
 @njit(cache=True, nogil=True)
 def keep_best(pair_k, pair_other, similar, forward, partner, best):
-    """Makes partner[k] the most similar one that a verified pair gives k, of equals the lesser;
-    best[k]: that similarity. Unless `forward`, a pair counts for both."""
+    """Set partner[k] to the document most similar to k in the pairs (the least number among equal
+    ones), and best[k] to that similarity. Unless `forward`, a pair counts for both of its
+    documents."""
     for i in range(len(pair_k)):
         for turn in range(1 if forward else 2):
             k, other = (pair_k[i], pair_other[i]) if turn == 0 else (pair_other[i], pair_k[i])
@@ -637,6 +634,6 @@ def keep_best(pair_k, pair_other, similar, forward, partner, best):
 
 
 def for_kernels(by: Compared) -> Compared:
-    """The same in the one type that kernels take: read-only arrays."""
+    """Return `by` with read-only arrays, because the kernels are compiled for these only."""
     shingles, extents, packed = map(read_only, (by.shingles, by.extents, by.packed))
     return by._replace(shingles=shingles, extents=extents, packed=packed)

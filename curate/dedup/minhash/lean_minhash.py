@@ -1,9 +1,8 @@
-"""MinHash signatures in the bytes of datasketch's LeanMinHash: a corpus out, an index in.
+"""Export and import of MinHash signatures in the format of datasketch's LeanMinHash.
 
-A file is parquet: `id`, and `signature`, which `LeanMinHash.deserialize(signature, "<")` reads. The
-settings that the signatures were made with stand in its metadata. Signatures can be compared only
-where both sides hash the same shingles, so that what comes in must have been made here too, whoever
-has kept, filtered or sent it since.
+A file is parquet with columns `id` and `signature`, which `LeanMinHash.deserialize(signature, "<")`
+reads. The metadata holds the settings of the signatures. Signatures are comparable only if they
+were made from the same shingles, so an imported file must come from llmcurate's own export.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ _CHECKED = ("bands", "rows", "shingle", "ngram", "normalize", "seed")
 
 
 def write_signatures(path: Path, batches: Iterable[pa.RecordBatch], step: DedupMinhash) -> int:
-    """Writes the signatures of documents (columns id and text); returns how many. Those without
-    any shingle have a signature of ones, as in datasketch."""
+    """Write the signatures of documents (columns id and text). Return the number of documents. The
+    signature of a document without shingles is all ones, as in datasketch."""
     documents = 0
     schema = SCHEMA.with_metadata({SETTINGS: json.dumps(step.comparable()).encode()})
     with replacing(path) as aside, pq.ParquetWriter(aside, schema) as writer:
@@ -51,8 +50,8 @@ def write_signatures(path: Path, batches: Iterable[pa.RecordBatch], step: DedupM
 
 
 def read_signatures(signature: pa.Array) -> tuple[np.ndarray, int]:
-    """(uint32[rows, permutations], seed) of LeanMinHash buffers. ValueError where they are of an
-    older scheme, or differ in seed or length."""
+    """Return the values (uint32[rows, permutations]) and the seed of signatures in LeanMinHash's
+    format. Raises ValueError if they have an older scheme, or differ in seed or length."""
     buffers = signature.to_pylist()
     if not buffers:
         return np.empty((0, 0), np.uint32), 0
@@ -71,15 +70,15 @@ def read_signatures(signature: pa.Array) -> tuple[np.ndarray, int]:
 
 
 def import_signatures(paths: list[Path], out: Path) -> tuple[int, indexes.IndexRecord]:
-    """Makes OUT/index/dedup_minhash of files of signatures, for `--against OUT`; returns how many
-    documents it holds, and its record. UsageError where a file is none, or the files do not belong
-    together."""
+    """Create OUT/index/dedup_minhash from files of signatures, for `--against OUT`. Return the
+    number of documents and the record of the index. Raises UsageError if a file holds no
+    signatures, or if the files were made with different settings."""
     from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     if not paths:
-        raise UsageError("name files of signatures, or the folder that holds them")
+        raise UsageError("no input: name files of signatures or a folder of them")
     if out.exists() and any(out.iterdir()):
-        raise UsageError(f"{out} is not empty: name a new folder")
+        raise UsageError(f"{out} is not empty; name a new folder")
     settings = _settings(paths[0])
     folder = out / indexes.FOLDER / NAME
     make_folder(folder / indexes.OWN)
@@ -97,28 +96,26 @@ def import_signatures(paths: list[Path], out: Path) -> tuple[int, indexes.IndexR
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    """The settings in a file's metadata, those that size anything checked as a recipe's are."""
     from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     try:
         schema = pq.read_schema(path)
     except (OSError, pa.ArrowInvalid) as error:
-        raise UsageError(f"{path}: no parquet file of signatures ({error})") from None
+        raise UsageError(f"{path} is not a parquet file of signatures ({error})") from None
     if not {"id", "signature"} <= {*schema.names}:
-        raise UsageError(f"{path}: no columns id and signature")
+        raise UsageError(f"{path} must have the columns id and signature")
     try:
         settings = json.loads(schema.metadata[SETTINGS])
         checked = DedupMinhash.model_validate({name: settings[name] for name in _CHECKED})
     except (KeyError, TypeError, ValueError):
         raise UsageError(
-            f"{path} does not say how its shingles were made, so they cannot be compared: it must"
-            " come from `llmcurate export --format minhash`, its metadata kept"
+            f"{path} does not say how its shingles were made; use a file from `llmcurate export"
+            " --format minhash` with its metadata intact"
         ) from None
     return {**settings, **{name: checked.comparable()[name] for name in _CHECKED}}
 
 
 def _import_part(path: Path, target: Path, part: int, bands: int, rows: int, seed: int) -> int:
-    """Writes the sketches of one file; returns how many there are."""
     count = 0
     with replacing(target) as aside, pq.ParquetFile(path) as source:
         writer = None
@@ -126,15 +123,15 @@ def _import_part(path: Path, target: Path, part: int, bands: int, rows: int, see
             try:
                 values, own_seed = read_signatures(batch.column("signature"))
                 if len(batch) and (values.shape[1] != bands * rows or own_seed != seed):
-                    raise ValueError("signatures that do not fit their own settings")
+                    raise ValueError("signatures that do not match the settings in its metadata")
             except ValueError as error:
-                raise UsageError(f"{path} holds {error}") from None
+                raise UsageError(f"{path} contains {error}") from None
             table = _sketches(batch.column("id"), values, part, count, bands, rows)
             writer = writer or pq.ParquetWriter(aside, table.schema)
             writer.write_table(table)
             count += len(batch)
         if writer is None:
-            raise UsageError(f"{path} holds no signatures")
+            raise UsageError(f"{path} contains no signatures")
         writer.close()
     return count
 
@@ -142,12 +139,11 @@ def _import_part(path: Path, target: Path, part: int, bands: int, rows: int, see
 def _sketches(
     ids: pa.Array, values: np.ndarray, part: int, begin: int, bands: int, rows: int
 ) -> pa.Table:
-    """Rows as the step's own sketches have them; of documents without a shingle no bands."""
     from curate.dedup.minhash.near_duplicates import binary_rows
     from curate.documents.documents import DATE
 
     keys = band_keys(np.ascontiguousarray(values), bands, rows)
-    empty = (values == np.uint32(0xFFFFFFFF)).all(axis=1)
+    empty = (values == np.uint32(0xFFFFFFFF)).all(axis=1)  # no shingles, so no bands
     count = len(ids)
     return pa.table(
         {

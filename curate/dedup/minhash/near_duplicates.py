@@ -1,8 +1,8 @@
 """Near duplicates: documents that share most of their shingles, found by MinHash and banding.
 
 Broder 1997; bands and rows as in Rajaraman and Ullman, Mining of Massive Datasets, chapter 3. Two
-documents match if they share a band; with `verify` if moreover the Jaccard similarity of their sets
-of shingles reaches it, exactly or by an estimate from the bits of their signatures.
+documents match if they share a band. With `verify`, the Jaccard similarity of their sets of
+shingles must also reach that value, either exactly or as estimated from their signatures.
 """
 
 from __future__ import annotations
@@ -38,45 +38,47 @@ NGRAM = {"word": 5, "char": 9, "byte": 16}
 # documents of Jaccard similarity s share one band of r rows with probability s^r, and at least one
 # of b bands with 1 - (1 - s^r)^b (Rajaraman and Ullman, Mining of Massive Datasets, 3.4).
 
-# name -> (bands, rows). A preset says nothing of shingles or normal forms, in which these
-# pipelines differ too.
+# name -> (bands, rows). A preset does not set shingles or normal forms, although these pipelines
+# also differ in them.
 PRESETS: dict[str, tuple[int, int]] = {
     "fineweb": (14, 8),  # Penedo et al. 2024 (FineWeb); the defaults of DataTrove
     "lee2022": (450, 20),  # Lee et al. 2022: 9,000 hashes, 450 bands of 20
     "refinedweb": (450, 20),  # Penedo et al. 2023: as Lee et al.
     "dclm": (93, 15),  # Li et al. 2024 (DCLM): 1,395 hashes
 }
-# The Jaccard similarity that a preset verifies matches by. Lee et al. 2022 go on with pairs whose
-# edit similarity is above 0.8 (read in others' accounts, not at the source). That costs the product
-# of two lengths a pair; here the exact Jaccard similarity stands for it, which the bands aim at.
+# The Jaccard similarity by which a preset verifies matches. Lee et al. 2022 keep pairs whose edit
+# similarity is above 0.8 (read in others' accounts, not at the source). Edit similarity costs the
+# product of two lengths per pair. This step uses the exact Jaccard similarity, which the bands
+# approximate.
 VERIFIED = {"lee2022": 0.8}
 SIMILARITIES = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 
 
 def predicted(bands: int, rows: int, similarity: float) -> float:
-    """The probability that two documents of that Jaccard similarity share a band."""
+    """Return the probability that two documents with this Jaccard similarity share a band."""
     return 1.0 - (1.0 - similarity**rows) ** bands
 
 
 def midpoint(bands: int, rows: int) -> float:
-    """The Jaccard similarity at which half of the pairs share a band."""
+    """Return the Jaccard similarity at which half of all pairs of documents share a band."""
     return float((1.0 - 0.5 ** (1.0 / bands)) ** (1.0 / rows))
 
 
 def estimate(share: float, rows: int) -> float:
-    """The Jaccard similarity of which `share` is the expected share of equal bands."""
+    """Return the Jaccard similarity at which `share` of the bands are expected to be equal."""
     return float(share ** (1.0 / rows))
 
 
 def standard_error(similarity: float, values: int, bits: int) -> float:
-    """Of the estimate, for documents of that Jaccard similarity."""
+    """Return the standard error of a similarity that is estimated from signatures of `values`
+    values of `bits` bits. `similarity`: the true Jaccard similarity."""
     chance = 2.0**-bits
     equal = chance + (1.0 - chance) * similarity
     return float((equal * (1.0 - equal) / values) ** 0.5 / (1.0 - chance))
 
 
 def curve_lines(bands: int, rows: int) -> list[str]:
-    """The S-curve as a table, after a line that says what it is of."""
+    """Return the S-curve, the probability of a match by similarity, as lines of a table."""
     shares = [("found", *(f"{predicted(bands, rows, s):.1%}" for s in SIMILARITIES))]
     half = f"half of the pairs at {midpoint(bands, rows):.3f}"
     lines = table(("Jaccard", *(f"{s:.2f}" for s in SIMILARITIES)), shares, indent=2)
@@ -84,7 +86,7 @@ def curve_lines(bands: int, rows: int) -> list[str]:
 
 
 def curve(bands: int, rows: int, steps: int = 100) -> Curve:
-    """The S-curve as the report draws it, with a mark where half of the pairs are found."""
+    """Return the S-curve, match probability by similarity, with a mark at probability 1/2."""
     x = [i / steps for i in range(steps + 1)]
     middle = midpoint(bands, rows)
     return Curve(
@@ -97,15 +99,14 @@ def curve(bands: int, rows: int, steps: int = 100) -> Curve:
     )
 
 
-# Bands and rows for a threshold are chosen in one of two ways. datasketch's makes the weighted sum
-# of two areas least: that under the S-curve below the threshold (false positives) and that above
-# the curve beyond it (false negatives; Zhu, MinHashLSH). The other takes, of all that find a pair
+# Bands and rows for a threshold are chosen in one of two ways. datasketch minimises the weighted
+# sum of two areas: false positives, under the S-curve below the threshold, and false negatives,
+# above the curve beyond it (Zhu, MinHashLSH). The other way takes, of all choices that find a pair
 # at the threshold with a probability of at least `recall`, the one with the least false positives.
-# Areas are integrals over similarities, so all similarities count as equally frequent; in a corpus
-# low ones are far more frequent.
+# The areas weigh all similarities equally; in a corpus low ones are far more frequent.
 
 PERMUTATIONS = 128  # datasketch's default
-MOST_BANDS = 10_000  # bands that are thought of
+MOST_BANDS = 10_000  # the most bands to consider
 _NODES = 64  # of the quadrature, exact to about 1e-12 for the curves of up to 10,000 hashes
 
 
@@ -115,7 +116,6 @@ def _quadrature() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _area(low: float, high: float, bands: np.ndarray, rows: int, shared: bool) -> np.ndarray:
-    """The integral from low to high of the probability that a pair is found, or is not."""
     nodes, weights = _quadrature()
     similarity = low + (high - low) * (nodes + 1) / 2
     missed = (1 - similarity**rows) ** bands[:, None]
@@ -124,12 +124,12 @@ def _area(low: float, high: float, bands: np.ndarray, rows: int, shared: bool) -
 
 
 def false_positives(threshold: float, bands: np.ndarray, rows: int) -> np.ndarray:
-    """float64[bands]: the area under the S-curve below the threshold, for each number of bands."""
+    """Return the area under the S-curve below the threshold for each number of bands, float64."""
     return _area(0.0, threshold, bands, rows, True)
 
 
 def false_negatives(threshold: float, bands: np.ndarray, rows: int) -> np.ndarray:
-    """float64[bands]: the area above the S-curve from the threshold on."""
+    """Return the area above the S-curve past the threshold for each number of bands, float64."""
     return _area(threshold, 1.0, bands, rows, False)
 
 
@@ -137,8 +137,8 @@ def false_negatives(threshold: float, bands: np.ndarray, rows: int) -> np.ndarra
 def least_error(
     threshold: float, permutations: int = PERMUTATIONS, weight: float = 0.5
 ) -> tuple[int, int]:
-    """(bands, rows) with the least weight * false positives + (1 - weight) * false negatives:
-    datasketch's choice with weights=(weight, 1 - weight)."""
+    """Return the number of bands and of rows with the least weight * false positives + (1 - weight)
+    * false negatives. This is datasketch's choice with weights=(weight, 1 - weight)."""
     best = (np.inf, 0, 0)
     for rows in range(1, permutations + 1):
         bands = np.arange(1, permutations // rows + 1)
@@ -150,8 +150,8 @@ def least_error(
 
 
 def bands_for(threshold: float, recall: float, rows: int) -> int:
-    """The least number of bands that find a pair at the threshold with that probability;
-    MOST_BANDS + 1 where it takes more."""
+    """Return the least number of bands that find a pair at the threshold with probability `recall`,
+    or MOST_BANDS + 1 if more are needed."""
     share = threshold**rows  # probability that a band is shared
     if share >= 1.0:
         return 1
@@ -159,7 +159,7 @@ def bands_for(threshold: float, recall: float, rows: int) -> int:
     if fewest > MOST_BANDS:
         return MOST_BANDS + 1
     bands = ceil(fewest)
-    # Rounding may put the quotient on either side of a whole number.
+    # Rounding may leave the quotient on either side of a whole number.
     while bands > 1 and predicted(bands - 1, rows, threshold) >= recall:
         bands -= 1
     return bands if predicted(bands, rows, threshold) >= recall else bands + 1
@@ -169,11 +169,12 @@ def bands_for(threshold: float, recall: float, rows: int) -> int:
 def with_recall(
     threshold: float, recall: float, permutations: int = PERMUTATIONS
 ) -> tuple[int, int]:
-    """(bands, rows) that find a pair at the threshold with a probability of `recall` or more, with
-    the least false positives; ValueError where no choice does."""
+    """Return the number of bands and of rows that find a pair at the threshold with probability
+    `recall` or more, and have the least false positives. Raises ValueError if no numbers do this.
+    """
     best = (np.inf, 0, 0)
     for rows in range(1, permutations + 1):
-        bands = bands_for(threshold, recall, rows)  # with more of them there are more positives
+        bands = bands_for(threshold, recall, rows)  # more bands would add false positives
         if bands * rows > permutations:
             continue
         area = float(false_positives(threshold, np.array([bands]), rows)[0])
@@ -188,7 +189,7 @@ def with_recall(
 
 
 def binary_rows(matrix: np.ndarray, valid: np.ndarray) -> pa.FixedSizeBinaryArray:
-    """A row of a matrix of numbers as a value of that many bytes; null where `valid` is not set."""
+    """Return each row of a matrix as one binary value, null where `valid` is False."""
     data = np.ascontiguousarray(matrix)
     bits = np.packbits(valid, bitorder="little")
     kind = pa.binary(data.shape[1] * data.itemsize)
@@ -204,8 +205,8 @@ def binary_rows(matrix: np.ndarray, valid: np.ndarray) -> pa.FixedSizeBinaryArra
 class DedupMinhash(DocumentDedup, Forecasts):
     """Keeps one document of each set of near duplicates.
 
-    Column: `cluster_size`, the number of documents that it stands for, itself included (FineWeb2,
-    Penedo et al. 2025: rehydration).
+    Column: `cluster_size`, the number of documents in the set, the kept document included
+    (FineWeb2, Penedo et al. 2025: rehydration).
     """
 
     paper: ClassVar[str] = "Broder 1997; Mining of Massive Datasets, chapter 3"
@@ -217,36 +218,30 @@ class DedupMinhash(DocumentDedup, Forecasts):
     preset: Literal["fineweb", "lee2022", "dclm", "refinedweb"] = Field(
         "fineweb",
         description=(
-            "A published number of bands and rows: `fineweb` has 14 bands of 8 rows (Penedo et al."
+            "A published choice of bands and rows: `fineweb` has 14 bands of 8 rows (Penedo et al."
             " 2024), `lee2022` and `refinedweb` 450 of 20 (Lee et al. 2022, Penedo et al. 2023),"
-            " `dclm` 93 of 15 (Li et al. 2024). `lee2022` also verifies matches, by 0.8."
+            " `dclm` 93 of 15 (Li et al. 2024). `lee2022` also sets `verify` to 0.8."
         ),
     )
     bands: int | None = Field(
         None,
         ge=1,
         le=10_000,
-        description=(
-            "Number of bands of a signature; without a value that of the preset. More bands"
-            " find more pairs."
-        ),
+        description="Bands in a signature. More bands find more pairs. Default: the preset's.",
     )
     rows: int | None = Field(
         None,
         ge=1,
         le=1_000,
-        description=(
-            "Hash values in a band; without a value those of the preset. More rows find "
-            "fewer pairs of low similarity."
-        ),
+        description="Hash values per band. More find fewer unlike pairs. Default: the preset's.",
     )
     threshold: float | None = Field(
         None,
         gt=0.0,
         lt=1.0,
         description=(
-            "Jaccard similarity from which on pairs should be found; it chooses bands and "
-            "rows in place of a preset (Zhu, datasketch's MinHashLSH)."
+            "Jaccard similarity above which pairs should be found. Bands and rows are computed"
+            " from it instead of taken from a preset (Zhu, datasketch's MinHashLSH)."
         ),
     )
     recall: float | None = Field(
@@ -254,33 +249,30 @@ class DedupMinhash(DocumentDedup, Forecasts):
         gt=0.0,
         lt=1.0,
         description=(
-            "Least probability that a pair at the threshold shares a band. Without a value "
-            "false positives and false negatives are weighed, as datasketch does."
+            "Least probability that a pair at the threshold shares a band. Without it, false"
+            " positives and false negatives are weighed against each other, as in datasketch."
         ),
     )
     permutations: int | None = Field(
         None,
         ge=1,
         le=10_000,
-        description=(
-            "Hash values that bands and rows may take together, where a threshold chooses "
-            "them; without a value 128, as in datasketch."
-        ),
+        description="Most hash values (bands * rows) for `threshold`. Default: 128 (datasketch).",
     )
     false_positive_weight: float | None = Field(
         None,
         gt=0.0,
         lt=1.0,
         description=(
-            "Weight of false positives where a threshold chooses bands and rows without a "
-            "recall; without a value 0.5. False negatives have the rest of 1."
+            "Weight of false positives, from 0 to 1, if `threshold` is set without `recall`. False"
+            " negatives weigh 1 minus this value. Default: 0.5."
         ),
     )
     shingle: Literal["word", "char", "byte"] | None = Field(
         None,
         description=(
             "Units of a shingle: words (grapheme clusters in scripts without spaces), "
-            "characters or bytes. Without a value they are words."
+            "characters or bytes. Default: `word`."
         ),
     )
     ngram: int | None = Field(
@@ -288,7 +280,7 @@ class DedupMinhash(DocumentDedup, Forecasts):
         ge=1,
         le=1_000,
         description=(
-            "Units in a shingle. Without a value 5 words, 9 characters (Rajaraman and "
+            "Units in a shingle. Default: 5 words, 9 characters (Rajaraman and "
             "Ullman, Mining of Massive Datasets, 3.2.2) or 16 bytes."
         ),
     )
@@ -306,14 +298,14 @@ class DedupMinhash(DocumentDedup, Forecasts):
         le=1.0,
         description=(
             "Least Jaccard similarity of the sets of shingles of two documents that share a"
-            " band; by the preset lee2022 0.8, where none is given. Without a value sharing a band"
-            " makes them near duplicates."
+            " band. Without it, every two documents that share a band are near duplicates."
+            " Default with preset `lee2022`: 0.8."
         ),
     )
     verify_by: Literal["shingles", "signature"] = Field(
         "shingles",
         description=(
-            "How the similarity of a candidate pair is verified: `shingles` is exact, "
+            "The way to compute the similarity of a candidate pair: `shingles` is exact, "
             "`signature` estimates it from the bits of the signatures (Li and König 2010)."
         ),
     )
@@ -321,19 +313,13 @@ class DedupMinhash(DocumentDedup, Forecasts):
         None,
         ge=1,
         le=32,
-        description=(
-            "Bits of each hash value that are kept for the estimate by signatures; without "
-            "a value 32."
-        ),
+        description="Bits per hash value for the estimate from signatures. Default: 32.",
     )
-    seed: int = Field(
-        1, ge=0, lt=2**32, description="Seed of the permutations, as datasketch takes it."
-    )
+    seed: int = Field(1, ge=0, lt=2**32, description="Seed of the permutations, as in datasketch.")
 
     @model_validator(mode="before")
     @classmethod
     def _of_preset(cls, settings: Any) -> Any:
-        """The verification of the preset, where none is given."""
         preset = settings.get("preset") if isinstance(settings, dict) else None
         if not isinstance(preset, str) or preset not in VERIFIED:
             return settings
@@ -351,26 +337,26 @@ class DedupMinhash(DocumentDedup, Forecasts):
             ("recall", "false_positive_weight"),
         ):
             if {first, second} <= names:
-                raise ValueError(f"{first} and {second} exclude each other")
+                raise ValueError(f"{first} and {second} exclude each other; give only one of them")
         if self.verify_by == "signature" and self.verify is None:
             raise ValueError("verify_by: needs verify")
         if self.bits is not None and self.verify_by != "signature":
             raise ValueError("bits: needs verify_by: signature")
-        self.banding  # noqa: B018 (a target that no bands and rows reach is an error)
+        self.banding  # noqa: B018 (raises ValueError if no bands and rows reach the recall)
         return self
 
     @property
-    def meets_by(self) -> str | None:
-        """Verified pairs are those of the documents that a bucket prefers, which may be others."""
+    def shared_key_column(self) -> str | None:
+        """The name of the sketch column with the band keys. None with `keep: none`, and with
+        `verify`, because then all documents of a bucket affect which pairs are verified."""
         return "bands" if self.verify is None and self.keep == "one" else None
 
     @property
     def method(self) -> str:
-        """The name of this step in decisions."""
         return "minhash"
 
     def comparable(self) -> dict[str, Any]:
-        """The settings that sketches depend on, with the bands and rows in force."""
+        """Return the settings that sketches depend on, with the bands and rows in effect."""
         bands, rows = self.banding
         return {
             "bands": bands,
@@ -394,7 +380,6 @@ class DedupMinhash(DocumentDedup, Forecasts):
 
     @property
     def banding(self) -> tuple[int, int]:
-        """(bands, rows) in force."""
         if self.threshold is not None:
             permutations = self.permutations or PERMUTATIONS
             if self.recall is not None:
@@ -406,12 +391,13 @@ class DedupMinhash(DocumentDedup, Forecasts):
 
     @property
     def least(self) -> float:
-        """`verify`, or the similarity at which half of the pairs share a band."""
+        """The least similarity of a match: the setting `verify`, or else the similarity at which
+        half of all pairs share a band."""
         return midpoint(*self.banding) if self.verify is None else self.verify
 
     @property
     def kept_bits(self) -> int:
-        """Bits of each value of the signature that sketches hold; 0 where nothing reads them."""
+        """The bits per value of the signatures in sketches, 0 if sketches have no signatures."""
         by_signature = self.verify is not None and self.verify_by == "signature"
         return (self.bits or 32) if by_signature else 0
 
@@ -424,31 +410,32 @@ class DedupMinhash(DocumentDedup, Forecasts):
         return self.ngram or NGRAM[self._unit]
 
     def signatures(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
-        """(uint32[rows, permutations], int64[rows] shingles) of texts."""
+        """Return the signature (uint32[rows, permutations]) and shingle count (int64[rows]) per
+        text."""
         from curate.dedup.minhash import kernels
-        from curate.text.compared import compared_texts
+        from curate.text.compared import texts_in_form
 
         bands, rows = self.banding
-        text = compared_texts(text, self.compare)
+        text = texts_in_form(text, self.compare)
         data, offsets = text_buffers(kernels.normal_form(text, self.normalize, self._unit))
         a, b = kernels.permutations(bands * rows, self.seed)
         kind = kernels.KINDS[self._unit]
         return kernels.text_signatures(kind, data, offsets, self._size, a, b)
 
     def shingling(self) -> tuple[str, str, int]:
-        """The normal form, unit and size of shingles, as `shingle_sets` takes them."""
+        """Return the normal form, the unit and the units per shingle, for `shingle_sets`."""
         return self.normalize, self._unit, self._size
 
     def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
-        """(offsets: int64[rows + 1], uint64 values) of the sets of shingles of texts, sorted."""
+        """Return (offsets: int64[rows + 1], uint64 values): the sorted shingles of each text."""
         from curate.dedup.minhash.kernels import shingle_sets
-        from curate.text.compared import compared_texts
+        from curate.text.compared import texts_in_form
 
-        return shingle_sets(compared_texts(text, self.compare), *self.shingling())
+        return shingle_sets(texts_in_form(text, self.compare), *self.shingling())
 
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.minhash.kernels import band_keys, pack
-        from curate.text.compared import compared_texts
+        from curate.text.compared import texts_in_form
 
         bands, rows = self.banding
         text = as_large_string(pc.fill_null(docs.text, ""))
@@ -461,8 +448,8 @@ class DedupMinhash(DocumentDedup, Forecasts):
         if self.kept_bits:
             columns["signature"] = binary_rows(pack(signature, self.kept_bits), count > 0)
         elif self.verify is not None:
-            # Smaller than its shingles, which candidates alone need.
-            columns["text"] = compared_texts(text, self.compare)
+            # The text is smaller than its shingles, and only candidates need shingles.
+            columns["text"] = texts_in_form(text, self.compare)
         return pa.table(columns)
 
     def resolve(self, sketches: Sketches) -> Decided:
@@ -482,14 +469,13 @@ class DedupMinhash(DocumentDedup, Forecasts):
         return Decided(counts, self._sentences(facts, histogram), [curve(*self.banding)])
 
     def _sentences(self, facts: Facts, histogram: np.ndarray) -> list[str]:
-        """Sentences of the report on how the decisions were made."""
         bands, rows = self.banding
         chance = predicted(bands, rows, self.least)
         sentences = [
             f"{bands} bands of {counted(rows, 'row')}: two documents of Jaccard similarity"
             f" {self.least:.3f} share"
             f" a band with probability {chance:.3f}. {facts['candidates']:,} of"
-            f" {counted(facts['documents'], 'document')} share one with another."
+            f" {counted(facts['documents'], 'document')} share a band with another document."
         ]
         if self.kept_bits:
             error = standard_error(self.least, bands * rows, self.kept_bits)
@@ -499,11 +485,10 @@ class DedupMinhash(DocumentDedup, Forecasts):
             )
         elif self.verify is None:
             sentences.append(
-                "Similarities are estimates from the share of bands in common, which are rough: of"
-                f" {bands} bands, one more or less."
+                f"Similarities are rough estimates from the share of common bands, out of {bands}."
             )
         else:
-            sentences.append("Similarities are exact: every pair's sets of shingles were compared.")
+            sentences.append("Similarities are exact: sets of shingles were compared.")
         total = int(histogram.sum())
         if total:
             low, middle = (
@@ -512,8 +497,7 @@ class DedupMinhash(DocumentDedup, Forecasts):
             )
             sentences.append(
                 f"Of the {counted(total, 'document')} dropped, half have a similarity of"
-                f" {middle:.3f} or more to"
-                f" their partner, nine in ten {low:.3f} or more."
+                f" {middle:.3f} or more to their match, and nine in ten {low:.3f} or more."
             )
         return sentences
 

@@ -1,1 +1,1 @@
-"""Passages that stand more than once."""
+"""Removal of passages that occur more than once."""

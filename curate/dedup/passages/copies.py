@@ -1,10 +1,10 @@
-"""Dedup of passages from the sketches of a corpus to decisions, by tasks.
+"""Passage deduplication in tasks, from sketches to decisions.
 
-keys -> shared -> rows -> owners -> pieces. Only hashes and positions are looked at. Passages that
-stand once leave at `shared`; a group of sketch files says of each key that is left how often it has
-it and in which document it should stay (rows), one task a slice of the keys compares what groups
-say (owners), and each group decides on its own passages (pieces). The caller keeps nothing of the
-corpus: it copies the pieces, one after the other.
+The phases are keys -> shared -> rows -> owners -> pieces. They read only hashes and positions.
+`shared` drops passages that occur once. In `rows`, a task per group of sketch files writes how
+often the group has each remaining key, and which of its documents is preferred. In `owners`, one
+task per slice of the keys compares the groups. In `pieces`, a task per group decides on the
+passages of the group. The calling process only concatenates the results.
 """
 
 from __future__ import annotations
@@ -59,26 +59,26 @@ from llmcurate.base.disk.files import replacing, temporary_name
 from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import Message
 
-# Passages that may stand more than once, by the shuffle on 64 bits of their keys. A passage is
-# (group of sketch files, its number in the group), so that 32 bits number it whatever the corpus.
-# Tasks on groups put (key, number) into partitions; tasks on partitions tell each group which of
-# its passages share the 64 bits with another. A key that a group has again and again, such as a
-# site's boilerplate, goes into the shuffle a few times: that it is shared is known already. So no
-# partition is as large as the commonest line is frequent.
+# Passages that may occur more than once are found by the shuffle on 64 bits of their keys. A
+# passage is named by its group of sketch files and its 32-bit number in the group. Tasks on groups
+# put (key, number) into partitions. Tasks on partitions then report to each group which of its
+# passages share their 64 bits. A key that a group has very often, such as boilerplate of a site,
+# enters the shuffle only a few times, because it is already known to be shared. So the commonest
+# line does not inflate its partition.
 
-REMEMBERED = 1 << 16  # keys of a group that are recognised when they come again
-_ROWS = 10_000  # sketches that are read at once
+REMEMBERED = 1 << 16  # keys of a group that are remembered to recognise repeats
+_ROWS = 10_000  # sketches per batch
 
 
-# Of a group: a bit for each passage, set where it is known to be shared. Of a bundle of partitions:
+# Per group: a bit per passage, set if it is known to be shared. Per bundle of partitions: the
 # numbers of shared passages (uint32) by group, and where those of each group begin (int64[groups +
-# 1]). Of all groups: how many passages each has, int64[groups].
+# 1]). For all groups: the number of passages of each, int64[groups].
 REPEATED, SHARED, STARTS, PASSAGES = "repeated.bits", "shared.u32", "starts.npy", "passages.i64"
 
 
 @dataclass(frozen=True)
 class KeysTask(GroupTask):
-    """The keys of a group are to be written. bits: of the partitions."""
+    """The task to write the keys of a group of sketch files to 2 ** `bits` partitions."""
 
     bits: int
     segment_pairs: int
@@ -86,15 +86,15 @@ class KeysTask(GroupTask):
 
 @dataclass(frozen=True)
 class Keys(Message):
-    """How many passages a group has, and how many that are known to be shared."""
+    """Counts of a group of sketch files: its passages, and those already known to occur again."""
 
     passages: int
     repeated: int
 
 
 def partition_passages(sketches: Sketches, folder: Path, groups: list[Group], about: int) -> Facts:
-    """The phase `keys`: every group's keys by partition. about: how many passages there are, from
-    which the number of partitions follows."""
+    """Run phase `keys`: write the keys of every group of sketch files by partition. `about`: the
+    estimated number of passages, which sets the number of partitions."""
     bits = partition_bits(about, sketches.sizes.partition_pairs)
     tasks = [KeysTask(g.part, folder, g, bits, sketches.sizes.segment_pairs) for g in groups]
     done = run_tasks(sketches.run, f"{__name__}:write_keys", tasks, Keys)
@@ -109,7 +109,8 @@ def _passages_in(path: Path) -> int:
 
 
 def write_keys(task: KeysTask) -> Keys:
-    """A task: the keys of a group. Held are a segment twice, 48 MB, and a byte a passage."""
+    """Run a task: write the keys of a group of sketch files. The task holds 48 MB, and one byte per
+    passage."""
     passages = sum(_passages_in(file.path) for file in task.group.files)
     last_keys = np.zeros(REMEMBERED, np.uint64)
     last_numbers = np.full(REMEMBERED, NONE, np.uint32)
@@ -134,15 +135,16 @@ def write_keys(task: KeysTask) -> Keys:
 
 
 def find_shared(sketches: Sketches, folder: Path, keys: Path, groups: int, facts: Facts) -> Facts:
-    """The phase `shared`: which passages of each group share 64 bits of key with others."""
+    """Run phase `shared`: find the passages whose keys have 64 bits in common with other keys."""
     tasks = bundles(folder, keys, groups, facts["partition_bits"], sketches.sizes)
     done = run_tasks(sketches.run, f"{__name__}:write_shared", tasks, int)
     return {"pieces": len(tasks), "shared": sum(done)}
 
 
 def write_shared(task: BundleTask) -> int:
-    """A task: the shared passages of a few partitions, by group. Held are 12 bytes a pair, and of
-    the partition that is looked at 30 more; of a very large one in mapped files."""
+    """Run a task: write, by group, the passages in some partitions that may recur. Return their
+    number. The task holds 12 bytes per pair; in the current partition it holds 30 more per pair, or
+    maps files."""
     files, (begin, stop) = task.pair_files(), (task.begin, task.stop)
     numbers: list[np.ndarray] = []
     owners: list[np.ndarray] = []
@@ -173,8 +175,8 @@ def write_shared(task: BundleTask) -> int:
 
 
 def shared_of(group: int, keys: Path, shared: Path, pieces: int) -> np.ndarray:
-    """bool[passages] of a group: those that may stand more than once. keys, shared: the folders of
-    these phases, the latter in so many pieces."""
+    """Return bool[passages] of a group of sketch files: True if a passage may occur more than once.
+    `keys`, `shared`: the folders of these phases; `shared` holds `pieces` pieces."""
     passages = int(np.fromfile(keys / PASSAGES, np.int64)[group])
     bits = np.fromfile(part_file(keys, REPEATED, group), np.uint8)
     is_shared = np.unpackbits(bits, count=passages).view(np.bool_)
@@ -186,18 +188,19 @@ def shared_of(group: int, keys: Path, shared: Path, pieces: int) -> np.ndarray:
     return is_shared
 
 
-# Rows of a group of sketch files: how often it has each key, and in which document it prefers it.
-# Of all copies in a group one row goes to where the key is decided (`write_owners`), of the
-# document preferred most; where no copy may stay in the end a second one, of that preferred least.
-# So a slice of keys has one row for a group however frequent a line is. The copies themselves stay
-# in files that the group's next task reads (`write_pieces`).
+# The rows of a group of sketch files: how often it has each key, and its preferred document. The
+# task that decides on a key (`write_owners`) gets one row per group, for the most preferred
+# document. With `keep: none` it gets a second row, for the least preferred document. A slice of
+# keys therefore has one or two rows per group and key, even for a very frequent line. The
+# occurrences themselves stay in files for the next task of the group (`write_pieces`).
 
 SORT_MEMORY = "512MB"
 
 
 class Runs:
-    """The runs of equal keys in their order: run_of: uint32[rows]; first, last: uint32[runs], rows;
-    total: int64[runs]."""
+    """The runs of rows with equal keys, in order of the keys. `run_of`: uint32[rows], the run of
+    each row. `first`, `last`: uint32[runs], the most and the least preferred row of each run.
+    `total`: int64[runs], the number of occurrences."""
 
     def __init__(
         self, low: np.ndarray, high: np.ndarray, preference: np.ndarray, copies: np.ndarray
@@ -211,19 +214,19 @@ class Runs:
 
 
 def sorted_rows(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """uint32[rows]: the rows by (low, high); equal ones as they are."""
+    """Return uint32[rows]: the rows, sorted by (low, high). Equal rows keep their order."""
     numbers = np.arange(len(low), dtype=np.uint32)
     keys, order = sort_pairs(low.copy(), numbers, 0, lambda dtype: np.empty(len(low), dtype))
     same = keys[1:] == keys[:-1]
-    # Sharing one half and not the other is chance, or made to collide.
+    # Keys that share only one half do so by chance, or were made to collide.
     if (same & (high[order[1:]] != high[order[:-1]])).any():
         return np.lexsort((high, low)).astype(np.uint32)
     return order
 
 
 def ranks(documents: pa.Table, policy: str, folder: Path) -> np.ndarray:
-    """int64[documents]: the position of each in the order of preference, from the columns that the
-    policy names and id; equal ones as they are, and so are all with `first`. folder: to spill."""
+    """Return int64[documents]: each document's position in the order of preference. Equal documents
+    keep their order, as do all documents with policy `first`. The sort spills into `folder`."""
     count = len(documents)
     if survivors.preference(policy) == survivors.preference("first") or count < 2:
         return np.arange(count)
@@ -240,16 +243,17 @@ ROW_SCHEMA = pa.schema(
     [
         ("low", pa.uint64()),
         ("high", pa.uint64()),
-        ("document", pa.uint32()),  # its row in the same slice of the documents
-        ("copies", pa.int64()),  # 0: a second row
+        ("document", pa.uint32()),  # its row in the same slice of the documents file
+        ("copies", pa.int64()),  # occurrences; 0 in a second row
     ]
 )
 
 
 @dataclass(frozen=True)
 class Members:
-    """A group's passages that may be shared, in order. document: their sketch's number in the
-    group; a, z: first and last byte (exclusive); low, high: the key."""
+    """The passages of a group of sketch files that may recur, in order. `document`: the number of
+    each passage's document in the group. `a`, `z`: the first and last byte (exclusive). `low`,
+    `high`: the two halves of the key."""
 
     document: np.ndarray
     a: np.ndarray
@@ -258,28 +262,28 @@ class Members:
     high: np.ndarray
 
 
-# Of a group, a record batch a slice: rows, and the documents that they name.
+# Per group, one record batch per slice: rows, and the documents that they refer to.
 ROWS_FILE, DOCUMENTS_FILE = "rows.arrow", "documents.arrow"
-# Of a group's passages (uint32[4, passages]: document, a, z, key), and of its keys which of these
-# is preferred most (uint32[keys]).
+# Per group: its passages (uint32[4, passages]: document, a, z, key), and the most preferred passage
+# of each of its keys (uint32[keys]).
 MEMBERS_FILE, FIRSTS_FILE = "members.npy", "firsts.npy"
 
 
 def distinct(ascending: np.ndarray) -> np.ndarray:
-    """Each of the numbers once."""
+    """Return each of the numbers once. The numbers must ascend."""
     return ascending[np.diff(ascending, prepend=-1) != 0]
 
 
 def slice_of(low: np.ndarray, slices: int) -> np.ndarray:
-    """int64: by 32 bits of the key, as a fraction of 2^32, times the slices."""
+    """Return int64: the slice of each key, by its upper 32 bits as a fraction of 2^32."""
     high_bits = low >> np.uint64(32)
     return ((high_bits * np.uint64(slices)) >> np.uint64(32)).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class RowsTask(GroupTask):
-    """The rows of a group are to be written in so many slices. keys, shared: the folders of these
-    phases, the latter in so many pieces."""
+    """The task to write the rows of a group of sketch files, divided into `slices` slices. `keys`,
+    `shared`: the folders of these phases; `shared` holds `pieces` pieces."""
 
     keys: Path
     shared: Path
@@ -290,15 +294,16 @@ class RowsTask(GroupTask):
 
 
 def write_rows(task: RowsTask) -> None:
-    """A task: a group's keys that may be shared, by slice, and its passages that have them. Held
-    are 60 bytes a passage and the documents' columns twice."""
+    """Run a task: write the keys of a group of sketch files that may occur again, by slice, and the
+    passages with these keys. It holds 60 bytes per passage, and the documents' columns twice.
+    """
     chosen = shared_of(task.part, task.keys, task.shared, task.pieces)
     columns = survivors.preferred_by(task.survivor)
     members, documents = _members(task.group, chosen, columns)
     numbers = distinct(members.document)
     rank = ranks(documents, task.survivor, task.folder)
     at = np.searchsorted(numbers, members.document)
-    # By the document's rank, then by the byte: of a document's own copies the first one.
+    # By the document's rank, then by byte: the first occurrence in a document comes first.
     preference = (rank[at].astype(np.uint64) << np.uint64(32)) + members.a
     runs = Runs(members.low, members.high, preference, np.ones(len(at), np.int64))
     kept = np.stack([members.document, members.a, members.z, runs.run_of])
@@ -323,7 +328,6 @@ def _write(
     copies: np.ndarray,
     documents: pa.Table,
 ) -> None:
-    """The rows of the members number `sent`, whose keys ascend. document: of `documents`."""
     low, high = members.low[sent], members.high[sent]
     slices = np.arange(task.slices)
     ends = np.searchsorted(slice_of(low, task.slices), slices, "right").tolist()
@@ -343,9 +347,9 @@ def _write(
 
 
 def _members(group: Group, chosen: np.ndarray, columns: list[str]) -> tuple[Members, pa.Table]:
-    """The group's chosen passages, and of the documents that have them the columns and id."""
     columns_of_batches: list[tuple[np.ndarray, ...]] = []
-    # Also of a group without any sketch: what reads a slice expects the same columns of all.
+    # Needed for a group without sketches too: the reader of a slice expects the same columns from
+    # all.
     stored = pq.read_schema(group.files[0].path)
     schema = pa.schema([*map(stored.field, columns), pa.field("id", pa.string())])
     documents = [schema.empty_table()]
@@ -368,29 +372,28 @@ def _members(group: Group, chosen: np.ndarray, columns: list[str]) -> tuple[Memb
     return Members(*arrays), pa.concat_tables(documents).combine_chunks()
 
 
-# A task of a slice of the keys has one row a group and key (with `keep: none` two) and chooses the
-# document that keeps the passage. It answers each group in the order of its keys, so that no key is
-# sent back. Clusters are numbered in order of their keys.
+# The task of a slice has one row per group and key (two with `keep: none`) and chooses the document
+# that keeps the passage. It answers each group in the order of the group's keys, so answers need no
+# keys. Clusters are numbered in order of their keys.
 
 ANSWERS = pa.schema(
     [
-        ("cluster", pa.int64()),  # in the slice; null: nobody else has the key
-        ("lost", pa.bool_()),  # no copy stays
-        ("here", pa.bool_()),  # the document preferred most is of this group
-        ("owner", pa.string()),  # its id
-        ("other", pa.string()),  # where it loses its copies too: the document preferred least
+        ("cluster", pa.int64()),  # in the slice; null: the passage occurs once
+        ("lost", pa.bool_()),  # no occurrence is kept
+        ("here", pa.bool_()),  # the most preferred document is in this group
+        ("owner", pa.string()),  # the id of the most preferred document
+        ("other", pa.string()),  # the least preferred document, if `lost` and `here`
     ]
 )
 
 
-# The answers of a slice, a record batch a group; of all slices how many clusters each has, int64[].
+# The answers of a slice, one record batch per group; the number of clusters per slice, int64[].
 OWNERS_FILE, CLUSTERS = "owners.arrow", "clusters.i64"
 
 
 @dataclass(frozen=True)
 class OwnersTask(FolderTask):
-    """Who keeps the passages of a slice is to be found. rows: the folder of rows of so many
-    groups."""
+    """The task to find which documents keep a slice's passages. `rows`: the folder of rows."""
 
     rows: Path
     groups: int
@@ -400,7 +403,8 @@ class OwnersTask(FolderTask):
 
 @dataclass(frozen=True)
 class Owners(Message):
-    """Of a slice: clusters, passages in them, those that go, and clusters of which none stays."""
+    """Counts of a slice: clusters, passages in clusters, dropped passages, and clusters without a
+    kept passage."""
 
     clusters: int
     members: int
@@ -409,8 +413,8 @@ class Owners(Message):
 
 
 def write_owners(task: OwnersTask) -> Owners:
-    """A task: who keeps the passages of a slice. Held are its rows and documents, some 200 bytes a
-    row, and a database of 512 MB that spills while it sorts the documents."""
+    """Run a task: write the documents in which the passages of a slice are kept. The task holds
+    some 200 bytes per row, and a database of 512 MB that sorts the documents and spills to disk."""
     groups = task.groups
     rows = [*read_slice(part_files(task.rows, ROWS_FILE, groups), task.part)]
     document_batches = [*read_slice(part_files(task.rows, DOCUMENTS_FILE, groups), task.part)]
@@ -421,7 +425,7 @@ def write_owners(task: OwnersTask) -> Owners:
     table = pa.Table.from_batches(rows).combine_chunks()
     low, high, document, copies = (column.to_numpy() for column in table.columns)
     document = document + np.repeat(np.cumsum(documents_of_group) - documents_of_group, sizes)
-    # A group's own rows of a key come in their order, which is all there is to know of one group.
+    # The rows of a key within a group are already in order of preference.
     preference = np.arange(len(low))
     if groups > 1:
         preference = ranks(documents.combine_chunks(), task.survivor, task.folder)[document]
@@ -449,19 +453,18 @@ def write_owners(task: OwnersTask) -> Owners:
     each = (answers.slice(begin, end - begin) for begin, end in pairwise(bounds))
     write_slices(task.file(OWNERS_FILE), ANSWERS, each)
     members = int(runs.total[shared].sum())
-    stay = int(np.count_nonzero(shared & ~lost))
-    clusters, gone = int(np.count_nonzero(shared)), int(np.count_nonzero(lost))
-    return Owners(clusters, members, members - stay, gone)
+    kept = int(np.count_nonzero(shared & ~lost))
+    return Owners(int(np.count_nonzero(shared)), members, members - kept, int(lost.sum()))
 
 
-# local: whether all copies are in one document, or the copy that stays is in the same one.
+# local: True if all occurrences are in one document, or the kept one is in the same document.
 DECISIONS = pa.schema([*COLUMNS, ("local", pa.bool_())])
 
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """The decisions on a group's passages are to be written. rows, owners: the folders of these
-    phases, the latter by so many slices; method: the name of the step."""
+    """The task to write the decisions on the passages of a group of sketch files. `rows`, `owners`:
+    the folders of these phases; `owners` holds `slices` slices. `method`: the name of the step."""
 
     rows: Path
     owners: Path
@@ -470,10 +473,11 @@ class PiecesTask(GroupTask):
 
 
 def write_pieces(task: PiecesTask) -> int:
-    """A task: the decisions on a group's passages, ordered by document and byte; the bytes that
-    are cut. Held are the answers, the group's ids and 30 bytes a passage."""
+    """Run a task: write the decisions on the passages of a group of sketch files, ordered by
+    document and byte. Return the number of cut bytes. The task holds the ids of the documents, and
+    30 bytes per passage."""
     answers = [*read_slice(part_files(task.owners, OWNERS_FILE, task.slices), task.part)]
-    # Clusters of a slice come behind those of the slices before it.
+    # Clusters are numbered within a slice; add the clusters of the earlier slices.
     clusters = np.fromfile(task.owners / CLUSTERS, np.int64)
     before = np.repeat(np.cumsum(clusters) - clusters, [len(batch) for batch in answers])
     table = pa.Table.from_batches(answers).combine_chunks()
@@ -483,8 +487,8 @@ def write_pieces(task: PiecesTask) -> int:
 
 
 def bytes_under(document: np.ndarray, a: np.ndarray, z: np.ndarray, last: int) -> tuple[int, int]:
-    """(bytes that lie in one of the spans, what to give as `last` with the spans that follow).
-    Spans are ordered by document, then a; those of a document may overlap. last: 0 at first."""
+    """Return how many bytes the spans cover, and the value of `last` for the next call. Spans are
+    ordered by document, then a; spans of a document may overlap. `last`: 0 in the first call."""
     doc, begin, end = (array.astype(np.int64) for array in (document, a, z))
     ends = np.maximum.accumulate(np.concatenate([[last], (doc << 32) | end]))
     covered = np.where(ends[:-1] >> 32 == doc, ends[:-1] & 0xFFFFFFFF, 0)
@@ -494,7 +498,6 @@ def bytes_under(document: np.ndarray, a: np.ndarray, z: np.ndarray, last: int) -
 def _decisions(
     task: PiecesTask, answers: pa.Table, before: np.ndarray, cut: list[int]
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of decisions; `cut` is given the bytes that go of this run's documents."""
     document, a, z, key = np.load(part_file(task.rows, MEMBERS_FILE, task.part))
     firsts = np.load(part_file(task.rows, FIRSTS_FILE, task.part))
     shared = answers["cluster"].is_valid().to_numpy()
@@ -515,11 +518,11 @@ def _decisions(
         k, document_of = key[at], document[at]
         keeper = is_own[k] & (document_of == document[firsts[k]])
         removed = lost[k] | ~(is_own[k] & (at == firsts[k]))
-        counted = removed & (part[document_of] >= 0)  # not those of earlier corpora
+        counted = removed & (part[document_of] >= 0)  # not in earlier corpora
         size, last = bytes_under(document_of[counted], a[at][counted], z[at][counted], last)
         cut.append(size)
-        # The partner of a copy is the document preferred most; of that one, where it loses its
-        # copies too, the one preferred least.
+        # The partner is the most preferred document. If that document loses its passage too, its
+        # own partner is the least preferred one.
         partner = np.where(keeper & lost[k], len(owner) + k.astype(np.int64), k)
         columns = [
             pa.array(part[document_of], pa.int32()),
@@ -540,7 +543,7 @@ def _decisions(
 
 @dataclass(frozen=True)
 class Request:
-    """What the step asks for: who survives, which copies stay, and its name in decisions."""
+    """The settings: survivor policy, occurrences to keep, and the step's name in decisions."""
 
     survivor: str
     keep: str
@@ -548,7 +551,7 @@ class Request:
 
 
 def phases(request: Request, sketches: Sketches, sketch_groups: list[Group]) -> list[Phase]:
-    """The phases before the decisions' file."""
+    """Return the phases that run before the file of decisions is written."""
     run, count = sketches.run, len(sketch_groups)
 
     def keys(folder: Path, done: Done) -> Facts:
@@ -559,7 +562,7 @@ def phases(request: Request, sketches: Sketches, sketch_groups: list[Group]) -> 
         return find_shared(sketches, folder, done.folder("keys"), count, done.facts)
 
     def rows(folder: Path, done: Done) -> Facts:
-        # More than there will be: of a key that a group has twice and more one row is left.
+        # An upper bound: a group merges the rows of a repeated key into one.
         most = (done.facts["shared"] + done.facts["repeated"]) * (1 + (request.keep == "none"))
         slices = max(1, -(-most // sketches.sizes.slice_rows))
         before = done.folder("keys"), done.folder("shared"), done.facts["pieces"]
@@ -595,8 +598,8 @@ def phases(request: Request, sketches: Sketches, sketch_groups: list[Group]) -> 
 
 
 def resolve(request: Request, sketches: Sketches) -> Decided:
-    """Writes the decisions on every passage that stands more than once; returns counts, and `cut`,
-    how many bytes go."""
+    """Run all phases and write the decisions on every passage that occurs more than once. Return
+    the counts, among them `cut`, the number of cut bytes."""
     sketch_groups = groups(sketches, sketches.sizes.task_passages, estimated_passages)
     done = run_phases(sketches.folder, phases(request, sketches, sketch_groups))
     pieces = part_files(done.folder("pieces"), PIECE, len(sketch_groups))
@@ -605,7 +608,7 @@ def resolve(request: Request, sketches: Sketches) -> Decided:
     counts, notes = {n: done.facts[n] for n in ("clusters", "members", "dropped", "cut")}, []
     if request.keep == "none":
         notes = [
-            f"{counted(done.facts['lost'], 'passage')} stood in more than one document; no copy"
-            " of them was kept (keep: none)."
+            f"{counted(done.facts['lost'], 'passage')} occurred in more than one document; no"
+            " occurrence was kept (keep: none)."
         ]
     return Decided(counts, notes)

@@ -1,7 +1,7 @@
-"""Passages of documents: their keys and packing for sketches, and the cuts of what is removed.
+"""Compute the keys of passages for sketches, and mark the bytes of removed passages to be cut.
 
-A passage is a run of pieces (lines, or sentences). A unit names the pieces, how many of them make a
-passage, and the folding of a piece before it is hashed; another unit is another entry of UNITS.
+A passage is a run of pieces (lines or sentences). A `Unit` defines the pieces, how many of them
+make a passage, and how a piece is folded before it is hashed. To add a unit, add an entry to UNITS.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from curate.dedup.hashes import digests
 from curate.documents.cutting import mark_ends
 from curate.documents.documents import NUMBER
-from curate.text.compared import compared
+from curate.text.compared import in_form
 from curate.text.folding import LOOK, Folding, ccnet_folding, ccnet_normal, fold, lower_folding
 from curate.text.hashing import hash128
 from curate.text.lines import Extents, newline_lines, strip_space
@@ -29,21 +29,20 @@ if TYPE_CHECKING:
     from curate.documents.documents import Documents
 
 DEFAULT_HASH = "murmur3-128"
-MOST_BYTES = 2**32 - 1  # of a document whose spans 32-bit numbers can say
-# States of a piece: without a key, with one, to be folded by Python.
+MOST_BYTES = 2**32 - 1  # of a document, because spans are 32-bit numbers
+# States of a piece: it has no key, it has a key, Python must fold it.
 BLANK, WRITTEN, ODD = 0, 1, 2
 
 
 def lower_normal(piece: str) -> str:
-    """`piece.strip().lower()`."""
     return piece.strip().lower()
 
 
 @dataclass(frozen=True)
 class Unit:
-    """pieces: the pieces of a batch, in order; folding, normal: the normal form of a piece, on
-    bytes and as Python has it; span: pieces a passage, where the settings do not say; lines:
-    whether a piece is a line with its newline."""
+    """A kind of passage. `pieces`: splits the texts of a batch into pieces. `folding`, `normal`:
+    the normal form of a piece, for kernels and as a Python function. `span`: the default number of
+    pieces per passage. `lines`: True if a piece is a line with its newline."""
 
     pieces: Callable[[Documents], Extents]
     folding: Callable[[], Folding]
@@ -52,8 +51,8 @@ class Unit:
     lines: bool
 
 
-# Lines as C4's code compares them (c4_utils.py); sentences, for which the C4 paper names no normal
-# form, the same way; paragraphs, which are lines as well, as CCNet does.
+# Lines are compared as in C4's code (c4_utils.py), paragraphs, which are lines too, as in CCNet.
+# The C4 paper names no normal form of sentences; they are compared like lines.
 UNITS = {
     "line": Unit(newline_lines, lower_folding, lower_normal, 1, True),
     "sentences": Unit(sentences, lower_folding, lower_normal, 3, False),
@@ -63,8 +62,8 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Passages:
-    """rows: int64[rows + 1], the first passage of each row; keys: uint64[passages, 2]; spans:
-    uint32[passages, 2], first and last byte (exclusive) in the document."""
+    """The passages of a batch. `rows`: int64[rows + 1], the first passage of each row. `keys`:
+    uint64[passages, 2]. `spans`: uint32[passages, 2], first and last byte (exclusive)."""
 
     rows: np.ndarray
     keys: np.ndarray
@@ -73,7 +72,6 @@ class Passages:
 
 @njit(nogil=True)
 def _capacity(start, end):
-    """Bytes that hold any of the pieces folded."""
     longest = np.int64(0)
     for k in range(len(start)):
         longest = max(longest, end[k] - start[k])
@@ -82,7 +80,6 @@ def _capacity(start, end):
 
 @njit(cache=True, nogil=True)
 def _piece_keys(data, start, end, folding, blank, keys, state):
-    """Fills keys and states; blank: pieces of which nothing is left have a key too."""
     out = np.empty(_capacity(start, end), np.uint8)
     for k in range(len(start)):
         a, z = strip_space(data, start[k], end[k])
@@ -96,8 +93,6 @@ def _piece_keys(data, start, end, folding, blank, keys, state):
 
 @njit(cache=True, nogil=True)
 def _folded(data, start, end, folding, blank, state):
-    """(out: uint8[], ends: int64[pieces + 1]): the folded pieces one after the other, and their
-    states; those that Python must fold are empty here."""
     capacity = np.int64(8)
     for k in range(len(start)):
         capacity += 2 * (end[k] - start[k])
@@ -122,8 +117,8 @@ def _key_of(text: bytes, name: str) -> np.ndarray:
 
 
 def as_keys(hashes: np.ndarray) -> np.ndarray:
-    """uint64[rows, 2] of digests: uint8[rows, 8 or 16]; eight bytes, as CCNet has them, are the
-    second half."""
+    """Convert hashes to keys: return uint64[rows, 2] from uint8[rows, 8 or 16]. A hash of eight
+    bytes becomes the second half of the key."""
     halves = np.ascontiguousarray(hashes).view("<u8")
     if halves.shape[1] == 2:
         return halves
@@ -138,8 +133,8 @@ def piece_keys(
     name: str = DEFAULT_HASH,
     blank: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(keys: uint64[pieces, 2], written: bool[pieces]): the hash of each piece in normal form; a
-    piece of which that leaves nothing has none, unless blank."""
+    """Return (keys: uint64[pieces, 2], written: bool[pieces]): the hash of each piece in normal
+    form, and whether the piece has one. Unless `blank`, an empty normal form has no hash."""
     keys = np.zeros((len(start), 2), np.uint64)
     state = np.zeros(len(start), np.uint8)
     folding = unit.folding()
@@ -161,7 +156,7 @@ def piece_keys(
 
 @njit(cache=True, nogil=True)
 def _spans(rows, offsets, start, end, keys, written, span):
-    """Passages of `span` written pieces that follow each other; blank ones lie between."""
+    # A passage is `span` successive written pieces; blank pieces between them do not count.
     n_rows = len(rows) - 1
     out = np.empty(n_rows + 1, np.int64)
     passage_keys = np.empty((len(keys), 2), np.uint64)
@@ -209,18 +204,19 @@ def passages(
     pieces: Extents | None = None,
     compare: str = "raw",
 ) -> Passages:
-    """All passages of a batch, whose pieces are compared in that form; a document with fewer
-    written pieces than a passage has none, and so has an empty one, and one of more than
-    `most_bytes`. pieces: without them the unit's."""
+    """Return all passages of a batch. A document has no passages if it has fewer pieces with a key
+    than a passage, or more than `most_bytes` bytes. `span`: the pieces per passage. `name`: the
+    hash. `pieces`: the pieces of the texts, by default those that `unit` defines. `compare`: the
+    form in which texts are compared."""
     kind = UNITS[unit]
     pieces = kind.pieces(docs) if pieces is None else pieces
     data, offsets = docs.buffers()
-    texts = compared(data, pieces.start, pieces.end, compare)
+    texts = in_form(data, pieces.start, pieces.end, compare)
     keys, written = piece_keys(*texts, kind, name, blank)
     size = np.diff(offsets)
     without = size > most_bytes
     if blank and kind.lines:
-        without |= size == 0  # such a document has one line
+        without |= size == 0  # an empty document still has one line
     for row in np.flatnonzero(without).tolist():
         written[pieces.rows[row] : pieces.rows[row + 1]] = False
     return Passages(*_spans(pieces.rows, offsets, pieces.start, pieces.end, keys, written, span))
@@ -230,7 +226,8 @@ KEY_BYTES = 16
 
 
 def packed(values: np.ndarray, rows: np.ndarray) -> pa.LargeBinaryArray:
-    """values: [passages, 2] as one value a document; rows: int64[documents + 1]."""
+    """Pack the values of passages, [passages, 2], into one binary value per document. `rows`:
+    int64[documents + 1], the first passage of each document."""
     data = np.ascontiguousarray(values)
     width = data.dtype.itemsize * 2
     buffers = [None, pa.py_buffer(np.ascontiguousarray(rows * width)), pa.py_buffer(data)]
@@ -238,7 +235,7 @@ def packed(values: np.ndarray, rows: np.ndarray) -> pa.LargeBinaryArray:
 
 
 def unpacked(column: pa.LargeBinaryArray, dtype: type[np.generic]) -> tuple[np.ndarray, np.ndarray]:
-    """The packed values: (values: dtype[passages, 2], rows: int64[documents + 1])."""
+    """Undo `packed`: return (values: dtype[passages, 2], rows: int64[documents + 1])."""
     width = np.dtype(dtype).itemsize * 2
     if len(column) == 0:
         return np.empty((0, 2), dtype), np.zeros(1, np.int64)
@@ -253,7 +250,7 @@ def unpacked(column: pa.LargeBinaryArray, dtype: type[np.generic]) -> tuple[np.n
 
 
 def estimated_passages(metadata: pq.FileMetaData) -> int:
-    """About how many passages a file of sketches holds, by its footer alone."""
+    """Estimate the number of passages in a file of sketches from the file's metadata."""
     at = metadata.schema.names.index("keys")
     groups = range(metadata.num_row_groups)
     size = sum(metadata.row_group(g).column(at).total_uncompressed_size for g in groups)
@@ -265,11 +262,13 @@ NONE = np.uint32(2**32 - 1)
 
 @njit(cache=True, nogil=True)
 def drop_repeats(keys, first, last_keys, last_numbers, repeated, keys_out, numbers_out):
-    """The number of a group's keys that go on, into keys_out and numbers_out: those that are not
-    among the remembered ones. keys: uint64, of the passages from number `first` on; last_keys,
-    last_numbers: uint64 and uint32[2^k], the last key and its number by low bits, NONE for none;
-    repeated:
-    uint8[passages], set for both of equal keys."""
+    """Copy the keys that are not among the remembered keys. Return how many were copied.
+
+    `keys`: uint64, the keys of the passages from number `first` on. `last_keys`, `last_numbers`:
+    uint64 and uint32[2^k], the remembered keys and the numbers of their passages (NONE if empty),
+    at the index that the low bits of the key give. `repeated`: uint8[passages], set to 1 for both
+    of two equal keys. `keys_out`, `numbers_out`: the copied keys and the numbers of their passages.
+    """
     mask = np.uint64(len(last_keys) - 1)
     count = 0
     for i in range(len(keys)):
@@ -288,11 +287,14 @@ def drop_repeats(keys, first, last_keys, last_numbers, repeated, keys_out, numbe
 
 @njit(cache=True, nogil=True)
 def preferred(order, low, high, preference, copies, run_of, first, last, total):
-    """The number of runs of equal keys; keys ascend in `order`: uint32[rows].
+    """Find runs of equal keys, and the most and least preferred row of each run. Return the number
+    of runs.
 
-    low, high: uint64[rows]; preference: uint64[rows], the least is preferred; copies: int64[rows]
-    that a row stands for. Filled are run_of: uint32[rows], and by run first, last: uint32,
-    its rows of the least and of the greatest preference, and total: int64, its copies.
+    `order`: uint32[rows], the order that sorts the keys. `low`, `high`: uint64[rows], the keys.
+    `preference`: uint64[rows]; the least value is the most preferred. `copies`: int64[rows], the
+    number of occurrences that a row counts for. The function fills `run_of` (uint32[rows]) and, for
+    each run, `first` and `last` (uint32), the rows of least and greatest preference value, and
+    `total` (int64), the number of occurrences.
     """
     runs = -1
     before = np.uint32(0)
@@ -312,14 +314,16 @@ def preferred(order, low, high, preference, copies, run_of, first, last, total):
     return runs + 1
 
 
-# Marks: one more than their positions in step.RULES.
+# Values in `removed` and `mark`: one more than their positions in repeated_passages.RULES.
 GLOBAL, LOCAL, SPACE = 1, 2, 3
 
 
 @dataclass(frozen=True)
-class Rest:
-    """int64[rows] each: pieces that are cut; in documents that lose some, the pieces with more than
-    white space that stay and, where they are counted, the words (`str.split`) and sentences."""
+class Remaining:
+    """The remaining text of documents, int64[rows] each. `cut`: the number of pieces that are cut.
+    For documents that lose pieces: `pieces`, the number of remaining pieces that are not blank;
+    `words` (as by `str.split`) and `sentences`, the number of remaining ones if they were counted.
+    """
 
     cut: np.ndarray
     pieces: np.ndarray
@@ -328,8 +332,8 @@ class Rest:
 
 
 def removed_pieces(docs: Documents, pieces: Extents, decisions: pa.Table) -> np.ndarray:
-    """uint8[pieces]: GLOBAL or LOCAL for those in a passage that is cut, else 0. A piece in two
-    such passages is GLOBAL if one of them is."""
+    """Return uint8[pieces]: GLOBAL or LOCAL (by the decision's column `local`) for a piece in a cut
+    passage, else 0. A piece in several such passages is GLOBAL if one is GLOBAL."""
     removed = np.zeros(len(pieces.start), np.uint8)
     cut = decisions.filter(decisions["drop"])
     if cut.num_rows == 0:
@@ -339,15 +343,14 @@ def removed_pieces(docs: Documents, pieces: Extents, decisions: pa.Table) -> np.
     base = offsets[row]
     first, last = base + cut["span_start"].to_numpy(), base + cut["span_end"].to_numpy()
     local = cut["local"].to_numpy(zero_copy_only=False)
-    _fill(removed, pieces.rows, pieces.start, pieces.end, row, first, last, local)
+    _mark_removed(removed, pieces.rows, pieces.start, pieces.end, row, first, last, local)
     return removed
 
 
 @njit(cache=True, nogil=True)
-def _fill(removed, rows, start, end, row, first, last, local):
-    """Marks the pieces from byte first[p] to last[p] in row[p]; passages are ordered."""
+def _mark_removed(removed, rows, start, end, row, first, last, local):
     for p in range(len(row)):
-        # Within the row: an empty line at a document's end stands where the next one begins.
+        # Only within the row: an empty last line starts where the next document begins.
         low, high = rows[row[p]], rows[row[p] + 1]
         k = low + np.searchsorted(start[low:high], first[p])
         while k < high and end[k] <= last[p]:
@@ -368,8 +371,7 @@ def _is_blank(data, a, z):
 
 @njit(nogil=True)
 def _mark_lines(first, stop, start, end, removed, mark, base):
-    """The other lines stay, joined by newlines: a line goes with the newline before it,
-    and where no line before it stays, with the one behind it."""
+    """Mark each removed line with the newline before it, or after it if no earlier line is kept."""
     kept = False
     for k in range(first, stop):
         if removed[k] == 0:
@@ -393,7 +395,7 @@ def _has_newline(data, a, z):
 
 @njit(nogil=True)
 def _mark_sentences(data, first, stop, start, end, removed, mark, base):
-    """A run of sentences goes with the white space behind it, or with that before it where this
+    """Mark removed sentences with the white space after them, or with that before them if this
     keeps a line end: `A. [B.]\\nC.` keeps its newline."""
     k = first
     while k < stop:
@@ -460,10 +462,10 @@ def mark_pieces(
     lines: bool,
     blank: bool = False,
     count: bool = True,
-) -> Rest:
-    """Marks what goes with the gone pieces in mark: uint8[bytes of the batch], and returns what is
-    left. lines: the pieces are lines; else sentences, and white space at the ends of a document
-    that loses some goes too. blank: a blank piece that stays is one that is left. count: whether
-    words and sentences are counted."""
+) -> Remaining:
+    """Mark the bytes of removed pieces in mark: uint8[bytes of the batch]. Return what remains.
+    `lines`: True if pieces are lines, False if they are sentences. In a document that loses
+    sentences, white space at both ends is removed too. `blank`: True to count a kept piece that is
+    blank as remaining. `count`: True to count words and sentences."""
     bounds = (pieces.rows, pieces.start, pieces.end)
-    return Rest(*_mark(data, offsets, *bounds, removed, mark, lines, blank, count))
+    return Remaining(*_mark(data, offsets, *bounds, removed, mark, lines, blank, count))

@@ -1,12 +1,12 @@
-"""Passages that stand more than once in a corpus: all copies but one are cut out, or all of them.
+"""Remove passages that occur more than once in a corpus: all but one occurrence, or all.
 
 `line`: C4's code (tensorflow_datasets/text/c4_utils.py, remove_duplicate_text), whose keys are
 `line.strip().lower()`. `sentences`: C4's paper (Raffel et al. 2020, section 2.2), "all but one of
 any three-sentence span occurring more than once". `paragraph`: CCNet's (Wenzek et al. 2020, section
 3.2; cc_net/dedup.py), a line whose normal form has no case, digits or typographic punctuation.
 
-`unit: paragraph, keep: none, hash: sha1-64` is what CCNet does, blank lines included. Equality is
-of hashes (dedup/hashes.py), of 128 bits where nothing else is asked for.
+`unit: paragraph, keep: none, hash: sha1-64` does what CCNet does, including blank lines. Passages
+are compared by hashes (dedup/hashes.py), of 128 bits by default.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from curate.steps.contracts import Identity, step
 from curate.steps.profiled import CountsWords
 
 if TYPE_CHECKING:
-    from curate.dedup.passages.kernels import Rest
+    from curate.dedup.passages.kernels import Remaining
     from curate.text.lines import Extents
 
 RULES = ("global_duplicate", "local_duplicate", "white_space")
-# C4 and DataTrove's SentDedupConfig want sentences left; C4's code and CCNet have no rule on words.
+# C4 and DataTrove's SentDedupConfig set a least number of sentences; C4's code and CCNet none of
+# words.
 MIN_SENTENCES = {"line": 3, "sentences": 3, "paragraph": 0}
 MIN_WORDS = {"line": 0, "sentences": 50, "paragraph": 0}
 
@@ -44,7 +45,7 @@ MIN_WORDS = {"line": 0, "sentences": 50, "paragraph": 0}
     },
 )
 class DedupPassages(CountsWords, DedupStep):
-    """Cuts lines, or spans of sentences, of which a copy stands elsewhere in the corpus."""
+    """Cuts lines, paragraphs or spans of sentences that occur more than once in the corpus."""
 
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; Wenzek et al. 2020, section 3.2"
     decided_by: ClassVar[str | None] = "curate.dedup.passages.copies"
@@ -56,7 +57,7 @@ class DedupPassages(CountsWords, DedupStep):
     unit: Literal["line", "sentences", "paragraph"] = Field(
         "line",
         description=(
-            "The passages that are compared: `line` (C4's code, c4_utils.py), spans of "
+            "The passages to compare: `line` (C4's code, c4_utils.py), spans of "
             "`sentences` (Raffel et al. 2020, section 2.2), or `paragraph`, a line in "
             "CCNet's normal form (Wenzek et al. 2020, section 3.2)."
         ),
@@ -65,26 +66,23 @@ class DedupPassages(CountsWords, DedupStep):
         None,
         ge=1,
         le=100,
-        description="Sentences in a passage; without a value 3 (Raffel et al. 2020, section 2.2).",
+        description="Sentences in a passage. Default: 3 (Raffel et al. 2020, section 2.2).",
     )
     keep: Literal["one", "none"] = Field(
         "one",
         description=(
-            "How many copies of a passage stay: `one`, or `none`, which cuts a passage that"
-            " stands in several documents from all of them (CCNet)."
+            "The occurrences of a passage to keep: `one`, or `none`, which cuts a passage that"
+            " occurs in several documents from all of them (CCNet)."
         ),
     )
     hash: Literal["murmur3-128", "xxh3-128", "blake2b-128", "sha1-64"] = Field(
         "murmur3-128",
-        description=(
-            "The hash that passages are compared by; the number is its size in bits. CCNet "
-            "has sha1-64."
-        ),
+        description="The hash to compare passages by, with its size in bits. CCNet uses sha1-64.",
     )
     survivor: survivors.Survivor = Field(
         "c4",
         description=(
-            "Which document keeps its copy of a passage: `longest`, `newest`, `c4` (the "
+            "The document that keeps the passage: `longest`, `newest`, `c4` (the "
             "least md5 of the URL), `first` (the order of the inputs), `best:COLUMN` (the "
             "highest number in a column) or `prefer-source:A,B` (the first source in the "
             "list)."
@@ -94,18 +92,16 @@ class DedupPassages(CountsWords, DedupStep):
         None,
         ge=0,
         description=(
-            "Least number of sentences that must be left of a document that lost a passage;"
-            " it is dropped below. Without a value 3 (C4, DataTrove), and 0 for paragraphs "
-            "(CCNet)."
+            "A document that lost a passage is dropped if fewer sentences than this remain."
+            " Default: 3 (C4, DataTrove), and 0 for paragraphs (CCNet)."
         ),
     )
     min_words: int | None = Field(
         None,
         ge=0,
         description=(
-            "Least number of words that must be left of a document that lost a passage; it "
-            "is dropped below. Without a value 50 for sentences (DataTrove), and 0 "
-            "otherwise."
+            "A document that lost a passage is dropped if fewer words than this remain. Default:"
+            " 50 for `unit: sentences` (DataTrove), else 0."
         ),
     )
 
@@ -116,23 +112,20 @@ class DedupPassages(CountsWords, DedupStep):
         return self
 
     def sketch_identity(self) -> Identity:
-        """With whether blank lines are copies, which `keep` says."""
         identity = super().sketch_identity()
         identity.settings["blank"] = self._blank
         return identity
 
     @property
     def obstacle(self) -> None:
-        """None: what came first stays."""
+        """None, because nothing prevents a refresh: the first occurrence is kept."""
 
     @property
     def of_arrival(self) -> dict[str, str]:
-        """One copy of each passage stays, the first."""
         return {**super().of_arrival, "keep": "one"}
 
     @property
     def method(self) -> str:
-        """The name of this step in decisions: `passages:line` and so on."""
         return f"passages:{self.unit}"
 
     @property
@@ -151,8 +144,6 @@ class DedupPassages(CountsWords, DedupStep):
 
     @property
     def _blank(self) -> bool:
-        """Whether lines of which the normal form leaves nothing are copies of each other. They are
-        for CCNet; to keep one of them in a whole corpus makes no sense."""
         return self.unit == "paragraph" and self.keep == "none"
 
     def sketch(self, docs: Documents) -> pa.Table:
@@ -168,7 +159,6 @@ class DedupPassages(CountsWords, DedupStep):
         return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
 
     def _pieces(self, docs: Documents) -> Extents:
-        """The pieces of a batch; where sentences end, the language of a document says."""
         from curate.dedup.passages.kernels import UNITS
         from curate.text.unspaced import sentences_of
 
@@ -191,33 +181,36 @@ class DedupPassages(CountsWords, DedupStep):
         removed = removed_pieces(docs, pieces, decisions)
         mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
         counted = bool(self._sentences or self._words)
-        rest = mark_pieces(
+        remaining = mark_pieces(
             data, offsets, pieces, removed, mark, lines=unit.lines, blank=self._blank, count=counted
         )
         if counted and self.unspaced(docs):
-            self._count(docs, pieces, removed == 0, rest)
-        edited = rest.cut > 0
-        docs = docs.annotate("cut", rest.cut.astype(np.int32))
-        docs = docs.drop(edited & (rest.pieces == 0), "nothing_left", rest.pieces, 1)
+            self._count(docs, pieces, removed == 0, remaining)
+        edited = remaining.cut > 0
+        docs = docs.annotate("cut", remaining.cut.astype(np.int32))
+        docs = docs.drop(edited & (remaining.pieces == 0), "nothing_left", remaining.pieces, 1)
         if counted:
-            for name, values in (("sentences_left", rest.sentences), ("words_left", rest.words)):
+            for name, values in (
+                ("sentences_left", remaining.sentences),
+                ("words_left", remaining.words),
+            ):
                 column = pa.array(values.astype(np.int32), mask=~edited)
                 docs = docs.annotate(name, column)
-            short = edited & (rest.words < self._words)
-            docs = docs.drop(short, "few_words", rest.words, self._words)
-            short = edited & (rest.sentences < self._sentences)
-            docs = docs.drop(short, "few_sentences", rest.sentences, self._sentences)
+            short = edited & (remaining.words < self._words)
+            docs = docs.drop(short, "few_words", remaining.words, self._words)
+            short = edited & (remaining.sentences < self._sentences)
+            docs = docs.drop(short, "few_sentences", remaining.sentences, self._sentences)
         return cut_marked(docs, mark, edited & ~docs.marked(), RULES)
 
-    def _count(self, docs: Documents, pieces: Extents, stay: np.ndarray, rest: Rest) -> None:
-        """Puts in the words and sentences that are left of documents in scripts without spaces.
-        stay: bool[pieces]."""
+    def _count(
+        self, docs: Documents, pieces: Extents, kept: np.ndarray, remaining: Remaining
+    ) -> None:
         from curate.text.unspaced import row_sums, sentences_of, words_within
 
         unspaced = self.unspaced(docs)
         starts = sentences_of(docs, unspaced).start
-        held = np.searchsorted(starts, pieces.end) - np.searchsorted(starts, pieces.start)
+        sentences = np.searchsorted(starts, pieces.end) - np.searchsorted(starts, pieces.start)
         for profile, rows in unspaced:
-            words = words_within(docs, profile, pieces.start, pieces.end) * stay
-            rest.words[rows] = np.rint(row_sums(pieces.rows, words, np.float64)[rows])
-            rest.sentences[rows] = row_sums(pieces.rows, held * stay)[rows]
+            words = words_within(docs, profile, pieces.start, pieces.end) * kept
+            remaining.words[rows] = np.rint(row_sums(pieces.rows, words, np.float64)[rows])
+            remaining.sentences[rows] = row_sums(pieces.rows, sentences * kept)[rows]

@@ -1,1 +1,1 @@
-"""Exact substrings by suffix arrays."""
+"""Duplicate substrings, found with suffix arrays, and the search index."""

@@ -1,8 +1,9 @@
-"""Exact substring dedup (Lee et al. 2022, "Deduplicating Training Data Makes Language Models
-Better", ExactSubstr): every passage of `threshold` units that stands more than once is cut down to
-one copy, wherever it begins and ends.
+"""Exact substring deduplication (Lee et al. 2022, "Deduplicating Training Data Makes Language
+Models Better", ExactSubstr). Of every passage of at least `threshold` units that occurs repeatedly,
+one occurrence is kept. A passage may begin and end anywhere.
 
-The paper's code (google-research/deduplicate-text-datasets) removes every copy; `keep: none` does.
+The paper's code (google-research/deduplicate-text-datasets) removes every occurrence, as does
+`keep: none`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.removal import DedupStep
 from curate.documents.documents import Documents
-from curate.steps.contracts import FromFiles, Identity, SaysOfDecisions, digest, step
+from curate.steps.contracts import DescribesDecisions, FromFiles, Identity, digest, step
 from curate.text.buffers import text_buffers
 from llmcurate.base.disk.units import counted
 
@@ -29,10 +30,10 @@ _BATCH = 64  # documents encoded together
 
 
 class Encoder:
-    """A tokenizer.json, loaded; the spelling of a special token in a text is ordinary text."""
+    """Encodes texts to tokens with a tokenizer.json. Special tokens in a text are ordinary text."""
 
     def __init__(self, path: Path) -> None:
-        """RunFailed where the file is no tokenizer."""
+        """Load the tokenizer from its file. Raises RunFailed if the file is not a tokenizer."""
         from tokenize_kit.formats.tokenizer_json import load_tokenizer
 
         self._tokenizer = load_tokenizer(path)
@@ -40,8 +41,9 @@ class Encoder:
         self.dtype = np.dtype(np.uint16 if vocab <= 1 << 16 else np.uint32)
 
     def columns(self, texts: pa.LargeStringArray) -> dict[str, pa.Array]:
-        """tokens, token_start, token_end: lists, a document's tokens and their bytes in it; a token
-        of a part of a character has the bytes of the whole character."""
+        """Return the lists tokens, token_start, token_end: the tokens of each document and their
+        byte ranges. A token that is part of a character has the byte range of the whole character.
+        """
         data, offsets = text_buffers(texts)
         ends = np.zeros(len(texts) + 1, np.int64)
         parts: dict[str, list[np.ndarray]] = {"tokens": [], "token_start": [], "token_end": []}
@@ -68,25 +70,25 @@ class Encoder:
 
 
 RULES = ("duplicate", "local_duplicate")
-# 50 tokens of a BPE as GPT-2's, in the paper; about 200 characters of English.
+# In the paper: 50 tokens of a BPE like GPT-2's, about 200 characters of English.
 THRESHOLD = {"bytes": 200, "characters": 200, "tokens": 50}
 
 
 @step("dedup_suffix_array", methods={"suffix-array": {}})
-class DedupSuffixArray(DedupStep, FromFiles, SaysOfDecisions):
-    """Cuts passages that stand elsewhere in the corpus, found with suffix arrays."""
+class DedupSuffixArray(DedupStep, FromFiles, DescribesDecisions):
+    """Cuts passages that also occur elsewhere in the corpus, found with suffix arrays."""
 
     paper: ClassVar[str] = "Lee et al. 2022, ExactSubstr"
     decided_by: ClassVar[str | None] = "curate.dedup.suffix_array.repeats"
     decide_nothing: ClassVar[frozenset[str]] = DedupStep.decide_nothing | {"memory_mib"}
 
     compare: Literal["raw"] = Field(
-        "raw", description="The form in which texts are compared: as they are, since bytes are cut."
+        "raw", description="The form of comparison: only `raw`, unchanged."
     )
     survivor: survivors.Survivor = Field(
         "first",
         description=(
-            "Which document's copy is the first one, with `keep: first`: `longest`, "
+            "The document that keeps the passage, with `keep: first`: `longest`, "
             "`newest`, `c4` (the least md5 of the URL), `first` (the order of the inputs), "
             "`best:COLUMN` (the highest number in a column) or `prefer-source:A,B` (the "
             "first source in the list)."
@@ -94,67 +96,54 @@ class DedupSuffixArray(DedupStep, FromFiles, SaysOfDecisions):
     )
     unit: Literal["bytes", "characters", "tokens"] | None = Field(
         None,
-        description=(
-            "The unit of the threshold. Without a value tokens where a tokenizer is given, "
-            "else characters."
-        ),
+        description="Unit of `threshold`. Default: `tokens` with a tokenizer, else `characters`.",
     )
     threshold: int | None = Field(
         None,
         ge=1,
         description=(
-            "Least length of a passage in units. Without a value 200 characters or bytes, "
+            "Least length of a passage in units. Default: 200 characters or bytes, "
             "or 50 tokens (Lee et al. 2022)."
         ),
     )
     tokenizer: str | None = Field(
         None,
-        description=(
-            "Path of a tokenizer.json, or of the folder that holds it, for the unit `tokens`."
-        ),
+        description="Path of a tokenizer.json, or of its folder, for the unit `tokens`.",
     )
     keep: Literal["first", "none", "longest-context"] = Field(
         "first",
         description=(
-            "Which copies of a passage stay: the `first` one in order of preference, `none`"
+            "The occurrence of a passage to keep: the `first` in order of preference, `none`"
             " (as in the code of Lee et al. 2022), or the one in the longest document "
             "(`longest-context`)."
         ),
     )
     boundary: Literal["character", "word", "line"] = Field(
         "character",
-        description=(
-            "Where a cut may begin and end: at any character, at words or at lines. Cuts "
-            "shrink to the boundary and never grow."
-        ),
+        description="Where cuts may begin and end. Cuts shrink to the boundary and never grow.",
     )
     min_chars: int = Field(
         0,
         ge=0,
-        description=(
-            "Least number of characters that must be left of a document that lost a "
-            "passage; it is dropped below. With 0 only documents of nothing but white space"
-            " are dropped."
-        ),
+        description="Drop a cut document if fewer characters, or only white space, remain.",
     )
-    keep_index: bool = Field(
-        True, description="Keep the suffix arrays of all documents, for `llmcurate search`."
-    )
-    memory_mib: int = Field(
-        2048, ge=64, description="Memory in MiB that sorting a chunk may take in each worker."
-    )
+    keep_index: bool = Field(True, description="Keep the suffix arrays for `llmcurate search`.")
+    memory_mib: int = Field(2048, ge=64, description="Memory in MiB per worker to sort a chunk.")
 
     _encoder: Any = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
     def _longest_context(cls, values: Any) -> Any:
-        """`longest-context` is the policy `longest`."""
         if isinstance(values, dict) and values.get("keep") == "longest-context":
             if values.get("survivor") not in (None, "longest"):
-                raise ValueError("keep: longest-context is the survivor `longest`; leave one away")
+                raise ValueError(
+                    "keep: longest-context implies survivor `longest`; leave survivor out"
+                )
             if values.get("against"):
-                raise ValueError("against: earlier documents stay, so keep must be first or none")
+                raise ValueError(
+                    "against: earlier documents are kept, so keep must be first or none"
+                )
             values = {**values, "survivor": "longest"}
         return values
 
@@ -168,47 +157,44 @@ class DedupSuffixArray(DedupStep, FromFiles, SaysOfDecisions):
 
     @property
     def method(self) -> str:
-        """The name of this step in decisions."""
         return "suffix-array"
 
-    def said(self, decision: Decision) -> str | None:
-        """The copies of a passage's windows may lie apart."""
+    def describe(self, decision: Decision) -> str | None:
+        """Return what a cut consists of, in words, or None if its match is unknown."""
         if decision.partner_id is None or decision.kept_id is None:
             return None
-        itself = decision.partner == decision.id
-        return f"are made of passages that stand in {'it before' if itself else decision.partner}"
+        place = "earlier in it" if decision.partner == decision.id else f"in {decision.partner}"
+        return f"consist of passages that also occur {place}"
 
     @property
-    def of(self) -> str:
-        """The unit, defaults included."""
+    def unit_in_effect(self) -> str:
+        """The unit in which the threshold in effect counts."""
         return self.unit or ("tokens" if self.tokenizer else "characters")
 
     @property
     def window(self) -> int:
-        """The threshold, defaults included."""
-        return self.threshold or THRESHOLD[self.of]
+        """The threshold in effect, which is the number of units per window."""
+        return self.threshold or THRESHOLD[self.unit_in_effect]
 
     @property
     def description(self) -> str:
-        """The passages that are looked for, in words."""
-        return f"passages of {self.window} {self.of} or more"
+        """The passages to search for, in words."""
+        return f"passages of {self.window} {self.unit_in_effect} or more"
 
     @property
     def sort_bytes(self) -> int:
-        """Bytes that sorting may take."""
+        """The memory to use for sorting, in bytes."""
         return self.memory_mib << 20
 
     @property
     def obstacle(self) -> None:
-        """None: what came first stays."""
+        """None, because nothing prevents a refresh: the first occurrence is kept."""
 
     @property
     def of_arrival(self) -> dict[str, str]:
-        """One copy of each passage stays, the first."""
         return {**super().of_arrival, "keep": "first"}
 
     def sketch_identity(self) -> Identity:
-        """The texts and their tokens: what is looked for in them is for `resolve`."""
         identity = super().sketch_identity()
         survivor = identity.settings["survivor"]
         settings = {"survivor": survivor, "tokens": self.tokenizer is not None}
@@ -218,7 +204,7 @@ class DedupSuffixArray(DedupStep, FromFiles, SaysOfDecisions):
         return [str(self._tokenizer_file())] if self.tokenizer else []
 
     def comparable(self) -> dict[str, Any]:
-        """The settings that this step and an index must share: what the sketches hold."""
+        """Return the tokenizer, the one setting that must be the same in an index of `against`."""
         files = self.resources()
         return {"tokenizer": digest(self.label, files[0]) if files else None}
 
@@ -242,7 +228,7 @@ class DedupSuffixArray(DedupStep, FromFiles, SaysOfDecisions):
         from curate.dedup.suffix_array.repeats import resolve
         from curate.dedup.suffix_array.windows import Request
 
-        request = Request(self.window, self.of, self.survivor, self.keep, self.boundary)
+        request = Request(self.window, self.unit_in_effect, self.survivor, self.keep, self.boundary)
         counts = resolve(request, sketches, self.sort_bytes, self.keep_index)
         cut, passages = counts.pop("cut_bytes"), counted(counts["dropped"], "passage")
         return Decided(counts, [f"{self.description}: {passages}, {cut:,} bytes are cut."])

@@ -1,15 +1,15 @@
-"""Suffixes in order, chunk by chunk, and their merge to passages, so that text may exceed memory.
+"""Sort suffixes in chunks, and merge the chunks into passages, so that the text may exceed memory.
 
-Sorting is libdivsufsort's (Mori; through pydivsufsort), with 32-bit positions: a chunk is less than
-2^31 bytes and takes five bytes a byte while it is sorted. A chunk reaches one window beyond its
-end, so that windows need not end where chunks do; only windows that are complete are kept. The
-size of a chunk follows from the memory it may take, and nothing that is decided depends on it. Each
-is a task.
+Chunks are sorted by libdivsufsort (Mori; through pydivsufsort) with 32-bit positions: a chunk is
+less than 2^31 bytes, and sorting takes five bytes per byte. A chunk is read one window beyond its
+end, so windows may cross its end; only complete windows are kept. The memory limit sets the chunk
+size, which does not affect the decisions. Each chunk is a task.
 
-The orders are cut at a few windows, each at the same ones, so that what lies between two cuts is a
-merge of its own: all positions of a window are on one side. A task writes its windows that go, by
-ranges of positions. Ranges begin with a region, which no passage leaves, so joining each is a task
-too. A task holds 4 bytes a window or 8 a position, some 130 or 270 MB.
+The sorted positions of all chunks are divided at the same few windows. The positions between two
+divisions are merged by one task, so all positions of a window are in the same task. A task writes
+the windows to remove by ranges of positions. A range begins where a region begins, and no passage
+leaves its region, so another task joins the windows of each range into passages. A task holds 4
+bytes per window or 8 per position, some 130 or 270 MB.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from curate.dedup.suffix_array.windows import (
     same_window,
     window_end,
 )
-from llmcurate.base.disk.files import clear_temporary, remove, replacing, reserve, temporary_name
+from llmcurate.base.disk.files import allocate, clear_temporary, remove, replacing, temporary_name
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import load8
 
-MOST = 2**31 - 1  # bytes of what libdivsufsort sorts with 32-bit positions
+MOST = 2**31 - 1  # bytes that libdivsufsort can sort with 32-bit positions
 SAME = np.uint32(1 << 31)  # no position needs this bit
-# Bytes that a byte of a chunk takes at most: itself, its position (4), whether a window starts
-# there.
+# Peak bytes of memory per byte of a chunk: the byte, its position (4), and a flag if a window
+# starts there.
 PEAK = 6
-HELD = 1 << 26  # positions of a merge in memory: 256 MiB
+HELD = 1 << 26  # most positions of a merge in memory: 256 MiB
 _READ = 1 << 22
-_BLOCK = 1024  # windows whose last bytes are read in one go
+_BLOCK = 1024  # windows whose last bytes are read together
 
 
 def suffix_array(data: np.ndarray) -> np.ndarray:
-    """int32[len(data)]: the positions of all suffixes of data: uint8[] in order of their bytes."""
+    """Return int32[len(data)]: the starts of all suffixes of data: uint8[], sorted by bytes."""
     from pydivsufsort import divsufsort
 
     if len(data) == 0:
@@ -63,11 +63,6 @@ def suffix_array(data: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _mark_starts(data, base, stop, at, length, window, chars, starts):
-    """Sets starts[p - base] where a window starts at p in [base, stop) and ends in its region.
-
-    data: the text from base on, as long as it is known (uint8 where chars); at, length: of the
-    regions that reach into it.
-    """
     read_end = base + len(data)
     for r in range(len(at)):
         first, last = max(at[r], base), min(at[r] + length[r], read_end)
@@ -90,7 +85,6 @@ def _mark_starts(data, base, stop, at, length, window, chars, starts):
 
 @njit(cache=True, nogil=True)
 def _keep_starts(order, width, starts):
-    """Moves the positions (in bytes) where a window starts to the front, as symbols; how many."""
     n = 0
     for k in range(len(order)):
         position = order[k]
@@ -106,12 +100,9 @@ def _keep_starts(order, width, starts):
 
 @njit(cache=True, nogil=True)
 def _mark_same(data, order, window, width, chars):
-    """Sets SAME on the positions whose window is that of the position before. order: uint32[].
-
-    Windows in order lie anywhere in the text, and most neighbours differ. So the last bytes of many
-    are read in one go, which does not wait for each, and only windows that agree in them are
-    compared.
-    """
+    """Set the bit SAME on each position whose window equals that of the previous position. `order`:
+    uint32[]. Sorted windows are scattered in the text, and most neighbours differ. So the last
+    bytes of many windows are read together, and only windows with equal last bytes are compared."""
     size = window * width
     lasts = np.zeros(_BLOCK + 1, np.uint64)
     high = len(order) - 1
@@ -130,8 +121,8 @@ def _mark_same(data, order, window, width, chars):
 
 @dataclass(frozen=True)
 class RegionText:
-    """The regions' text in a folder, and what its windows are. dtype: of the text; window: L;
-    chars: of characters, not of symbols."""
+    """The text of the regions in a folder, and the kind of its windows. `dtype`: the type of a
+    symbol. `window`: the symbols per window. `chars`: True if windows are of characters."""
 
     folder: Path
     dtype: str
@@ -139,40 +130,38 @@ class RegionText:
     chars: bool
 
     def text(self) -> Mapped:
-        """The text, mapped."""
         return Mapped(self.folder / TEXT, np.dtype(self.dtype))
 
     def regions(self) -> Regions:
-        """The regions, mapped."""
         return Regions.load(self.folder / REGIONS, mapped=True)
 
 
 @dataclass(frozen=True)
 class Orders:
-    """The orders of all chunks, a file each. bases: the first position of each chunk; counts: its
-    windows; a file holds uint32 positions relative to their base, with SAME where the window is
-    that before."""
+    """The sorted positions (the order) of the windows of all chunks, one file per chunk. `bases`,
+    `counts`: the first position of each chunk and the number of its windows. A file holds uint32
+    positions relative to the base, with the bit SAME if the window equals the previous one."""
 
     folder: Path
     bases: list[int]
     counts: list[int]
 
     def path(self, chunk: int) -> Path:
-        """The file of a chunk's order."""
         return part_file(self.folder, ORDER_FILE, chunk)
 
     def part(
         self, begins: list[int], ends: list[int], scratch: Path, most: int = HELD
     ) -> np.ndarray:
-        """uint32[]: of each chunk's order what stands from begin to end, one behind the other. More
-        than `most` (one window may stand so often) lie in the folder `scratch`."""
+        """Return uint32[]: the positions from begins[c] to ends[c] of each chunk c, concatenated.
+        If there are more than `most` (one window may occur that often), the array is a file in
+        `scratch`, mapped into memory."""
         size = sum(ends) - sum(begins)
         if size <= most:
             out = np.empty(size, np.uint32)
         else:
             scratch.mkdir(exist_ok=True)
             out = np.asarray(np.memmap(scratch / "held.u32", np.uint32, "w+", shape=(size,)))
-            reserve(scratch / "held.u32")
+            allocate(scratch / "held.u32")
         done = 0
         for chunk, (begin, end) in enumerate(zip(begins, ends, strict=True)):
             for first in range(begin, end, _READ):
@@ -188,7 +177,7 @@ ORDER_FILE = "order.u32"  # of a chunk
 
 @dataclass(frozen=True)
 class SortTask(FolderTask):
-    """The windows that start from `base` to `stop` are to be put in order."""
+    """The task to sort the windows that start from `base` to `stop`."""
 
     text: RegionText
     base: int
@@ -196,8 +185,8 @@ class SortTask(FolderTask):
 
 
 def sort(run: Run, region_text: RegionText, total: int, sort_bytes: int) -> Orders:
-    """Sorts all chunks of a text of so many symbols; sort_bytes: of memory that a chunk may take.
-    Chunks of an earlier try of the same sort are kept."""
+    """Sort all chunks of a text of `total` symbols. `sort_bytes`: the memory for sorting a chunk.
+    Chunks of an interrupted sort with the same size are used again."""
     width = np.dtype(region_text.dtype).itemsize
     reach = _reach(region_text)
     size = min(max(sort_bytes // PEAK // width - reach, reach), (MOST // width) - reach)
@@ -215,7 +204,7 @@ def sort(run: Run, region_text: RegionText, total: int, sort_bytes: int) -> Orde
 
 
 def sort_chunk(task: SortTask) -> None:
-    """A task: the order of a chunk's windows. It takes PEAK bytes a byte of the chunk."""
+    """Run a task: sort the windows of a chunk. The task takes PEAK bytes per byte of the chunk."""
     text, regions = task.text.text(), task.text.regions()
     order = _sorted(text, regions, task.base, task.stop, task.text)
     with replacing(task.file(ORDER_FILE)) as aside:
@@ -223,16 +212,14 @@ def sort_chunk(task: SortTask) -> None:
 
 
 def _reach(region_text: RegionText) -> int:
-    """Symbols behind the end of a chunk that its windows may need."""
     return 4 * region_text.window + 4 if region_text.chars else region_text.window
 
 
 def _sorted(
     text: Mapped, regions: Regions, base: int, stop: int, region_text: RegionText
 ) -> np.ndarray:
-    """uint32[windows]: those that start in text[base:stop], relative to base, in order."""
     part = text.part(base, stop + _reach(region_text))
-    part.flags.writeable = False  # as mapped texts are: another type would be compiled once more
+    part.flags.writeable = False  # like a mapped text, so kernels are not compiled for another type
     first = int(np.searchsorted(regions.at, base, side="right")) - 1
     last = int(np.searchsorted(regions.at, stop))
     near = slice(max(first, 0), last)
@@ -246,13 +233,13 @@ def _sorted(
     return order
 
 
-# The chunks' orders are read side by side through a heap of their heads. Where the first head's
-# window stands at the head of several orders, all its positions are the beginnings of these orders.
+# The orders of the chunks are merged by a heap of their heads. If the first head's window is the
+# head of several orders, all its positions are at the beginnings of these orders.
 
 POSITION_BITS = ~SAME
-FLUSH = 1 << 20  # positions that are returned at a time
-# Where a merge stands between two calls: orders in the heap, orders of the group at hand, the one
-# of them that is written, and the group's first and second position.
+FLUSH = 1 << 20  # positions per batch
+# The state of a merge between two calls: orders in the heap, orders in the current group, the order
+# being written, and the group's first and second position.
 _HEAP, _GROUP, _AT, _FIRST, _SECOND = range(5)
 
 
@@ -263,7 +250,6 @@ def _position(positions, bases, next_, s):
 
 @njit(nogil=True)
 def _before(data, positions, bases, next_, s, t, window, width, chars):
-    """Whether order s comes before order t, by their heads' windows, then by number."""
     order = order_of(
         data,
         _position(positions, bases, next_, s),
@@ -277,7 +263,6 @@ def _before(data, positions, bases, next_, s, t, window, width, chars):
 
 @njit(nogil=True)
 def _push(data, positions, bases, next_, heap, n, s, window, width, chars):
-    """Adds order s to a heap of n orders."""
     k = n
     while k > 0:
         up = (k - 1) >> 1
@@ -290,7 +275,6 @@ def _push(data, positions, bases, next_, heap, n, s, window, width, chars):
 
 @njit(nogil=True)
 def _pop(data, positions, bases, next_, heap, n, window, width, chars):
-    """Takes the first order off a heap of n orders."""
     top = heap[0]
     s = heap[n - 1]
     n -= 1
@@ -311,7 +295,6 @@ def _pop(data, positions, bases, next_, heap, n, window, width, chars):
 
 @njit(cache=True, nogil=True)
 def _start(data, positions, bases, next_, stops, heap, window, width, chars):
-    """Makes the heap of all orders that hold something; how many."""
     n = np.int64(0)
     for s in range(len(bases)):
         if next_[s] < stops[s]:
@@ -322,7 +305,6 @@ def _start(data, positions, bases, next_, stops, heap, window, width, chars):
 
 @njit(nogil=True)
 def _run(positions, a, stop):
-    """The end of the windows in this order that equal that of positions[a]."""
     z = a + 1
     while z < stop and positions[z] & SAME:
         z += 1
@@ -331,31 +313,25 @@ def _run(positions, a, stop):
 
 @njit(cache=True, nogil=True)
 def _merge(
-    data, positions, bases, next_, stops, heap, group, ends, state, window, width, chars, all_, own,
-    out_position, out_first,
+    data, positions, bases, next_, stops, heap, group, ends, state, window, width, chars,
+    remove_all, own_begin, out_position, out_first,
 ):  # fmt: skip
-    """Fills out_position, out_first with positions that go; returns how many, 0 at the
-    end.
-
-    all_: all positions of a window go, else all but the first and those that overlap it; own:
-    positions before it stay in any case.
-    """
     n = 0
     while True:
         while state[_AT] < state[_GROUP]:
             s = group[state[_AT]]
             first, second = state[_FIRST], state[_SECOND]
             stop = np.int64(0)
-            if not all_:
+            if not remove_all:
                 stop = first + window
-                if chars and second < first + 4 * window:  # else nothing can overlap it
+                if chars and second < first + 4 * window:  # otherwise nothing overlaps it
                     stop = window_end(data, first, window, chars, np.int64(len(data)))
             while next_[s] < ends[s]:
                 if n == len(out_position):
                     return n
                 p = _position(positions, bases, next_, s)
                 next_[s] += 1
-                if p < own or (not all_ and p < stop):
+                if p < own_begin or (not remove_all and p < stop):
                     continue
                 out_position[n] = p
                 out_first[n] = first if p != first else second
@@ -401,16 +377,17 @@ def repeated(
     counts: list[int],
     window: int,
     chars: bool,
-    all_: bool,
-    own: int,
+    remove_all: bool,
+    own_begin: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(position, first: int64[]) of the windows that go, in no useful order; first: the first
-    position of the same window, and for that position itself the second one.
+    """Yield (position, first: int64[]) of the windows to remove, in no particular order.
 
-    text: uint8[], uint16[] or uint32[], of the regions; positions: uint32[], of each order all or
-    what lies between two windows, one behind the other; bases: as Orders has them; counts:
-    positions of each order; all_: every position of a window that stands twice goes, else all but
-    the first and those that overlap it; own: windows before this position stay.
+    `first`: the first position of the same window, or the second position if `position` itself is
+    the first. `text`: uint8[], uint16[] or uint32[], the text of the regions. `positions`:
+    uint32[], the sorted positions of all chunks (or, of each chunk, those between two windows),
+    concatenated. `bases`: as in `Orders`. `counts`: the number of these positions per chunk.
+    `remove_all`: True to remove every position of a repeated window, False to keep the first
+    position and those that overlap it. `own_begin`: windows before this position are always kept.
     """
     k = max(1, len(bases))
     width = text.dtype.itemsize
@@ -425,27 +402,27 @@ def repeated(
         position, first = np.empty(FLUSH, np.int64), np.empty(FLUSH, np.int64)
         n = _merge(
             data, positions, starts, next_, stops, heap, group, ends, state, window, width, chars,
-            all_, own, position, first,
+            remove_all, own_begin, position, first,
         )  # fmt: skip
         if n == 0:
             return
         yield position[:n], first[:n]
 
 
-# Passages are runs of windows that stand behind each other in one region. Windows come in the order
-# of their text's suffixes, so they are first put into the order of positions: all of a corpus where
-# they are few, else of a range of it.
+# Passages are runs of consecutive windows in one region. Windows come in suffix order, so they are
+# first sorted by position: all at once if they are few, else one range at a time.
 
 _ROOM = 1 << 16
-# Of the passage at hand: its region (-1: none), start and end; the region of the copy it equals and
-# the copy's start and end; where its own region ends.
+# The current passage: its region (-1: no passage), start and end; the region, start and end of its
+# match; the end of its region.
 _REGION, _START, _END, _OTHER, _FROM, _TO, _STOP = range(7)
 
 
 @dataclass(frozen=True)
 class Passages:
-    """int64[passages] each. region: its index; start, end: positions in the regions' text; other:
-    the index of the region of the copy it equals, other_start, other_end: positions there."""
+    """Repeated passages, int64[passages] each. `region`, `start`, `end`: index of the region, and
+    positions in the text of regions. `other`, `other_start`, `other_end`: the same for the passage
+    that it matches."""
 
     region: np.ndarray
     start: np.ndarray
@@ -457,7 +434,6 @@ class Passages:
 
 @njit(nogil=True)
 def _region_of(at, position):
-    """The region that holds a position."""
     low, high = 0, len(at)
     while low + 1 < high:
         middle = (low + high) >> 1
@@ -470,7 +446,6 @@ def _region_of(at, position):
 
 @njit(nogil=True)
 def _close(state, out, n):
-    """Notes the passage at hand."""
     for k in range(6):
         out[n, k] = state[k]
     state[_REGION] = -1
@@ -479,11 +454,9 @@ def _close(state, out, n):
 
 @njit(cache=True, nogil=True)
 def _join(data, firsts, base, begin, at, length, window, chars, total, state, out):
-    """Passages of firsts[begin:]; (the position to go on from, how many). A passage goes on while
-    windows stand side by side and the first positions of each begin within those before it.
-
-    data: uint8[], looked at only where chars.
-    """
+    """Join the windows of firsts[begin:] into passages. Return the next position and the number of
+    passages. A passage continues while windows are adjacent and the first position of each lies
+    within the match so far. `data`: uint8[], read only if chars."""
     n = 0
     for k in range(begin, len(firsts)):
         p = base + k
@@ -500,12 +473,12 @@ def _join(data, firsts, base, begin, at, length, window, chars, total, state, ou
         region = state[_REGION]
         if region < 0 or not chars:
             end = window_end(data, p, window, chars, total)
-        else:  # one character further than the window before
+        else:  # one character after the end of the previous window
             end = state[_END] + 1
             while end < total and continues(data[end]):
                 end += 1
         stop = first + end - p  # equal windows are equally long
-        if region >= 0 and state[_FROM] <= first < state[_TO]:  # so in one region too
+        if region >= 0 and state[_FROM] <= first < state[_TO]:  # and in the same region
             state[_END] = end
             state[_FROM] = min(state[_FROM], first)
             state[_TO] = max(state[_TO], stop)
@@ -528,8 +501,8 @@ def passages(
     window: int,
     chars: bool,
 ) -> Iterator[Passages]:
-    """Passages in order of their positions. windows: as `merge.repeated` gives them; held are 8
-    bytes a position."""
+    """Yield passages in order of position. The memory is 8 bytes per position. `windows`: what
+    `repeated` yields."""
     firsts = np.full(len(text), -1, np.int64)
     for position, first in windows:
         firsts[position] = first
@@ -543,9 +516,9 @@ def join(
     window: int,
     chars: bool,
 ) -> Iterator[Passages]:
-    """Passages in order of their positions. pieces: arrays that lie side by side, (first position,
-    first: int64[]): for every position its window's first position, or -1; the first piece begins
-    with a region and the last one ends with one."""
+    """Yield passages in order of position. `pieces`: adjacent arrays, each with the position of its
+    first element. Element p is the first position of the window at p, or -1 if that window is not
+    removed. The first piece must begin with a region, and the last piece must end with one."""
     data = text if chars else text[:0].view(np.uint8)
     total = len(text)
     state = np.full(7, -1, np.int64)
@@ -563,20 +536,21 @@ def join(
         yield Passages(*state[:6].reshape(1, 6).T.copy())
 
 
-SAMPLES = 32  # windows looked at for each cut
+SAMPLES = 32  # windows sampled per cut
 
 
 def find_passages(
     run: Run,
     region_text: RegionText,
     orders: Orders,
-    all_: bool,
-    own: int,
+    remove_all: bool,
+    own_begin: int,
     size: int,
     held_positions: int = HELD,
 ) -> Iterator[Passages]:
-    """Passages in order of their positions. all_, own: as `repeated` has them; size: of tasks;
-    held_positions: of an order in memory. A single task is done in this process, without files."""
+    """Yield passages in order of position. `remove_all`, `own_begin`: as in `repeated`. `size`: the
+    windows per merge task, and the positions per join task. `held_positions`: the most positions of
+    an order to hold in memory. A single task runs in this process without files."""
     text, regions = region_text.text(), region_text.regions()
     cuts = find_cuts(text, orders, region_text, -(-sum(orders.counts) // size))
     ranges = range_starts(regions, size)
@@ -591,19 +565,19 @@ def find_passages(
             orders.counts,
             region_text.window,
             region_text.chars,
-            all_,
-            own,
+            remove_all,
+            own_begin,
         )
         yield from passages(windows, text.values, regions, region_text.window, region_text.chars)
         return
     merges = [
         MergeTask(
             part, orders.folder, region_text, size, begins, ends, orders.bases, held_positions,
-            all_, own,
+            remove_all, own_begin,
         )
         for part, (begins, ends) in enumerate(pairwise(cuts))
     ]  # fmt: skip
-    # What an earlier try of the same merge left is whole.
+    # Files of an interrupted merge are complete.
     missing = [task for task in merges if not all(task.file(name).exists() for name in WINDOWS)]
     run_tasks(run, f"{__name__}:merge_windows", missing)
     joins = [
@@ -617,8 +591,9 @@ def find_passages(
 
 
 def find_cuts(text: Mapped, orders: Orders, region_text: RegionText, parts: int) -> list[list[int]]:
-    """Cuts of each order into so many parts or fewer: a list a cut, from the beginnings to the
-    ends."""
+    """Divide the sorted positions (the order) of each chunk into at most `parts` parts, all orders
+    at the same windows. Return, for each cut, its index in each order. The beginnings and ends of
+    the orders count as cuts."""
     cuts = [[0] * len(orders.bases), orders.counts]
     if parts < 2:
         return cuts
@@ -637,16 +612,18 @@ def find_cuts(text: Mapped, orders: Orders, region_text: RegionText, parts: int)
     at = sorted({len(sampled) * k // parts for k in range(1, parts)})
     for window in dict.fromkeys(sampled[k] for k in at if sampled):
         cuts.insert(
-            -1, [_first(text, order, base, window, region_text) for base, order in chunk_orders]
+            -1,
+            [
+                _bisect_window(text, order, base, window, region_text)
+                for base, order in chunk_orders
+            ],
         )
     return cuts
 
 
-def _first(
+def _bisect_window(
     text: Mapped, order: np.ndarray, base: int, window: bytes, region_text: RegionText
 ) -> int:
-    """The index in a chunk's order of a window, or of the first one behind it."""
-
     def key(position: Any) -> bytes:
         return window_of(text.values, base + int(position & POSITION_BITS), region_text)
 
@@ -654,7 +631,7 @@ def _first(
 
 
 def window_of(text: np.ndarray, position: int, region_text: RegionText) -> bytes:
-    """The window at a position; such bytes stand in the order that the chunks are sorted in."""
+    """Return the window at a position as bytes. Sorting these bytes sorts the windows."""
     if not region_text.chars:
         return text[position : position + region_text.window].tobytes()
     nearby = text[position : position + 4 * region_text.window + 1]
@@ -665,8 +642,8 @@ def window_of(text: np.ndarray, position: int, region_text: RegionText) -> bytes
 
 
 def range_starts(regions: Regions, size: int) -> np.ndarray:
-    """int64[ranges + 1]: where ranges of positions begin, each with a region and about that long,
-    and the end of all."""
+    """Return int64[ranges + 1]: the starts of ranges of about `size` positions, and the end of the
+    last range. Each range begins where a region begins."""
     total = regions.symbols
     if not total:
         return np.zeros(1, np.int64)
@@ -674,14 +651,15 @@ def range_starts(regions: Regions, size: int) -> np.ndarray:
     return np.append(np.unique(regions.at[first[first < len(regions.at)]]), total)
 
 
-# A merge's pairs (position, first: int64) in blocks, each by ranges; where each range begins in
-# each block: int64[blocks, ranges + 1]. The passages of a range: int64[6, passages].
+# A merge writes pairs (position, first: int64) in blocks, each sorted by range, and where each
+# range begins in each block: int64[blocks, ranges + 1]. A join writes the passages of a range:
+# int64[6, passages].
 WINDOWS, PASSAGES = ("windows.i64", "windows.npy"), "passages.npy"
 
 
 @dataclass(frozen=True)
 class RangesTask(FolderTask):
-    """A task on a text that is cut into ranges of about so many positions."""
+    """A task on a text that is divided into ranges of about `size` positions."""
 
     text: RegionText
     size: int
@@ -689,26 +667,27 @@ class RangesTask(FolderTask):
 
 @dataclass(frozen=True)
 class MergeTask(RangesTask):
-    """The windows between two cuts are to be merged. begins, ends: in each chunk's order; bases: as
-    Orders has them; held: positions in memory; all_, own: as `repeated` has them."""
+    """The task to merge the windows between two cuts. `begins`, `ends`: the indexes of the cuts in
+    the order of each chunk. `bases`: as in `Orders`. `held`: the most positions to hold in memory.
+    """
 
     begins: list[int]
     ends: list[int]
     bases: list[int]
     held: int
-    all_: bool
-    own: int
+    remove_all: bool
+    own_begin: int
 
 
 @dataclass(frozen=True)
 class JoinTask(RangesTask):
-    """The windows that so many merges wrote for a range are to be joined."""
+    """The task to join the windows of a range, which `merges` merge tasks have written."""
 
     merges: int
 
 
 def merge_windows(task: MergeTask) -> None:
-    """A task: the windows that go, of those between two cuts."""
+    """Run a task: write those of the windows between two cuts that are to be removed."""
     orders = Orders(task.folder, task.bases, [])
     starts = range_starts(task.text.regions(), task.size)
     counts = [end - begin for begin, end in zip(task.begins, task.ends, strict=True)]
@@ -719,12 +698,12 @@ def merge_windows(task: MergeTask) -> None:
     positions = orders.part(task.begins, task.ends, scratch, task.held)
     windows = repeated(
         task.text.text().values, positions, orders.bases, counts, task.text.window,
-        task.text.chars, task.all_, task.own,
+        task.text.chars, task.remove_all, task.own_begin,
     )  # fmt: skip
     try:
         with replacing(pairs_path) as aside, aside.open("wb") as file:
             for position, first in windows:
-                # Numbers of 16 bits are sorted by counting.
+                # Sorting 16-bit numbers is fast, because NumPy sorts them by counting.
                 kind = np.uint16 if len(starts) < 1 << 16 else np.int64
                 number = np.searchsorted(starts, position, side="right").astype(kind)
                 order = np.argsort(number, kind="stable")
@@ -741,10 +720,10 @@ def merge_windows(task: MergeTask) -> None:
 
 
 def join_windows(task: JoinTask) -> None:
-    """A task: the passages of a range of positions."""
+    """Run a task: write the passages of a range of positions."""
     text, regions = task.text, task.text.regions()
     begin, end = range_starts(regions, task.size)[task.part : task.part + 2].tolist()
-    most = 4 * task.size  # only a region longer than that is put in order piece by piece
+    most = 4 * task.size  # only a region longer than this is processed in pieces
 
     def pieces() -> Iterator[tuple[int, np.ndarray]]:
         for base in range(begin, end, most):
@@ -766,7 +745,6 @@ def join_windows(task: JoinTask) -> None:
 
 
 def _pairs(folder: Path, merge: int, part: int) -> Iterator[np.ndarray]:
-    """int64[pairs, 2]: what a merge wrote for a range, block by block."""
     pairs, blocks = (part_file(folder, name, merge) for name in WINDOWS)
     for begin, end in np.load(blocks, allow_pickle=False)[:, part : part + 2].tolist():
         if end > begin:

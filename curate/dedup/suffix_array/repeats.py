@@ -1,10 +1,10 @@
-"""Exact substring dedup of a corpus, from its sketches to decisions; the phases in their order.
+"""Exact substring deduplication of a corpus, from sketches to decisions; the phases in order.
 
-What a phase leaves in the step's folder is whole or absent, so that a killed run resumes after it:
-the regions, each sorted chunk, the search index. The last phase turns passages into clusters of
-copies, spans in bytes and the table of decisions, in DuckDB. A cluster is a passage of one document
-together with its copies: copies of passages that overlap belong to one. A cut that equals positions
-of several documents is one row for each of them.
+The result of each phase (the regions, each sorted chunk, the search index) is written atomically,
+so a killed run resumes after it. The last phase turns passages into clusters of matches, spans in
+bytes and the table of decisions, in DuckDB. A cluster is a passage of one document together with
+its matches; overlapping passages share a cluster. A cut that matches several documents is one row
+for each of them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from curate.corpus.sketches import Sketches
 
 
-# Spans shrink to characters, words or lines and never grow, so that a cut is always part of a
-# passage that stands twice.
+# Spans shrink to characters, words or lines and never grow, so a cut is always part of a passage
+# that occurs twice.
 
 CHARACTER, WORD, LINE = range(3)
 BOUNDARIES = {"character": CHARACTER, "word": WORD, "line": LINE}
@@ -48,11 +48,10 @@ BOUNDARIES = {"character": CHARACTER, "word": WORD, "line": LINE}
 
 @njit(cache=True, nogil=True)
 def _to_bytes(rows, start, end, ends, first_of, token_start, token_end, linked):
-    """Turns spans of tokens into spans of bytes, in place. Tokens that share a character with one
-    outside of the span stay; linked spans meet where the later one starts.
-
-    first_of: int64[rows + 1], the first token of each row; ends: int64[rows], lengths in bytes.
-    """
+    """Convert spans of tokens to spans of bytes, in place. Tokens that share a character with a
+    token outside of the span are kept. Two linked spans meet at the end of the earlier one.
+    `first_of`: int64[rows + 1], the first token of each row. `ends`: int64[rows], lengths in
+    bytes."""
     for s in range(len(rows)):
         r = rows[s]
         base, stop = first_of[r], first_of[r + 1]
@@ -70,7 +69,6 @@ def _to_bytes(rows, start, end, ends, first_of, token_start, token_end, linked):
 
 @njit(nogil=True)
 def _forward(data, a, z):
-    """The first start of a character from a on."""
     while a < z and continues(data[a]):
         a += 1
     return a
@@ -78,7 +76,6 @@ def _forward(data, a, z):
 
 @njit(nogil=True)
 def _back(data, a, z, stop):
-    """The last start of a character up to z; stop: the end of the document."""
     while z > a and z < stop and continues(data[z]):
         z -= 1
     return z
@@ -86,7 +83,6 @@ def _back(data, a, z, stop):
 
 @njit(nogil=True)
 def _out_of_words(a, z, word_start, word_end):
-    """The span without the parts of words at its ends."""
     k = np.searchsorted(word_start, a) - 1  # the last word that starts before a
     if k >= 0 and word_end[k] > a:
         a = word_end[k]
@@ -98,7 +94,6 @@ def _out_of_words(a, z, word_start, word_end):
 
 @njit(nogil=True)
 def _out_of_lines(data, a, z, first, stop):
-    """The span without the parts of lines at its ends; newlines at its ends stay in it."""
     while a < z and a > first and data[a - 1] != 10:
         a += 1
     while z > a and z < stop and data[z] != 10 and data[z - 1] != 10:
@@ -108,7 +103,6 @@ def _out_of_lines(data, a, z, first, stop):
 
 @njit(cache=True, nogil=True)
 def _fit_spans(data, offsets, rows, start, end, linked, boundary, word_start, word_end):
-    """Shrinks chains of linked spans to characters, words or lines, in place."""
     s = 0
     while s < len(rows):
         last = s
@@ -142,12 +136,13 @@ def fit_spans(
     boundary: str,
     tokens: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(start, end: int64[spans]) in bytes of their documents; a span without end > start is gone.
+    """Return (start, end: int64[spans]): spans in bytes of their documents, shrunk to whole
+    characters, words or lines as `boundary` says.
 
-    data, offsets: the documents' text; spans: (rows, start, end: int64[spans], linked:
-    bool[spans]), ordered by row and start, in symbols; linked: whether a span starts where the one
-    before it ends, so that both are one cut. tokens: (rows: int64[documents + 1], start, end:
-    int64[tokens], in bytes of their document), where symbols are tokens.
+    Spans that vanish have end <= start. `data`, `offsets`: the text of the documents. `spans`:
+    (rows, start, end: int64[spans], linked: bool[spans]) in symbols, ordered by row and start; a
+    linked span starts where the previous one ends, so that both are one cut. `tokens`: (rows:
+    int64[documents + 1], start, end: int64[tokens], bytes in the document), if symbols are tokens.
     """
     rows, start, end, linked = spans
     start, end = start.copy(), end.copy()
@@ -169,8 +164,7 @@ _ROWS = 50_000
 
 
 def number_documents(db: Any, order: str) -> None:
-    """Makes the table documents: k, the number in order of arrival; rank, by preference; part, n,
-    id."""
+    """Create the table documents: k (order of arrival), rank (order of preference), part, n, id."""
     db.execute(
         f"""CREATE OR REPLACE TABLE documents AS
         SELECT row_number() OVER (ORDER BY part, n) - 1 AS k,
@@ -180,8 +174,10 @@ def number_documents(db: Any, order: str) -> None:
 
 
 def insert_passages(db: Any, passages: Iterable[Passages], regions: Regions) -> None:
-    """Makes the table passages: k, a, z, document and symbols; other, oa, oz: of the copy that it
-    equals; later: whether that copy is preferred less."""
+    """Create the table `passages`. Columns: k, a, z: the document, first and last symbol
+    (exclusive) of a passage; other, oa, oz: the same of its match; later: true if the match is less
+    preferred.
+    """
     db.execute(
         "CREATE OR REPLACE TABLE passages"
         "(k BIGINT, a BIGINT, z BIGINT, other BIGINT, oa BIGINT, oz BIGINT, later BOOLEAN)"
@@ -204,12 +200,11 @@ def insert_passages(db: Any, passages: Iterable[Passages], regions: Regions) -> 
 
 
 def make_spans(db: Any, keep_none: bool) -> None:
-    """Makes the table spans from the passages: k, a, z, "drop", cluster, owner (the document whose
-    copy is first), partner, linked (starts where the span before it ends).
-
-    Passages that overlap in a document are made to meet.
-    """
-    # The first copy of what a passage holds: the other one, or itself where the other is later.
+    """Create the table `spans` from the table `passages`. Its columns are k, a, z (the document,
+    first and last symbol), "drop", cluster, owner (the document of the kept occurrence), partner
+    and linked (true if the span starts where the previous one ends). Overlapping passages of a
+    document become spans that do not overlap."""
+    # The first occurrence is the match, or the passage itself if the match comes later.
     db.execute(
         """CREATE OR REPLACE TABLE homes AS
         SELECT p.*, CASE WHEN later THEN p.k ELSE other END AS owner,
@@ -247,7 +242,8 @@ def make_spans(db: Any, keep_none: bool) -> None:
 
 
 def spans_in_order(db: Any) -> Iterator[pa.Table]:
-    """k, a, z, linked and row (to put the result back) by document: what stays, then what goes."""
+    """Yield k, a, z, linked and row (which `replace_spans` needs) of the spans, in order of
+    documents. Kept spans of a document come before cut spans."""
     db.execute(
         """CREATE OR REPLACE TABLE spans AS
         SELECT *, row_number() OVER (ORDER BY k, "drop", a, cluster) - 1 AS row FROM spans"""
@@ -265,7 +261,7 @@ def spans_in_order(db: Any) -> Iterator[pa.Table]:
 
 
 def replace_spans(db: Any, fitted: Iterable[pa.Table]) -> None:
-    """Gives the spans new positions: tables of row, a, z, in order of `spans_in_order`."""
+    """Replace the positions of the spans by those of `fitted`: tables of row, a, z."""
     db.execute("CREATE OR REPLACE TABLE fitted(row BIGINT, a BIGINT, z BIGINT)")
     for table in fitted:
         db.register("some_spans", table)
@@ -280,7 +276,7 @@ def replace_spans(db: Any, fitted: Iterable[pa.Table]) -> None:
 
 
 def write_decisions(db: Any, path: Path, keep_none: bool) -> dict[str, int]:
-    """Writes the spans as decisions; returns counts, and `cut_bytes`."""
+    """Write the spans as decisions. Return the counts, among them `cut_bytes`."""
     kept_id = "NULL::VARCHAR" if keep_none else "o.id"
     db.execute(
         f"""COPY (
@@ -310,7 +306,7 @@ WORK = "work"
 def resolve(
     request: Request, sketches: Sketches, sort_bytes: int, keep_index: bool
 ) -> dict[str, int]:
-    """Writes sketches.decisions; returns the step's counts."""
+    """Run all phases and write the decisions. Return the counts of the step."""
     sort_bytes = sketches.sizes.sort_bytes or sort_bytes
     if not keep_index:
         return _decide(request, sketches, sort_bytes)
@@ -320,8 +316,8 @@ def resolve(
     if sketches.connection.execute(total).fetchone()[0] > chunk_bytes(sort_bytes // 2):
         _keep_index(sketches, sort_bytes // 2, sketches.run)
         return _decide(request, sketches, sort_bytes // 2)
-    # One chunk is sorted here. Most of the time compiled code sorts, on either side: both go on at
-    # once.
+    # Most of the time is spent in compiled sorting, so building the index and deciding run at the
+    # same time.
     with Threads(1) as thread:
         index = thread.submit(_keep_index, sketches, sort_bytes // 2, run_here)
         decided = _decide(request, sketches, sort_bytes // 2)
@@ -335,7 +331,7 @@ def _decide(request: Request, sketches: Sketches, sort_bytes: int) -> dict[str, 
     number_documents(db, survivors.preference(request.survivor))
     regions = regions_of(request, sketches, work)
     none = request.keep == "none"
-    region_text = RegionText(work, dtype_of(work).str, request.window, request.of == "characters")
+    region_text = RegionText(work, dtype_of(work).str, request.window, request.unit == "characters")
     orders = sort(sketches.run, region_text, regions.symbols, sort_bytes)
     earlier = db.execute("SELECT count(*) FROM documents WHERE part < 0").fetchone()[0]
     first_own = int(np.searchsorted(regions.document, earlier)) if earlier else 0
@@ -344,7 +340,7 @@ def _decide(request: Request, sketches: Sketches, sort_bytes: int) -> dict[str, 
     passages = find_passages(sketches.run, region_text, orders, none, own_begin, size)
     insert_passages(db, passages, regions)
     make_spans(db, none)
-    if request.of != "characters" or request.boundary != "character":
+    if request.unit != "characters" or request.boundary != "character":
         replace_spans(db, _fitted(request, sketches))
     counts = write_decisions(db, sketches.decisions, none)
     journal.release(work)
@@ -365,8 +361,7 @@ def _keep_index(sketches: Sketches, sort_bytes: int, run: Run) -> None:
 
 
 def _fitted(request: Request, sketches: Sketches) -> Iterator[pa.Table]:
-    """The spans in bytes, within the documents that they are spans of."""
-    tokens = request.of == "tokens"
+    tokens = request.unit == "tokens"
     waiting: list[pa.Table] = []
     spans = spans_in_order(sketches.connection)
     pending = next(spans, None)
@@ -376,7 +371,7 @@ def _fitted(request: Request, sketches: Sketches) -> Iterator[pa.Table]:
         if pending is None:
             return
         stop = first + len(batch)
-        while pending is not None:  # all spans of these documents
+        while pending is not None:  # collect all spans of these documents
             cut = int(np.searchsorted(pending["k"].to_numpy(), stop))
             waiting.append(pending.slice(0, cut))
             if cut < pending.num_rows:
@@ -395,7 +390,7 @@ def _fit_batch(request: Request, batch: pa.RecordBatch, first: int, spans: pa.Ta
     batch = batch.take(pa.array(at))
     data, offsets = text_buffers(as_large_string(batch.column("text")))
     tokens = None
-    if request.of == "tokens":
+    if request.unit == "tokens":
         start, first_of = list_values(batch.column("token_start"))
         end, _ = list_values(batch.column("token_end"))
         tokens = (first_of, start.astype(np.int64), end.astype(np.int64))

@@ -1,6 +1,6 @@
-"""Phrases and longest common passages in a search index, by binary search over mapped suffixes.
+"""Search a corpus for phrases and longest common passages in mapped suffix arrays.
 
-Matches are of UTF-8 bytes: `Straße` and `STRASSE` differ. They never reach across documents.
+Matches compare UTF-8 bytes: `Straße` and `STRASSE` differ. They never span two documents.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from llmcurate.base.kernels.intrinsics import load8
 
 @njit(nogil=True)
 def _shared(text, position, pattern, i, shared):
-    """The number of bytes that text[position:] and pattern[i:] share; the first `shared` are known
-    to."""
     k = shared
     while i + k + 8 <= len(pattern) and position + k + 8 <= len(text):
         if load8(pattern, np.uint64(i + k)) != load8(text, np.uint64(position + k)):
@@ -35,8 +33,7 @@ def _shared(text, position, pattern, i, shared):
 
 
 @njit(nogil=True)
-def _whole(pattern, i, size):
-    """The size without the beginning of a character at its end."""
+def _without_partial_character(pattern, i, size):
     while size > 0 and i + size < len(pattern) and continues(pattern[i + size]):
         size -= 1
     return size
@@ -44,9 +41,9 @@ def _whole(pattern, i, size):
 
 @njit(nogil=True)
 def _longest_from(text, order, pattern, i):
-    """The longest beginning of pattern[i:] that stands in the text, by binary search for it: it is
-    shared with one of the two suffixes between which pattern[i:] would stand. -1 where the order
-    has what is no position."""
+    """Return the length of the longest beginning of pattern[i:] that occurs in the text. The binary
+    search finds the place of pattern[i:] in the order; the suffix before or after this place has
+    the longest beginning in common. Returns -1 if the order contains an invalid position."""
     low, high = np.int64(0), np.int64(len(order))
     shared_low = shared_high = np.int64(
         0
@@ -68,12 +65,10 @@ def _longest_from(text, order, pattern, i):
 
 @njit(cache=True, nogil=True)
 def longest_match(text, order, pattern, least):
-    """(position, length) of the longest run of whole characters of `pattern` in the text, the first
-    one where several are as long; (0, 0) where it is shorter than `least`, (0, -1) where `order` is
-    none of this text.
-
-    text, pattern: uint8[]; order: int32[len(text)], its suffixes.
-    """
+    """Find the longest run of whole characters of `pattern` that occurs in the text. Return
+    (position, length) of the first such run, (0, 0) if it is shorter than `least`, or (0, -1) if
+    `order` has a position outside of the text. `text`, `pattern`: uint8[]. `order`:
+    int32[len(text)], the suffixes of the text."""
     best = max(least - 1, 0)
     at, length = np.int64(0), np.int64(0)
     for i in range(len(pattern)):
@@ -84,7 +79,7 @@ def longest_match(text, order, pattern, least):
         size = _longest_from(text, order, pattern, i)
         if size < 0:
             return np.int64(0), size
-        size = _whole(pattern, i, size)
+        size = _without_partial_character(pattern, i, size)
         if size > best:
             best = size
             at, length = np.int64(i), size
@@ -96,8 +91,8 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Hit:
-    """An occurrence. document: its id; byte: where it starts in the document's text; before, match,
-    after: the text there."""
+    """One occurrence of a phrase. `document`: the id of the document. `byte`: the position in the
+    document's text. `before`, `match`, `after`: the phrase and the text on both sides of it."""
 
     document: str
     byte: int
@@ -108,7 +103,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Matches:
-    """count: all occurrences; hits: the first ones, in order of the corpus."""
+    """The number of all occurrences of a phrase, and the first ones in order of the corpus."""
 
     count: int
     hits: list[Hit]
@@ -116,8 +111,8 @@ class Matches:
 
 @dataclass(frozen=True)
 class Longest:
-    """The longest passage that a text shares with the corpus. byte: where it starts in the given
-    text; bytes: its length, 0 where nothing is shared; count, hits: its occurrences."""
+    """The longest passage that a text shares with the corpus. `byte`: its start in the text.
+    `bytes`: its length, 0 if nothing is shared. `count`, `hits`: as in `Matches`."""
 
     byte: int
     bytes: int
@@ -127,7 +122,6 @@ class Longest:
 
 
 def _encoded(text: str) -> bytes:
-    """UsageError where the text is no Unicode (bytes of a terminal that are no UTF-8)."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
@@ -135,8 +129,6 @@ def _encoded(text: str) -> bytes:
 
 
 def _bound(index: SearchIndex, chunk: Chunk, pattern: bytes, after: bool) -> int:
-    """The number of suffixes that stand before all that begin with `pattern`, or, `after`, behind
-    those."""
     text, order, size = chunk.text, chunk.order, len(pattern)
     low, high = 0, len(order)
     while low < high:
@@ -153,7 +145,6 @@ def _bound(index: SearchIndex, chunk: Chunk, pattern: bytes, after: bool) -> int
 
 
 def _first_positions(order: np.ndarray, limit: int) -> list[int]:
-    """The `limit` least positions of a part of an order, which may be larger than memory."""
     least: list[int] = []
     for a in range(0, len(order), _BLOCK):
         block = np.asarray(order[a : a + _BLOCK])
@@ -164,13 +155,11 @@ def _first_positions(order: np.ndarray, limit: int) -> list[int]:
 
 
 def find(index: SearchIndex, phrase: str, limit: int = 10, context: int = 60) -> Matches:
-    """Counts the phrase, and shows the first `limit` occurrences with `context` bytes around them.
-
-    UsageError for an empty phrase.
-    """
+    """Count the occurrences of a phrase in the corpus. Return the number and the first `limit`
+    occurrences, with `context` bytes on each side. Raises UsageError if the phrase is empty."""
     pattern = _encoded(phrase)
     if not pattern:
-        raise UsageError("give a phrase to search for")
+        raise UsageError("the phrase to search for is empty; give one")
     return _find(index, pattern, limit, context)
 
 
@@ -191,14 +180,11 @@ def _find(index: SearchIndex, pattern: bytes, limit: int, context: int) -> Match
 
 
 def longest(index: SearchIndex, text: str, limit: int = 10, context: int = 60) -> Longest:
-    """The longest run of whole characters of `text` that stands in the corpus, the first one where
-    several are as long.
-
-    UsageError for an empty text.
-    """
+    """Return the longest run of whole characters of `text` that occurs in the corpus. If several
+    are equally long, return the first in `text`. Raises UsageError if the text is empty."""
     pattern = np.frombuffer(bytearray(_encoded(text)), np.uint8)
     if len(pattern) == 0:
-        raise UsageError("give a text, or a file, to compare with the corpus")
+        raise UsageError("the text to compare is empty; give a text or a file")
     byte = size = 0
     for chunk in index.chunks:
         at, length = longest_match(chunk.text, chunk.order, pattern, size)
@@ -214,10 +200,10 @@ def longest(index: SearchIndex, text: str, limit: int = 10, context: int = 60) -
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; UsageError where it cannot be read as UTF-8."""
+    """Read a text file. Raises UsageError if it cannot be read as UTF-8."""
     try:
         return path.read_bytes().decode("utf-8")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None
+        raise UsageError(f"{path} is not valid UTF-8 at byte {error.start}") from None

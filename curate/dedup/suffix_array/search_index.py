@@ -1,12 +1,12 @@
-"""The search index of a corpus: its documents' text and the order of all its suffixes, in chunks.
+"""The search index of a corpus: the text of its documents and their suffix arrays, in chunks.
 
-A folder holds, for chunk 3, `search-00003.text` (the documents, each with the byte 0xFF behind it,
-which no UTF-8 text holds: so no match of a text reaches from one document into the next) and
-`search-00003.order` (int32, the positions of its suffixes in their order); `search-starts.u64`
-(where each document starts in the whole), `search-ids.arrow`, and last `search.json`, which says
-what all of these are, with their sizes and checksums. Files are mapped; they are read whole where
-their checksums are compared, when an index is opened for the first time. What is looked up in an
-order is shown to be a position all the same: checksums do not help against who writes them.
+Files of a folder, for chunk 3: `search-00003.text`, the documents, each followed by the byte 0xFF,
+which never occurs in UTF-8, so no match spans two documents; `search-00003.order` (int32), the
+sorted positions of its suffixes; `search-starts.u64`, where each document starts in the text of all
+chunks; `search-ids.arrow`; and `search.json`, written last, with the sizes and checksums of all
+others. Files are mapped into memory. They are read whole when an index is first opened, to compare
+checksums. Positions in an order are checked at every search, because checksums do not protect
+against malicious files.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from llmcurate.base.disk.files import (
     cache_folder,
     clear_temporary,
     file_digest,
-    inside,
+    path_inside,
     replacing,
     text_digest,
     write_text,
@@ -38,10 +38,10 @@ from llmcurate.base.errors import RunFailed, UsageError
 RECORD, STARTS, IDS = "search.json", "search-starts.u64", "search-ids.arrow"
 FORMAT, VERSION = "llmcurate-search", 1
 END = 0xFF
-_PEAK = 5  # bytes that a byte takes while its chunk is sorted
-_MOST = 2**31 - 1  # bytes of a chunk, whose positions are 32 bits wide
-_NOTED = 64 << 20  # bytes from which on it is noted that checksums were compared; 20 ms at most
-AGAIN = "make it anew: `llmcurate search build IN -o OUT`, or the run that left it"
+_PEAK = 5  # bytes of memory per byte of a chunk while it is sorted
+_MOST = 2**31 - 1  # bytes per chunk, because positions are 32 bits
+_NOTED = 64 << 20  # smallest index, in bytes, whose compared checksums are cached; 20 ms to read
+AGAIN = "make it again with `llmcurate search build IN -o OUT` or the run that made it"
 
 
 def _name(kind: str, chunk: int) -> str:
@@ -54,38 +54,33 @@ def _digest(record: dict[str, Any]) -> str:
 
 
 def _holds(path: Path, text: np.ndarray) -> bool:
-    """Return whether the file is that text."""
     if not path.is_file() or path.stat().st_size != len(text):
         return False
     return bool(np.array_equal(np.memmap(path, np.uint8, "r"), text))
 
 
 def chunk_bytes(sort_bytes: int, most: int = _MOST) -> int:
-    """Bytes of a chunk, a byte behind each document included. sort_bytes: what sorting it takes."""
+    """Return the size of a chunk that can be sorted in `sort_bytes` bytes of memory."""
     return min(max(sort_bytes // _PEAK, 1), most)
 
 
 def is_complete(folder: Path) -> bool:
-    """Return whether a whole index lies in the folder."""
     return (folder / RECORD).is_file()
 
 
 class IndexWriter:
-    """Builds an index: `add` documents in their order, then `close`, which sorts.
-
-    Files are written aside; a chunk that was sorted before the process was killed is kept, since
-    the same folder always gets the same documents.
-    """
+    """Builds a search index: `add` documents in order, then `close`, which sorts the suffixes. A
+    folder must always get the same documents: chunks sorted by a killed process are used again."""
 
     def __init__(self, folder: Path, sort_bytes: int, most: int = _MOST) -> None:
-        """sort_bytes: of memory that sorting a chunk may take; most: bytes of a chunk."""
+        """Begin an index. `sort_bytes`: the memory for sorting. `most`: the bytes per chunk."""
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
         self._folder = folder
         self._size, self._most = chunk_bytes(sort_bytes, most), most
         self._chunks: list[dict[str, int]] = []
         self._tasks: list[FolderTask] = []  # chunks that are not sorted yet
-        self._text = np.empty(0, np.uint8)  # of the chunk at hand; memory comes as it is filled
+        self._text = np.empty(0, np.uint8)  # of the current chunk
         self._held = self._documents = self._bytes = self._of_chunk = 0
         self._starts = (folder / ".part-starts").open("wb")
         self._schema = pa.schema([("id", pa.large_string())])
@@ -93,7 +88,7 @@ class IndexWriter:
         self._id_writer = pa.ipc.new_file(self._ids, self._schema)
 
     def add(self, ids: pa.Array, texts: pa.LargeStringArray) -> None:
-        """The next documents. RunFailed where one is larger than a chunk can be."""
+        """Add the next documents. Raises RunFailed if a document is larger than a chunk can be."""
         from curate.text.buffers import text_buffers
 
         data, offsets = text_buffers(texts)
@@ -112,8 +107,8 @@ class IndexWriter:
             size = int(sizes[first:stop].sum())
             if size > self._most:
                 raise RunFailed(
-                    f"document {ids[first].as_py()} has {size:,} bytes, more than a search index"
-                    " can hold: set keep_index to false, or drop such documents first"
+                    f"document {ids[first].as_py()} has {size:,} bytes, too many for a search"
+                    " index; set keep_index to false, or drop such documents first"
                 )
             if self._held + size > len(self._text):
                 self._text = np.empty(max(self._size, size), np.uint8)
@@ -144,8 +139,8 @@ class IndexWriter:
         self._held = self._of_chunk = 0
 
     def close(self, run: Run = run_here) -> dict[str, int]:
-        """Writes what is left, the orders, and the record; returns how many documents, bytes and
-        chunks there are. run: who sorts the chunks, each with the memory that was said."""
+        """Write the last chunk, the sorted suffixes and `search.json`. Return the numbers of
+        documents, bytes and chunks. `run`: a function that runs the tasks that sort the chunks."""
         if self._held:
             self._close_chunk()
         self._text = np.empty(0, np.uint8)
@@ -173,7 +168,7 @@ class IndexWriter:
 
 
 def sort_suffixes(task: FolderTask) -> None:
-    """A task: the order of a chunk's suffixes; five bytes a byte of text."""
+    """Run a task: sort the suffixes of a chunk. The task takes five bytes per byte of text."""
     from curate.dedup.suffix_array.merge import suffix_array
 
     text, order = (task.file(f"search.{kind}") for kind in ("text", "order"))
@@ -183,7 +178,8 @@ def sort_suffixes(task: FolderTask) -> None:
 
 @dataclass(frozen=True)
 class Chunk:
-    """text: uint8[bytes]; order: int32[bytes]; base: where it starts in the whole."""
+    """A chunk of the corpus. `text`: uint8[bytes]. `order`: int32[bytes], the sorted suffixes.
+    `base`: the position of the chunk in the text of all chunks."""
 
     text: np.ndarray
     order: np.ndarray
@@ -191,10 +187,10 @@ class Chunk:
 
 
 class SearchIndex:
-    """An index, opened: nothing is read before it is needed."""
+    """A search index, opened. Its files are mapped, and read only where needed."""
 
     def __init__(self, folder: Path) -> None:
-        """UsageError where the folder holds no index, a damaged one, or one of another version."""
+        """Open the index in `folder`. Raises UsageError if the folder has no usable index."""
         self.folder = folder
         try:
             self.documents, self.bytes, chunks = _checked(folder)
@@ -209,17 +205,17 @@ class SearchIndex:
             raise self.damaged("its record") from None
 
     def damaged(self, what: str) -> UsageError:
-        """The error for an index of which something is not as `IndexWriter` leaves it."""
+        """Return the error for a damaged index. `what`: the part that is damaged."""
         return UsageError(f"{self.folder}: the search index is damaged ({what}); {AGAIN}")
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """uint64[documents]: where each document starts."""
+        """The start of each document in the text of all chunks, uint64[documents]."""
         if not self.documents:
             return np.empty(0, np.uint64)
         try:
             return np.asarray(np.memmap(self.folder / STARTS, "<u8", "r"))
-        except ValueError:  # empty, or no whole numbers
+        except ValueError:  # its size is 0 or no multiple of 8
             raise self.damaged(STARTS) from None
 
     @cached_property
@@ -227,23 +223,22 @@ class SearchIndex:
         return pa.ipc.open_file(pa.memory_map(str(self.folder / IDS))).read_all().column("id")
 
     def document_of(self, position: int) -> tuple[int, int]:
-        """(number of the document, byte in it) at a position of the whole."""
+        """Return (number of the document, byte in it) at a position in the text of all chunks."""
         number = int(np.searchsorted(self.starts, np.uint64(position), side="right")) - 1
         if number < 0:
             raise self.damaged(STARTS)
         return number, position - int(self.starts[number])
 
     def id_of(self, number: int) -> str:
-        """The id of a document by number."""
         try:
             name: str = self._ids[number].as_py()
-        except (IndexError, KeyError, ValueError, OSError):  # of Arrow's, too
+        except (IndexError, KeyError, ValueError, OSError):  # Arrow's errors included
             raise self.damaged(IDS) from None
         return name
 
     def around(self, chunk: Chunk, position: int, size: int, context: int) -> tuple[str, str, str]:
-        """(before, match, after) of chunk.text[position : position + size], with up to `context`
-        bytes of the same document on each side, on whole characters."""
+        """Return (before, match, after). The match is chunk.text[position : position + size]; on
+        each side are up to `context` bytes of the same document, in whole characters."""
         text = chunk.text
         a = max(0, position - context)
         before = bytes(text[a:position]).rpartition(b"\xff")[2]
@@ -257,10 +252,9 @@ class SearchIndex:
 
 
 def find_folder(location: Path) -> Path:
-    """The folder of the index that a user names: it, a run's OUT, its index, or one of a label.
-
-    UsageError where there is none, or several.
-    """
+    """Return the folder of the search index at `location`: this folder itself, or the index inside
+    it if it is the folder OUT of a run or of a step. Raises UsageError if there is no index or more
+    than one."""
     if not location.exists():
         raise UsageError(f"{location}: no such folder")
     candidates = [location, location / "own"]
@@ -269,34 +263,31 @@ def find_folder(location: Path) -> Path:
     folders = [path for path in candidates if is_complete(path)]
     if not folders:
         raise UsageError(
-            f"{location}: no search index there; `llmcurate search build IN -o OUT` makes one, and"
-            " so does a dedup_suffix_array run with keep_index"
+            f"{location} has no search index; make one with `llmcurate search build IN -o OUT`, or"
+            " with a dedup_suffix_array run with keep_index"
         )
     if len(folders) > 1:
         names = ", ".join(str(p) for p in folders)
-        raise UsageError(f"{location} holds {len(folders)} search indexes, name one: {names}")
+        raise UsageError(f"{location} has {len(folders)} search indexes; name one of: {names}")
     return folders[0]
 
 
 def _checked(folder: Path) -> tuple[int, int, int]:
-    """(documents, bytes, chunks) of an index of which nothing is damaged."""
     path = folder / RECORD
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValueError:
-        raise UsageError(f"{path} is no index record; {AGAIN}") from None
+        raise UsageError(f"{path} is not an index record; {AGAIN}") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise UsageError(f"{path} is no search index; {AGAIN}")
+        raise UsageError(f"{path} is not a search index; {AGAIN}")
     if record.get("version") != VERSION:
-        raise UsageError(
-            f"{path}: version {record.get('version')}, this llmcurate reads {VERSION}; {AGAIN}"
-        )
+        raise UsageError(f"{path} has version {record.get('version')}, expected {VERSION}; {AGAIN}")
     if record.get("digest") != _digest(record):
         raise UsageError(f"{path} was changed or damaged (its checksum differs); {AGAIN}")
     for name, size in record["files"].items():
-        file = inside(folder, name, path)
+        file = path_inside(folder, name, path)
         have = file.stat().st_size if file.is_file() else -1
         if have != size:
             state = "is missing" if have < 0 else f"has {have} bytes instead of {size}"
@@ -306,21 +297,22 @@ def _checked(folder: Path) -> tuple[int, int, int]:
 
 
 def _compare(folder: Path, digests: dict[str, str]) -> None:
-    """UsageError where a file is not what was written. Of a large index it is noted in the cache
-    that all are, for as long as sizes and times of change stay: reading it takes a second a GB."""
+    """Compare the checksums of the files with `digests`. Raises UsageError if a file differs.
+    Reading takes a second per GB, so for a large index the cache notes that all files matched. The
+    note is valid while sizes and modification times do not change."""
     states = [(folder / name).stat() for name in sorted(digests)]
     note = None
     if sum(state.st_size for state in states) >= _NOTED:
         with suppress(RuntimeError):  # no home, no cache
             name = text_digest(str(folder.resolve()), "xxh3-128")
             note = cache_folder() / "verified" / f"{name}.json"
-    seen = json.dumps([sorted(digests.items()), [(s.st_size, s.st_mtime_ns) for s in states]])
-    if note is not None and note.is_file() and note.read_text(encoding="utf-8") == seen:
+    verified = json.dumps([sorted(digests.items()), [(s.st_size, s.st_mtime_ns) for s in states]])
+    if note is not None and note.is_file() and note.read_text(encoding="utf-8") == verified:
         return
     for name, digest in digests.items():
-        if file_digest(inside(folder, name, folder / RECORD), "xxh3-128") != digest:
+        if file_digest(path_inside(folder, name, folder / RECORD), "xxh3-128") != digest:
             raise UsageError(f"{folder / name} was changed or damaged; {AGAIN}")
     if note is not None:
         with suppress(OSError):
             note.parent.mkdir(parents=True, exist_ok=True)
-            write_text(note, seen)
+            write_text(note, verified)

@@ -1,17 +1,18 @@
-"""Windows, L symbols of a document from a position on, and the regions that they form.
+"""Windows of L symbols, and the regions that they form.
 
-A text is a run of symbols of `width` bytes each: bytes (width 1), or tokens (2 or 4). A window is
-L symbols, or, in `characters`, L UTF-8 characters of at least L bytes. Among windows of so many
-characters none is the beginning of another, so in an order by bytes equal ones stand together.
-All positions are in symbols.
+A text is a run of symbols of `width` bytes each: bytes (width 1) or tokens (2 or 4). A window is L
+symbols from a position of a document on. In `characters` it is L UTF-8 characters of at least L
+bytes in total. No window of L characters is the beginning of another, so equal windows are adjacent
+in byte order. All positions are in symbols.
 
-A region is a run of overlapping windows in one document that may stand twice; only the text of
-regions is sorted. Documents come in order of preference, so of two positions the preferred one is
-the lesser number. No window crosses a region's end.
+A region is a run of overlapping windows in one document that may occur twice. Only the text of
+regions is sorted. Documents are in order of preference, so the preferred one of two positions is
+the lesser number. No window crosses the end of a region.
 
-To find them, anchors are counted, then windows that may stand twice are marked. Marking is a task a
-group of sketch files, over one table of counts. The regions of groups are put one behind the other,
-as of one group.
+The anchor of a window is the block of symbols in it with the least hash. Regions are found in two
+passes: anchors are counted, then windows whose anchor occurs twice are marked. One task per group
+of sketch files marks windows, with one table of counts for all. The regions of the groups are then
+concatenated.
 """
 
 from __future__ import annotations
@@ -45,13 +46,12 @@ _HIGH = np.uint64(0x8080808080808080)
 
 @njit(nogil=True, inline="always")
 def continues(byte):
-    """Whether a byte is inside of a UTF-8 character."""
+    """Return True if a byte continues a UTF-8 character, False if it is the first of one."""
     return (byte & 0xC0) == 0x80
 
 
 @njit(nogil=True)
 def starts_within(data, i, size):
-    """Characters that start in data[i : i + size]."""
     inside = np.uint64(0)
     k = np.int64(0)
     while k + 8 <= size:
@@ -68,10 +68,7 @@ def starts_within(data, i, size):
 
 @njit(nogil=True)
 def window_end(data, i, window, chars, stop):
-    """The end of the window from i, in symbols; -1 where it does not end by `stop`.
-
-    data: uint8[], of a text of bytes where chars, else anything.
-    """
+    """Return the end of the window that starts at i, or -1 if the end is beyond `stop`."""
     if i + window > stop:
         return np.int64(-1)
     if not chars:
@@ -89,12 +86,12 @@ def window_end(data, i, window, chars, stop):
 
 @njit(nogil=True)
 def same_window(data, i, j, window, width, chars):
-    """Whether the windows from i and j, both complete, are equal. data: uint8[], all bytes."""
+    """Return True if the complete windows at i and j are equal. `data`: uint8[], all bytes."""
     size = window * width
     a, b = i * width, j * width
     k = np.int64(0)
     if size >= 8:
-        # Neighbours in an order share their beginnings, so the last bytes tell them apart.
+        # Neighbours in sorted order share their beginnings, so their last bytes differ most often.
         x = load8(data, np.uint64(a + size - 8))
         if x != load8(data, np.uint64(b + size - 8)):
             return False
@@ -143,7 +140,7 @@ def same_window(data, i, j, window, width, chars):
 
 @njit(nogil=True)
 def order_of(data, i, j, window, width, chars):
-    """-1, 0 or 1 as the window from i stands before, with or after the one from j, by bytes."""
+    """Compare the bytes of the windows that start at i and j. Return -1, 0 or 1."""
     size = window * width
     a, b = i * width, j * width
     k = np.int64(0)
@@ -168,27 +165,27 @@ def order_of(data, i, j, window, width, chars):
     return 0
 
 
-_COPY = 32 << 20  # symbols that are moved at a time
+_COPY = 32 << 20  # symbols copied at a time
 
 
 TEXT, REGIONS = "regions.text", "regions.npy"
 
 
 class Mapped:
-    """A file's values, mapped: values: dtype[]; an empty file is an empty array."""
+    """The values of a file as a mapped, read-only array. An empty file is an empty array."""
 
     def __init__(self, path: Path, dtype: np.dtype) -> None:
         self.path = path
         self._map = None
         self.values = np.empty(0, dtype)
-        self.values.flags.writeable = False  # as a map's are
+        self.values.flags.writeable = False  # like a map's
         if path.stat().st_size:
             with path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self.values = np.frombuffer(self._map, dtype)
 
     def part(self, start: int, stop: int) -> np.ndarray:
-        """A copy of values[start:stop], read without leaving pages mapped."""
+        """Return a copy of values[start:stop]. The pages read do not stay mapped."""
         dtype = self.values.dtype
         count = max(0, min(stop, len(self.values)) - start)
         return np.fromfile(self.path, dtype, count, offset=start * dtype.itemsize)
@@ -196,8 +193,9 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Regions:
-    """int64[regions] each, ordered by at. document: its number in order of arrival; start: the
-    region's in the document; at: in the regions' text; length; all in symbols."""
+    """The regions, int64[regions] each, ordered by `at`. `document`: the number of the document in
+    order of arrival. `start`: the position in the document. `at`: the position in the text of the
+    regions. All but `document` are in symbols."""
 
     document: np.ndarray
     start: np.ndarray
@@ -206,29 +204,26 @@ class Regions:
 
     @property
     def symbols(self) -> int:
-        """Of all regions together."""
         return int(self.at[-1] + self.length[-1]) if len(self.at) else 0
 
     def save(self, path: Path) -> None:
-        """Writes them as one array, whole or not at all."""
+        """Write the regions to a file as one array. The file is replaced atomically."""
         with replacing(path) as aside, aside.open("wb") as file:
             np.save(file, np.stack([self.document, self.start, self.at, self.length]))
 
     @classmethod
     def load(cls, path: Path, mapped: bool = False) -> Regions:
-        """The object that `save` wrote; mapped: what is not looked at takes no memory."""
-        # "c", since arrays that may be written to are of the type that kernels are compiled for.
+        """Load regions that were saved. `mapped`: True to read pages only when they are used."""
+        # "c": kernels are compiled for writable arrays.
         columns = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
         return cls(*np.asarray(columns))
 
 
 @njit(cache=True, nogil=True)
 def find_regions(data, offsets, marks, window, chars):
-    """(rows, start, end: int64[regions]): the runs of overlapping windows that are marked.
-
-    data: uint8[] (looked at only where chars); offsets: int64[rows + 1], in symbols; marks:
-    bool[offsets[-1] - offsets[0]]. start, end: as offsets.
-    """
+    """Return (rows, start, end: int64[regions], in symbols): the row, start and end of each run of
+    overlapping marked windows. `data`: uint8[], read only if `chars`. `offsets`: int64[rows + 1],
+    in symbols. `marks`: bool[offsets[-1] - offsets[0]], True where a marked window starts."""
     base = offsets[0]
     rows = np.empty(16, np.int64)
     start = np.empty(16, np.int64)
@@ -236,18 +231,18 @@ def find_regions(data, offsets, marks, window, chars):
     n = 0
     for r in range(len(offsets) - 1):
         open_ = False
-        before = stop = -1  # the last position whose window's end is known, and that end
+        before = stop = -1  # the last position with a known window end, and that end
         for i in range(offsets[r], offsets[r + 1]):
             if not marks[i - base] or (chars and continues(data[i])):
                 continue
             if chars and before >= 0 and i < stop:
-                for k in range(before, i):  # a character out, a character in
+                for k in range(before, i):  # one character leaves, the next one enters
                     if not continues(data[k]) and stop >= 0:
-                        stop = _next(data, stop, offsets[r + 1])
+                        stop = _next_character(data, stop, offsets[r + 1])
             else:
                 stop = window_end(data, i, window, chars, offsets[r + 1])
             if stop < 0:
-                break  # nor does any later one
+                break  # no later window is complete either
             before = i
             if open_ and i <= end[n - 1]:
                 end[n - 1] = stop
@@ -261,8 +256,7 @@ def find_regions(data, offsets, marks, window, chars):
 
 
 @njit(nogil=True)
-def _next(data, i, stop):
-    """The start of the character behind the one at i; -1 where none stands at i."""
+def _next_character(data, i, stop):
     if i >= stop:
         return np.int64(-1)
     i += 1
@@ -280,7 +274,6 @@ def _longer(values):
 
 @njit(cache=True, nogil=True)
 def _gather(symbols, start, length, out):
-    """Puts symbols[start[i] : start[i] + length[i]] one behind the other into out."""
     n = 0
     for i in range(len(start)):
         for k in range(start[i], start[i] + length[i]):
@@ -289,16 +282,15 @@ def _gather(symbols, start, length, out):
 
 
 class RegionsWriter:
-    """Collects the regions of documents as they arrive."""
+    """Collects the regions of documents in order of arrival, and writes their text."""
 
     def __init__(self, path: Path, window: int, chars: bool) -> None:
-        """path: a file for their text; window: L; chars: of characters, not of symbols."""
         self._file = path.open("wb")
         self._window, self._chars = window, chars
         self._found: list[tuple[np.ndarray, ...]] = []
 
     def add(self, first: int, symbols: np.ndarray, offsets: np.ndarray, marks: np.ndarray) -> None:
-        """Documents from number `first` on: symbols, offsets, and marks as `Sieve` gives them."""
+        """Add documents, numbered from `first` on. `marks`: the result of `Sieve.passing`."""
         data = symbols if self._chars else np.empty(0, np.uint8)
         rows, start, end = find_regions(data, offsets, marks, self._window, self._chars)
         out = np.empty(int((end - start).sum()), symbols.dtype)
@@ -307,7 +299,7 @@ class RegionsWriter:
         self._found.append((first + rows, start - offsets[rows], end - start))
 
     def close(self) -> Regions:
-        """The regions in order of arrival; their text is complete."""
+        """Close the file with the text. Return the regions in order of arrival."""
         self._file.close()
         empty = (np.empty(0, np.int64),) * 3
         columns = zip(*(self._found or [empty]), strict=True)
@@ -316,10 +308,8 @@ class RegionsWriter:
 
 
 def preferred(regions: Regions, rank: np.ndarray, text: np.ndarray, path: Path) -> Regions:
-    """The regions ordered by their documents' ranks, and their text, moved from `text` to path.
-
-    rank: int64[documents], the position of each document in the order of preference.
-    """
+    """Return the regions, ordered by the ranks of their documents, and write the text of the
+    regions to `path`. `rank`: int64[documents], each document's place in order of preference."""
     order = np.lexsort((regions.start, rank[regions.document]))
     length = regions.length[order]
     ends = np.cumsum(length)
@@ -335,10 +325,9 @@ def preferred(regions: Regions, rank: np.ndarray, text: np.ndarray, path: Path) 
     return Regions(regions.document[order], regions.start[order], ends - length, length)
 
 
-# Cuts of a batch: marks on bytes where passages go, and what the documents then hold. Marks are one
-# more than their positions in exact_substrings.RULES.
+# Cuts of a batch: marks on the bytes to remove, and the text that then remains.
 
-# Marks: one more than their positions in step.RULES.
+# Marks: one more than their positions in exact_substrings.RULES.
 GLOBAL, LOCAL = 1, 2
 
 
@@ -373,8 +362,8 @@ def _remaining(data, offsets, rows, mark, cut, chars, written):
 
 
 def marks_of(docs: Documents, decisions: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """(mark: uint8[bytes of the batch], GLOBAL or LOCAL where a decision cuts, else 0; rows:
-    int64[], those with a cut)."""
+    """Return uint8[bytes of the batch]: GLOBAL or LOCAL (by the decision's column `local`) if a
+    decision cuts the byte, else 0; and the rows with a cut, int64[]."""
     _, offsets = docs.buffers()
     mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
     dropped = decisions.filter(decisions["drop"])
@@ -390,8 +379,9 @@ def marks_of(docs: Documents, decisions: pa.Table) -> tuple[np.ndarray, np.ndarr
 def remaining_text(
     docs: Documents, mark: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(cut: int64[rows], bytes that go; chars: int64[rows], characters that stay; written:
-    bool[rows], whether one of them is no white space) of the rows named, 0 and False of others."""
+    """Return how many bytes of each document are cut and how many characters remain
+    (int64[documents] each), and bool[documents]: True if a remaining character is not white space.
+    Documents not in `rows` have 0 and False."""
     data, offsets = docs.buffers()
     cut, chars = np.zeros(len(docs), np.int64), np.zeros(len(docs), np.int64)
     written = np.zeros(len(docs), np.bool_)
@@ -399,28 +389,27 @@ def remaining_text(
     return cut, chars, written
 
 
-# The sieve finds windows that can stand more than once before any suffix is sorted. A window of L
-# symbols is represented by its anchor, the block of b symbols in it whose hash is least (winnowing:
-# Schleimer, Wilkerson and Aiken 2003). Equal windows have equal anchors, so a window whose anchor's
-# hash was seen at one position only stands once. Hashes are counted in two slots each of a table (a
-# counting Bloom filter): a window that passes may still stand once, one that does not pass never
-# stands twice.
+# The sieve finds windows that can occur more than once before any suffix is sorted. A window of L
+# symbols is represented by its anchor: its block of b symbols with the least hash (winnowing:
+# Schleimer, Wilkerson and Aiken 2003). Equal windows have equal anchors, so a window occurs once if
+# its anchor's hash was seen at only one position. Each hash is counted in two slots of a table (a
+# counting Bloom filter). A window that passes may still occur once; one that does not pass occurs
+# once for certain.
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 _SMALLEST, _LARGEST = 16, 32  # log2 of the slots: 16 KiB to 1 GiB
-_SLOTS = 64  # slots an anchor: of single anchors one in 1000 passes by chance, (2 / 64)^2
+_SLOTS = 64  # slots per anchor: one in 1000 single anchors passes by chance, (2 / 64)^2
 
 
 def block_of(window: int) -> int:
-    """Symbols of an anchor's block: two thirds of the window."""
+    """Return the number of symbols in an anchor's block, which is two thirds of the window."""
     return max(1, 2 * window // 3)
 
 
 class Sieve:
-    """Counts anchors, then tells which windows may stand twice. window: L, in symbols."""
+    """Counts anchors (the block of least hash per window), and finds windows that may recur."""
 
     def __init__(self, window: int, symbols: int) -> None:
-        """symbols: of the whole corpus, about; decides how much memory the table takes."""
         self.window, self.block = window, block_of(window)
         anchors = 1 + 2 * symbols // (window - self.block + 2)
         bits = min(_LARGEST, max(_SMALLEST, math.ceil(math.log2(anchors * _SLOTS))))
@@ -428,50 +417,48 @@ class Sieve:
         self._table = np.zeros(1 << (bits - 2), np.uint8)
 
     def save(self, path: Path) -> None:
-        """Writes the counts, whole or not at all."""
         with replacing(path) as aside, aside.open("wb") as file:
             np.save(file, self._table)
 
     @classmethod
     def load(cls, path: Path, window: int) -> Sieve:
-        """The object that `save` wrote, mapped."""
+        """Load a sieve from a file of saved counts, as a mapped array."""
         sieve = cls(window, 0)
-        # "c", since arrays that may be written to are of the type that kernels are compiled for.
+        # "c": kernels are compiled for writable arrays.
         sieve._table = np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
         sieve._shift = 62 - int(math.log2(len(sieve._table)))
         return sieve
 
     def count(self, symbols: np.ndarray, offsets: np.ndarray) -> None:
-        """Takes the anchors of documents: symbols: uint8[], uint16[] or uint32[]; offsets:
-        int64[rows + 1]."""
+        """Count the anchors of documents. `offsets`: int64[rows + 1]."""
         _count(symbols, offsets, self.window, self.block, self._table, self._shift)
 
     def passing(self, symbols: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """bool[offsets[-1] - offsets[0]]: whether the window that starts there may stand twice."""
+        """Return bool[symbols]: True where a window starts that may occur more than once."""
         marks = np.zeros(int(offsets[-1] - offsets[0]), np.bool_)
-        _pass(symbols, offsets, self.window, self.block, self._table, self._shift, marks)
+        _mark_repeated(symbols, offsets, self.window, self.block, self._table, self._shift, marks)
         return marks
 
 
 @njit(nogil=True, inline="always")
-def _add(table, slot):
-    """Counts to two, in two bits."""
-    cell, low = slot >> np.uint64(2), (slot & np.uint64(3)) << np.uint64(1)
+def _count_hash(table, slot):
+    cell, low = slot >> np.uint64(2), (slot & np.uint64(3)) << np.uint64(1)  # two bits per slot
     count = (np.uint64(table[cell]) >> low) & np.uint64(3)
     if count < np.uint64(2):
         table[cell] += np.uint8(np.uint64(1) << low)
 
 
 @njit(nogil=True, inline="always")
-def _twice(table, slot):
+def _is_repeated(table, slot):
     cell, low = slot >> np.uint64(2), (slot & np.uint64(3)) << np.uint64(1)
     return (np.uint64(table[cell]) >> low) & np.uint64(2) != np.uint64(0)
 
 
 @njit(nogil=True)
-def _row(symbols, start, stop, window, block, ring, table, shift, marks, base, counting):
-    """The anchors of symbols[start:stop]: of blocks with the same hash the last one in a window is
-    its anchor, so that the choice depends on the window alone."""
+def _scan_anchors(symbols, start, stop, window, block, ring, table, shift, marks, base, counting):
+    """Count the anchors of symbols[start:stop], or mark the windows whose anchor occurs twice. If
+    blocks have equal hashes the last one is the anchor, so the anchor depends on the window alone.
+    """
     wide = window - block + 1
     drop = np.uint64(1)
     for _ in range(block):
@@ -482,7 +469,7 @@ def _row(symbols, start, stop, window, block, ring, table, shift, marks, base, c
     best = np.uint64(0)
     position = counted = -1
     passes = False
-    at = 0  # of the block in the ring
+    at = 0  # position of the block in the ring
     for p in range(start, stop - block + 1):
         value = value * _BASE + np.uint64(symbols[p + block - 1]) + np.uint64(1)
         if p > start:
@@ -504,13 +491,13 @@ def _row(symbols, start, stop, window, block, ring, table, shift, marks, base, c
             continue
         if position != counted:
             counted = position
-            slot_a = (best * _BASE) >> np.uint64(shift)  # the least hashes begin alike
+            slot_a = (best * _BASE) >> np.uint64(shift)  # the least hashes begin with equal bits
             slot_b = mix(best) >> np.uint64(shift)
             if counting:
-                _add(table, slot_a)
-                _add(table, slot_b)
+                _count_hash(table, slot_a)
+                _count_hash(table, slot_b)
             else:
-                passes = _twice(table, slot_a) and _twice(table, slot_b)
+                passes = _is_repeated(table, slot_a) and _is_repeated(table, slot_b)
         if not counting:
             marks[first - base] = passes
 
@@ -522,26 +509,28 @@ def _count(symbols, offsets, window, block, table, shift):
     for r in range(len(offsets) - 1):
         if offsets[r + 1] - offsets[r] >= window:
             a, z = offsets[r], offsets[r + 1]
-            _row(symbols, a, z, window, block, ring, table, shift, none, offsets[0], True)
+            _scan_anchors(symbols, a, z, window, block, ring, table, shift, none, offsets[0], True)
 
 
 @njit(cache=True, nogil=True)
-def _pass(symbols, offsets, window, block, table, shift, marks):
+def _mark_repeated(symbols, offsets, window, block, table, shift, marks):
     ring = np.empty(window - block + 1, np.uint64)
     for r in range(len(offsets) - 1):
         if offsets[r + 1] - offsets[r] >= window:
             a, z = offsets[r], offsets[r + 1]
-            _row(symbols, a, z, window, block, ring, table, shift, marks, offsets[0], False)
+            _scan_anchors(
+                symbols, a, z, window, block, ring, table, shift, marks, offsets[0], False
+            )
 
 
-ROWS = 200  # documents read at a time; they may be long
+ROWS = 200  # documents per batch; they may be long
 SIEVE, DTYPE, ARRIVED = "sieve.npy", "dtype", "arrived.text"
 
 
 @dataclass(frozen=True)
 class DocumentBatch:
-    """Documents of a sketch file. first: the number of the first one; symbols: uint8[], uint16[] or
-    uint32[]; offsets: int64[rows + 1], in symbols."""
+    """Documents of a sketch file. `first`: the number of the first document. `symbols`: uint8[],
+    uint16[] or uint32[], the text or tokens. `offsets`: int64[rows + 1], in symbols."""
 
     first: int
     symbols: np.ndarray
@@ -550,15 +539,14 @@ class DocumentBatch:
 
 
 def list_values(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """(values, offsets: int64[rows + 1]) of a large_list column without nulls."""
+    """Return (values, offsets: int64[rows + 1]) of a large_list column without nulls."""
     return column.values.to_numpy(), column.offsets.to_numpy()
 
 
 def documents_of(
     batches: Iterator[pa.RecordBatch], tokens: bool, first: int = 0
 ) -> Iterator[DocumentBatch]:
-    """The documents of sketches, whose first column is the text or the tokens; first: the number of
-    the first one."""
+    """Yield documents of sketches, numbered from `first`. Column 0 is the text or the tokens."""
     for batch in batches:
         column = batch.column(0)
         if tokens:
@@ -571,24 +559,23 @@ def documents_of(
 
 @dataclass(frozen=True)
 class Request:
-    """What the step asks for: symbols of a window, of which kind (`of`), who survives, which copies
-    stay, and where a cut may begin (`boundary`)."""
+    """The settings of the step: the symbols per window and their `unit`, the survivor policy, which
+    occurrences to keep, and where a cut may begin (`boundary`)."""
 
     window: int
-    of: str
+    unit: str
     survivor: str
     keep: str
     boundary: str
 
 
 def dtype_of(work: Path) -> np.dtype:
-    """The type of a symbol."""
     return np.dtype((work / DTYPE).read_text(encoding="utf-8"))
 
 
 def regions_of(request: Request, sketches: Sketches, work: Path) -> Regions:
-    """The regions of windows that may stand twice, in order of preference; their text is beside
-    them in `work`."""
+    """Return the regions of windows that may occur twice, in order of preference. Write the text of
+    the regions to the folder `work`."""
     done = work / REGIONS
     if done.exists():
         return Regions.load(done)
@@ -615,7 +602,7 @@ def regions_of(request: Request, sketches: Sketches, work: Path) -> Regions:
 
 
 def ranks(db: Any) -> np.ndarray:
-    """int64[documents]: the rank of each document by its number."""
+    """Return int64[documents]: the rank of each document, ordered by the documents' numbers."""
     rank: np.ndarray = db.execute("SELECT rank FROM documents ORDER BY k").fetchnumpy()["rank"]
     return rank
 
@@ -625,11 +612,10 @@ def _bytes(metadata: pq.FileMetaData) -> int:
 
 
 def _column(request: Request) -> str:
-    return "tokens" if request.of == "tokens" else "text"
+    return "tokens" if request.unit == "tokens" else "text"
 
 
-def _counted(request: Request, sketches: Sketches, work: Path) -> Sieve:
-    """The sieve, with all anchors counted."""
+def _count_anchors(request: Request, sketches: Sketches, work: Path) -> Sieve:
     total = "SELECT coalesce(sum(size), 0)::BIGINT FROM sketches"
     sieve = Sieve(request.window, sketches.connection.execute(total).fetchone()[0])
     dtype = np.dtype(np.uint8)
@@ -644,13 +630,14 @@ def _counted(request: Request, sketches: Sketches, work: Path) -> Sieve:
 def _regions_in_process(
     request: Request, sketches: Sketches, work: Path, sketch_groups: list[Group]
 ) -> Regions:
-    """The regions in order of arrival; their text is ARRIVED."""
-    sieve, column = _counted(request, sketches, work), _column(request)
+    sieve, column = _count_anchors(request, sketches, work), _column(request)
     batches = documents_of(sketches.batches([column], ROWS), column == "tokens")
-    return _passed(sieve, batches, work / ARRIVED, request.of == "characters")
+    return _write_regions(sieve, batches, work / ARRIVED, request.unit == "characters")
 
 
-def _passed(sieve: Sieve, documents: Iterator[DocumentBatch], path: Path, chars: bool) -> Regions:
+def _write_regions(
+    sieve: Sieve, documents: Iterator[DocumentBatch], path: Path, chars: bool
+) -> Regions:
     writer = RegionsWriter(path, sieve.window, chars)
     for batch in documents:
         marks = sieve.passing(batch.symbols, batch.offsets)
@@ -661,10 +648,9 @@ def _passed(sieve: Sieve, documents: Iterator[DocumentBatch], path: Path, chars:
 def _regions_by_tasks(
     request: Request, sketches: Sketches, work: Path, sketch_groups: list[Group]
 ) -> Regions:
-    """As `_regions_in_process`, the same bytes. What a killed run left is kept."""
     if not (work / SIEVE).exists():
-        _counted(request, sketches, work).save(work / SIEVE)
-    tasks = [PassTask(g.part, work, g, request.window, request.of) for g in sketch_groups]
+        _count_anchors(request, sketches, work).save(work / SIEVE)
+    tasks = [PassTask(g.part, work, g, request.window, request.unit) for g in sketch_groups]
     missing = [task for task in tasks if not all(task.file(name).exists() for name in FOUND)]
     run_tasks(sketches.run, f"{__name__}:pass_group", missing)
     parts = []
@@ -679,24 +665,24 @@ def _regions_by_tasks(
     return Regions(document, start, np.cumsum(length) - length, length)
 
 
-FOUND = "found.text", "found.npy"  # the text of a group's regions, and these, as they arrive
+FOUND = "found.text", "found.npy"  # the text of a group's regions, and the regions
 
 
 @dataclass(frozen=True)
 class PassTask(GroupTask):
-    """The regions of a group are to be found. window, unit: of the step."""
+    """The task to find the regions of a group of sketch files. The fields are as in `Request`."""
 
     window: int
     unit: str
 
 
 def pass_group(task: PassTask) -> None:
-    """A task: the regions of a group. It holds the table of counts, at most 1 GiB, as a map."""
+    """Run a task: write the regions of a group of sketch files. It maps a table of up to 1 GiB."""
     group, tokens = task.group, task.unit == "tokens"
     sieve = Sieve.load(task.folder / SIEVE, task.window)
     sketches = sketch_batches(group.files, ["tokens" if tokens else "text"], ROWS)
     text, regions = map(task.file, FOUND)
     with replacing(text) as aside:
         documents = documents_of(sketches, tokens, group.first)
-        marked = _passed(sieve, documents, aside, task.unit == "characters")
+        marked = _write_regions(sieve, documents, aside, task.unit == "characters")
     marked.save(regions)

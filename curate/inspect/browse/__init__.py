@@ -1,1 +1,1 @@
-"""A run's documents in the browser."""
+"""The documents of a run as pages in the browser."""

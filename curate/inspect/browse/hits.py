@@ -1,4 +1,4 @@
-"""The passages of a text that a search or a rule is about, to be marked on a page."""
+"""The passages of a text that match a search or that a rule matched, to be marked on a page."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from curate.documents.rejected import Reason
 Span = tuple[int, int]  # characters of a text
 Hit = tuple[str, bool]  # a piece of a text, and whether it is a hit
 PHRASES = {"curly_bracket": "{", "lorem_ipsum": "lorem ipsum"}  # of C4's rules
-MOST_CHARS = 200_000  # of a text that is looked through for repetitions
+MOST_CHARS = 200_000  # of a text that is searched for repetitions
 MOST_HITS = 500
 NEAR = 80  # characters shown before the first hit
 _REPEATED = re.compile(r"(top|duplicate)_(\d+)_gram_chars")
 
 
 def hits(text: str, words: str, reasons: Iterable[Reason]) -> list[Span]:
-    """Return the places of the words of a search; without words, those that the first rule with
-    places saw: a phrase, or repeated n-grams. They are in order and do not overlap."""
+    """Return the spans of a text that match the words of a search. Without words, return the spans
+    of the first rule in `reasons` that has spans: the matches of a phrase, or repeated n-grams.
+    Spans are in the order of the text and do not overlap."""
     for reason in () if words else reasons:
         phrase = reason.detail if reason.rule == "bad_word" else PHRASES.get(reason.rule)
         repeated = _REPEATED.fullmatch(reason.rule)
@@ -33,7 +34,7 @@ def hits(text: str, words: str, reasons: Iterable[Reason]) -> list[Span]:
 
 
 def _repetitions(text: str, size: int, which: str) -> list[Span]:
-    """Return the places of repeated n-grams of words; which: `top` for the most frequent only."""
+    """Return the spans of repeated n-grams; only of the most frequent one if `which` is `top`."""
     words = [match.span() for match in re.finditer(r"\S+", text)]
     grams = [tuple(text[a:b] for a, b in words[i : i + size]) for i in range(len(words) - size + 1)]
     chosen = Counter(grams).most_common(1 if which == "top" else None)
@@ -48,7 +49,7 @@ def _repetitions(text: str, size: int, which: str) -> list[Span]:
 
 
 def divided(text: str, start: int, end: int, spans: Iterable[Span]) -> list[Hit]:
-    """The characters from start to end, in pieces."""
+    """Split text[start:end] into pieces that are hits and pieces that are not."""
     pieces: list[Hit] = []
     for a, b in ((max(a, start), min(b, end)) for a, b in spans):
         if a < b:
@@ -58,7 +59,7 @@ def divided(text: str, start: int, end: int, spans: Iterable[Span]) -> list[Hit]
 
 
 def passage(text: str, spans: list[Span], most: int) -> list[Hit]:
-    """About `most` characters around the first hit, or of the beginning, ended between words."""
+    """Return about `most` characters around the first hit, or the beginning, in whole words."""
     first, last = spans[0] if spans else (0, 0)
     start = max(0, first - NEAR)
     if start and (blank := re.compile(r"\s").search(text, start, first)):

@@ -1,8 +1,8 @@
-"""The labels that a reader gives documents, in a file that only grows.
+"""Labels that a reader gives to documents, stored in an append-only file.
 
-A line each, `{"id", "label", "time", "digest"}`: the label is good, bad, or empty where it was
-taken back; the last one of a document counts; the digest is the SHA-256 of the text that was
-labelled. Texts are not in it, so a document that is forgotten leaves none there.
+Each line is `{"id", "label", "time", "digest"}`. The label is good, bad, or empty if it was
+cleared; only the last line of each document counts. The digest is the SHA-256 of the labelled text.
+Texts are not stored, so if a document is forgotten, the file keeps no part of its text.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ LABELS = ("good", "bad")
 
 @dataclass(frozen=True)
 class Label(Message):
-    """A line of the file."""
-
     id: str
     label: str
     time: str
@@ -31,8 +29,8 @@ class Label(Message):
 
 
 class Labels:
-    """The labels in a file, which is made with the first one. latest: by id, empty ones too;
-    changes: how many lines there were. UsageError where it cannot be read."""
+    """The labels in a file. `latest` maps a document's id to its last label, which may be empty;
+    `changes` is the number of lines. Raises UsageError if the file cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.latest, self.changes = path, dict[str, Label](), 0
@@ -42,29 +40,29 @@ class Labels:
             try:
                 label = Label.from_json(line)
             except ValueError:
-                raise UsageError(f"{path}:{self.changes} is no label of `browse`") from None
+                raise UsageError(f"{path}:{self.changes}: not a label of `browse`") from None
             self.latest[label.id] = label
 
     def _lines(self) -> bytes:
         return self.path.read_bytes() if self.path.is_file() else b""
 
     def of(self, name: str) -> list[Label]:
-        """The documents with that label: good or bad, or `none` for any of them."""
+        """Return the labels with the name `good` or `bad`, or both kinds for `none`."""
         names = LABELS if name == "none" else (name,)
         return [label for label in self.latest.values() if label.label in names]
 
     def put(self, id: str, name: str, text: str) -> None:
-        """Adds a label, or an empty one that takes it back. UsageError for another, and where the
-        file cannot be written, which then is as it was."""
+        """Append a label for a document; an empty label clears the earlier one. Raises UsageError
+        for an unknown label, or if the file cannot be written, which is then left unchanged."""
         if name not in ("", *LABELS):
-            raise UsageError(f"label {name[:40]!r}: choose {' or '.join(LABELS)}")
+            raise UsageError(f"label {name[:40]!r} is unknown: use {' or '.join(LABELS)}")
         time = datetime.now(timezone.utc).isoformat(timespec="seconds")
         label = Label(id, name, time, text_digest(text))
         with self._lock:
             try:
                 write_atomic(self.path, self._lines(), label.to_json(), b"\n")
             except OSError as error:
-                reason = f"{error.strerror}; name another file with --labels"
+                reason = f"{error.strerror}; give another file with --labels"
                 raise UsageError(f"{self.path}: {reason}") from None
             self.latest[id] = label
             self.changes += 1

@@ -1,8 +1,8 @@
-"""A run's documents as pages of rows, found by words, rule, language, score, label and cluster.
+"""The documents of a run, searched by words, rule, language, score, label and cluster.
 
-Every value that a reader types is a parameter of the query; names of columns are taken only from
-the files' own. One query at a time: DuckDB's connection is shared by the server's threads. A
-query reads the columns that it names; only a search for words and an order by length read texts.
+Every value that a reader types is a parameter of the SQL query, and column names are taken only
+from the files. Queries run one at a time, because the server's threads share the DuckDB connection.
+A query reads only the columns it names; texts are read only to search words or to sort by length.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ PAGE = 50
 MOST_PAGES = 100_000
 MOST_PARTNERS = 6
 MOST_VALUES = 100  # of a facet
-MOST_COUNTED = 5_000_000  # documents of a run whose domains and sources are counted
-SEARCHES = 4  # whose counts are remembered
+MOST_COUNTED = 5_000_000  # no domains and sources are counted in larger runs
+SEARCHES = 4  # whose counts are cached
 CORE = ("text", "url", "lang", "source")  # of documents
-TITLES = ("title", "extract.title")  # columns, the first that is there
-# What counts are by, each a column of the documents. Domains and sources have any number of values.
+TITLES = ("title", "extract.title")  # columns; the first one present is used
+# Facet -> column. Domains and sources may have any number of values.
 FACETS = {"status": "status_", "rule": "rules_", "lang": "lang_"}
 MANY = {"domain": "domain_", "source": "source_"}
 ORDERS = {
@@ -52,11 +52,12 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class Query:
-    """What a reader asks for; empty strings ask for nothing.
+    """A search. Empty strings select everything.
 
-    words: text, id or URL hold them, in any case; rule: `step.rule`; domain: registered, of the
-    URL; column, least, most: of a score; cluster: `method:number`; order: random by the seed,
-    highest and lowest by the score; page: from 0; at: number of a document in the list, from 0.
+    `words` are searched in text, id and URL, ignoring case. `rule` is `step.rule`. `domain` is the
+    registered domain of the URL. `column`, `least` and `most` select a range of a score. `cluster`
+    is `method:number`. `order` is random (by `seed`), or the highest or lowest score first. `page`
+    and `at` (the number of a document in the list) count from 0.
     """
 
     words: str = ""
@@ -77,7 +78,7 @@ class Query:
 
     @classmethod
     def of(cls, fields: dict[str, str]) -> Query:
-        """The query of a form's fields. UsageError where one has no such value."""
+        """Parse the fields of a form. Raises UsageError for an invalid value."""
         try:
             return TypeAdapter(cls).validate_python({k: v.strip() for k, v in fields.items()})
         except ValidationError as error:
@@ -87,7 +88,7 @@ class Query:
 
 
 class Library:
-    """The documents of one run, opened by `library`. facets: those that are counted."""
+    """The documents of one run. `facets` are the properties whose values are counted."""
 
     def __init__(
         self, out: Path, store: Store, record: dict[str, Any], report: Path, labels: Labels
@@ -124,17 +125,15 @@ class Library:
         self.facets = FACETS | (MANY if self.total <= MOST_COUNTED else {})
 
     def rows(self, sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
-        """The result of a query, none beside it."""
         with self._lock:
             return self.store.rows(sql, values)
 
     def places(self, query: Query, start: int, number: int) -> list[tuple[str, Position]]:
-        """(id, position) of documents that match, from the one numbered `start` on, in the order
-        that was asked for: by default the run's, kept ones first. UsageError where the query names
-        what is not there."""
+        """Return (id, position) of `number` documents that match the query, from match number
+        `start` on. Raises UsageError if the run does not have the query's score or cluster."""
         where, values = self._where(query)
         if query.order in ("highest", "lowest") and not query.column:
-            raise UsageError(f"order {query.order}: choose the score too")
+            raise UsageError(f"order {query.order}: choose a score to sort by")
         score = f", {quoted(query.column)} AS score_" if query.column else ""
         values += [str(query.seed)] if query.order == "random" else []
         matches = self.rows(
@@ -145,10 +144,9 @@ class Library:
         return [(id or "", (file, row)) for id, file, row in matches]
 
     def counts(self, query: Query) -> dict[str, dict[str, int]]:
-        """By facet: how many documents would match with each value instead of the one that was
-        asked for, everything else as asked, the most frequent values first. Of labels, how many
-        there are. One pass over the columns of facets, which the next pages of the same search
-        need not repeat."""
+        """Return, for each facet, the number of documents by value, the most frequent first. Only
+        documents that match the query are counted; the query's choice for this facet is ignored.
+        Labels are counted over all documents."""
         facets = {"label": {name: len(self.labels.of(name)) for name in LABELS}}
         facets["label"]["none"] = self.total - len(self.labels.of("none"))
         with self._lock:
@@ -166,8 +164,7 @@ class Library:
         return facets
 
     def _grouped(self, query: Query) -> str:
-        """A table of the documents that match all but the facets: their number `n` for each
-        combination of facets."""
+        """Return a table's name: all facet combinations and their number `n` of documents."""
         every: dict[str, Any] = dict.fromkeys(self.facets, "")
         base = replace(query, order="", seed=0, page=0, at=None, **every)
         key = (base, self.labels.changes if query.label else 0)
@@ -186,7 +183,6 @@ class Library:
         return self._groups[key]
 
     def _chosen(self, query: Query, facets: Iterable[str]) -> tuple[str, list[Any]]:
-        """The condition of what was chosen of these facets."""
         chosen = {n: value for n in facets if (value := getattr(query, n))}
         columns = FACETS | MANY
         conditions = [
@@ -208,7 +204,7 @@ class Library:
             values.append([label.id for label in self.labels.of(query.label)])
         if query.column:
             if query.column not in self.columns:
-                raise UsageError(f"no score {query.column!r} in this run")
+                raise UsageError(f"this run has no score {query.column!r}")
             conditions.append(f"{quoted(query.column)} IS NOT NULL")
             for sign, limit in ((">=", query.least), ("<=", query.most)):
                 if limit is not None:
@@ -222,18 +218,17 @@ class Library:
     def _cluster(self, cluster: str) -> list[Any]:
         method, _, number = cluster.rpartition(":")
         if not self.store.has_decisions:
-            raise UsageError("this run has no clusters: it had no dedup")
+            raise UsageError("this run has no clusters: its recipe has no dedup step")
         if not method or not number.isascii() or not number.isdigit() or len(number) > 18:
             raise UsageError(f"cluster {cluster!r}: write method:number, as in minhash:12")
         return [method, int(number)]
 
     def position(self, name: str) -> tuple[str, int] | None:
-        """Return where the document with that id stands."""
         matches = self.rows("SELECT file_, row_ FROM all_rows WHERE id = ? LIMIT 1", [name])
         return (matches[0][0], matches[0][1]) if matches else None
 
     def decisions(self, name: str) -> list[Decision]:
-        """The decisions on a document, whole ones first."""
+        """Return the dedup decisions on a document. Decisions on the whole document come first."""
         if not self.store.has_decisions:
             return []
         rows = self.rows(
@@ -245,7 +240,7 @@ class Library:
         return [Decision(*row) for row in rows]
 
     def members(self, method: str, cluster: int, beside: str) -> list[str]:
-        """Other documents of a cluster, the first by a hash of their ids."""
+        """Return ids of a cluster's documents other than `beside`, chosen by the hashes of ids."""
         rows = self.rows(
             f"""SELECT DISTINCT id, {KEY} FROM decisions WHERE method = ? AND cluster = ?
             AND id <> ? ORDER BY {KEY}, id LIMIT {MOST_PARTNERS}""",
@@ -254,8 +249,8 @@ class Library:
         return [i for i, _ in rows]
 
     def export_labels(self, folder: Path) -> dict[Path, int]:
-        """Writes good.jsonl and bad.jsonl: the labelled documents whose text is as it was then, by
-        id. Returns how many each of the files has."""
+        """Write good.jsonl and bad.jsonl with the labelled documents whose text has not changed
+        since, sorted by id. Return the number of documents in each file."""
         counts = {}
         for label in LABELS:
             labels, path = self.labels.of(label), folder / f"{label}.jsonl"
@@ -269,8 +264,8 @@ class Library:
         return counts
 
     def sample(self, each: int) -> dict[str, list[Position]]:
-        """Of the kept documents and of each rule's, those with the least hashes of their ids: the
-        same in every call and for every order of the input."""
+        """Return the positions of `each` documents per rule and of `each` kept ones, chosen by the
+        smallest hashes of their ids. The sample does not depend on the order of the input."""
         queries = {"kept": Query(status="kept")} | {rule: Query(rule=rule) for rule in self.rules}
         samples = {}
         for name, query in queries.items():
@@ -284,16 +279,16 @@ class Library:
 
 @contextmanager
 def library(out: Path, labels: Path | None = None) -> Iterator[Library]:
-    """A finished run. labels: the file, by default OUT/labels.jsonl. UsageError where OUT is
-    none."""
+    """Open a finished run. The labels are in OUT/labels.jsonl unless another file is given. Raises
+    UsageError if OUT holds no finished run."""
     try:
         corpus = corpus_of(out)
         record = corpus.record()
     except (OSError, ValueError):
-        raise UsageError(f"{out} holds no finished run: name the OUT of one") from None
+        raise UsageError(f"{out} holds no finished run: give the OUT of a run") from None
     with opened(out, ".spill-browse", cores()) as store:
         if store is None:
             raise UsageError(
-                f"{out} holds no corpus/ and rejected/: name the OUT of a run of filters"
+                f"{out} holds no corpus/ and rejected/: give the OUT of a run with filters"
             )
         yield Library(out, store, record, corpus.run / "report.html", Labels(labels or out / FILE))

@@ -1,9 +1,8 @@
-"""The text of a document as it was before the first edit, and what the edits made of it.
+"""The text of a document before the first edit, and what the edits changed in it.
 
-Edits are recorded as positions in the input of each step; the text they cut is gone from the
-corpus. The original stands in the stage before, or, for the first stage, in the run's input, which
-is read again up to the document. It is shown only where the edits lead from it to the stored text,
-byte by byte: so a file that has changed since is noticed.
+Edits are recorded as positions in the input of each step; the corpus does not hold the text that
+was cut. The original text is read from the output of the stage before, or from the run's input. It
+is used only if the edits turn it into exactly the stored text, so a changed input is noticed.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from llmcurate.base.errors import LlmcurateError
 
 ROWS = 256  # of a batch
 
-MOST_BYTES = 4 << 20  # longer texts are shown without what was cut
+MOST_BYTES = 4 << 20  # longer texts are shown without their cuts
 
 
 @dataclass(frozen=True)
 class Run:
-    """A piece of text. cut, put: the rule that took it out, or put it in; both: a later step took
-    out what an earlier one had put in."""
+    """A piece of text. `cut` is the rule that removed the piece and `put` the rule that inserted
+    it; both are set if a later step removed what an earlier step had inserted."""
 
     text: bytes
     cut: str | None = None
@@ -43,10 +42,9 @@ class Run:
 
 
 def replay(original: bytes, edits: Iterable[Edit], final: bytes) -> list[Run] | None:
-    """The original with what each edit cut and put; None where that does not give the final text.
-
-    edits: step by step, their positions in the input of their step.
-    """
+    """Apply the edits to the original text and return the text's pieces, including those that edits
+    removed or inserted. Return None if the result is not the final text. `edits` are grouped by
+    step, with positions in the input of their step."""
     runs = [Run(original)]
     for _, of_step in groupby(edits, key=lambda edit: edit.step):
         runs = _apply(runs, list(of_step))
@@ -55,7 +53,7 @@ def replay(original: bytes, edits: Iterable[Edit], final: bytes) -> list[Run] | 
 
 def _apply(runs: list[Run], edits: list[Edit]) -> list[Run]:
     pieces: list[Run] = []
-    # Edits of the same position stay in their order.
+    # Edits of the same position keep their order.
     pending = sorted(edits, key=lambda e: (e.start, e.end))[::-1]
     at = 0  # in the text as this step received it
     for run in runs:
@@ -91,7 +89,7 @@ def _put(edit: Edit) -> list[Run]:
 
 
 class Originals:
-    """Finds texts as they were before their first edit. Small: one document, or a sample."""
+    """A reader of texts as they were before their first edit, for a few documents."""
 
     def __init__(self, out: Path, stages: Sequence[StageRecord], most_parts: int = 16) -> None:
         self.out, self.stages, self._left = out, stages, most_parts
@@ -99,8 +97,7 @@ class Originals:
     def find(
         self, position: tuple[str, int], name: str, text: str | None, edits: list[Edit]
     ) -> bytes | None:
-        """The text before the first of the edits of the document that stands there, with its name
-        and text; None where it is gone."""
+        """Return the text of a document before its first edit, or None if it is not available."""
         if not edits or text is None or len(text) > MOST_BYTES:
             return None
         first = edits[0].step
@@ -121,8 +118,8 @@ class Originals:
 def entering(
     folders: Sequence[Path], stage: int, label: str, names: Sequence[str], parts: Iterable[int]
 ) -> Iterator[tuple[str, str | None]]:
-    """(id, text) of documents as they entered a step, by the stage before its own, or by the run's
-    input, which is read again. folders: of the stages; parts: the partitions that are read."""
+    """Yield (id, text) of documents as they entered a step, read from the output of the stage
+    before or from the run's input. `folders` are those of the stages, `parts` the partitions."""
     spec = Specification.in_folder(folders[stage])
     steps = []
     chain = (*filter(None, [spec.apply]), *spec.steps)
@@ -141,7 +138,7 @@ def entering(
 
 
 def stage_input(folders: Sequence[Path], stage: int, part: int) -> Iterator[pa.Table]:
-    """What a stage read of a partition, with final ids."""
+    """Yield the input of a stage for one partition, with the documents' ids in the corpus."""
     if stage:
         tables = read_kept(folders[stage - 1], part, ROWS)
     else:

@@ -1,8 +1,7 @@
-"""The pages of a browsed run: the list with its facets, one document, the report, a sample.
+"""The pages of `browse`: the list of documents with its facets, one document, the report, a sample.
 
-One script of ours runs on a page, and the policy names its hash: keys for the links of the pages
-that are served, and a search in the sample, one file for a reader without the run. Without scripts
-all is there but these. Rules and scores are explained in words and bars from a run's record.
+Each page has at most one script, allowed by its hash: keyboard keys for the links, or a search in
+the sample. Pages work without scripts too. Rules and scores are explained from the run's record.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from llmcurate.base.pages.html import ids_of, linked, own_script, plain, render
 
 
 def spoken(rule: str) -> str:
-    """`step.rule` as words: `gopher_quality: few words`."""
+    """Return a rule's name `step.rule` as words, such as `gopher_quality: few words`."""
     step, _, name = rule.partition(".")
     return f"{step}: {name.replace('_', ' ')}"
 
 
 @dataclass(frozen=True)
 class Meanings:
-    """What a run's record says of its rules and scores: in words, and as ranges of values."""
+    """The meanings of a run's rules and scores in words, with the range of each score."""
 
     steps: dict[str, str]  # label -> what the step does
     limits: dict[str, float]  # column -> a rule's limit on it
@@ -48,7 +47,6 @@ class Meanings:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Meanings:
-        """Return those of a run.json."""
         figures = record.get("figures") or {}
         rules = figures.get("rules") or {}
         limited = [r for r in rules.values() if r.get("column")]
@@ -63,8 +61,7 @@ class Meanings:
         )
 
     def place(self, column: str, value: Any) -> float | None:
-        """How far a value is from the least to the greatest one of the column's chart, 0 to 1; None
-        where that is not known."""
+        """Return a value's position in the range of its chart, from 0 to 1; None if not known."""
         if column not in self.ranges or not isinstance(value, (int, float)) or value != value:
             return None
         scale, *ends = self.ranges[column]
@@ -73,12 +70,12 @@ class Meanings:
         return min(1.0, max(0.0, (scaled(value) - low) / (high - low))) if high > low else None
 
     def span(self, column: str) -> str:
-        """`0 to 12`: the least and the greatest value of the column's chart."""
+        """Return the range of a column's values as text, such as `0 to 12`."""
         return " to ".join(map(format_measure, self.ranges[column][1:]))
 
     def why(self, reason: Reason) -> str:
-        """The rule's condition, as `drops where stop words are below 2`; empty where no limit
-        decides."""
+        """Return the condition of a rule as text, such as `drops if stop words is below 2`; an
+        empty text if the rule has no limit."""
         if reason.threshold is None or reason.value is None:
             return ""
         above = self.above.get(reason.name)
@@ -87,21 +84,22 @@ class Meanings:
         side = {None: "at", True: "above", False: "below"}[above]
         column = self.columns.get(reason.name, "")
         measure = column.partition(".")[2].replace("_", " ") or "its value"
-        return f"drops where {measure} is {side} {format_measure(reason.threshold)}"
+        return f"drops if {measure} is {side} {format_measure(reason.threshold)}"
 
 
 CHARS = 20_000  # of a text on a page
 CUT_CHARS = 2_000  # of a piece that was cut
 EXCERPT = 240  # of a text in a list
-MOST_CHARS = 4 << 20  # of a text that is looked at
+MOST_CHARS = 4 << 20  # of a text that is read
 Part = tuple[str, bool, "str | None", "str | None"]
 HIDDEN = {n for n, _ in CORE} | {EDITS, "extra", *REASON_COLUMNS}
 
 
 @dataclass
 class Document:
-    """row: its columns; kept: whether it stands in corpus/; title: of its page; partners: texts of
-    copies by id; runs: the text with its cuts, None where that is not known."""
+    """A document for a page. `row` holds its columns, `kept` is True if it is in corpus/,
+    `partners` maps the ids of its duplicates to their texts, and `runs` is the text in pieces with
+    what was cut, None if that is not known."""
 
     row: dict[str, Any]
     kept: bool
@@ -112,28 +110,23 @@ class Document:
 
     @property
     def id(self) -> str:
-        """Its id."""
         return str(self.row.get("id") or "")
 
     @property
     def text(self) -> str:
-        """Its text as it is now."""
         return self.row.get("text") or ""
 
     def rules(self) -> tuple[str, ...]:
-        """The rules that marked it, as `step.rule`."""
         return rules_of(self.reasons())
 
     def reasons(self) -> list[Reason]:
-        """Why it was rejected, the first reason first."""
         return reasons_of(self.row)
 
     def edits(self) -> list[Edit]:
-        """What steps cut or replaced in its text."""
         return edits_of(self.row)
 
     def scores(self) -> list[tuple[str, Any]]:
-        """(column, value) of what steps measured."""
+        """Return (column, value) of everything that steps measured on the document."""
         return [
             (key, value)
             for key, value in self.row.items()
@@ -141,13 +134,12 @@ class Document:
         ]
 
     def excerpt(self, words: str) -> list[Hit]:
-        """The text around its first hit, or its beginning. words: of a search."""
+        """Return the text around the first hit, or its beginning. `words` are from a search."""
         return passage(self.text, hits(self.text, words, self.reasons()), EXCERPT)
 
     def parts(self, words: str = "") -> list[Part]:
-        """(text, whether it is a hit, rule that cut it, rule that put it), cuts where these are
-        known: CHARS characters in all, from a little before the first hit where that is far
-        behind. words: of a search."""
+        """Return (text, is a hit, rule that cut it, rule that inserted it) of pieces of the text,
+        CHARS characters in all. They begin shortly before the first hit if that comes late."""
         spans = hits(self.text, words, self.reasons())
         start = max(0, spans[0][0] - CHARS // 10) if spans and spans[0][0] > CHARS // 2 else 0
         ellipsis: list[Part] = [("\u2026", False, None, None)]
@@ -172,7 +164,7 @@ class Document:
 
 
 def read(library: Library, positions: list[Position]) -> list[Document]:
-    """The documents at these positions, in their order, as far as their rows tell."""
+    """Return the documents at these positions, in this order; cuts and duplicates are not read."""
     paths = (*library.store.kept[:1], *library.store.gone[:1])
     names = {name: None for path in paths for name in read_schema(path).names}
     rows = read_rows(positions, list(names), MOST_CHARS)
@@ -182,7 +174,7 @@ def read(library: Library, positions: list[Position]) -> list[Document]:
 
 
 def load(library: Library, positions: list[Position], originals: Originals) -> list[Document]:
-    """The documents at these positions, with their cuts and copies."""
+    """Return the documents at these positions with the texts cut from them and their duplicates."""
     documents = read(library, positions)
     for document, position in zip(documents, positions, strict=True):
         document.decisions = library.decisions(document.id)
@@ -202,7 +194,6 @@ def _cuts(document: Document, position: Position, originals: Originals) -> None:
 
 
 def _partners(document: Document, library: Library) -> None:
-    """Texts of those it was found to be a copy of, and else of some of its cluster."""
     own_id = document.row.get("id") or ""
     ids: dict[str, None] = {}
     for d in document.decisions[:20]:
@@ -220,26 +211,26 @@ def _partners(document: Document, library: Library) -> None:
 KEYS, SEARCH = "browse/keys.js", "browse/search.js"  # scripts
 
 
-# Browsers take `frame-ancestors` from a header only, all else also from a page that is saved.
+# `frame-ancestors` works only in a header; the rest also in a saved page.
 POLICY = f"{own_script(KEYS, forms=True)[1]}; frame-ancestors 'none'"
 MOST_DOCUMENTS = 400  # of a sample
 
 
 def link(**fields: Any) -> str:
-    """The query of a page's address; empty fields are left out."""
+    """Return the query part of a page's address; empty fields are omitted."""
     return "?" + urlencode(
         {k: v for k, v in fields.items() if v not in ("", None)}, errors="replace"
     )
 
 
 def place(query: Query, **more: Any) -> str:
-    """The query of a page's address, with further fields or in place of its own."""
+    """Return the query part of a search's address, with the fields in `more` added or replaced."""
     given = {n: v for n, v in asdict(query).items() if v != getattr(Query, n)}
     return link(**given | {"at": None} | more)
 
 
 def address(id: str) -> str:
-    """The page of a document, or of all of them for an empty id, as the server has it."""
+    """Return the address of a document's page; for an empty id, of the list of all documents."""
     return f"/document{link(id=id)}" if id else "/"
 
 
@@ -262,7 +253,6 @@ def _render(template: str, name: str = KEYS, **values: Any) -> str:
 
 
 def list_page(library: Library, query: Query) -> str:
-    """The documents that match a query."""
     places = library.places(query, query.page * PAGE, PAGE + 1)
     return _render(
         "list",
@@ -275,15 +265,13 @@ def list_page(library: Library, query: Query) -> str:
 
 
 def listed(numbers: dict[str, int], more: Iterable[str], chosen: str) -> list[tuple[str, int]]:
-    """(value, documents) of a choice, the most frequent first; more: values that may have none;
-    chosen: that is listed whatever it is."""
+    """Return (value, number of documents) for the values of a facet, the most frequent first.
+    `more` and `chosen` are values that are listed even without documents."""
     values = dict.fromkeys([*more, *([chosen] if chosen else [])], 0) | numbers
     return sorted(values.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _neighbours(library: Library, query: Query, id: str) -> tuple[int, str, str]:
-    """(number of a document in its list, addresses of the documents before and behind it). Labels
-    may have moved it since the list was made, or out of it."""
     start = max(0, (query.at or 0) - 1)
     near = [name for name, _ in library.places(query, start, 3)]
     own = near.index(id) if id in near else (query.at or 0) - start
@@ -297,8 +285,7 @@ def _neighbours(library: Library, query: Query, id: str) -> tuple[int, str, str]
 
 
 def document_page(library: Library, document: Document, query: Query, token: str) -> str:
-    """One document, in the list of a query where that has its number; token: of the form for
-    labels."""
+    """Return the HTML page of a document. The secret `token` protects the form for labels."""
     return _render(
         "document",
         library=library,
@@ -311,13 +298,12 @@ def document_page(library: Library, document: Document, query: Query, token: str
 
 
 def report_page(library: Library) -> str:
-    """The run's report, its ids and rules led to the pages of documents; empty without one."""
+    """Return the run's report, in which ids and rules are links; empty if there is no report."""
     report = library.report.read_text(encoding="utf-8") if library.report.is_file() else ""
     return linked(report, address)
 
 
 def message_page(message: str) -> str:
-    """A page of one line."""
     return _render("message", message=message)
 
 
@@ -329,8 +315,8 @@ def _anchor(id: str) -> str:
 
 
 def static_pages(library: Library, each: int, target: Path) -> dict[Path, str]:
-    """The pages of a sample: one, if the target is an .html file; in a folder also the report, its
-    ids led to the documents, of which those that it names come first."""
+    """Return the pages of a sample by path: one page if the target is an .html file, otherwise
+    documents.html and the report, in which ids are links to the documents."""
     if target.suffix.lower() in (".html", ".htm"):
         return {target: sample_page(library, each)}
     report = library.report.read_text(encoding="utf-8") if library.report.is_file() else ""
@@ -346,11 +332,11 @@ def static_pages(library: Library, each: int, target: Path) -> dict[Path, str]:
 
 
 def sample_page(library: Library, each: int, named: Sequence[str] = (), report: str = "") -> str:
-    """A bounded sample of the run as one file: of every rule, and of the kept documents, the `each`
-    with the least hashes of their ids, so that the same run gives the same file.
+    """Return a bounded sample of the run as one page: `each` documents per rule and `each` of the
+    kept documents, chosen by the hashes of their ids, so the same run gives the same page.
 
-    named: ids of documents that are in it too, as far as there is room; report: where the report
-    stands, which then has a link.
+    The documents with the ids `named` come first. `report` is the address of the report; if it is
+    given, the page has a link to the report.
     """
     sample = library.sample(each)
     where = find_rows(library.store.paths, named)
@@ -363,7 +349,7 @@ def sample_page(library: Library, each: int, named: Sequence[str] = (), report: 
         (title, [waiting.pop(position) for position in some if position in waiting])
         for title, some in sample.items()
     ]
-    groups.append(("others that the report names", list(waiting.values())))
+    groups.append(("other documents that the report names", list(waiting.values())))
     anchors = {document.id: f"#{_anchor(document.id)}" for document in documents}
     return _render(
         "sample",

@@ -1,8 +1,8 @@
-"""The server: this computer alone, one run, which it only reads, and labels of its documents.
+"""The server of `browse`: it shows one run on this computer only, and writes only labels.
 
-It binds to 127.0.0.1 and answers only to its own names in the Host header, so that a page of
-another site cannot read the run through a name that it points here (DNS rebinding). A label comes
-by POST from a page of this server: its Origin is compared, and a token that no other page knows.
+The server binds to 127.0.0.1 and answers only requests with its own name in the Host header, so a
+page of another site cannot read the run by DNS rebinding. A label comes by POST from a page of this
+server: the Origin header and a secret token are checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from llmcurate.base.errors import UsageError
 
 HOST = "127.0.0.1"
 MOST_PATH = 8_000
-MOST_DIGITS = 4  # of the length of a form
+MOST_DIGITS = 4  # of Content-Length
 HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": pages.POLICY,
@@ -34,7 +34,7 @@ HEADERS = {
 
 
 class Server(ThreadingHTTPServer):
-    """Answers for one library; port 0 takes any that is free. UsageError where it is taken."""
+    """The HTTP server of a library. Port 0 takes a free port; a taken port raises UsageError."""
 
     daemon_threads = True
 
@@ -45,11 +45,12 @@ class Server(ThreadingHTTPServer):
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
-            raise UsageError(f"--port {port}: {reason}; give another, or 0 for any") from None
+            raise UsageError(
+                f"--port {port}: {reason}; give another port, or 0 for any free one"
+            ) from None
 
     @property
     def address(self) -> str:
-        """Where a browser finds it."""
         return f"http://{HOST}:{self.server_port}/"
 
 
@@ -65,7 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def do_POST(self) -> None:
-        self.close_connection = True  # a body that is refused is not read
+        self.close_connection = True  # the body of a refused request is not read
         self._try(self._label)
 
     def _try(self, work: Callable[[], tuple[int, str]]) -> None:
@@ -92,11 +93,10 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, report
         document = self._document(path, fields)
         if document is None:
-            return 404, pages.message_page("there is no such page or document")
+            return 404, pages.message_page("page or document not found")
         return 200, pages.document_page(library, document, Query.of(fields), self.server.token)
 
     def _label(self) -> tuple[int, str]:
-        """Keeps the label that a document's page sends, and leads back to that page."""
         length = self.headers.get("Content-Length", "")
         is_short = length.isascii() and length.isdigit() and len(length) <= MOST_DIGITS
         body = self.rfile.read(int(length)) if is_short else b""
@@ -104,15 +104,16 @@ class _Handler(BaseHTTPRequestHandler):
         is_own = self.headers.get("Origin") == f"http://{self.headers['Host']}"
         token = form.get("token", "").encode()
         if not is_own or not secrets.compare_digest(token, self.server.token.encode()):
-            return 403, pages.message_page("labels come from a page of this server: load it again")
+            return 403, pages.message_page(
+                "labels are accepted only from a page of this server: reload the page"
+            )
         document = self._document(*self._asked())
         if document is None:
-            return 404, pages.message_page("there is no such document")
+            return 404, pages.message_page("document not found")
         self.server.library.labels.put(document.id, form.get("label", ""), document.text)
         return 303, pages.message_page("labelled")
 
     def _asked(self) -> tuple[str, dict[str, str]]:
-        """(path, fields) of the address."""
         if len(self.path) > MOST_PATH:
             raise UsageError("the address is too long")
         parts = urlsplit(self.path)
@@ -139,11 +140,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Quiet: what is looked at is nobody's concern."""
+        """Print nothing: requests are not logged."""
 
 
 def fields_of(text: str) -> dict[str, str]:
-    """The fields of a form. UsageError where there are too many."""
+    """Parse the fields of a form or an address. Raises UsageError if there are too many."""
     try:
         return {k: v[-1] for k, v in parse_qs(text, max_num_fields=40).items()}
     except ValueError:

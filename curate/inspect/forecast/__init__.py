@@ -1,1 +1,1 @@
-"""Time, memory and money that a plan would take."""
+"""Forecasts of the time, memory and money that a plan would take."""

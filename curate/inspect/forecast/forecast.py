@@ -1,11 +1,11 @@
-"""A forecast: CPU hours, memory, bytes, objects, time and money of a plan, stage by stage.
+"""Forecast CPU hours, memory, bytes, objects, time and money of a plan, stage by stage.
 
-Documents are the input's bytes over the bytes a document of an earlier run. Everything else is a
-figure a document (`Figures`) times documents; what one process does is not divided by workers.
-What has no figure is listed in `missing`, and no sum counts it as zero.
+The number of documents is the input's bytes divided by the bytes per document of an earlier run.
+Everything else is a figure per document (`Figures`) times documents; the work of a single process
+is not divided by workers. Work without a known figure is listed in `missing` and is in no sum.
 
-A figure of an earlier run is a division of two numbers in its run.json, named here; others are of
-the table. Seconds to compile kernels are in none of them: workers report those apart.
+A figure of an earlier run is the quotient of two numbers in its run.json, named below; others come
+from the package's table. The time to compile kernels is not included: workers report it.
 """
 
 from __future__ import annotations
@@ -36,26 +36,25 @@ from llmcurate.base.terminal import table
 
 Of = TypeVar("Of")
 FIRST, LATER = "first", "later"
-# A run of less than so many times the fixed seconds does not say what a document costs.
+# A run shorter than this multiple of the fixed seconds does not show the cost per document.
 SAYS_LITTLE = 3
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Seconds of what one process does for a whole run: `fixed` and, a document, `each`."""
+    """Seconds that one process needs for a whole run: `fixed`, plus `each` per document."""
 
     fixed: float
     each: float
 
     def seconds(self, documents: float) -> float:
-        """For so many documents."""
         return self.fixed + self.each * documents
 
 
 @dataclass(frozen=True)
 class StepFigures:
-    """cpu: seconds a document of the step's stage, whether marked already or not (`cpu` / `read`);
-    kept: the share of documents that it passes on."""
+    """Figures of a step. `cpu` is CPU seconds per document that enters the stage (`cpu` / `read` in
+    run.json), even if it is dropped before the step; `kept` is the share that the step keeps."""
 
     cpu: float
     kept: float = 1.0
@@ -64,9 +63,10 @@ class StepFigures:
 
 @dataclass(frozen=True)
 class DedupFigures:
-    """Of a step over the whole corpus, a document that reaches it. sketch: CPU seconds (`cpu` /
-    `read` of the stage before it); sketch_bytes, decision_bytes: written; deciding: CPU seconds,
-    None where the run did not count them; shared: the share of them that is tasks of workers."""
+    """Figures of a dedup per document that reaches it. `sketch` is CPU seconds to sketch the
+    document (`cpu` / `read` of the stage before); `sketch_bytes` and `decision_bytes` are bytes
+    written; `deciding` is CPU seconds of the decisions, None if the run did not record them;
+    `shared` is the fraction of these seconds that workers spend."""
 
     sketch: float
     sketch_bytes: float
@@ -77,9 +77,9 @@ class DedupFigures:
 
 @dataclass(frozen=True)
 class StageFigures:
-    """read, write: CPU seconds a document that enters; partition, worker: CPU seconds to start
-    each; peak_bytes: of one worker; stored: bytes of files with kept documents, a kept document;
-    written: bytes of all files but sketches, a document."""
+    """Figures of a stage. `read` and `write` are CPU seconds per incoming document, `partition` and
+    `worker` CPU seconds to start each. `peak_bytes` is the memory of one worker. `stored` is bytes
+    of kept files per kept document; `written` is bytes of all files but sketches per document."""
 
     read: float
     write: float
@@ -92,11 +92,12 @@ class StageFigures:
 
 @dataclass(frozen=True)
 class Figures:
-    """A run, or the table. input_bytes: of files, a document; formats: of the input; steps, dedups:
-    by label; stages: by labels, or FIRST and LATER; once: what one process does, by name (planning:
-    of a file in the place of a document); split: of what tasks do where there is much of it, the
-    CPU seconds a document of the process that drives, and of workers; cut: CPU seconds to find
-    where an archive may be cut, a place."""
+    """Figures of a run or of the package's table. `input_bytes` is bytes of input files per
+    document; `formats` are those of the input. `steps` and `dedups` are by label; `stages` are by
+    the labels of their steps, or by FIRST and LATER for other stages. `once` is the work of a
+    single process by name (planning: per file instead of per document). `split` holds, for large
+    runs, CPU seconds per document of the driver and of workers. `cut` is CPU seconds to find where
+    to cut an archive."""
 
     source: str
     documents: int
@@ -110,17 +111,16 @@ class Figures:
     cut: float | None = None
 
     def step(self, step: Settings) -> StepFigures | None:
-        """Those of the step with these settings, else of one of its name."""
+        """Return the figures of the step with these settings, or else of one with its name."""
         alike = _of_name(self.steps, step)
         same = [f for f in alike if f.settings == step.model_dump(mode="json")]
         return next(iter(same + alike), None)
 
     def dedup(self, step: Settings) -> DedupFigures | None:
-        """Those of the step of this label, else of one of its name."""
         return self.dedups.get(step.label) or next(iter(_of_name(self.dedups, step)), None)
 
     def stage(self, labels: list[str], index: int) -> StageFigures:
-        """Those of the stage with these steps, else of one in its place."""
+        """Return the figures of the stage with these steps, or else those of FIRST or LATER."""
         place = FIRST if index == 0 or LATER not in self.stages else LATER
         return self.stages.get("+".join(labels)) or self.stages[place]
 
@@ -130,7 +130,6 @@ def _of_name(figures: dict[str, Of], step: Settings) -> list[Of]:
 
 
 def package_table() -> Figures:
-    """The table that comes with the package: figures.yaml."""
     path = files("curate.inspect.forecast").joinpath("figures.yaml")
     table = yaml.safe_load(path.read_text(encoding="utf-8"))
     dedups = {
@@ -154,8 +153,9 @@ def package_table() -> Figures:
 def find_figures(
     recipe: Recipe, sample: Path | None, out: Path | None, space: Workspace | None
 ) -> list[Figures]:
-    """The run that the user names, else the newest with most of the recipe's steps, in OUT or in
-    the workspace; then the table. UsageError where the sample is no run."""
+    """Return sources of figures by preference: the run that the user names, or else the run in OUT
+    or the workspace with most steps of the recipe (the newest of several); then the package's
+    table."""
     table = package_table()
     if sample is not None:
         return [read_figures(sample, table), table]
@@ -172,31 +172,31 @@ def find_figures(
 
 
 def read_figures(out: Path, table: Figures) -> Figures:
-    """The figures of the run in OUT. UsageError where there is none, or it read nothing."""
+    """Return the figures of the run in OUT. Raises UsageError if OUT holds no figures."""
     path = out / "run.json"
     if not path.is_file():
-        raise UsageError(f"{out} holds no finished run (no run.json)")
+        raise UsageError(f"{out} holds no finished run: it has no run.json")
     try:
         return run_figures(json.loads(path.read_text(encoding="utf-8")), str(out), table)
     except (LookupError, TypeError, AttributeError, ValueError, OSError, ZeroDivisionError):
         raise UsageError(
-            f"{path} gives no figures: it is damaged or of another version, or its run read nothing"
+            f"{path} has no usable figures: it is damaged or old, or its run read nothing"
         ) from None
 
 
 def run_figures(record: dict[str, Any], source: str, table: Figures) -> Figures:
-    """The figures in a run's record. table: gives the fixed seconds of what one process does."""
+    """Return the figures in a run's record, with the fixed seconds of the package's `table`."""
     documents, stages = record["totals"]["read"], record["stages"]
     first = stages[0]
     if first.get("limited"):
         raise UsageError(
-            f"{source} read the first documents alone (read.limit), so it does not say how many the"
-            " bytes of files hold: make a sample with --share"
+            f"{source} read only the first documents (read.limit), so bytes per document are not"
+            " known: make a sample with --share"
         )
-    passed_over = first.get("passed_over", 0)  # by a share of all documents
+    passed_over = first.get("passed_over", 0)  # skipped by `read.share`
     once = {**record["driver"]["cpu"], "settling ids": first["settle_cpu"]}
     if once.pop("report, in workers", 0.0):
-        del once["report"]  # of a run so large that tasks did it, as of ids
+        del once["report"]  # in large runs workers do this work, as for ids
         del once["settling ids"]
     files = record["inputs"]
     cuts = max(0, record["partitions"] - len(files)) * (table.cut or 0.0)
@@ -217,8 +217,8 @@ def run_figures(record: dict[str, Any], source: str, table: Figures) -> Figures:
 
 
 def _growth(seconds: float, documents: int, other: Growth | None) -> Growth:
-    """A line through what one run took: from the fixed seconds of the table, or, in a run too small
-    to say what a document costs, with the table's seconds a document."""
+    """Fit a line through the time of one run, with the fixed seconds of the package's table
+    (`other`). If the run is too small to show a cost per document, the table's cost is used."""
     if other is None:
         return Growth(0.0, seconds / documents)
     if seconds > SAYS_LITTLE * other.fixed:
@@ -247,7 +247,7 @@ def _dedup(stage: dict[str, Any], table: Figures) -> DedupFigures:
     deciding, shared = None, 0.0
     if alone is not None and tasks is not None:
         deciding = _growth(alone + tasks, kept, other.deciding if other else None)
-        # Small corpora are decided by one process; the table's share is that of a large one.
+        # One process decides on a small corpus; the table has the share of a large one.
         shared = tasks / (alone + tasks) if tasks else other.shared if other else 0.0
     sketch, decisions = written["sketch"] / kept, written.get("decisions", 0) / kept
     return DedupFigures(stage["cpu"].get(label, 0.0) / kept, sketch, decisions, deciding, shared)
@@ -271,27 +271,27 @@ def _stages(stages: list[dict[str, Any]]) -> dict[str, StageFigures]:
     return figures
 
 
-GETS_A_FILE = 2  # of parquet: its footer, its rows; at least
+GETS_A_FILE = 2  # requests per parquet file, at least: footer and rows
 
-# What a partition costs the driver, whatever is in it (benchmarks/bench_driver.py, an AMD EPYC).
-# CPU seconds in the plan, in settling ids, in a stage and in the assembly, and in workers that
-# gather ids; bytes in memory, beside those without any, and where a dedup decides, whose query
-# holds the footers of its sketches; bytes of the ledger, for each stage and for the assembly, and
-# of plan and manifests.
+# The driver's cost per partition of any size (benchmarks/bench_driver.py, an AMD EPYC): CPU seconds
+# in the plan, settling ids, a stage, the assembly, and in workers that gather ids; bytes of memory
+# (first: without partitions; deciding: more for a dedup, which holds the footers of sketches);
+# bytes of the ledger per stage and for the assembly, and of plan and manifests.
 PLANNED, SETTLED, MAPPED, ASSEMBLED, GATHERED = 5e-6, 20e-6, 36e-6, 34e-6, 730e-6
-ID_BYTES = 40  # of a document's id in the files of a partition
-ARCHIVE_BYTES = 10**9  # of a file of an input on paper: an archive of a crawl
+ID_BYTES = 40  # of an id in the files of a partition
+ARCHIVE_BYTES = 10**9  # of one file of an assumed input: a crawl archive
 HELD_FIRST, HELD, HELD_DECIDING = 150 << 20, 50, 10_000
 LEDGER, PLAN_FILES = 2_400, 400
 
 
 @dataclass(frozen=True)
 class Prices:
-    """USD. Defaults: AWS, us-east-1, list prices without discount, 2025; spot prices are a third.
+    """Prices in USD. Defaults are AWS list prices of us-east-1 in 2025 without discount; spot
+    prices are a third.
 
-    cpu_hour: a c5.4xlarge, 0.68 an hour for 16 vCPU (AWS, "Spot price per unit hour example", EC2
-    Auto Scaling guide); put, get: 1,000 requests to S3 Standard; gb_month: 10^9 bytes there for a
-    month (https://aws.amazon.com/s3/pricing/); months: how long what a run writes is kept.
+    `cpu_hour`: a c5.4xlarge, 0.68 an hour for 16 vCPU (AWS, "Spot price per unit hour example", EC2
+    Auto Scaling guide). `put`, `get`: 1,000 requests to S3 Standard. `gb_month`: 10^9 bytes in S3
+    for a month (https://aws.amazon.com/s3/pricing/). `months`: how long the output is stored.
     """
 
     cpu_hour: float = 0.0425
@@ -302,7 +302,7 @@ class Prices:
 
 
 def parse_prices(texts: Iterable[str]) -> Prices:
-    """The defaults with `cpu_hour=0.02` and such. UsageError names the nearest key."""
+    """Return the prices changed by texts such as `cpu_hour=0.02`. Raises UsageError for others."""
     names = [f.name for f in fields(Prices)]
     values: dict[str, float] = {}
     for pair in (part for text in texts for part in text.split(",")):
@@ -320,7 +320,7 @@ def parse_prices(texts: Iterable[str]) -> Prices:
 
 @dataclass
 class StepForecast:
-    """A step of a stage. cpu: seconds, None without a figure."""
+    """The forecast of a step. `cpu` is in seconds, None if no figure is known."""
 
     label: str
     documents: float
@@ -329,9 +329,10 @@ class StepForecast:
 
 @dataclass
 class StageForecast:
-    """A stage, or what one process does (`single`). cpu: seconds, wall: seconds of the clock;
-    bytes_in, bytes_out: of files read and written; peak_bytes: of one worker; objects, gets: files
-    written, requests to read some; cost: USD; None: no figure."""
+    """The forecast of a stage, or of the work of one process (`single`). `cpu` and `wall` are
+    seconds; `bytes_in` and `bytes_out` are bytes of files read and written; `peak_bytes` is the
+    memory of one worker; `objects` counts files written and `gets` requests to read; `cost` is in
+    USD. None means that no figure is known."""
 
     name: str
     single: bool
@@ -350,8 +351,7 @@ class StageForecast:
 
 @dataclass
 class Forecast:
-    """stages in the order of the run; bytes and documents of the input; source: the run that the
-    figures are from."""
+    """The forecast of a run, stage by stage. `source` is the run from which the figures come."""
 
     JSON = (
         "recipe", "bytes", "documents", "partitions", "workers", "source", "prices", "stages",
@@ -369,27 +369,25 @@ class Forecast:
     notes: list[str] = field(default_factory=list)
 
     def total(self, name: str) -> float:
-        """The sum over stages that have the figure; of peak_bytes the largest."""
+        """Return the sum of a figure over the stages that have it; the largest for peak_bytes."""
         values = [v for s in self.stages if (v := getattr(s, name)) is not None]
         return max(values, default=0) if name == "peak_bytes" else sum(values)
 
     @property
     def totals(self) -> dict[str, float]:
-        """The sums that JSON has."""
         names = ("cpu", "wall", "bytes_out", "peak_bytes", "objects", "gets", "cost")
         return {name: self.total(name) for name in names}
 
     @property
     def at_once(self) -> int:
-        """Workers that have a partition."""
         return max(1, min(self.workers, self.partitions))
 
 
 def forecast(
     plan: RunPlan, sources: list[Figures], workers: int, prices: Prices, as_if: int | None = None
 ) -> Forecast:
-    """The forecast of a plan. sources: the first that has a figure gives it; as_if: bytes of such
-    input in the place of the plan's own."""
+    """Return the forecast of a plan. Each figure comes from the first of `sources` that has it;
+    `as_if` is a number of input bytes that replaces the plan's own."""
     main, parts = sources[0], len(plan.inputs.partitions)
     size = as_if or sum(f.size for f in plan.inputs.files)
     if as_if:
@@ -401,8 +399,8 @@ def forecast(
     formats = {f.format for f in plan.inputs.files}
     if formats and formats != main.formats:
         result.notes.append(
-            f"the input is {', '.join(sorted(formats))}, what was measured"
-            f" {', '.join(sorted(main.formats))}: their bytes hold other numbers of documents"
+            f"the input is {', '.join(sorted(formats))}, but {', '.join(sorted(main.formats))} was"
+            " measured: documents per byte may differ"
         )
     _add_planning(result, sources, plan, as_if)
     documents, stored = result.documents, float(size)
@@ -431,7 +429,6 @@ def forecast(
 def _add_stage(
     result: Forecast, stage: MapStage, sources: list[Figures], documents: float, stored: float
 ) -> tuple[StageForecast, float | None]:
-    """(the map over partitions, bytes of the sketches that it leaves)."""
     figures, parts = sources[0].stage(stage.labels, stage.index), result.partitions
     kept = documents
     steps = [StepForecast("read", documents, figures.read * documents)]
@@ -478,11 +475,13 @@ def _step_figures(result: Forecast, step: Settings, sources: list[Figures]) -> S
             result.notes.append(f"{step.label}: measured with other settings ({values})")
         elif figures.settings is None and (code := code_of(step)) is not None:
             result.notes.append(
-                f"{step.label}: the figure is of a function that splits a text into words and keeps"
-                f" it; a run with --share measures {code}"
+                f"{step.label}: the figure is that of a function that splits texts into words and"
+                f" keeps them; to measure {code}, make a run with --share"
             )
         return figures
-    result.missing.append(f"no figure for step {step.label}: it is left out, as if it kept all")
+    result.missing.append(
+        f"no figure for step {step.label}: counted as free and as keeping all documents"
+    )
     return None
 
 
@@ -562,8 +561,6 @@ def _add_planning(
 
 
 def _add_driving(result: Forecast, stages: list[MapStage]) -> None:
-    """What the process that drives does for each partition: the plan, tasks, the ledger, totals,
-    manifests."""
     parts = result.partitions
     alone = (PLANNED + SETTLED + MAPPED * len(stages) + ASSEMBLED) * parts
     tasks = GATHERED * parts if parts > Sizes.task_partitions else 0.0
@@ -593,12 +590,11 @@ def _cost(stage: StageForecast, prices: Prices) -> float | None:
 
 
 NONE = "?"
-SMALL = 60.0  # CPU seconds of a run whose stages need no table
+SMALL = 60.0  # CPU seconds, below which stages are not listed
 COLUMNS = ("in", "read", "written", "CPU hours", "RAM", "objects", "wall", "USD")
 
 
 def text(result: Forecast) -> str:
-    """The forecast as lines."""
     prices, total = result.prices, result.total
     documents = f"{_count(result.documents)} document{'' if result.documents == 1 else 's'}"
     head = (
@@ -624,14 +620,15 @@ def text(result: Forecast) -> str:
     rows.append(["total", *totals, _clock(total("wall")), _money(total("cost")), ""])
     lines = [
         f"{head}; figures of {result.source}",
-        *table(("", *COLUMNS, "CPU ms a document"), rows),
+        *table(("", *COLUMNS, "CPU ms per document"), rows),
     ]
     lines += [f"  {line}" for line in result.missing]
     lines += [f"  note: {line}" for line in result.notes]
     lines.append(
-        f"  prices in USD: {prices.cpu_hour:g} a CPU hour; 1,000 writes {prices.put:g}, reads"
-        f" {prices.get:g}; {prices.gb_month:g} a GB and month, {prices.months:g} months (--price);"
-        f" {_count(total('gets'))} reads at least"
+        f"  prices in USD: {prices.cpu_hour:g} per CPU hour; {prices.put:g} per 1,000 writes,"
+        f" {prices.get:g} per 1,000 reads; {prices.gb_month:g} per GB and month,"
+        f" {prices.months:g} months (--price);"
+        f" at least {_count(total('gets'))} reads"
     )
     return "\n".join(lines)
 

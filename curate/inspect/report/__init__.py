@@ -1,1 +1,1 @@
-"""report.html and the figures behind it."""
+"""report.html and the figures in it."""

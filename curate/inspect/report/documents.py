@@ -1,7 +1,6 @@
-"""The documents of a run, kept against dropped: lengths, languages, domains, dates, opt-outs.
+"""Comparison of kept and dropped documents: lengths, languages, domains, dates, opt-outs.
 
-Lengths are of texts, which make up most of a corpus: of a large one a share of the row groups is
-read, always the same one.
+Lengths need the texts, the largest part of a corpus; of a large corpus only some are read.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import OPTIONAL, Message
 
 MOST_LABELS = 20
-MOST_BYTES = 256 << 20  # of texts that are read for their lengths
-ROW_BYTES = 64  # what a row costs beside its text
-# Second levels of countries' domains, as in bbc.co.uk; all of them would take a list of registries.
+MOST_BYTES = 256 << 20  # of texts to read for their lengths
+ROW_BYTES = 64  # bytes per row besides its text
+# Common second levels of country domains, as in bbc.co.uk; a complete list needs the registries'.
 SECOND = "ac|co|com|edu|go|gob|gouv|gov|gub|mil|ne|net|nom|or|org|sch"
 HOST = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>\[[^\]/]*\]|[^:/?#]+)"
 _DOMAIN = rf"([^.]+\.(?:(?:{SECOND})\.[a-z][a-z]|[^.]+))$"
@@ -44,14 +43,12 @@ _NUMERIC_HOST = r"^[0-9.]+$|^\["
 
 
 class Sides(NamedTuple):
-    """Documents that were kept, and that were not."""
-
     kept: int
     rejected: int
 
 
 class Medians(NamedTuple):
-    """Of the documents that were kept, and of those that were not; None without any."""
+    """Medians over kept and over rejected documents; None for a kind without documents."""
 
     kept: float | None
     rejected: float | None
@@ -61,7 +58,7 @@ Counts = dict[str, Sides]  # by label
 
 
 def sql_domain(host: str) -> str:
-    """The registered domain of a host in lower case, as SQL."""
+    """Return an SQL expression for the registered domain; `host` is SQL for a lower-case host."""
     return (
         f"CASE WHEN regexp_matches({host}, '{_NUMERIC_HOST}') OR NOT contains({host}, '.')"
         f" THEN {host} ELSE regexp_extract({host}, '{_DOMAIN}', 1) END"
@@ -70,8 +67,7 @@ def sql_domain(host: str) -> str:
 
 @dataclass
 class Lengths:
-    """Characters of the texts of kept and dropped documents. one_in: of so many row groups one was
-    read; all, gone: documents by length; medians: of kept and of dropped ones, None without any."""
+    """Text lengths in characters of all and of dropped documents in one of `one_in` row groups."""
 
     JSON = ("one_in", "median=medians", "histogram")
     one_in: int
@@ -81,7 +77,6 @@ class Lengths:
 
     @property
     def histogram(self) -> Histogram:
-        """All documents, and those that were dropped."""
         return self.all.marking(self.gone)
 
 
@@ -90,7 +85,7 @@ UNLABELLED = "(none)"  # of documents without a language
 
 @dataclass
 class Kept:
-    """languages, domains: the most frequent labels; other_domains: how many more there are."""
+    """The most frequent languages and domains, the number of other domains, and text lengths."""
 
     lengths: Lengths | None = None
     languages: Counts = field(default_factory=dict)
@@ -99,19 +94,17 @@ class Kept:
 
     @property
     def main_language(self) -> str | None:
-        """The label of most documents that were kept."""
         labels = [label for label in self.languages if label != UNLABELLED]
         return max(labels, key=lambda label: self.languages[label][0], default=None)
 
 
 def gather(store: Store) -> Kept:
-    """The figures of a finished run."""
     domains, others = count_domains(store)
     return Kept(count_lengths(store), count_languages(store), domains, others)
 
 
 def count_languages(store: Store) -> Counts:
-    """The most frequent labels; nothing where no document has one."""
+    """Return the documents of the most frequent languages; empty if no document has a language."""
     store.pieces(
         {
             "langs": """SELECT lang, sum(kept)::BIGINT AS kept, sum(gone)::BIGINT AS gone FROM (
@@ -129,7 +122,7 @@ def count_languages(store: Store) -> Counts:
 
 
 def count_domains(store: Store) -> tuple[Counts, int]:
-    """(the registered domains of most documents, how many others there are)."""
+    """Return (documents of the most frequent registered domains, number of other domains)."""
     if "url" not in store.names:
         return {}, 0
     parts = " UNION ALL ".join(
@@ -144,7 +137,7 @@ def count_domains(store: Store) -> tuple[Counts, int]:
             FROM (SELECT {sql_domain("host")} AS domain, stays FROM ({parts}) WHERE host <> '')
             GROUP BY domain"""
         },
-        # of each range of keys how many domains it has, too
+        # also the number of domains in each range of keys
         {
             "domains": f"""SELECT domain, sum(kept)::BIGINT AS kept, sum(gone)::BIGINT AS gone,
               count(*) OVER () AS many, min(min(key)) OVER () AS least
@@ -163,12 +156,12 @@ def count_domains(store: Store) -> tuple[Counts, int]:
 
 
 def count_lengths(store: Store, most_bytes: int = MOST_BYTES) -> Lengths | None:
-    """The lengths of texts; None where no document has one. most_bytes: of text that is read."""
+    """Return text lengths, or None without texts. At most about `most_bytes` of text are read."""
     tasks = store.tasks(FilesTask)
     done = sorted(store.map(f"{__name__}:group_sizes", tasks, Texts), key=lambda d: d[0].part)
     total = sum(sum(sizes.kept) + sum(sizes.gone) for _, sizes in done)
     one_in = -(-total // most_bytes) or 1
-    before = [0, 0]  # row groups of the groups before
+    before = [0, 0]  # row groups in earlier groups
     each = []
     for task, sizes in done:
         skip = [-count % one_in for count in before]
@@ -198,29 +191,27 @@ KINDS = ("kept", "gone")
 
 @dataclass(frozen=True)
 class Texts(Message):
-    """Numbers of kept and of gone documents: of row groups, or of texts."""
+    """A list with a number per row group or per text, for kept and for rejected documents."""
 
     kept: list[int]
     gone: list[int]
 
 
 def group_sizes(task: FilesTask) -> Texts:
-    """The bytes that reading the texts of each row group costs."""
+    """Return the bytes to read for the texts of each row group."""
     kept, gone = ([size for _, _, size in _row_groups(p)] for p in (task.kept, task.gone))
     return Texts(kept, gone)
 
 
 @dataclass(frozen=True)
 class LengthsTask(FilesTask):
-    """Texts are to be measured in one of `one_in` row groups, from the one numbered `skip` on, of
-    kept and of gone documents."""
+    """A task to measure every `one_in`th row group of (kept, dropped) documents from `skip` on."""
 
     skip: list[int]
     one_in: int
 
 
 def group_lengths(task: LengthsTask) -> Texts:
-    """The lengths of texts, in characters."""
     lengths = []
     for skip, paths in zip(task.skip, (task.kept, task.gone), strict=True):
         places = [(path, group) for path, group, _ in _row_groups(paths)]
@@ -230,7 +221,6 @@ def group_lengths(task: LengthsTask) -> Texts:
 
 
 def _row_groups(paths: Iterable[Path]) -> Iterator[tuple[Path, int, int]]:
-    """(file, row group, what reading its texts costs in bytes)."""
     for path in paths:
         metadata = pq.read_metadata(path)
         column = metadata.schema.names.index("text")
@@ -241,36 +231,34 @@ def _row_groups(paths: Iterable[Path]) -> Iterator[tuple[Path, int, int]]:
 
 
 def _lengths(place: tuple[Path, int]) -> np.ndarray:
-    """float64[texts of a row group]: characters."""
     path, group = place
     with pq.ParquetFile(path) as file:
         texts = file.read_row_group(group, columns=["text"], use_threads=False)["text"]
     return pc.utf8_length(texts.drop_null()).to_numpy().astype(np.float64)
 
 
-# Languages: a rule made for one language takes away another whole, which is said at the end of the
-# run. And a document may go because a language model was not sure enough of its language: dialects,
-# learners' English, social media and text that switches between languages get scores in the middle.
-# What a threshold takes away there is worth a look (Blodgett et al. 2016, "Demographic Dialectal
-# Variation in Social Media", on African-American English that is taken for no English).
-MOST_OF = 0.5  # of a language's documents that one rule drops
-FEWEST = 50  # documents of a language, for its share to mean something
+# Languages: a rule made for one language may drop another entirely, which is reported at the end of
+# the run. Dialects, learners' English, social media and mixed languages get middling scores, so
+# what a threshold drops there is worth reading (Blodgett et al. 2016, "Demographic Dialectal
+# Variation in Social Media", on African-American English that is classified as not English).
+MOST_OF = 0.5  # share of a language's documents that one rule drops
+FEWEST = 50  # documents of a language, below which its share says little
 ASKED = "language.language"  # drops languages that the recipe does not keep
 RULE = "language_score"
-LEAST = 0.3  # below, a text is as often no language at all
+LEAST = 0.3  # below, a text is often in no language at all
 MOST_LANGS = 20
 SHOWN_LANGS = 8  # with examples
 EACH = 3
 CHARS = 420
-CANDIDATES = 40  # are looked at for the few wanted, as for examples of rules
+CANDIDATES = 40  # considered to find the few wanted, as for examples of rules
 
 
 def lost(
     store: Store, steps: Sequence[str], judged: Mapping[str, Chosen] = MappingProxyType({})
 ) -> list[str]:
-    """A line on each rule that drops more than half of a language's documents, of those that reach
-    its step, and one on labels without a profile. steps: labels, in the order of the run; judged:
-    by label, the profiles of steps that look for one."""
+    """Return a warning for each rule that drops more than half of a language's documents that reach
+    the rule's step, and a warning about languages without a profile. `steps` are labels in the
+    order of the run; `judged` maps a label to the profiles of its step."""
     if not steps:
         return []
     place = (
@@ -285,22 +273,24 @@ def lost(
             WHERE lang IS NOT NULL AND first >= {place} GROUP BY ALL""",
         }
     )
-    came: dict[str, dict[int, int]] = {}
+    reached: dict[str, dict[int, int]] = {}
     for lang, at, n in store.rows("SELECT lang, place, sum(n)::BIGINT FROM reached GROUP BY ALL"):
         if lang is not None and at is not None:
-            came.setdefault(lang, {})[at] = n
+            reached.setdefault(lang, {})[at] = n
     marked = store.rows(
         """SELECT lang, name, place, sum(n)::BIGINT AS documents FROM marked GROUP BY ALL
         ORDER BY documents DESC, name, lang"""
     )
     lines = []
     for lang, name, at, n in marked:
-        of = sum(many for place_of, many in came[lang].items() if at is not None and place_of >= at)
+        of = sum(
+            many for place_of, many in reached[lang].items() if at is not None and place_of >= at
+        )
         if of >= FEWEST and n > MOST_OF * of and not name.startswith(ASKED):
             many = f"{n:,} of {of:,} documents in {lang}"
             lines.append(f"{name} drops {many}: its limit may not fit the language")
     without: list[tuple[int, str]] = []
-    for lang, counts in came.items():
+    for lang, counts in reached.items():
         places = [i for i, s in enumerate(steps) if s in judged and judged[s].of(lang) is None]
         if seen := sum(n for at, n in counts.items() if at >= min(places, default=len(steps) + 1)):
             without.append((-seen, lang))
@@ -309,12 +299,12 @@ def lost(
         named = ", ".join(f"{x} ({counted(n, 'document')})" for x, n in unknown[:MOST_LANGS])
         more = len(unknown) - MOST_LANGS
         named += f" and {counted(more, 'more label')}" if more > 0 else ""
-        lines.append(f"no profile for the language of {named}: English's limits judged them")
+        lines.append(f"no language profile, so the limits of English were used: {named}")
     return lines
 
 
 def replaced(store: Store) -> list[str]:
-    """A line on documents whose bytes were not all of their encoding; none where there are none."""
+    """Return a line, if needed, on documents with bytes that are invalid in their encoding."""
     if "extract.replaced" not in store.names:
         return []
     each = """SELECT count(*) AS documents, sum("extract.replaced")::BIGINT AS characters
@@ -338,8 +328,8 @@ UNSURE = f"""SELECT id, coalesce(lang, '') AS lang, value AS score, alone
 
 @dataclass
 class Unsure:
-    """One label. dropped: documents with scores from LEAST to the threshold; alone: those that no
-    other rule marked; examples: (id, score, text) of these."""
+    """Dropped documents of a language whose language score lies between LEAST and the threshold.
+    `alone` counts those that break no other rule; `examples` are (id, score, text) of these."""
 
     JSON = ("dropped", "alone")
     lang: str
@@ -349,7 +339,6 @@ class Unsure:
 
 
 def unsure_languages(store: Store) -> dict[str, Unsure]:
-    """By label, the most frequent first; empty where no such document went."""
     store.pieces(
         {
             "unsure": f"""SELECT lang, count(*) AS dropped, count(*) FILTER (alone) AS alone
@@ -393,13 +382,12 @@ def _choose(store: Store, asked: list[Unsure], rows: dict[str, Unsure]) -> None:
         rows[lang].examples.append((name, score, text or ""))
 
 
-# Freshness. The effective cut-off of a source is the newest month that has at least a tenth of the
-# documents of its fullest month, so that a few late or wrongly dated pages do not move it. It
-# states of documents what Cheng et al. 2024 (Dated Data: Tracing Knowledge Cutoffs in Large
-# Language Models) measure of a model: the date that most of what was learned of a source is of,
-# which may lie long before the newest document. The tenth is ours.
+# Freshness. The effective cut-off of a source is the newest month with at least a tenth of the
+# documents of its fullest month, so a few late or wrongly dated pages do not move it. Cheng et al.
+# 2024 (Dated Data: Tracing Knowledge Cutoffs in Large Language Models) measure the same of a model:
+# it may lie long before the newest document. The tenth is our choice.
 FETCH = 100_000
-# Documents by month, a query over a group.
+# Documents by month: a query over a group.
 MONTHS = """SELECT month, count(*) FILTER (stays) AS kept, count(*) FILTER (NOT stays) AS gone
   FROM (
   SELECT strftime(date, '%Y-%m') AS month, TRUE AS stays FROM kept
@@ -407,19 +395,18 @@ MONTHS = """SELECT month, count(*) FILTER (stays) AS kept, count(*) FILTER (NOT 
 SUBSTANTIAL = 0.1  # of the fullest month
 MOST_SOURCES = 20
 MOST_AGENTS = 8
-MOST_MONTHS = 36  # a longer time is shown by years
+MOST_MONTHS = 36  # longer times are shown by year
 
 
 def sql_period(month: str, by_month: bool) -> str:
-    """The month, or its year."""
     period = month if by_month else f"split_part({month}, '-', 1)"
     return f"coalesce({period}, 'no date')"
 
 
 @dataclass
 class Source:
-    """Freshness of one source (None: all). oldest, median, newest: days, as 2024-05-18; cutoff: a
-    month; urls: distinct ones; versions: documents beyond the first of their URL."""
+    """The freshness of a source (`name` None: of all). Days are strings such as 2024-05-18,
+    `cutoff` is a month, `urls` counts distinct URLs, `versions` all documents but one per URL."""
 
     name: str | None
     documents: int
@@ -434,9 +421,9 @@ class Source:
 
 @dataclass
 class OptOuts:
-    """Documents that opt_out marked, by month or year (`no date` for those without), and by whom:
-    the agent that a rule names, `*` for all of them, else the rule. periods: (when, read, marked);
-    agents: by whom -> when -> documents, those with the most."""
+    """Documents that the step opt_out dropped: `periods` are (month, year or `no date`; documents
+    read; documents dropped), `agents` maps an agent to documents by period. The agent is the name
+    in the rule of the opt-out, `*` for all agents, or the rule itself."""
 
     periods: list[tuple[str, int, int]] = field(default_factory=list)
     agents: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -446,7 +433,7 @@ class OptOuts:
 DAYS = "SELECT source, date::DATE AS day, count(*) AS n FROM {docs} GROUP BY ALL"
 URLS = """SELECT md5_number_lower(url) AS key, source, count(*) AS n FROM {docs}
     WHERE url IS NOT NULL GROUP BY ALL"""
-# Distinct URLs by source and of all sources, of what URLS counted.
+# Distinct URLs by source and over all sources, from the rows of URLS.
 VERSIONS = """WITH pages AS (
         SELECT source, grouping(source) AS all_of_them, sum(n) AS n FROM {piece}
         GROUP BY GROUPING SETS ((source, key), (key)))
@@ -455,8 +442,8 @@ VERSIONS = """WITH pages AS (
 
 
 def by_source(db: Any, relation: str) -> list[Source]:
-    """Freshness of all, then of the sources with the most documents. relation: SQL with the columns
-    date, source and url; empty where no document has a date and no URL has versions."""
+    """Return the freshness of all documents, then of the largest sources; empty if no document has
+    a date and no URL has several versions. `relation` is SQL with columns date, source and url."""
     urls = VERSIONS.replace("{piece}", f"({URLS.format(docs=relation)})")
     for name, sql in (("days", DAYS.format(docs=relation)), ("versions", urls)):
         db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
@@ -508,12 +495,11 @@ def _by_source(db: Any) -> list[Source]:
     sources = [Source(*row) for row in rows]
     if not sources or not (sources[0].dated or sources[0].versions):
         return []
-    # One source is all.
+    # A single source equals the total.
     return sources[:1] if len(sources) == 2 else sources
 
 
 def freshness_of(store: Store) -> list[Source]:
-    """Freshness of what a run kept."""
     if not {"date", "source", "url"} <= store.names:
         return []
     store.pieces(
@@ -524,10 +510,10 @@ def freshness_of(store: Store) -> list[Source]:
 
 
 def opt_outs(store: Store) -> OptOuts | None:
-    """What opt_out marked; None where no document was marked."""
+    """Return what the step opt_out dropped, or None if it dropped nothing."""
     if "date" not in store.names:
         return None
-    # Details are `AGENT: RULE` where a rule names one (opt_out.py); `robots` names all.
+    # Details are `AGENT: RULE` if a rule names an agent (opt_out.py); `robots` means all.
     agent = """CASE WHEN rule NOT IN ('robots_txt', 'ai_txt', 'x_robots_tag', 'meta_robots')
         THEN rule WHEN contains(detail, ': ') AND split_part(detail, ': ', 1) <> 'robots'
         THEN lower(split_part(detail, ': ', 1)) ELSE '*' END"""
@@ -566,14 +552,14 @@ def opt_outs(store: Store) -> OptOuts | None:
     return OptOuts(periods, agents)
 
 
-# Stale pages (an encyclopedia's article of five years ago beside today's) are near duplicates whose
-# newest version should stay; this says whether it did and by how much.
+# Versions of a page are near duplicates whose newest one should be kept. Ages show if it was.
 
 
 @dataclass
 class Ages:
-    """days: by how many days dropped copies are older than the copy that stays (negative: newer);
-    undated: copies of which one has no date; periods: (month or year, kept, dropped)."""
+    """Ages of dropped duplicates. `days` counts duplicates by how many days they are older than the
+    kept document (negative: newer), `undated` those with a missing date; `periods` are (month or
+    year, number kept, number dropped)."""
 
     older: int = 0
     same: int = 0
@@ -584,7 +570,7 @@ class Ages:
 
 
 def ages_of(store: Store) -> Ages | None:
-    """The ages of copies of whole documents; None where no document has a date."""
+    """Return the ages of duplicates of whole documents, or None if no document has a date."""
     if not store.has_decisions or "date" not in store.names:
         return None
     store.pieces({"months": MONTHS})
@@ -600,7 +586,7 @@ def ages_of(store: Store) -> Ages | None:
         },
         decided=True,
     )
-    # Where the copy that stays lies in an earlier corpus, its date is not known here.
+    # If the kept duplicate lies in an earlier corpus, its date is not known here.
     store.db.execute(
         """CREATE OR REPLACE TEMP TABLE ages AS
         SELECT date_diff('second', c.date, k.date) / 86400.0 AS days

@@ -1,5 +1,5 @@
-"""Clusters of copies: their sizes, similarities and a few pairs for the report; and the largest of
-a run, with the texts of some members and their differences."""
+"""Clusters of duplicates: sizes, similarities and a few pairs for the report, and the largest
+clusters of a run with texts and differences (`llmcurate dedup clusters`)."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.pages.html import Diff, compare, plain
 from llmcurate.base.terminal import width, wrapped
 
-PAIRS = 2  # by hash, besides the least similar one
+PAIRS = 2  # chosen by hash, besides the least similar pair
 CHARS = 20_000  # of each text that is compared
-SIZES = (2, 3, 4, 5, 10, 20, 50, 100, 1000)  # a cluster counts for the last one it reaches
+SIZES = (2, 3, 4, 5, 10, 20, 50, 100, 1000)  # a cluster counts for the largest bound it reaches
 LARGEST = 5
 FETCH = 100_000
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A dropped document and the one it was found to be a copy of."""
+    """A dropped document and its partner: the document of which it is a duplicate."""
 
     id: str
     partner: str
@@ -47,9 +47,9 @@ class Pair:
 
 @dataclass
 class Method:
-    """One dedup's figures. sizes: clusters by the bound of SIZES that they reach; passages: whether
-    members are passages, which were cut, and not whole documents, which were dropped; dropped: the
-    members that went."""
+    """The figures of one dedup method. `sizes` maps each bound of SIZES to the number of clusters
+    of that size. `members` counts whole documents, or passages if `passages` is True; `dropped`
+    counts the members that were removed."""
 
     JSON = (
         "clusters", "members", "of", "dropped", "sizes", "largest", "unknown?",
@@ -59,30 +59,28 @@ class Method:
     clusters: int = 0
     members: int = 0
     passages: bool = False
-    unknown: int | None = None  # what went without a cluster: seen before, nobody knows where
-    unknown_whole: int = 0  # of these, whole documents
+    unknown: int | None = None  # dropped without a cluster: seen before, the place is not recorded
+    unknown_whole: int = 0  # whole documents among `unknown`
     dropped: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
-    largest: list[tuple[int, str | None]] = field(default_factory=list)  # members, who stays
+    largest: list[tuple[int, str | None]] = field(default_factory=list)  # members, kept id
     similarity: Histogram | None = None
     pairs: list[Pair] = field(default_factory=list)
 
     @property
     def counted(self) -> bool:
-        """Return whether it has anything to show."""
         return bool(self.members or self.unknown)
 
     @property
     def of(self) -> str:
-        """The kind of its members."""
         return "passages" if self.passages else "documents"
 
 
 def gather(store: Store) -> dict[str, Method]:
-    """The figures of each method in decisions.parquet, by name."""
+    """Return the figures of each method in decisions.parquet, by name."""
     if not store.has_decisions:
         return {}
-    # A member went if it has a partner, or if no copy stays.
+    # A member was dropped if it has a partner, or if no duplicate is kept.
     store.db.execute(
         """CREATE OR REPLACE TEMP TABLE clusters AS
         SELECT method, cluster, count(*) AS size, min(kept_id) AS kept_id,
@@ -135,7 +133,7 @@ def _pairs(store: Store, methods: list[Method]) -> None:
     chosen: dict[str, list[tuple[str, str, float]]] = {}
     for method in methods:
         if method.passages:
-            continue  # what was cut stands among the examples of cuts
+            continue  # the examples of cuts show them
         part = """FROM decisions WHERE method = ? AND partner_id IS NOT NULL AND partner_id <> id
         AND partner_corpus IS NULL"""
         rows = store.rows(
@@ -161,12 +159,12 @@ def _pairs(store: Store, methods: list[Method]) -> None:
                 method.pairs.append(Pair(a, b, similarity, first, second))
 
 
-PASSAGE = 2_000  # characters of a passage that are shown
+PASSAGE = 2_000  # characters shown of a passage
 ABOUT = ["url", "source", "date", "step"]
 
 
-class Part(NamedTuple):
-    """Words of the copy that stays, and of the one that went."""
+class DiffPart(NamedTuple):
+    """Words of the kept and of the dropped duplicate; `equal` is True if they are the same."""
 
     stays: str
     went: str
@@ -175,10 +173,10 @@ class Part(NamedTuple):
 
 @dataclass
 class Member:
-    """A document, or a passage of one, in a cluster.
+    """A document or a passage in a cluster.
 
-    span: bytes of the text as the step received it; None: the whole document. gone: it was dropped,
-    or cut. text: None where this run's files do not hold it. difference: to the copy that stays.
+    `span` is the range of its bytes in the text that entered the step, None for a whole document.
+    `text` is None if the files of this run do not hold it. `difference` is that from the kept one.
     """
 
     JSON = (
@@ -189,7 +187,7 @@ class Member:
     id: str
     gone: bool
     partner: str | None = None
-    corpus: str | None = None  # the earlier corpus that the partner lies in
+    corpus: str | None = None  # the earlier corpus that holds the partner
     similarity: float | None = None
     span: tuple[int, int] | None = None
     url: str | None = None
@@ -200,21 +198,20 @@ class Member:
     difference: Diff | None = None
 
     @property
-    def diff(self) -> list[Part]:
-        """The pieces of its difference."""
+    def diff(self) -> list[DiffPart]:
         runs = self.difference.runs if self.difference is not None else []
-        return [Part("".join(stays), "".join(went), same) for stays, went, same in runs]
+        return [DiffPart("".join(stays), "".join(went), same) for stays, went, same in runs]
 
     @property
     def excerpt(self) -> str | None:
-        """The beginning of its text."""
         return None if self.text is None else self.text[:EXCERPT]
 
 
 @dataclass
 class Cluster:
-    """stays: None where no copy stays, or where it lies in an earlier corpus; members: the first of
-    those that went, the least similar first; similarity: least, median and greatest."""
+    """A cluster of duplicates. `stays` is the kept member, None if the recipe keeps no member or if
+    the kept one is in an earlier corpus. `members` are dropped members, the least similar first.
+    `similarity` is (least, median, greatest)."""
 
     JSON = (
         "method", "cluster=number", "size", "gone", "of", "kept_id", "similarity", "stays",
@@ -232,14 +229,12 @@ class Cluster:
 
     @property
     def of(self) -> str:
-        """The kind of its members."""
         return "passages" if self.passages else "documents"
 
 
 @dataclass
-class Browsed:
-    """unknown: by method, what went of which no partner is known; total: clusters that fit the
-    choice, of which `clusters` are the largest."""
+class ClusterList:
+    """The largest of `total` matching clusters. `unknown` counts drops without a known partner."""
 
     JSON = ("total", "unknown", "clusters")
     clusters: list[Cluster]
@@ -247,17 +242,17 @@ class Browsed:
     unknown: dict[str, int]
 
 
-def browse(out: Path, show: int, method: str | None, least: int, members: int) -> Browsed:
-    """The `show` largest clusters of OUT/decisions.parquet with at least `least` members.
+def browse(out: Path, show: int, method: str | None, least: int, members: int) -> ClusterList:
+    """Return the `show` largest clusters of OUT/decisions.parquet with at least `least` members.
 
-    method: as decisions name it, or a --method of dedup; members: how many of each cluster.
-    UsageError where OUT holds no decisions, or none of that method.
+    `method` is a name in the decisions or a --method of dedup; `members` is how many members of
+    each cluster to show. Raises UsageError if OUT holds no decisions, or none of that method.
     """
     with opened(out) as store:
         if store is None:
-            raise UsageError(f"{out} holds no corpus/ of a finished run; name a run's OUT")
+            raise UsageError(f"{out} holds no corpus/ of a finished run: give the OUT of a run")
         if not store.has_decisions:
-            raise UsageError(f"{out} holds no decisions.parquet: no dedup ran there")
+            raise UsageError(f"{out} holds no decisions.parquet: its recipe has no dedup step")
         chosen = _methods(store, method)
         within = f"method IN ({', '.join('?' * len(chosen))})" if chosen else "false"
         unknown = store.rows(
@@ -265,7 +260,7 @@ def browse(out: Path, show: int, method: str | None, least: int, members: int) -
             GROUP BY method ORDER BY method""",
             chosen,
         )
-        # A member stays if it has no partner, unless no copy stays at all.
+        # A member is kept if it has no partner, unless the recipe keeps none.
         store.db.execute(
             f"""CREATE OR REPLACE TEMP TABLE browsed AS
             SELECT method, cluster, count(*) AS size, min(kept_id) AS kept_id,
@@ -283,7 +278,7 @@ def browse(out: Path, show: int, method: str | None, least: int, members: int) -
         )
         clusters = [_cluster(store, row, members) for row in rows]
         _add_texts(store, clusters, *_steps(out))
-    return Browsed(clusters, total, dict(unknown))
+    return ClusterList(clusters, total, dict(unknown))
 
 
 def _methods(store: Store, asked: str | None) -> list[str]:
@@ -293,7 +288,9 @@ def _methods(store: Store, asked: str | None) -> list[str]:
     names = {asked, *_of_command(asked)}
     matches = [m for m in have if m in names or m.partition(":")[0] == asked]
     if not matches:
-        raise UsageError(f"--method {asked}: the decisions are of {', '.join(have) or 'none'}")
+        raise UsageError(
+            f"--method {asked}: no such decisions; they are of {', '.join(have) or 'no method'}"
+        )
     return matches
 
 
@@ -364,7 +361,6 @@ def _add_texts(
 
 
 def _steps(out: Path) -> tuple[list[str], dict[str, str]]:
-    """(labels of the run's steps, the step behind each method where it is only one)."""
     from curate.steps.recipe import make_step
 
     steps = read_record(out)["steps"]
@@ -384,7 +380,7 @@ def _steps(out: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _passage(position: Position, span: tuple[int, int], label: str, order: list[str]) -> str | None:
-    # One document at a time: a passage may stand anywhere in a long one.
+    # One document at a time, because a passage may be anywhere in a long text.
     row = read_rows([position], ["text", EDITS, "step"], 1 << 40)[position]
     dropped_by = row.get("step")
     stop = order.index(dropped_by) if dropped_by in order else len(order)
@@ -403,19 +399,17 @@ NAME = 100  # characters of a name
 EXCERPT = 300
 INDENT = " " * 11
 RED, GREEN, BOLD, OFF = "\x1b[31m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
-MARKS = "[-only in the copy that stays-] {+only in the copy that went+}"
+MARKS = "[-only in the kept duplicate-] {+only in the dropped one+}"
 
 
-def text(browsed: Browsed, colours: bool) -> str:
-    """The clusters, largest first, in lines that fit the terminal."""
+def text(browsed: ClusterList, colours: bool) -> str:
     lines = []
     for method, n in browsed.unknown.items():
         lines.append(
-            f"{method}: {n:,} that went had been seen before; it does not know where, so they"
-            " belong to no cluster"
+            f"{method}: {n:,} dropped as seen before; where is not known, so they are in no cluster"
         )
     if not browsed.clusters:
-        return "\n".join([*lines, "no cluster fits"])
+        return "\n".join([*lines, "no cluster matches"])
     shown = len(browsed.clusters)
     of = counted(browsed.total, "cluster")
     which = "the largest" if shown == 1 else f"the {shown:,} largest"
@@ -423,7 +417,7 @@ def text(browsed: Browsed, colours: bool) -> str:
     if any(m.difference and not m.difference.equal for c in browsed.clusters for m in c.members):
         first, _, second = MARKS.partition("] ")
         coloured = f"{RED}{first}]{OFF} {GREEN}{second}{OFF}"
-        lines.append(f"marks: {coloured if colours else MARKS}")
+        lines.append(f"marked: {coloured if colours else MARKS}")
     for nth, cluster in enumerate(browsed.clusters, 1):
         lines += ["", *_cluster_lines(nth, cluster, colours)]
     return "\n".join(piece for line in lines for piece in wrapped(line, width()))
@@ -437,7 +431,7 @@ def _cluster_lines(nth: int, cluster: Cluster, colours: bool) -> list[str]:
         head += f"; similarity {least:.3f} to {most:.3f}, median {middle:.3f}"
     lines = [f"{BOLD}{head}{OFF}" if colours else head]
     if cluster.stays is not None:
-        lines.append(f"  stays    {_about(cluster.stays)}")
+        lines.append(f"  kept     {_about(cluster.stays)}")
         if cluster.stays.text is None:
             lines.append(f"{INDENT}(its text is not in this run's files)")
         elif cluster.passages or not any(
@@ -445,9 +439,9 @@ def _cluster_lines(nth: int, cluster: Cluster, colours: bool) -> list[str]:
         ):
             lines.append(INDENT + _excerpt(cluster.stays.text))
     elif cluster.kept_id is None:
-        lines.append("  no copy stays")
+        lines.append("  no duplicate is kept")
     else:
-        lines.append(f"  stays    {_name(cluster.kept_id)}, which this run does not hold")
+        lines.append(f"  kept     {_name(cluster.kept_id)}, which is not in this run")
     for member in cluster.members:
         lines.append(f"  {gone:<9}{_about(member)}")
         lines += _compared(member, cluster, colours)
@@ -474,7 +468,7 @@ def _about(member: Member) -> str:
     if member.gone and member.similarity is not None and member.similarity < 1:
         parts.append(f"similarity {member.similarity:.3f}")
     if member.corpus:
-        parts.append(f"copy of {_name(member.partner or '')} in {_name(member.corpus)}")
+        parts.append(f"duplicate of {_name(member.partner or '')} in {_name(member.corpus)}")
     parts += [_name(name) for name in (member.url, member.source) if name and name != member.id]
     if member.date is not None:
         parts.append(member.date[:10])
@@ -490,7 +484,6 @@ def _excerpt(text: str) -> str:
 
 
 def _marked(diff: Diff, colours: bool) -> str:
-    """Both texts as one, with what is equal shortened between differences."""
     words: list[tuple[str, str]] = [("\u2026", "")] if diff.begun else []
     last = len(diff.runs) - 1
     for nth, (stays, went, same) in enumerate(diff.runs):

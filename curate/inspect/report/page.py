@@ -1,4 +1,4 @@
-"""report.html and the other records of a finished run, written from its record and figures."""
+"""Write report.html and the other records of a finished run."""
 
 from __future__ import annotations
 
@@ -54,8 +54,6 @@ from llmcurate.base.pages.html import render as render_template
 
 @dataclass
 class Figures:
-    """Everything that is counted. unsure: by language."""
-
     JSON = (
         "rules.rules", "rules.overlap", "measures=rules.others", "duplicates", "ages?",
         "freshness?", "opt_outs?", "kept.languages", "kept.domains", "kept.lengths?", "unsure?",
@@ -65,7 +63,7 @@ class Figures:
     duplicates: dict[str, Method] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept)
     unsure: dict[str, Unsure] = field(default_factory=dict)
-    lost: list[str] = field(default_factory=list)  # lines on what was lost
+    lost: list[str] = field(default_factory=list)  # warnings about dropped languages and characters
     ages: Ages | None = None
     freshness: list[Source] = field(default_factory=list)
     opt_outs: OptOuts | None = None
@@ -81,11 +79,12 @@ def gather(
     sizes: Sizes = Sizes(),
     judged: Mapping[str, Chosen] = MappingProxyType({}),
 ) -> Figures:
-    """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded.
+    """Compute the figures from a finished run's corpus/, rejected/ and decisions.parquet in bounded
+    memory.
 
-    by_date: a dedup chose by date, so that ages are of interest; limits: by rule; threads, run,
-    sizes: who counts how much at once, which changes nothing else; steps: their labels, in order;
-    judged: the profiles of those that look for one.
+    `by_date` is True if a dedup chose by date; the figures then include ages. `limits` maps rules
+    to limits. `threads`, `run` and `sizes` change how the work is divided, not the result. `steps`
+    are labels in the order of the run; `judged` holds the language profiles of steps.
     """
     figures = Figures()
     with opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes) as store:
@@ -104,21 +103,21 @@ def gather(
     return figures
 
 
-# Where no tokenizer has counted: the rule of thumb for English and a vocabulary of some ten
-# thousand tokens.
+# Without a tokenizer: a rule of thumb for English and a vocabulary of some ten thousand tokens.
 BYTES_A_TOKEN = 4.0
 CHAPTERS = (
     "look", "funnel", "rules", "documents", "cuts", "duplicates", "freshness", "perplexity",
     "measures", "mix", "products", "run",
 )  # fmt: skip
-MOST_GROUPS = 24  # sources of the matrix of overlaps, the largest
-# Shares of the documents read from which on a rule, or a rule alone, looks wrong.
+MOST_GROUPS = 24  # the largest sources, shown in the matrix of overlaps
+# Shares of the documents read above which a rule, or a rule alone, looks wrong.
 MUCH, MUCH_ALONE = 0.5, 0.05
 
 
 @dataclass(frozen=True)
 class Look:
-    """A thing that looks wrong. anchor: the section that shows it; command: more of it."""
+    """Something that looks wrong in a run. `anchor` is the section of the report that shows it;
+    `command` is a command that shows more."""
 
     line: str
     anchor: str
@@ -127,16 +126,15 @@ class Look:
 
 @dataclass(frozen=True)
 class RunPage:
-    """The page of a run: its record, and the figures read from its files."""
+    """The report of a run, made from the run's record and figures."""
 
     record: dict[str, Any]
     figures: Figures
 
     def render(self) -> str:
-        """report.html."""
         products = {product["makes"] for product in self.record["products"]}
         decided = [stage["decided"] for stage in self.record["stages"] if stage.get("decided")]
-        # Templates are compiled once a process: those of chapters that stay empty need not be.
+        # Templates are compiled once per process; skip those of empty chapters.
         empty = {
             "cuts": not any(stage["cut"] for stage in self.record["stages"]),
             "duplicates": not (self.figures.duplicates or decided),
@@ -150,7 +148,6 @@ class RunPage:
         return self._rendered("report.html", chapters=chapters)
 
     def chapter(self, name: str) -> str:
-        """One of CHAPTERS alone."""
         return self._rendered(f"report/{name}.html")
 
     def _rendered(self, template: str, **more: Any) -> str:
@@ -164,15 +161,13 @@ class RunPage:
             bytes_a_token=ratio,
             measured=measured,
             least_score=LEAST,
-            about={"read": "What the reader refused.", "engine": "Set aside by the engine."}
-            | about,
+            about={"read": "Refused by the reader.", "engine": "Set aside by the engine."} | about,
             steps=funnel_rows(stages_of(self.record)) if "totals" in self.record else [],
             **FUNCTIONS,
             **more,
         )
 
     def totals(self) -> list[tuple[str, str]]:
-        """The figures at the top."""
         totals = self.record["totals"]
         time = (format_duration(totals["seconds"]), "from start to end")
         if not totals["read"]:
@@ -189,12 +184,12 @@ class RunPage:
         ]
 
     def deciding(self) -> list[Rule]:
-        """The rules that dropped documents, those that dropped most first."""
+        """Return the rules that dropped documents; those that dropped most come first."""
         every = self.figures.rules.rules.values()
         return sorted((r for r in every if r.first), key=lambda rule: (-rule.first, rule.name))
 
     def looks(self) -> list[Look]:
-        """What looks wrong, what weighs most first."""
+        """Return what looks wrong, the most important first."""
         totals, kept = self.record["totals"], self.figures.kept
         read = totals["read"] or 1
         looks = [
@@ -208,19 +203,20 @@ class RunPage:
             if not stays and gone >= MUCH * read
         ]
         if places := totals["corrupt"]:
-            looks.append(Look(f"{counted(places, 'stretch')} of the input not read", "corrupt"))
+            looks.append(
+                Look(f"{counted(places, 'stretch')} of the input could not be read", "corrupt")
+            )
         for rule in self.figures.rules.rules.values():
             if rule.only >= MUCH_ALONE * read:
                 dropped = f"{counted(rule.only, 'document')} ({percent(rule.only, read)})"
-                line = f"{rule.name} alone drops {dropped}; other limits"
+                line = f"{rule.name} alone drops {dropped}; try other limits"
                 looks.append(Look(line, "rules", "llmcurate whatif OUT"))
         if alone := sum(unsure.alone for unsure in self.figures.unsure.values()):
-            line = f"{counted(alone, 'document')} dropped only for an unsure language"
+            line = f"{counted(alone, 'document')} dropped only because their language is unsure"
             looks.append(Look(line, "unsure"))
         return looks
 
     def provenance(self) -> list[tuple[str, str]]:
-        """Time, command and machine of the run."""
         host = self.record["host"]
         machine = [f"{host['system']} {host['machine']}", host["processor"]]
         machine += [counted(host["cores"], "core")]
@@ -234,8 +230,7 @@ class RunPage:
         return [(name, value) for name, value in pairs if value]
 
     def decision_notes(self) -> list[tuple[str, list[str], dict[str, int], list[Any]]]:
-        """(step, sentences, copies by earlier corpus, curves) of each dedup that has something to
-        say of how it decided."""
+        """Return (step, sentences, duplicates by earlier corpus, curves) of each dedup."""
         notes = []
         for stage in self.record["stages"]:
             decided = stage.get("decided") or {}
@@ -247,7 +242,7 @@ class RunPage:
         return notes
 
     def step_times(self) -> list[tuple[str, float, int]]:
-        """(step, seconds, bytes of text) over all stages, in the order of the funnel."""
+        """Return (step, seconds, bytes of text) summed over stages, in the order of the funnel."""
         times: dict[str, tuple[float, int]] = {}
         for stage in self.record["stages"]:
             for label, seconds in stage["seconds"].items():
@@ -263,17 +258,14 @@ class RunPage:
         ]
 
     def peak_bytes(self) -> int:
-        """The most memory that a worker held."""
         return max((stage.get("peak_bytes", 0) for stage in self.record["stages"]), default=0)
 
     def corrupt_examples(self) -> list[dict[str, str | int]]:
-        """The first stretches of the input that could not be read."""
         products = [p["input"] for p in self.record["products"] if p.get("input")]
         tallies = self.record["stages"][:1] or products
         return [e for tally in tallies[:1] for e in tally.get("corrupt_examples", [])]
 
     def settings_text(self) -> str:
-        """The settings of all steps as YAML."""
         steps = [{s["name"]: s["settings"]} for s in self.record.get("steps", [])]
         if not steps:
             return ""
@@ -281,7 +273,7 @@ class RunPage:
 
 
 def bytes_a_token(record: dict[str, Any]) -> tuple[float, bool]:
-    """(bytes of text a token, whether this run's tokenizer measured it on all of the text)."""
+    """Return bytes of text per token, and True if measured on all text that this run encoded."""
     products = record.get("products", ())
     for product in products:
         if product["makes"] == "shards" and product.get("tokens"):
@@ -292,32 +284,30 @@ def bytes_a_token(record: dict[str, Any]) -> tuple[float, bool]:
 
 
 def by_count(counts: dict[str, int]) -> list[tuple[str, int]]:
-    """The counts, largest first."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def similarity_meaning(method: str) -> str:
-    """What the similarities of a method are."""
+    """Return a description of what the similarity of a dedup method measures."""
     known = {name: said for each in facts("similarity").values() for name, said in each.items()}
     kind = method if method in known else method.partition(":")[0]
-    return str(known.get(kind, "similarity of the copies to their partner"))
+    return str(known.get(kind, "similarity of duplicates to their partner"))
 
 
 def size_range(size: int) -> str:
-    """The sizes of clusters that count for one of SIZES."""
+    """Return the cluster sizes that a bound of SIZES stands for, as text."""
     larger = [s for s in SIZES if s > size]
     if not larger:
-        return f"{size:,} and more"
+        return f"{size:,} or more"
     return str(size) if larger[0] == size + 1 else f"{size:,} to {larger[0] - 1:,}"
 
 
 def mix_of(content: Any) -> MixRecord:
-    """The record of a mix."""
     return MixRecord.from_json(json.dumps(content))
 
 
 def largest_groups(mix: MixRecord) -> dict[int, int]:
-    """Position in the matrix of overlaps -> documents, of the largest sources."""
+    """Return {position in the matrix of overlaps: documents} for the largest sources."""
     assert mix.overlap is not None
     sizes = {row.name: row.documents for row in mix.rows}
     groups = mix.overlap.groups
@@ -328,7 +318,7 @@ def largest_groups(mix: MixRecord) -> dict[int, int]:
 def points(
     metrics: list[dict[str, Any]], key: str, held_out: bool = False
 ) -> list[tuple[float, float]]:
-    """(step, value) of each line of metrics that has the value; held_out: of held-out documents."""
+    """Return (step, value) of figure `key` in the metrics, or in those of held-out documents."""
     inner = [line.get("held_out") or {} if held_out else line for line in metrics]
     return [
         (line["step"], figures[key])
@@ -338,9 +328,7 @@ def points(
 
 
 def expert_shares(loads: list[list[float]]) -> dict[tuple[str, str], float]:
-    """(layer, expert), from 1 on, to half the expert's load over the layer's mean: 1 from twice the
-    mean on.
-    """
+    """Return {(layer, expert), counted from 1: the expert's load over twice the layer's mean}."""
     return {
         (str(layer), str(expert)): share * len(shares) / 2
         for layer, shares in enumerate(loads, start=1)
@@ -367,8 +355,8 @@ def begin_report(
     run: Run = run_here,
     sizes: Sizes = Sizes(),
 ) -> Callable[[], None]:
-    """Gathers the figures of the stages. What it returns writes the records of the finished run
-    into its OUT folder, once products are made. threads, run, sizes: as of `gather`."""
+    """Compute the figures of the stages. Return a function that writes the records into OUT, to be
+    called after the products are made. The parameters are those of `gather`."""
     began = cpu_seconds()
     figures: Figures | None = Figures()
     notices: list[str] = []
@@ -377,7 +365,7 @@ def begin_report(
             steps = outcome.plan.recipe.steps
             settings = [step.model_dump(mode="json") for step in steps]
             by_date = any(s.get("survivor") == "newest" for s in settings)
-            # By `step.rule`, each with the whole name of its column.
+            # By `step.rule`, with the full name of the column.
             limits = {
                 f"{step.label}.{limit.rule}": replace(limit, column=f"{step.label}.{limit.column}")
                 for step in outcome.plan.recipe.document_steps
@@ -390,7 +378,7 @@ def begin_report(
             outcome.notices += figures.lost
     except Exception as error:
         figures = None
-        notices = [f"the report's figures could not be read: {_line(error)}"]
+        notices = [f"the figures of the report could not be computed: {_line(error)}"]
     outcome.driver["report"] = cpu_seconds() - began
     return partial(_write_records, outcome, figures, notices)
 

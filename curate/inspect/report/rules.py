@@ -1,9 +1,9 @@
-"""The rules of a run: documents that each marked, first or alone, with which others; examples.
+"""Figures of a run's rules: documents that match each rule, first or alone, overlaps, examples.
 
-A step measures every document of its stage, also one that an earlier rule marked already; so the
-overlap between rules of one stage is known exactly. A step's limits name the annotation that a rule
-looked at; of a rule without one it is the numeric column `step.*` that holds the rule's value in
-every document it marked, with all kept documents on the other side.
+A step measures every document of its stage, including those that an earlier rule dropped, so the
+overlap of rules within a stage is exact. The limits of a step name the column that a rule compares.
+If they do not, it is the numeric column `step.*` that holds the rule's value in every matching
+document and keeps all kept documents on the other side.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from llmcurate.base.disk.database import arrow_batches, literal, quoted
 from llmcurate.base.messages import Message
 
 REASON_BATCH = 500_000
-MOST_SETS = 50_000  # different sets of rules that are looked at for overlaps
+MOST_SETS = 50_000  # different sets of rules that are counted for overlaps
 MOST_PAIRS = 300  # of an overlap, in run.json
 
 
 @dataclass
 class Rule:
-    """One rule's figures. above: it marks values over its threshold (None: not known); language:
-    the one that the threshold holds in, where others have others."""
+    """Figures of a rule. `above` is True if the rule matches values over its threshold (None: not
+    known). `language` is the language whose threshold is shown, if thresholds differ."""
 
     JSON = (
         "marked", "first", "only", "threshold?", "above?threshold", "language?", "least?",
@@ -71,28 +71,26 @@ class Rule:
 
     @property
     def step(self) -> str:
-        """The step it is of."""
         return self.name.partition(".")[0]
 
     @property
     def histogram(self) -> Histogram | None:
-        """All measured documents, and those that this rule marked."""
         return self.all.marking(self.own) if self.all is not None and self.own is not None else None
 
 
 @dataclass
 class RuleFigures:
-    """Of all rules; pairs: how many documents two rules mark together."""
+    """Figures of all rules. `pairs` maps two rules to the number of documents that match both."""
 
     JSON = ("rules", "overlap", "measures=others")
     rules: dict[str, Rule] = field(default_factory=dict)
     pairs: dict[tuple[str, str], int] = field(default_factory=dict)
-    others: dict[str, Histogram] = field(default_factory=dict)  # measured, but by no rule's limit
+    others: dict[str, Histogram] = field(default_factory=dict)  # columns without a limit
     ranges: dict[str, Range] = field(default_factory=dict)
 
     @property
     def overlap(self) -> list[tuple[str, str, int]]:
-        """Two rules, and documents that both mark: the most frequent first."""
+        """Pairs of rules and the documents that match both, the most frequent pairs first."""
         ordered = sorted(self.pairs.items(), key=lambda item: (-item[1], item[0]))
         return [(a, b, n) for (a, b), n in ordered[:MOST_PAIRS]]
 
@@ -102,11 +100,8 @@ def gather(
     limits: Mapping[str, Limit] = MappingProxyType({}),
     main_language: str | None = None,
 ) -> RuleFigures:
-    """Reads the rejected documents' reasons and the numeric columns of all documents.
-
-    limits: those of rules, where they are known. main_language: the label whose limit stands for a
-    rule that has others in other languages.
-    """
+    """Compute the figures from the reasons of rejected documents and from numeric columns. `limits`
+    maps a rule to its limit. `main_language` selects the limit to show if limits differ."""
     store.pieces(
         {
             "marks": f"""SELECT name AS rule, count(*) AS n, min(value) AS least,
@@ -164,7 +159,6 @@ def _rules(store: Store) -> dict[str, Rule]:
 
 
 def _overlap(store: Store, figures: RuleFigures) -> None:
-    """Counts documents by the set of their rules; sets beyond the most frequent are left out."""
     sets = store.rows(
         f"SELECT rules, documents FROM sets ORDER BY documents DESC, rules LIMIT {MOST_SETS}"
     )
@@ -192,21 +186,21 @@ def _ranges(store: Store, figures: RuleFigures) -> dict[str, Range]:
 
 @dataclass(frozen=True)
 class RangesTask(FilesTask):
-    """The ranges of columns are to be found: name -> whole numbers."""
+    """A task to compute ranges of columns. `columns` maps names to True for whole numbers."""
 
     columns: dict[str, bool]
 
 
 @dataclass(frozen=True)
 class Spans(Message):
-    """[count, least, most, total] of columns with values, of kept and of gone documents."""
+    """[count, least, most, total] of each column's values, for kept and for rejected documents."""
 
     kept: dict[str, list[int | float]]
     gone: dict[str, list[int | float]]
 
 
 def group_ranges(task: RangesTask) -> Spans:
-    """The ranges of the columns over a group's files."""
+    """Return the ranges of the columns over the files of a group."""
 
     def of(paths: list[Path]) -> dict[str, list[int | float]]:
         spans = ranges(paths, task.columns, task.threads).items()
@@ -292,7 +286,7 @@ def _count(store: Store, drawn: dict[str, list[Histogram]], rules: dict[str, Rul
 
 @dataclass(frozen=True)
 class CountsTask(FilesTask):
-    """Documents are to be counted in bins with these edges: of columns, and of rules."""
+    """A task to count documents in bins with the given edges, by column and by rule."""
 
     edges: dict[str, list[list[float]]]
     rules: dict[str, list[float]]
@@ -300,14 +294,14 @@ class CountsTask(FilesTask):
 
 @dataclass(frozen=True)
 class BinCounts(Message):
-    """Documents by bin: of columns, and of the values that rules marked."""
+    """Documents in each bin: by the values of columns, and by the values that match rules."""
 
     columns: dict[str, list[list[int]]]
     rules: dict[str, list[int]]
 
 
 def group_counts(task: CountsTask) -> BinCounts:
-    """Counts of a group's documents in bins."""
+    """Count the documents of a group of files in bins."""
     bins = {n: [_bins(edges) for edges in each] for n, each in task.edges.items()}
     fill([*task.kept, *task.gone], bins, task.threads)
     own_histograms = {name: _bins(edges) for name, edges in task.rules.items()}
@@ -320,7 +314,7 @@ def group_counts(task: CountsTask) -> BinCounts:
 
 
 def _bins(edges: list[float]) -> Histogram:
-    return Histogram(np.array(edges, np.float64), "linear")  # the scale is for who draws them
+    return Histogram(np.array(edges, np.float64), "linear")  # the scale matters only for drawing
 
 
 def _count_marked(store: Store, own_histograms: dict[str, Histogram]) -> None:
@@ -345,13 +339,13 @@ def _count_marked(store: Store, own_histograms: dict[str, Histogram]) -> None:
 EXAMPLES = 5  # of each rule
 EXCERPT = 420  # characters
 MOST_RULES = 60  # with examples
-# So many are looked at for the few wanted: with a chance of 4e-9, fewer are found.
+# Documents considered for each rule; with a chance of 4e-9, too few are found.
 CANDIDATES = 30
 
 
 @dataclass(frozen=True)
 class Example:
-    """A rejected document beside the rule that marked it. also: its other rules."""
+    """A rejected document as an example of a rule. `also` are other rules that it matches."""
 
     id: str
     url: str | None
@@ -363,7 +357,7 @@ class Example:
 
 
 def gather_examples(store: Store, rules: dict[str, Rule]) -> dict[str, list[Example]]:
-    """Examples by rule: documents that the rule was the first to mark, where there are any."""
+    """Return examples by rule, preferably documents that were dropped first by this rule."""
     shown = list(rules.values())[:MOST_RULES]
     if not shown:
         return {}

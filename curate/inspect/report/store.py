@@ -1,9 +1,9 @@
-"""The store of a run: its documents and decisions as DuckDB views and as files, and histograms.
+"""The documents and decisions of a run as DuckDB views and files, and histograms of columns.
 
-Figures are pieces, made of groups of files and then merged: a query's rows over each group
-(`Store.pieces`), or a function of each group's files (`Store.map`). Of a small run there is one
-group, read in this process; of a large one a task each. What merges them looks at no order in which
-they come, so that figures are the same for any number of groups and of workers.
+Figures are computed per group of files and then merged: as the rows of a query (`Store.pieces`) or
+the results of a function (`Store.map`). The files of a small run are one group, which this process
+reads; a large run has a task per group. Merging does not depend on the order of results, so figures
+are the same for any number of groups and workers.
 """
 
 from __future__ import annotations
@@ -33,26 +33,25 @@ from llmcurate.base.messages import Message, Task
 
 Position = tuple[str, int]  # a file and a row in it
 K = TypeVar("K")
-# DuckDB's md5 is the same in all its versions, which its hash is not.
+# DuckDB's md5 is the same in all versions; its hash is not.
 KEY = "md5_number_lower(id)"
 KEY_MOST = 2**64
-THREADS = 8  # at most: the database divides its memory among them
+THREADS = 8  # at most: they share the memory of the database
 
-
-# Of documents, in the views: those of the input have any names, also such as queries use.
+# Columns in the views. Input columns may have any names, including those that queries use.
 FEW = ("id", "lang", "url", "date", "source", "extract.replaced")
 MEMORY = "512MB"  # of a task's database
-GROUPS_A_RANGE = 64  # whose pieces a task merges
+GROUPS_A_RANGE = 64  # groups that a task merges
 
 
 @dataclass(frozen=True)
 class Store:
-    """kept, gone: files of corpus/ and rejected/; views of the same names hold ids, languages, what
-    is known of where documents are from, and reasons, `gone_rows` all columns of rejected
-    documents, `decisions` decisions.parquet.
+    """The documents and decisions of a run. `kept` and `gone` are the files of corpus/ and
+    rejected/. The DuckDB views `kept` and `gone` hold ids, languages, origins and reasons;
+    `gone_rows` has all columns of rejected documents, and `decisions` is decisions.parquet. With
+    several groups only the view `decisions` exists.
 
-    run: who makes the pieces of more than group_bytes of files; folder: where pieces lie meanwhile.
-    Of several groups this process has no views but `decisions`.
+    `run` executes tasks if there are more than `group_bytes` of files, with results in `folder`.
     """
 
     db: Any
@@ -69,22 +68,19 @@ class Store:
 
     @property
     def paths(self) -> list[Path]:
-        """All files of documents."""
         return [*self.kept, *self.gone]
 
     def rows(self, sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
-        """The result of a query that is known to be small."""
         rows: list[tuple[Any, ...]] = self.db.execute(sql, values or []).fetchall()
         return rows
 
     @cached_property
     def groups(self) -> list[tuple[list[Path], list[Path]]]:
-        """The files in groups, of corpus/ and of rejected/, partition by partition."""
+        """The files in groups of partitions, as (files of corpus/, files of rejected/)."""
         return _groups(self.kept, self.gone, self.group_bytes)
 
     def tasks(self, kind: Callable[..., K], *more: Any, decided: bool = False) -> list[K]:
-        """A task of the kind on each group's files. more: its further fields; decided: whether it
-        reads decisions."""
+        """Return a `kind` of task per group, with fields `more`; `decided`: to read decisions."""
         decisions = self.decisions if decided else None
         threads = self.threads if len(self.groups) == 1 else 1
         return [
@@ -93,8 +89,7 @@ class Store:
         ]
 
     def map(self, function: str, tasks: list[K], result: type[R]) -> Iterator[tuple[K, R]]:
-        """(task, result) of a function of each group's files, `module:function`, as they come; of
-        one group here and at once."""
+        """Run tasks by `module:function`; yield (task, result) in the order in which they end."""
         yield from (self.run if len(tasks) > 1 else run_here)(function, tasks, result)
 
     def pieces(
@@ -103,9 +98,10 @@ class Store:
         merged: dict[str, str] | None = None,
         decided: bool = False,
     ) -> None:
-        """Makes a table of each query's rows over every group. merged: by name, a query over the
-        table {piece} of one that has a column `key`, of 64 bits; its rows for ranges of keys come
-        in its place. decided: whether they read decisions."""
+        """Make a table of the rows that each query gives over all groups. `merged` maps a query's
+        name to a second query over `{piece}`, the first one's rows in a range of the 64-bit column
+        `key`; the table then has the second query's rows for all ranges. `decided` is True if
+        queries read decisions."""
         merged = merged or {}
         count = len(self.groups)
         if count == 1:
@@ -135,7 +131,7 @@ class Store:
             )
 
     def find(self, ids: Iterable[str], gone: bool = False) -> dict[str, Position]:
-        """The positions of the documents with these ids; gone: of rejected ones."""
+        """Return the positions of documents by id, only of rejected ones if `gone` is True."""
         keys = sorted(set(ids))
         positions: dict[str, Position] = {}
         if keys:
@@ -149,7 +145,7 @@ class Store:
 def _groups(
     all_kept: list[Path], all_gone: list[Path], group_bytes: int
 ) -> list[tuple[list[Path], list[Path]]]:
-    if len(all_kept) != len(all_gone):  # of a HOME, whose parts are no partitions
+    if len(all_kept) != len(all_gone):  # of a HOME, whose files are not partitions
         return [(all_kept, all_gone)]
     groups: list[tuple[list[Path], list[Path]]] = []
     size = group_bytes
@@ -164,18 +160,16 @@ def _groups(
 
 
 def piece_path(folder: Path, name: str, number: int) -> Path:
-    """The rows of a query over a group."""
     return folder / f"{name}-{number:05d}.parquet"
 
 
 def merged_path(folder: Path, name: str, number: int) -> Path:
-    """The merged rows of a range of keys."""
     return folder / f"{name}-merged-{number:05d}.parquet"
 
 
 @dataclass(frozen=True)
 class FilesTask(Task):
-    """A task on a group of files, with the database in a folder."""
+    """A task on a group of files. `folder` holds the task's database."""
 
     kept: list[Path]
     gone: list[Path]
@@ -186,7 +180,7 @@ class FilesTask(Task):
 
 @contextmanager
 def of_group(task: FilesTask) -> Iterator[Store]:
-    """The store of a group's files alone."""
+    """Open a store of the files in one group."""
     decisions = [task.decisions] if task.decisions else []
     with scratch_database(task.folder / f".spill-{task.part:05d}", task.threads) as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
@@ -195,13 +189,12 @@ def of_group(task: FilesTask) -> Iterator[Store]:
 
 @dataclass(frozen=True)
 class QueryTask(FilesTask):
-    """The rows of queries, by name, are to be written."""
+    """A task to write the rows of each of the `queries` to a file."""
 
     queries: dict[str, str]
 
 
 def query_group(task: QueryTask) -> None:
-    """The rows of queries over a group, a file each."""
     with of_group(task) as store:
         for name, sql in task.queries.items():
             _copy(store.db, sql, piece_path(task.folder, name, task.part))
@@ -214,7 +207,7 @@ def _copy(db: Any, sql: str, path: Path) -> None:
 
 @dataclass(frozen=True)
 class MergeTask(Task):
-    """The pieces of a query are to be merged in one of so many ranges of keys."""
+    """A task to merge a query's results from all groups for the keys in one of `ranges` ranges."""
 
     ranges: int
     name: str
@@ -224,7 +217,7 @@ class MergeTask(Task):
 
 
 def merge_pieces(task: MergeTask) -> None:
-    """A query over the rows of all groups whose keys lie in a range."""
+    """Run the merging query over the rows of all groups whose keys lie in the task's range."""
     low, high = (KEY_MOST * n // task.ranges for n in (task.part, task.part + 1))
     files = paths_literal(task.pieces)
     piece = f"(SELECT * FROM read_parquet({files}) WHERE key BETWEEN {low} AND {high - 1})"
@@ -236,7 +229,7 @@ def merge_pieces(task: MergeTask) -> None:
 
 @dataclass(frozen=True)
 class FindTask(FilesTask):
-    """Documents with these ids are to be found. gone_only: among rejected ones."""
+    """A task to find the documents with these ids, only rejected documents if `gone_only`."""
 
     ids: list[str]
     gone_only: bool
@@ -244,13 +237,10 @@ class FindTask(FilesTask):
 
 @dataclass(frozen=True)
 class Found(Message):
-    """Where documents are, by id."""
-
     positions: dict[str, Position]
 
 
 def find_in_group(task: FindTask) -> Found:
-    """The positions of the documents with the task's ids in a group's files."""
     paths = [*([] if task.gone_only else task.kept), *task.gone]
     return Found(find_rows(paths, task.ids, task.threads))
 
@@ -263,8 +253,8 @@ def opened(
     run: Run = run_here,
     group_bytes: int = KEY_MOST,
 ) -> Iterator[Store | None]:
-    """The store of a run's folder; None where no stage wrote documents. threads: that may read;
-    run, group_bytes: as the store has them."""
+    """Open a run's store; None if no stage wrote documents. For `run` and `group_bytes` see
+    Store."""
     threads = min(threads, THREADS)
     corpus = corpus_of(out)
     if not corpus.kept or not corpus.gone:
@@ -295,8 +285,6 @@ def _store(
     threads: int,
     views: bool = True,
 ) -> Store:
-    """The views of these files. named: how `read_parquet` takes those of different columns; views:
-    whether there are any but of decisions."""
     # Files of one run have the same columns; later runs of a HOME may have more.
     schemas = [
         read_schema(p) for paths in (kept, gone) for p in dict.fromkeys((paths[0], paths[-1]))
@@ -320,7 +308,7 @@ def _store(
 
 
 def _decisions(db: Any, files: Corpus) -> str:
-    """All decisions, clusters numbered through the runs of a HOME, whose documents are all here."""
+    """Return SQL for all decisions. In a refresh HOME, cluster numbers continue from run to run."""
     selects, before = [], 0
     for path in files.decisions:
         # Only runs against earlier corpora have the column.
@@ -329,7 +317,7 @@ def _decisions(db: Any, files: Corpus) -> str:
         chosen = "* EXCLUDE (partner_corpus)" if against else "*"
         corpus = "partner_corpus" if against and not files.is_home else "NULL::VARCHAR"
         if files.is_home:
-            # In an earlier run that one is in a cluster of its own number.
+            # Each run numbers its clusters from 0.
             chosen = f"{chosen} REPLACE (cluster + {before} AS cluster)"
             (most,) = db.execute(f"SELECT max(cluster) FROM {source}").fetchone()
             before += 0 if most is None else most + 1
@@ -338,7 +326,7 @@ def _decisions(db: Any, files: Corpus) -> str:
 
 
 def find_rows(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> dict[str, Position]:
-    """The positions of the documents with these ids. One pass over the ids of all files."""
+    """Return the positions of the documents with these ids, reading the ids of all files once."""
     keys = pa.array(sorted(set(ids)), pa.string())
 
     def of(path: Path) -> dict[str, Position]:
@@ -362,8 +350,7 @@ def find_rows(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> di
 def read_rows(
     positions: Iterable[Position], columns: list[str], most_chars: int
 ) -> dict[Position, dict[str, Any]]:
-    """The rows at the given positions; strings are cut, lists left as they are. A few rows of a
-    large corpus cost a few row groups."""
+    """Return the rows at these positions, with strings cut to `most_chars` characters."""
     by_file: dict[str, set[int]] = {}
     for path, row in positions:
         by_file.setdefault(path, set()).add(row)
@@ -384,13 +371,13 @@ def _cut(value: Any, most_chars: int) -> Any:
 
 # Histograms of numeric columns: edges from a column's range, counts by streaming over files.
 BINS = 40
-NEAR = 15  # a histogram ends at so many times a limit
+NEAR = 15  # a histogram ends at this multiple of the limit
 BATCH_ROWS = 50_000
 
 
 @dataclass
 class Range:
-    """What is known of a column after a first pass; values that are not finite do not count."""
+    """The count, least value, greatest value and sum of the finite values of a column."""
 
     integer: bool
     count: int = 0
@@ -399,7 +386,7 @@ class Range:
     total: float = 0.0
 
     def add(self, values: np.ndarray) -> None:
-        """Takes in finite values: float64[n]."""
+        """Add finite values from an array float64[n]."""
         if len(values):
             self.count += len(values)
             self.least = min(self.least, float(values.min()))
@@ -407,7 +394,6 @@ class Range:
             self.total += float(values.sum())
 
     def join(self, other: Range) -> None:
-        """Takes in what is known of other documents."""
         self.count += other.count
         self.least, self.most = min(self.least, other.least), max(self.most, other.most)
         self.total += other.total
@@ -415,7 +401,7 @@ class Range:
 
 @dataclass
 class Histogram:
-    """Bins being filled. marked: documents by bin, of those that a rule marks or that went."""
+    """The number of documents per bin. `marked` counts those that match a rule or were dropped."""
 
     JSON = ("scale", "edges", "counts", "open?", "marked?")
     edges: np.ndarray
@@ -428,7 +414,7 @@ class Histogram:
         self.counts = np.zeros(len(self.edges) - 1, np.int64)
 
     def add(self, values: np.ndarray) -> None:
-        """Takes in finite values: float64[n]; those outside go into the outermost bins."""
+        """Count finite values, float64[n]. The outermost bins also count values beyond them."""
         if len(values):
             at = np.searchsorted(self.edges, values, "right") - 1
             self.counts += np.bincount(
@@ -436,19 +422,19 @@ class Histogram:
             )
 
     def marking(self, part: Histogram) -> Histogram:
-        """The same bins, with those of some of the documents."""
+        """Return the same histogram, with the documents that `part` counts as the marked ones."""
         both = Histogram(self.edges, self.scale, self.open)
         both.counts, both.marked = self.counts, part.counts
         return both
 
 
 def edges_of(span: Range, thresholds: Iterable[float] = ()) -> Histogram:
-    """Bins that hold the column's values and the thresholds drawn beside them."""
+    """Return an empty histogram that spans a column's values and the thresholds drawn with them."""
     limits = [t for t in thresholds if math.isfinite(t)]
     low, high = min([span.least, *limits]), max([span.most, *limits])
     if not (math.isfinite(low) and math.isfinite(high)):
         low, high = 0.0, 1.0
-    # A limit that no value comes near (100,000 words) would squeeze the values into one bin.
+    # A limit far above all values (100,000 words) would squeeze the values into one bin.
     if limits and span.count and span.most > 0 and high > 20 * span.most:
         high = span.most
     if span.integer and high - low < BINS:
@@ -461,7 +447,7 @@ def edges_of(span: Range, thresholds: Iterable[float] = ()) -> Histogram:
         return Histogram(points, "log")
     if 0 <= low < high / 2:
         low = 0.0
-    # A limit near 0 (1 % of the characters) would lie inside of the first bin.
+    # A limit near 0 (1 % of the characters) would lie inside the first bin.
     near = bool(limits) and low >= 0 and 0 < max(limits) < high / NEAR
     if near:
         high = NEAR * max(limits)
@@ -476,7 +462,7 @@ def edges_of(span: Range, thresholds: Iterable[float] = ()) -> Histogram:
 
 
 def numeric_columns(schema: pa.Schema, hidden: Iterable[str] = ()) -> dict[str, bool]:
-    """Numeric columns of a file: name -> whether it holds whole numbers."""
+    """Return the numeric columns of a file, each with True if its values are whole numbers."""
     skip = set(hidden)
     return {
         f.name: pa.types.is_integer(f.type)
@@ -486,13 +472,13 @@ def numeric_columns(schema: pa.Schema, hidden: Iterable[str] = ()) -> dict[str, 
 
 
 def finite(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """float64[n]: the values that are neither null nor infinite nor not a number."""
+    """Return the finite values as float64[n]."""
     values = column.drop_null().to_numpy().astype(np.float64, copy=False)
     return values[np.isfinite(values)]
 
 
 def columns_of(paths: Iterable[Path], names: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """The files' batches with those of the columns that a file has."""
+    """Yield batches of each file, with those of the named columns that the file has."""
     chosen = list(names)
     for path in paths:
         with DocumentsFile(path) as file:
@@ -503,8 +489,6 @@ def columns_of(paths: Iterable[Path], names: Iterable[str]) -> Iterator[pa.Recor
 
 
 def ranges(paths: Sequence[Path], columns: dict[str, bool], threads: int = 1) -> dict[str, Range]:
-    """The range of each column over all files."""
-
     def of(path: Path) -> dict[str, Range]:
         spans = {name: Range(integer) for name, integer in columns.items()}
         for batch in columns_of([path], columns):
@@ -520,7 +504,7 @@ def ranges(paths: Sequence[Path], columns: dict[str, bool], threads: int = 1) ->
 
 
 def fill(paths: Sequence[Path], bins: dict[str, list[Histogram]], threads: int = 1) -> None:
-    """Counts the files' values into each column's histograms."""
+    """Count the values in the files into the histograms of each column."""
 
     def of(path: Path) -> dict[str, list[Histogram]]:
         filled = {n: [Histogram(h.edges, h.scale) for h in own] for n, own in bins.items()}

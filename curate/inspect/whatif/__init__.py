@@ -1,1 +1,1 @@
-"""Other thresholds on the scores that a run stored."""
+"""Estimates of what other thresholds on the scores of a run would keep."""

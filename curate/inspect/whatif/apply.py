@@ -1,7 +1,6 @@
-"""`whatif --apply`: a finished run's recipe with other settings, run in place or beside it.
+"""`whatif --apply`: run the recipe of a finished run again, with other settings.
 
-It is the run that `llmcurate run` makes. Stages before the first changed step have the keys that
-they had, so they are reused; all from there on are computed.
+This is an ordinary run. Stages before the first changed step are reused; the others are computed.
 """
 
 from __future__ import annotations
@@ -24,21 +23,23 @@ from llmcurate.base.errors import UsageError
 
 
 def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) -> Outcome:
-    """Runs the recipe of a finished run with other settings, into `out` or in place. UsageError
-    where its stages are gone or its input has changed."""
+    """Run the recipe of a run with other settings, into `out` or in place. Raises UsageError if the
+    run's stages are missing or its input has changed."""
     question = ask(run, sets)
     if not question.changes:
-        raise UsageError("--apply needs --set SECTION.KEY=VALUE: other settings than the run had")
+        raise UsageError(
+            "--apply needs --set SECTION.KEY=VALUE with a setting that differs from the run's"
+        )
     if question.corpus.is_home:
         raise UsageError(
-            f"{run}: --apply makes the run of one OUT; a HOME takes other settings with `llmcurate"
-            " refresh RECIPE -o HOME --rebuild`"
+            f"{run} is a HOME, and --apply works on an OUT; change the settings of a HOME with"
+            " `llmcurate refresh RECIPE -o HOME --rebuild`"
         )
     first = stage_folder(run, question.folders[0])
     try:
         inputs = Specification.in_folder(first).inputs(first)
     except (OSError, ValueError):
-        raise UsageError(f"{first} is gone: run the recipe anew with these settings") from None
+        raise UsageError(f"{first} is missing: run the recipe again with these settings") from None
     plan = plan_run(question.now, inputs)
     if out is None or out.resolve() == run.resolve():
         out = run
@@ -50,7 +51,7 @@ def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) 
 
 
 def check_unchanged(inputs: InputPlan) -> None:
-    """UsageError where a file is not the one that the run read."""
+    """Raise UsageError if a file is not the same as when the run read it."""
     for file in inputs.files:
         try:
             files = find_files([file.path]).files
@@ -58,23 +59,22 @@ def check_unchanged(inputs: InputPlan) -> None:
             files = []
         if len(files) != 1 or (files[0].size, files[0].stamp) != (file.size, file.stamp):
             raise UsageError(
-                f"{file.path} has changed or is gone since the run: run the recipe anew with these"
+                f"{file.path} was changed or removed since the run: run the recipe again with these"
                 " settings"
             )
 
 
 def _copy_stages(question: Question, run: Path, out: Path) -> None:
-    """The run's stages and ledger in another folder. Parts of stages are hard links: a run only
-    ever replaces them. The rest is copied."""
+    """Copy stages and ledger. Parquet files are hard-linked: a run never changes them in place."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"-o {out} is not empty: name a new folder")
-    ledger = Ledger(run)  # its lock: no other process works there meanwhile
+        raise UsageError(f"-o {out} is not empty: give a new folder")
+    ledger = Ledger(run)  # holds the lock, so no other process works there
     try:
         for name in question.folders:
             source, target = (stage_folder(o, name) for o in (run, out))
             shutil.copytree(source, target, copy_function=_link_or_copy)
             for folder in (target, *filter(Path.is_dir, target.rglob("*"))):
-                folder.chmod(folder.stat().st_mode | stat.S_IRWXU)  # of a run for reading only
+                folder.chmod(folder.stat().st_mode | stat.S_IRWXU)  # the run may be read-only
         with sqlite3.connect(run / "ledger.db") as a, sqlite3.connect(out / "ledger.db") as b:
             a.backup(b)
             b.execute("DELETE FROM lock")

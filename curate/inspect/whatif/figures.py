@@ -1,7 +1,7 @@
-"""The answer in figures: kept before and after, each rule's share and curve, overlap, languages.
+"""The answer of `whatif`: what is kept with old and new settings, by rule, threshold and language.
 
-Bytes are those of stored texts: of a rejected document before it would be cut. Tokens are bytes by
-the run's own ratio where it encoded shards, by a rule of thumb elsewhere (`tokens_measured`).
+Bytes are those of stored texts. Steps after the one that dropped a document have not cut its text.
+Tokens are estimated from bytes, by the ratio of the run if it encoded shards.
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ import numpy as np
 
 from curate.inspect.report.store import Range, edges_of
 from curate.inspect.whatif.question import Question, Rule, ask
-from curate.inspect.whatif.sample import Looked, Measured, measure
+from curate.inspect.whatif.sample import DedupChange, Measured, measure
 from curate.inspect.whatif.scores import THREADS, Decider, Scores, Verdicts, read
 from llmcurate.base.disk.units import counted
 
 MOST_LANGS = 20
-BLOCK = 1 << 16  # rows
+BLOCK = 1 << 16  # rows at a time: more would allocate memory at every step
 
 
 @dataclass(frozen=True)
 class Amount:
-    """Documents, bytes of their texts and tokens."""
-
     documents: int
     bytes: int
     tokens: int
@@ -34,7 +32,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class Amounts:
-    """Amounts at a ratio of bytes a token."""
+    """A function that makes amounts, with a fixed ratio of bytes per token."""
 
     ratio: float
 
@@ -44,7 +42,7 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Point:
-    """What is kept at a threshold, all other rules as asked; unmeasured ones come on top."""
+    """The documents kept if a rule has this threshold, and all other rules their new settings."""
 
     JSON = (
         "threshold", "kept.documents", "kept.bytes", "kept.tokens",
@@ -57,8 +55,8 @@ class Point:
 
 @dataclass(frozen=True)
 class RuleFigures:
-    """alone: what only this rule holds back; marks: documents that it fails. rule: None where no
-    stored column and threshold decide it."""
+    """Figures of a rule. `marks` counts documents that fail the rule, `alone` those that fail only
+    this rule. `rule` is None if stored scores do not decide it."""
 
     JSON = (
         "marks", "alone", "rule.setting?rule", "rule.column?rule", "was=rule.was.threshold?rule",
@@ -74,7 +72,7 @@ class RuleFigures:
 
 @dataclass(frozen=True)
 class Language:
-    """before, after: kept documents; unmeasured: those on top of them."""
+    """Documents of a language kept with the old and with the new settings, and unmeasured ones."""
 
     before: Amount
     after: Amount
@@ -82,9 +80,9 @@ class Language:
 
 
 class Estimate(NamedTuple):
-    """What a run with these settings keeps, between the ends of an interval of 95 %; measured: of
-    so many documents (`measured_of`) that it decides on otherwise; unmeasured: those let through
-    that a sample left out, or that no step here can decide on."""
+    """The documents kept with the new settings, with a 95 % interval. `measured` of the
+    `measured_of` documents without a stored outcome were measured. `unmeasured` documents pass the
+    known rules, but were not drawn or cannot be decided without a run."""
 
     estimate: Amount
     low: Amount
@@ -96,15 +94,14 @@ class Estimate(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A setting of the run, and what it would be."""
-
     was: Any
     now: Any
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Everything that is said; lost, gained: documents kept before or now alone."""
+    """All figures. `lost` documents are kept only with the old settings, `gained` only with the
+    new."""
 
     JSON = (
         "question.out", "changes", "documents", "before", "after", "gained", "lost",
@@ -122,38 +119,33 @@ class Answer:
     rules: list[RuleFigures]
     overlap: dict[tuple[str, str], int]
     languages: dict[str, Language]
-    resolved: list[Looked]
+    resolved: list[DedupChange]
     notes: list[str]
 
     @property
     def bytes_a_token(self) -> float:
-        """The ratio, with four digits."""
         return round(self.ratio, 4)
 
     @property
     def changes(self) -> dict[str, Changed]:
-        """The settings that differ from those of the run."""
         return {name: Changed(*values) for name, values in self.question.changes.items()}
 
     @property
     def named_rules(self) -> dict[str, RuleFigures]:
-        """The rules by name."""
         return {figures.name: figures for figures in self.rules}
 
     @property
     def pairs(self) -> list[tuple[str, str, int]]:
-        """Two rules, and documents that both fail."""
         return [(a, b, n) for (a, b), n in self.overlap.items()]
 
     @property
     def measured_again(self) -> dict[str, str]:
-        """Settings that stored scores do not decide, and why."""
-        return {name: why for name, (_, why) in self.question.again.items()}
+        return {name: why for name, (_, why) in self.question.undecidable.items()}
 
 
 def answer(out: Path, sets: tuple[str, ...] = (), most: int = 0, quiet: bool = False) -> Answer:
-    """What the run in OUT would have kept with these settings. most: documents to measure, in place
-    of as many as the time allows. UsageError as in question.py."""
+    """Return what the run in OUT would have kept with the settings `sets`. `most` is the number of
+    documents to measure; 0 means as many as the time allows."""
     question = ask(out, sets)
     scores = read(question.corpus, question.columns)
     size = scores.bytes.copy()  # of the texts that are kept now
@@ -184,7 +176,7 @@ def answer(out: Path, sets: tuple[str, ...] = (), most: int = 0, quiet: bool = F
         _rules(question, decider, now, amount),
         _overlap(now),
         _languages(scores, (was, kept, now.unmeasured), amount),
-        measured.looked,
+        measured.dedup_changes,
         _notes(question, now, measured),
     )
 
@@ -194,7 +186,7 @@ def _rules(
 ) -> list[RuleFigures]:
     limited = {r.name: r for r in question.rules if r.name in decider.trusted}
     names = [*limited, *(n for n in now.fails if n not in limited)]
-    with ThreadPoolExecutor(THREADS) as pool:  # numpy works outside of Python's lock
+    with ThreadPoolExecutor(THREADS) as pool:  # numpy releases the interpreter lock
         return list(pool.map(lambda n: _rule(n, limited.get(n), decider, now, amount), names))
 
 
@@ -211,7 +203,6 @@ def _rule(
 
 
 def _curve(rule: Rule, decider: Decider, now: Verdicts, amount: Amounts) -> tuple[list[Point], str]:
-    """What is kept at 40 thresholds and at the old and new one, and on which scale they lie."""
     limit, column = rule.now, now.scores.columns[rule.column()]
     if not limit.setting:
         return [], "linear"
@@ -231,7 +222,6 @@ def _curve(rule: Rule, decider: Decider, now: Verdicts, amount: Amounts) -> tupl
 def _thresholds(
     column: np.ndarray, limits: list[float], integer: bool
 ) -> tuple[np.ndarray, str] | None:
-    """(thresholds, scale) that span a column's values; None where it has none."""
     values = column[np.isfinite(column)]
     if not len(values):
         return None
@@ -245,11 +235,11 @@ def _thresholds(
 
 
 def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) -> list[np.ndarray]:
-    """[documents, bytes, documents unmeasured, bytes unmeasured] that pass at each point, in
-    blocks: a million rows at once would be new memory for every step of it."""
+    """Return arrays with the documents, their bytes, the unmeasured documents and their bytes that
+    pass a rule with its threshold at each of the points."""
     scores, limit = now.scores, rule.now
     column, fails, end = scores.columns[rule.column()], now.fails.get(rule.name), len(points)
-    # The first threshold, in the order of points, at which a value is on the other side.
+    # searchsorted then gives the first threshold at which a value is on the other side.
     side: Literal["left", "right"] = "right" if limit.above == limit.closed else "left"
     rules = decider.question.rules
     after = [r for r in rules if r.step == rule.step and r.now.unless == rule.now.rule]
@@ -269,7 +259,7 @@ def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) ->
         free = np.isnan(values)
         if only is not None:
             free |= ~(only[block][rows] > 0)
-        # What the rule never saw, or may not count for, is not its to drop.
+        # A document that the rule never saw, or does not count for, passes it.
         free |= decider.until[block][rows] < rule.at
         at[free] = 0 if limit.above else end
         at += (end + 1) * ~now.whole[block][rows]
@@ -301,8 +291,6 @@ _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(1).as
 def _languages(
     scores: Scores, masks: tuple[np.ndarray, np.ndarray, np.ndarray], amount: Amounts
 ) -> dict[str, Language]:
-    """The most frequent labels; nothing where no document has one. masks: of documents that were
-    kept, that are, and that would be measured."""
     if not scores.langs:
         return {}
     names = ["(none)", *scores.langs]
@@ -326,9 +314,9 @@ def _notes(question: Question, now: Verdicts, measured: Measured) -> list[str]:
     if measured.strata:
         notes.append(
             f"{measured.documents:,} of {counted(measured.of, 'document')} were measured, drawn at"
-            " random (seeded); --apply measures all of them"
+            " random with a fixed seed; --apply measures all of them"
         )
-    for step in measured.looked:
+    for step in measured.dedup_changes:
         effects = [
             f"drops {step.dropped:,} of {counted(step.admitted, 'new document')}"
             if step.dropped else "",
@@ -340,5 +328,5 @@ def _notes(question: Question, now: Verdicts, measured: Measured) -> list[str]:
     notes += [*measured.notes, *question.corpus.notes]
     if now.scores.forgotten:
         gone = counted(now.scores.forgotten, "rejected document")
-        notes.append(f"not counted: {gone} forgotten since")
+        notes.append(f"not counted: {gone} forgotten since the run")
     return notes

@@ -1,4 +1,4 @@
-"""The question: a run's steps as they were and as they would be, and the settings that differ."""
+"""The question of `whatif`: a run's steps with old and new settings, and the changed settings."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ from curate.steps.recipe import Recipe, load
 from llmcurate.base.errors import RunFailed, UsageError
 
 BY_PROFILE = "by profile"
-READER = -1  # the place of what marks before any step: reading, the engine
+READER = -1  # the place of reading and the engine, before all steps
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that compares a stored column, in its step; `was` and `now` differ in thresholds."""
+    """A rule that compares a stored column with a limit: the old one, `was`, and the new, `now`."""
 
     step: str
-    at: int  # the step's place among the steps on documents
+    at: int  # the position of the step among the document steps
     was: Limit
     now: Limit
 
     @property
     def name(self) -> str:
-        """`step.rule`, as in reasons."""
         return f"{self.step}.{self.now.rule}"
 
     def column(self, name: str | None = None) -> str:
-        """The full name of the column it compares, or of another of its step."""
+        """Return the full name of the rule's column, or of the column `name` of the same step."""
         return f"{self.step}.{name or self.now.column}"
 
     @property
     def setting(self) -> str:
-        """What `--set` calls its threshold; empty where it is fixed."""
+        """Name for `--set` of the rule's threshold; empty if the threshold is fixed."""
         return f"{self.step}.{self.now.setting}" if self.now.setting else ""
 
 
@@ -46,9 +45,10 @@ class Rule:
 class Question:
     """A run and other settings for it.
 
-    steps: labels of the steps on documents in order; stage: of each the number of its stage;
-    edits: of each whether it may change texts, or resolves the whole corpus. again: settings that
-    stored scores do not decide -> (the step's place, why).
+    `steps` are the labels of the document steps. For each step, `stage` is the number of its stage,
+    `edits` is True if it may change texts, and `resolves` is True if it decides over the whole
+    corpus. `undecidable` maps settings whose effect stored scores do not show to (step number,
+    reason).
     """
 
     corpus: Corpus
@@ -63,16 +63,14 @@ class Question:
     resolves: list[bool]
     rules: list[Rule]
     changes: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    again: dict[str, tuple[int, str]] = field(default_factory=dict)
+    undecidable: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     @property
     def out(self) -> Path:
-        """The run's folder, or a HOME."""
         return self.corpus.out
 
     @property
     def columns(self) -> list[str]:
-        """The columns that the rules look at."""
         names: dict[str, None] = {}
         for rule in self.rules:
             names[rule.column()] = None
@@ -82,11 +80,11 @@ class Question:
 
 
 def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
-    """The question of a finished run and `--set` values. UsageError says what cannot be asked."""
+    """Return the question for a run and `--set` values. Raises UsageError if it is not valid."""
     corpus = corpus_of(out)
     recipe = corpus.run / "recipe.yaml"
     if not recipe.exists() or not (corpus.run / "run.json").exists():
-        raise UsageError(f"{out} holds no finished run: name the OUT of one")
+        raise UsageError(f"{out} holds no finished run: give the OUT of a run")
     try:
         record = read_record(corpus.run)
     except (OSError, RunFailed):
@@ -96,7 +94,7 @@ def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
     folded = {label: i for i, s in enumerate(record.get("stages", ())) for label in s["steps"]}
     before, after = was.document_steps, now.document_steps
     if not before:
-        raise UsageError(f"{out}: the run has no step on documents, so there are no scores")
+        raise UsageError(f"{out}: the run has no steps, so it has no scores")
     for step in before:
         if step.label not in folded:
             raise UsageError(f"{out / 'run.json'} is damaged: no stage has the step {step.label}")
@@ -117,7 +115,7 @@ def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
         _compare(question, at, old, new)
     _products(question)
     if sets and not question.changes:
-        raise UsageError(f"--set {sets[0]}: that is what the run had; give another value")
+        raise UsageError(f"--set {sets[0]}: the run had this value; give another one")
     return question
 
 
@@ -134,28 +132,29 @@ def _compare(question: Question, at: int, old: Step | CorpusStep, new: Step | Co
             why = (
                 "it decides over the whole corpus"
                 if isinstance(new, CorpusStep)
-                else "it changes what is measured, or what is cut"
+                else "it changes what is measured or cut"
             )
-            question.again[f"{label}.{key}"] = (at, why)
+            question.undecidable[f"{label}.{key}"] = (at, why)
     if not decides or limits.keys() != later.keys():
-        later = limits  # what was measured answers no question of another measure
+        later = limits  # stored scores cannot decide on another measure
     question.rules.extend(Rule(label, at, x, later[name]) for name, x in limits.items())
 
 
 def _differences(old: Settings, new: Settings) -> dict[str, tuple[Any, Any]]:
     a, b = old.model_dump(mode="json"), new.model_dump(mode="json")
-    # What a profile decides is left out until it is set, then it holds for all languages.
+    # A setting that the profile decides is absent until set; then it holds for all languages.
     return {k: (a.get(k, BY_PROFILE), b[k]) for k in b if a.get(k, BY_PROFILE) != b[k]}
 
 
 def _products(question: Question) -> None:
-    """Settings of products keep no document back: they are no question here."""
     pairs = zip(question.was.products, question.now.products, strict=True)
     for old, new in pairs:
         for key in _differences(old, new):
             raise UsageError(
-                f"--set {old.label}.{key}: {old.label} keeps or drops no document; run the recipe"
-                " anew for it"
+                f"--set {old.label}.{key}: {old.label} drops no documents; run the recipe again"
+                " with this setting"
             )
     if question.was.read != question.now.read:
-        raise UsageError("--set read.*: reading has no stored scores; run the recipe anew for it")
+        raise UsageError(
+            "--set read.*: reading has no stored scores; run the recipe again with this setting"
+        )

@@ -1,4 +1,4 @@
-"""The answer for a terminal, and as whatif.html."""
+"""Print the answer for a terminal, and render whatif.html."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ NAME = 36
 
 
 def text(answer: Answer) -> str:
-    """The answer in a line, what is kept before and now, other limits of changed rules, the rules,
-    what is not known."""
+    """Return the answer as lines for the terminal."""
     changes = ", ".join(
         f"{plain(n)} {_value(a)} -> {_value(b)}" for n, (a, b) in answer.question.changes.items()
     )
@@ -38,7 +37,7 @@ def _value(value: Any) -> str:
 
 
 def estimate(answer: Answer) -> str:
-    """Documents kept now: `984 (970 to 995)`; one number where nothing is open."""
+    """Return the documents kept now as text: `984 (970 to 995)`, or one number if it is exact."""
     now = answer.after
     low, high = now.low.documents, now.high.documents
     whole = f"{now.estimate.documents:,}"
@@ -46,12 +45,12 @@ def estimate(answer: Answer) -> str:
 
 
 def meaning(answer: Answer) -> list[str]:
-    """What the figures mean, in a sentence or two."""
+    """Return one or two sentences that explain the figures."""
     now, before = answer.after, answer.before.documents
     if not answer.question.changes:
         return ["These are the figures of the run; --set tries another value of a setting."]
     if not now.exact and not now.measured:
-        return ["What a run would keep is not known without it (--apply); the notes say why."]
+        return ["What a run would keep is not known until it is made (--apply); the notes say why."]
     change, more = "As many as before.", now.estimate.documents - before
     if more:
         share = f" ({100 * more / before:+.1f} %)" if before else ""
@@ -60,14 +59,14 @@ def meaning(answer: Answer) -> list[str]:
     if not now.measured_of and now.exact:
         known = "Exact: nothing had to be measured."
     elif now.exact:
-        known = f"Exact: {counted(now.measured_of, 'document')} in question, all measured."
+        known = f"Exact: all {counted(now.measured_of, 'document')} in question were measured."
     elif now.measured < now.measured_of:
         known = (
             f"An estimate with a 95 % interval: {now.measured:,} of"
             f" {counted(now.measured_of, 'document')} in question were measured."
         )
     else:
-        known = "The interval counts what is not known both ways (see the notes)."
+        known = "The interval counts undecided documents as kept and as dropped (see the notes)."
     return [change, known]
 
 
@@ -84,7 +83,7 @@ def _kept(answer: Answer) -> list[str]:
 
 
 def limit(figures: RuleFigures) -> str:
-    """The limit in force, as `> 0.3`."""
+    """Return the limit of a rule that holds now, such as `> 0.3`."""
     if figures.rule is None or figures.rule.now.threshold is None:
         return "off" if figures.rule is not None else ""
     now = figures.rule.now
@@ -93,7 +92,6 @@ def limit(figures: RuleFigures) -> str:
 
 
 def _changed(figures: RuleFigures, answer: Answer) -> list[str]:
-    """What other limits keep: a few, and the old and new one."""
     assert figures.rule is not None
     was, now = figures.rule.was.threshold, figures.rule.now.threshold
     curve, last = figures.curve, len(figures.curve) - 1
@@ -145,13 +143,13 @@ def _is_changed(figures: RuleFigures) -> bool:
 
 
 def by_effect(rules: Iterable[RuleFigures]) -> list[RuleFigures]:
-    """Changed rules first, then those that hold back most documents alone, then by all that they
-    fail."""
+    """Sort rules: changed ones first, then by the number of documents that fail only this rule,
+    then by the number that fail it."""
     return sorted(rules, key=lambda r: (not _is_changed(r), -r.alone.documents, -r.marks, r.name))
 
 
 def touched(answer: Answer) -> dict[str, Language]:
-    """The languages of which anything is kept, or may be, before or now."""
+    """Return the languages with documents that are kept now, were kept before or may be kept."""
     return {
         label: of
         for label, of in answer.languages.items()
@@ -160,7 +158,6 @@ def touched(answer: Answer) -> dict[str, Language]:
 
 
 def page(answer: Answer) -> str:
-    """whatif.html: one self-contained page, in the report's look."""
     effect = [r for r in by_effect(answer.rules) if r.marks or _is_changed(r)]
     drawn = {r.name: _curve(r) for r in effect[:PAGE_RULES] if not _is_flat(r)}
     return render(
@@ -178,7 +175,6 @@ def page(answer: Answer) -> str:
 
 
 def _is_flat(figures: RuleFigures) -> bool:
-    """Return whether all limits keep the same, but for one document in a thousand."""
     heights = [p.kept.documents + p.unmeasured.documents for p in figures.curve] or [0]
     return max(heights) - min(heights) <= max(heights) / 1000
 
@@ -191,7 +187,7 @@ def _curve(
     marks = [] if now is None else [(now, f"limit {format_short(now)}")]
     if was is not None and was != now:
         marks.append((was, f"was {format_short(was)}"))
-    # A limit that no value comes near (100,000 words) would squeeze the others.
+    # A limit far above all values (100,000 words) would squeeze the others.
     before, last = figures.curve[-2:]
     near = figures.curve[:-1] if last.threshold > 5 * before.threshold > 0 else figures.curve
     points = [

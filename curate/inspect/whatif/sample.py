@@ -1,14 +1,15 @@
-"""Measure documents whose fate under other settings the run left open: all, or a sample.
+"""Measure the documents for which a run's scores do not show what new settings would do.
 
-A document that a changed rule lets pass was not seen by the steps behind an edit, a cut or a dedup.
-Its text is in OUT, as it entered the step that dropped it, so the steps from there on run on it. A
-dedup decides again, over the sketches that the run left: without the documents that no
-longer reach it, with the new ones. What changes there (a document *displaced* by a new one, one
-*returned* because its copy is gone) goes on through the steps behind it in the same way.
+A document that a changed rule no longer drops was never seen by some of the later steps. OUT holds
+its text as it entered the step that dropped it, so this step and the later ones are run on this
+text. A dedup step decides again on the run's sketches, without those of documents that no longer
+reach it, and with those of documents that reach it only now. If this drops a kept document
+(*displaced* by a new document) or keeps a dropped one (*returned*, since its duplicate is gone),
+the document goes through the later steps in the same way.
 
-Where there are more documents than `SECONDS` allow, a sample is drawn whose order a seed decides,
-and the answer is an estimate with a 95 % interval: Wilson's for the share that comes and for the
-share that goes, of a finite population, combined as Newcombe (1998) combines two shares.
+If measuring all these documents would take more than `SECONDS`, a seeded sample is measured, and
+the answer is an estimate with a 95 % interval. Wilson's intervals (for a finite population) of the
+share gained and of the share lost are combined as Newcombe (1998) combines two shares.
 """
 
 from __future__ import annotations
@@ -50,21 +51,21 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.terminal import Progress
 
-SECONDS = 10.0  # that measuring may take, about
-BATCH, PILOT, FEWEST = 256, 128, 400  # documents: at once; for the pace; that are always measured
-MOST_SKETCHES, MOST_TEXT = 200_000, 64 << 20  # that a dedup decides on as a whole once more
-Z = 1.959964  # of 95 %
+SECONDS = 10.0  # that measuring may take, roughly
+BATCH, PILOT, FEWEST = 256, 128, 400  # documents: per batch; to find the pace; always measured
+MOST_SKETCHES, MOST_TEXT = 200_000, 64 << 20  # documents, bytes that a dedup may decide on again
+Z = 1.959964  # for 95 %
 
 
 class Unknown(Exception):
-    """Why something cannot be measured here."""
+    """Raised if the run stored too little to measure something; the message has the reason."""
 
 
 @dataclass(frozen=True)
-class Looked:
-    """The changes at a step that decides over other documents now, in documents. admitted: they
-    reach it only now; dropped: it drops them, of those admitted; gone: they no longer reach it;
-    displaced: it kept them and drops them now; returned: it dropped them and keeps them now."""
+class DedupChange:
+    """Changes at a dedup, in numbers of documents. `admitted` documents reach the dedup only now,
+    `dropped` counts those of them that it drops, and `gone` documents no longer reach it.
+    `displaced` documents were kept and are now dropped, `returned` ones the reverse."""
 
     JSON = ("step", "admitted", "dropped", "gone", "displaced", "returned")
     step: str
@@ -77,10 +78,11 @@ class Looked:
 
 @dataclass
 class Measured:
-    """documents, of: how many were measured, and were to be. weights: float64[rows], how many
-    documents a measured one stands for. strata: (documents, measured) of each sample; stratum:
-    int[rows], -1 for none. before: bool[rows], whether those that were not drawn count as kept.
-    shift, more, fewer: documents beside those, and of the interval on top of its samples'."""
+    """The result of measuring. Of `of` documents whose outcome was not known, `documents` were
+    measured. `weights` is float64[rows]: how many documents a measured one represents. `strata` are
+    (documents, measured) per sample; `stratum` is int[rows], the number of a document's sample or
+    -1. `before` is bool[rows]: True if undrawn documents count as kept. `shift` is added to the
+    estimate; `more` and `fewer` widen the interval."""
 
     weights: np.ndarray
     stratum: np.ndarray
@@ -91,16 +93,16 @@ class Measured:
     shift: float = 0.0
     more: float = 0.0
     fewer: float = 0.0
-    looked: list[Looked] = field(default_factory=list)
+    dedup_changes: list[DedupChange] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
     def exact(self) -> bool:
-        """Return whether every document was measured."""
         return self.documents == self.of and not self.more and not self.fewer
 
     def interval(self, kept: np.ndarray, size: np.ndarray) -> tuple[list[float], list[float]]:
-        """(documents, bytes), each as [estimate, low, high]. kept: bool[rows]; size: bytes."""
+        """Return (documents, bytes) that are kept, each as [estimate, low, high]. `kept` is
+        bool[rows], `size` the bytes of each text."""
         change = (self.weights - 1) * (kept.astype(np.int8) - self.before)
         documents = kept.sum() + change.sum() + self.shift
         low = high = 0.0
@@ -122,8 +124,8 @@ class Measured:
 
 
 def wilson(events: int, drawn: int, of: int) -> tuple[float, float, float]:
-    """(share, low, high) of Wilson's interval of 95 % for `events` of so many that were drawn of a
-    finite population without replacement; no interval where all of them were."""
+    """Return (share, low, high): Wilson's 95 % interval of a share. `drawn` of `of` documents were
+    drawn; the sample has `events` documents that count for the share."""
     share = min(1.0, events / drawn)
     z = Z * math.sqrt((of - drawn) / (of - 1)) if of > drawn else 0.0
     middle = (share + z * z / (2 * drawn)) / (1 + z * z / drawn)
@@ -134,18 +136,18 @@ def wilson(events: int, drawn: int, of: int) -> tuple[float, float, float]:
 def measure(
     question: Question, decider: Decider, now: Verdicts, most: int = 0, quiet: bool = False
 ) -> Measured:
-    """Measure what these verdicts leave open, and complete them with it. most: the number of
-    documents to measure; 0: as many as `SECONDS` allow."""
+    """Measure the documents that the verdicts `now` do not decide, and complete the verdicts.
+    `most` is the number of documents to measure; 0 means as many as `SECONDS` allow."""
     walk = _Walk(question, decider, now, most, quiet)
     walk.go()
     return walk.found
 
 
 class _Walk:
-    """The steps from the first change on, over the documents that go another way than before.
+    """The steps from the first change on, run over the documents whose outcome may change.
 
-    place: int[rows], the step that drops a document now, as far as is known, behind all steps for
-    one that is kept; docs: those that are under way, with their row as number.
+    `place` is int[rows]: the number of the step that drops a document now, as far as is known, or
+    the number of steps for a kept document. `docs` has the documents to run on and their rows.
     """
 
     def __init__(
@@ -160,12 +162,14 @@ class _Walk:
         self.place = np.full(rows, self.end, np.int64)
         for name, mask in now.fails.items():
             self.place[mask] = np.minimum(self.place[mask], self._at(name))
-        self.waiting = (now.number == 0) & ~now.whole  # to be measured from where it was dropped
+        self.waiting = (
+            now.number == 0
+        ) & ~now.whole  # to be measured from the step that dropped it
         self.place[self.waiting] = decider.first[self.waiting]
         self.found = Measured(np.ones(rows), np.full(rows, -1), now.kept)
         self.docs: pa.Table | None = None
-        self.assumed = np.zeros(rows, np.bool_)  # kept only if a dedup that cannot decide keeps it
-        self.open = np.zeros(rows, np.bool_)  # what no step here can decide
+        self.assumed = np.zeros(rows, np.bool_)  # kept if an undecided dedup keeps it
+        self.open = np.zeros(rows, np.bool_)  # documents that cannot be decided here
         self.doubtful = np.zeros(rows, np.bool_)  # measured on a text that later steps had cut
         self.stored = _Stored(question, now)
 
@@ -173,10 +177,9 @@ class _Walk:
         return self.places.get(rule.partition(".")[0], READER)
 
     def go(self) -> None:
-        """Every step from the first one that decides otherwise, and what is known in the end."""
         question, found = self.question, self.found
-        again = {at: setting for setting, (at, _) in question.again.items()}
-        begin = min([r.at for r in question.rules if r.was != r.now] + [*again, self.end])
+        undecidable = {at: setting for setting, (at, _) in question.undecidable.items()}
+        begin = min([r.at for r in question.rules if r.was != r.now] + [*undecidable, self.end])
         with (
             tempfile.TemporaryDirectory(prefix="llmcurate-") as name,
             Progress("measuring documents", self.end, self.quiet) as self.progress,
@@ -186,41 +189,41 @@ class _Walk:
                 step = self.steps[at]
                 rows = self.waiting & (self.decider.first == at)
                 if isinstance(step, CorpusStep):
-                    self._decide(at, step, again.get(at))
+                    self._run_dedup(at, step, undecidable.get(at))
                     continue
                 if rows.any():
-                    drawn, table = self._drawn(at, np.flatnonzero(rows))
-                    self._clear(drawn, at)
-                    self._under_way(table)
+                    drawn, table = self._draw(at, np.flatnonzero(rows))
+                    self._forget_verdicts(drawn, at)
+                    self._add_documents(table)
                 try:
-                    if at in again:
-                        self._again(at, step)
+                    if at in undecidable:
+                        self._run_changed(at, step)
                     elif self.docs is not None:
-                        self.docs = self._run(at, self._opened(step), self.docs)
+                        self.docs = self._run_step(at, self._opened(step), self.docs)
                 except (Unknown, LlmcurateError) as problem:
-                    self._cannot(at, str(problem), again.get(at))
-        if self.docs is not None:  # with their texts as they are kept
+                    self._leave_open(at, str(problem), undecidable.get(at))
+        if self.docs is not None:  # now with their final texts
             rows = self.docs[NUMBER].to_numpy()
             self.scores.bytes[rows] = pc.binary_length(self.docs["text"]).to_numpy()
         self.now.number[:] = 0
         for mask in self.now.fails.values():
             self.now.number += mask
         kept, weights = self.now.kept, found.weights
-        come, go = self.doubtful & kept & ~found.before, self.doubtful & ~kept & found.before
-        found.more += float(np.count_nonzero(self.open & ~kept) + weights[go].sum())
-        found.fewer += float(weights[(self.assumed & kept) | come].sum())
-        doubt = come | go | (self.assumed & self.open)
+        gained = self.doubtful & kept & ~found.before
+        lost = self.doubtful & ~kept & found.before
+        found.more += float(np.count_nonzero(self.open & ~kept) + weights[lost].sum())
+        found.fewer += float(weights[(self.assumed & kept) | gained].sum())
+        doubt = gained | lost | (self.assumed & self.open)
         if doubt.any():
             found.notes.append(
-                f"{counted(int(doubt.sum()), 'document')} had been cut since the changed step"
-                " read the text. What was left is measured, and the interval counts each as kept"
-                " and as dropped"
+                f"{counted(int(doubt.sum()), 'document')} had been cut after the changed step"
+                " read the text. The cut text was measured, and the interval counts these documents"
+                " as kept and as dropped"
             )
 
     # Documents that join.
 
-    def _drawn(self, at: int, rows: np.ndarray) -> tuple[np.ndarray, pa.Table]:
-        """Those of the rows that are measured, for the others too, and their documents."""
+    def _draw(self, at: int, rows: np.ndarray) -> tuple[np.ndarray, pa.Table]:
         found = self.found
         order = np.random.default_rng(len(rows)).permutation(len(rows))
         many = len(rows)
@@ -236,19 +239,18 @@ class _Walk:
             found.stratum[drawn] = len(found.strata)
             found.strata.append((len(rows), many))
         empty = table["text"].is_null().to_numpy()
-        if empty.any():  # dropped as a page
+        if empty.any():  # dropped before extraction
             self.open[drawn[empty]] = True
             found.notes.append(
-                f"{counted(int(empty.sum()), 'document')} that {self.question.steps[at]} lets pass"
-                " now went before pages became text. Whether later steps keep any is not known"
-                " without a run (--apply)"
+                f"{counted(int(empty.sum()), 'document')} that {self.question.steps[at]} now lets"
+                " pass had been dropped before text extraction. How many later steps keep is not"
+                " known without a run (--apply)"
             )
             drawn, table = drawn[~empty], table.filter(pa.array(~empty))
         found.documents, found.of = found.documents + len(drawn), found.of + len(rows)
         return drawn, table
 
     def _affordable(self, at: int, rows: np.ndarray) -> int:
-        """Return the number of documents that the time allows, by the pace of a few of them."""
         pace = 0.0
         for some in (rows[:8], rows):
             docs = Documents(self.stored.read(np.sort(some), self.end))
@@ -263,12 +265,11 @@ class _Walk:
             pace = (time.perf_counter() - began) / len(some)
         return int(SECONDS / pace)
 
-    def _under_way(self, table: pa.Table) -> None:
+    def _add_documents(self, table: pa.Table) -> None:
         tables = [table] if self.docs is None else [self.docs, table]
         self.docs = _joined(tables).sort_by(NUMBER).combine_chunks()
 
-    def _clear(self, rows: np.ndarray, at: int) -> None:
-        """Forgets what steps from there on said of documents that they say again."""
+    def _forget_verdicts(self, rows: np.ndarray, at: int) -> None:
         for name, mask in self.now.fails.items():
             if self._at(name) >= at:
                 mask[rows] = False
@@ -279,7 +280,6 @@ class _Walk:
     # Steps.
 
     def _opened(self, step: Step) -> Callable[[Documents], Documents]:
-        """Open a step; return its function of a batch."""
         if code_of(step):
             check_code(self.question.now, allowed=False)
         with failing(step.label):
@@ -293,18 +293,18 @@ class _Walk:
         for start in range(0, len(table), BATCH):
             docs = Documents(table.slice(start, BATCH).combine_chunks()).within(label)
             yield on_batch(label, apply, docs)
-            self._say(at, start + len(docs), len(table))
+            self._show_progress(at, start + len(docs), len(table))
 
-    def _run(self, at: int, apply: Callable[[Documents], Documents], table: pa.Table) -> pa.Table:
-        """The documents that a step leaves; the verdicts have the others."""
-        tables = [self._marked(at, docs) for docs in self._applied(at, apply, table)]
+    def _run_step(
+        self, at: int, apply: Callable[[Documents], Documents], table: pa.Table
+    ) -> pa.Table:
+        tables = [self._record_verdicts(at, docs) for docs in self._applied(at, apply, table)]
         return _joined(tables) if tables else table
 
-    def _say(self, at: int, done: int, of: int) -> None:
+    def _show_progress(self, at: int, done: int, of: int) -> None:
         self.progress.update(at, f"{self.steps[at].label}: {done:,} of {of:,}")
 
-    def _marked(self, at: int, docs: Documents) -> pa.Table:
-        """The batch without the documents that the step marked. Verdicts and scores have them."""
+    def _record_verdicts(self, at: int, docs: Documents) -> pa.Table:
         rows = docs.table[NUMBER].to_numpy()
         for drop in docs.drops:
             mask = self.now.fails.setdefault(drop.name, np.zeros(len(self.place), np.bool_))
@@ -316,28 +316,31 @@ class _Walk:
                 values[rows] = numbers.to_numpy()
         return docs.split()[0]
 
-    def _again(self, at: int, step: Step) -> None:
-        """A step with settings that stored scores do not decide, on all that reach it. Those on
-        which it says what it said go on as they went."""
+    def _run_changed(self, at: int, step: Step) -> None:
+        """Run a step with new settings that stored scores cannot decide, on all documents that
+        reach it. Documents with the same outcome and text keep the verdicts of later steps."""
         if step.name == "extract":
-            raise Unknown("a run keeps no pages")
+            raise Unknown("a run does not store pages")
         if self.docs is not None:
-            self.docs = self._run(at, self._opened(step), self.docs)
+            self.docs = self._run_step(at, self._opened(step), self.docs)
         reaches = (self.place >= at) & ~_mask(self.docs, len(self.place)) & ~self.open
-        drawn, table = self._drawn(at, np.flatnonzero(reaches & ~self.waiting))
+        drawn, table = self._draw(at, np.flatnonzero(reaches & ~self.waiting))
         changed = [np.zeros(0, np.bool_)]
         for docs in self._applied(at, self._opened(step), table):
             passed = self.place[docs.table[NUMBER].to_numpy()] > at
             same = pc.equal(docs.text, docs.entry).to_numpy(zero_copy_only=False)
             changed.append((passed == docs.marked()) | (passed & ~same))
         other = np.concatenate(changed)
-        self._clear(drawn[other], at)
-        self._under_way(self._run(at, step.apply, table.filter(pa.array(other))))
-        self._doubt(at, step, table.filter(pa.array(other)) if step.only_measures else table)
+        self._forget_verdicts(drawn[other], at)
+        self._add_documents(self._run_step(at, step.apply, table.filter(pa.array(other))))
+        self._check_cut_texts(
+            at, step, table.filter(pa.array(other)) if step.only_measures else table
+        )
 
-    def _doubt(self, at: int, step: Step, table: pa.Table) -> None:
-        """Texts that later steps had cut: where the step says of one what it said before the cut,
-        under the settings of the run, that counts; other ones are in doubt."""
+    def _check_cut_texts(self, at: int, step: Step, table: pa.Table) -> None:
+        """Handle documents whose texts are known only as cut by later steps. If the step with its
+        old settings decides on the cut text as it did on the whole text, its new verdict counts;
+        otherwise the document is doubtful."""
         table = table.filter(pc.is_in(table[NUMBER], pa.array(self.stored.cut)))
         rows = table[NUMBER].to_numpy()
         if not step.only_measures:
@@ -348,8 +351,7 @@ class _Walk:
             rows = rows[(self.decider.first[rows] > at) == np.concatenate(marks)]
             self.doubtful[rows] = True
 
-    def _cannot(self, at: int, why: str, setting: str | None) -> None:
-        """A step that cannot run here: what it says of documents stays open."""
+    def _leave_open(self, at: int, why: str, setting: str | None) -> None:
         under_way, reaches = _mask(self.docs, len(self.place)), np.zeros_like(self.open)
         if setting:
             reaches = (self.place >= at) & ~self.open & ~under_way
@@ -357,9 +359,9 @@ class _Walk:
         self.open |= under_way | (reaches & ~self.now.kept)
         self.now.whole[under_way] = False
         self.docs = None
-        self._unsure(at, setting, under_way | reaches, why)
+        self._note_undecided(at, setting, under_way | reaches, why)
 
-    def _unsure(self, at: int, setting: str | None, mask: np.ndarray, why: str) -> None:
+    def _note_undecided(self, at: int, setting: str | None, mask: np.ndarray, why: str) -> None:
         if mask.any():
             self.found.notes.append(
                 f"{setting or self.steps[at].label}: what {self.steps[at].label} decides on"
@@ -369,20 +371,19 @@ class _Walk:
 
     # Dedups.
 
-    def _decide(self, at: int, step: CorpusStep, setting: str | None) -> None:
-        """A step over the whole corpus, on other documents than before or with other settings."""
+    def _run_dedup(self, at: int, step: CorpusStep, setting: str | None) -> None:
         active, was = _mask(self.docs, len(self.place)), self.decider.first >= at
         stays = was & (self.place >= at) & ~active
         gone = was & ~stays
-        if not (active.any() or setting or (gone.any() and step.meets_by != "")):
+        if not (active.any() or setting or (gone.any() and step.shared_key_column != "")):
             return
         try:
             old, new = self._decisions(at, step, stays, gone, setting)
         except (Unknown, LlmcurateError) as problem:
-            dropped = int((stays & (self.place == at)).sum())  # as before, in the estimate
+            dropped = int((stays & (self.place == at)).sum())  # the estimate has them as before
             self.found.more += dropped if setting else min(dropped, int(gone.sum()))
             self.assumed |= active | (stays if setting else False)
-            self._unsure(at, setting, active | (stays if setting else gone), str(problem))
+            self._note_undecided(at, setting, active | (stays if setting else gone), str(problem))
             return
         before, after = _drops(old), _drops(new)
         other = sorted(r for r in {*before, *after} if stays[r] and before[r] != after[r])
@@ -390,32 +391,32 @@ class _Walk:
         kept = self.place[changed] > at
         if len(changed):
             table = self.stored.read(changed, at)
-            cut = np.isin(changed, self.stored.cut)  # their passages cannot be found
+            cut = np.isin(changed, self.stored.cut)  # their passages cannot be located
             self.assumed[changed[cut]] = self.open[changed[cut]] = True
             changed, kept, table = changed[~cut], kept[~cut], table.filter(pa.array(~cut))
-            self._clear(changed, at)
-            self._under_way(table)
+            self._forget_verdicts(changed, at)
+            self._add_documents(table)
         if self.docs is not None:
 
             def apply(docs: Documents) -> Documents:
                 numbers = docs.table[NUMBER].combine_chunks()
                 return step.apply(docs, new.filter(pc.is_in(new["n"], numbers)))
 
-            self.docs = self._run(at, apply, self.docs)
+            self.docs = self._run_step(at, apply, self.docs)
         stay = self.place[changed] > at
-        if active.any():  # what a new one displaces counts as often as that one
+        if active.any():  # a displaced document gets the weight of the new one
             heaviest = int(np.argmax(np.where(active, self.found.weights, 0)))
             for values in (self.found.weights, self.found.stratum):
                 values[changed[kept & ~stay]] = values[heaviest]
-            self._twins(new, active & ~was, float(self.found.weights[heaviest]))
+            self._correct_pairs(new, active & ~was, float(self.found.weights[heaviest]))
         new_here = active & ~was
         counts = [new_here, new_here & (self.place == at), gone & ~active, kept & ~stay]
         sums = [int(mask.sum()) for mask in (*counts, ~kept & stay)]
-        self.found.looked.append(Looked(step.label, *sums))
+        self.found.dedup_changes.append(DedupChange(step.label, *sums))
 
-    def _twins(self, decisions: pa.Table, fresh: np.ndarray, weight: float) -> None:
-        """Pairs of new documents of which a sample has both: of all pairs it has the square of its
-        share. The interval is the score interval of a Poisson count."""
+    def _correct_pairs(self, decisions: pa.Table, fresh: np.ndarray, weight: float) -> None:
+        """Correct for pairs of new duplicates: a sample of a share s of the documents has only a
+        share s² of the pairs. The interval is the score interval of a Poisson count."""
         rows, cluster = decisions["n"].to_numpy(), decisions["cluster"].fill_null(-1).to_numpy()
         if weight == 1 or not len(rows):
             return
@@ -431,15 +432,15 @@ class _Walk:
     def _decisions(
         self, at: int, step: CorpusStep, stays: np.ndarray, gone: np.ndarray, setting: str | None
     ) -> tuple[pa.Table, pa.Table]:
-        """(its decisions in the run, its decisions now) on documents that may be concerned, with
-        rows as `n`."""
         stored, sketch, earlier = self.stored, None, self.question.was.document_steps[at]
-        whole = setting is not None or step.meets_by is None
+        whole = setting is not None or step.shared_key_column is None
         assert isinstance(earlier, CorpusStep)
         anew = whole and earlier.sketch_identity().values != step.sketch_identity().values
-        large = self.scores.bytes[stays].sum() > MOST_TEXT and (anew or step.meets_by is None)
+        large = self.scores.bytes[stays].sum() > MOST_TEXT and (
+            anew or step.shared_key_column is None
+        )
         if whole and (large or np.count_nonzero(stays) > MOST_SKETCHES):
-            raise Unknown("there are too many documents to decide on all of them here")
+            raise Unknown("there are too many documents to decide on here")
         old = stored.decisions(at)
         if self.docs is not None and len(self.docs):
             step.open()
@@ -449,13 +450,13 @@ class _Walk:
         sketches = stored.sketched_again(at, step) if anew else stored.sketches(at)
         rows = sketches["n"].to_numpy()
         concerned = stays.copy()
-        if step.meets_by is not None and not whole:
-            concerned &= _meeting(step.meets_by, sketches, sketch, old, gone)
+        if step.shared_key_column is not None and not whole:
+            concerned &= _affected(step.shared_key_column, sketches, sketch, old, gone)
         sketches = sketches.filter(pa.array(concerned[rows]))
         tables = [sketches] if sketch is None else [sketches, sketch.select(sketches.column_names)]
         reaching = _joined(tables)
         order = np.argsort(stored.arrival[reaching["n"].to_numpy()])
-        self._say(at, len(reaching), len(reaching))
+        self._show_progress(at, len(reaching), len(reaching))
         new = _resolved(step, reaching.take(pa.array(order)), self.folder / f"resolve-{at}")
         return old.filter(pa.array(concerned[old["n"].to_numpy()])), new
 
@@ -472,7 +473,7 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
 
 
 def _drops(decisions: pa.Table) -> defaultdict[int, list[tuple[Any, Any]]]:
-    """row -> what is dropped of it: (None, None) for all."""
+    """Return {row: spans that are dropped of its text}; (None, None) means the whole text."""
     drops: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
     table = decisions.filter(decisions["drop"])
     columns = (table[name].to_pylist() for name in ("n", "span_start", "span_end"))
@@ -482,31 +483,29 @@ def _drops(decisions: pa.Table) -> defaultdict[int, list[tuple[Any, Any]]]:
 
 
 def _sketched(step: CorpusStep, docs: pa.Table) -> pa.Table:
-    """Sketches of documents, with their row as `n`."""
     rows = range(0, len(docs), BATCH)
     return pa.concat_tables([sketch_rows(step, docs.slice(r, BATCH), 0) for r in rows])
 
 
-def _meeting(
+def _affected(
     column: str, sketches: pa.Table, new: pa.Table | None, old: pa.Table, gone: np.ndarray
 ) -> np.ndarray:
-    """Return the documents (bool[rows]) of clusters that lose a member, and of clusters that a new
-    document may join because it shares a value with a member."""
-    meets = gone.copy()
+    """Return bool[rows], True for documents in clusters that lose a member, and in clusters that a
+    new document may join because it shares a value with a member."""
+    affected = gone.copy()
     if new is not None and column:
-        ours, theirs = (_words(table[column]) for table in (new, sketches))
-        met = np.zeros(len(sketches), np.bool_)
-        for n in range(ours.shape[1]):
-            met |= np.isin(theirs[:, n], ours[:, n])
-        meets[sketches["n"].to_numpy()[met]] = True
+        new_keys, old_keys = (_words(table[column]) for table in (new, sketches))
+        shares_value = np.zeros(len(sketches), np.bool_)
+        for n in range(new_keys.shape[1]):
+            shares_value |= np.isin(old_keys[:, n], new_keys[:, n])
+        affected[sketches["n"].to_numpy()[shares_value]] = True
     rows, cluster = old["n"].to_numpy(), old["cluster"].fill_null(-1).to_numpy()
-    mates: np.ndarray = np.isin(cluster, cluster[meets[rows] & (cluster >= 0)])
-    meets[rows[mates]] = True
-    return meets
+    mates: np.ndarray = np.isin(cluster, cluster[affected[rows] & (cluster >= 0)])
+    affected[rows[mates]] = True
+    return affected
 
 
 def _words(values: pa.ChunkedArray) -> np.ndarray:
-    """uint64[rows, words] of a column of keys; a row without one has zeros."""
     keys = one_array(values)
     width = keys.type.byte_width // 8
     words = np.frombuffer(keys.buffers()[1], np.uint64).reshape(-1, width)
@@ -515,7 +514,6 @@ def _words(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def _resolved(step: CorpusStep, sketches: pa.Table, folder: Path) -> pa.Table:
-    """The decisions of the step over these sketches, with their `n`."""
     rows = sketches["n"].to_numpy()
     at = sketches.column_names.index("n")
     numbers = pa.array(np.arange(len(rows)))  # the order of arrival
@@ -527,32 +525,30 @@ def _resolved(step: CorpusStep, sketches: pa.Table, folder: Path) -> pa.Table:
     resolve(step, corpus, folder / "own", path, (len(rows), 0), 1)
     table = pq.read_table(path)
     rows = rows[table["n"].to_numpy()]
-    order = np.lexsort((table["span_start"].fill_null(-1).to_numpy(), rows))  # as `apply` needs it
+    order = np.lexsort((table["span_start"].fill_null(-1).to_numpy(), rows))  # expected by `apply`
     at = table.column_names.index("n")
     return table.set_column(at, "n", pa.array(rows, pa.int64())).take(pa.array(order))
 
 
 class _Stored:
-    """The stored documents of a run: texts in corpus/ and rejected/, sketches and decisions in its
-    stages. Rows are those of the scores."""
+    """The stored documents, sketches and decisions of a run, with the row numbers of the scores."""
 
     def __init__(self, question: Question, now: Verdicts) -> None:
         self.question, self.scores = question, now.scores
         self.paths = [*question.corpus.kept, *question.corpus.gone]
         counts = [pq.read_metadata(path).num_rows for path in self.paths]
         self.starts = np.concatenate(([0], np.cumsum(counts)))
-        self.cut = np.zeros(0, np.int64)  # rows whose text, as it was read last, had been edited
+        self.cut = np.zeros(0, np.int64)  # rows last read whose text had been edited
 
     @cached_property
     def ids(self) -> pa.Array:
-        """The id of each row."""
         files = (pq.read_table(path, columns=["id"])["id"] for path in self.paths)
         chunks = [chunk for file in files for chunk in file.chunks]
         return pa.chunked_array(chunks, pa.string()).take(pa.array(self.scores.at))
 
     @cached_property
     def arrival(self) -> np.ndarray:
-        """int64[rows]: places in the order of the input."""
+        """int64[rows]: position of each document in the order of the input."""
         folders = self.folders
         places = np.zeros(len(self.ids), np.int64)
         for part in self.parts:
@@ -567,12 +563,12 @@ class _Stored:
         return places
 
     def _rows(self, ids: Any) -> np.ndarray:
-        """Return the row of each id as int64[ids]; -1 if there is no such document."""
         return pc.fill_null(pc.index_in(ids, value_set=self.ids), -1).to_numpy().astype(np.int64)
 
     def read(self, rows: np.ndarray, at: int) -> pa.Table:
-        """Documents as they enter a step, with their row as number. Where a later one changed a
-        text, that is read from the stage before, or is as it was left (`cut`)."""
+        """Return documents as they enter a step, with the number of their row. A text that a later
+        step changed is read from the stage before. Failing that, it is as stored, with its row in
+        `cut`."""
         places = self.scores.at[rows]
         tables = []
         for path, start, end in zip(self.paths, *zip(*pairwise(self.starts), strict=True),
@@ -602,8 +598,8 @@ class _Stored:
     def _restored(
         self, table: pa.Table, places: np.ndarray, at: int
     ) -> tuple[pa.Table, np.ndarray]:
-        """(the table with the texts of these places as they entered a step, places that it has not)
-        by the stage before, or by the run's input. The recorded edits prove each."""
+        """Return the table with the texts at `places` as they entered a step, and the places not
+        found. A text is accepted if the recorded edits turn it into the stored text."""
         texts, rows = table["text"].to_pylist(), table.take(pa.array(places)).to_pylist()
         wanted = {row["id"]: (int(place), row) for place, row in zip(places, rows, strict=True)}
         later, found = set(self.question.steps[at:]), set()
@@ -623,19 +619,17 @@ class _Stored:
 
     @cached_property
     def folders(self) -> list[Path]:
-        """The folders of the stages."""
         return [stage_folder(self.question.out, name) for name in self.question.folders]
 
     @cached_property
     def parts(self) -> range:
-        """The partitions of the run. Unknown where its stages are gone."""
+        """The partitions of the run. Raises Unknown if its stages are missing."""
         parts = len(list(self.folders[0].glob("part-*.kept.parquet")))
         if not parts or self.question.corpus.is_home:
-            raise Unknown("the stages of the run are gone, or there were several runs")
+            raise Unknown("the stages of the run are missing, or the folder holds several runs")
         return range(parts)
 
     def _specification(self, stage: int) -> Specification:
-        """That of this run: the folder may hold those with other settings of what comes later."""
         if stage + 1 < len(self.folders):
             behind = self._specification(stage + 1)
             if behind.decisions is not None:
@@ -644,25 +638,21 @@ class _Stored:
         return Specification.in_folder(self.folders[stage])
 
     def decisions(self, at: int) -> pa.Table:
-        """The decisions of a step in the run, on rows that are known. Unknown where they are
-        gone."""
         stage = self.question.stage[at]
         try:
-            self.parts  # noqa: B018 (whether there are any)
+            self.parts  # noqa: B018 (raises if there are none)
             decisions = self._specification(stage).decisions
         except (OSError, ValueError):
-            raise Unknown("the stages of the run are gone") from None
+            raise Unknown("the stages of the run are missing") from None
         assert decisions is not None
         return self._known(pq.read_table(self.folders[stage - 1] / decisions.name))
 
     def _known(self, table: pa.Table) -> pa.Table:
-        """Sketches or decisions with their rows as `n`."""
         rows = self._rows(table["id"])
         table = table.set_column(table.column_names.index("n"), "n", pa.array(rows))
         return table.filter(pa.array(rows >= 0))
 
     def sketches(self, at: int) -> pa.Table:
-        """The sketches of all that reached a step, in their order."""
         stage = self.question.stage[at] - 1
         kind = self._specification(stage).sketch_kind
         corpus = SketchedCorpus(self.folders[stage], len(self.parts), kind, stage == 0)
@@ -672,7 +662,6 @@ class _Stored:
         return self._known(pa.Table.from_batches(batches))
 
     def sketched_again(self, at: int, step: CorpusStep) -> pa.Table:
-        """Sketches under other settings, of the texts that the stage before the step left."""
         step.open()
         stage = self.question.stage[at]
         tables = chain.from_iterable(stage_input(self.folders, stage, part) for part in self.parts)

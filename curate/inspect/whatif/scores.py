@@ -1,14 +1,14 @@
-"""The scores that a run stored, as arrays: one row a document, kept ones first; and verdicts, the
-documents that rules keep under other thresholds, and those that nobody measured.
+"""The scores that a run stored, as arrays with one row per document, kept documents first; and
+verdicts: which documents the rules keep with other thresholds, and which were not measured.
 
-Only the columns that rules look at are read, and of the texts only how long they are; those
-lengths are written down beside the run, since reading texts takes longer than all the rest.
+Only the columns that rules compare are read, and only the lengths of texts. The lengths are cached
+in the run's folder, since reading texts takes longer than everything else.
 
 A step measures every document of its stage, so a stored column and a threshold decide a rule for
-all of them. Two things end what is known of a document that was rejected: the stage, for what comes
-later never saw it; and within the stage a step that edits only texts that nothing had marked, for
-what stands behind it measured this text uncut. Marks from beyond that point do not count, and a
-document that nothing else holds back is *unmeasured*: kept by these rules, undecided by the rest.
+all of them. A rejected document is known only up to the end of its stage, because later stages
+never saw it; and within the stage only up to the first step that edits, because edits skip dropped
+documents and later steps measured the uncut text. Matches of later steps do not count. A document
+that passes all known rules, while other rules are not known, is *unmeasured*.
 """
 
 from __future__ import annotations
@@ -37,22 +37,21 @@ from curate.run.homes import Corpus
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.errors import UsageError, may_not_write
 
-FEW = 4096  # texts at once: to get memory for more of them takes longer than to read them
-THREADS = min(4, os.cpu_count() or 1)  # for decompression; memory is a file's columns a thread
+FEW = 4096  # texts per batch: allocating memory for more takes longer than reading them
+THREADS = min(4, os.cpu_count() or 1)  # for decompression; each holds the columns of one file
 SIZES, HOME_SIZES = Path("stages", "text-sizes"), Path("runs", ".text-sizes")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Of all documents of a run.
+    """The scores of all documents of a run.
 
-    kept: how many of the rows stand in corpus/. at: int64[rows], their places in the files, one
-    after the other. forgotten: rejected documents that are no rows, since what marked them was
-    forgotten with their texts. columns: name -> float64[rows], NaN where
-    nothing was measured; integers: those of whole numbers. lang: int[rows], an index into `langs`,
-    -1 for none. bytes: int64[rows] of text.
-    primary: int[rows], an index into `rules` of the first reason, -1 for kept ones. marks: rule ->
-    int64[marked], the rows that the rule marked.
+    `kept` rows are in corpus/. `at` is int64[rows], the row's number over all files. `forgotten`
+    counts rejected documents that have no row, because their reasons were forgotten with their
+    texts. `columns` maps a name to float64[rows], NaN if not measured; `integers` names the columns
+    of whole numbers. `lang` is int[rows], an index into `langs`, -1 for no language. `bytes` is
+    int64[rows], the length of texts. `primary` is int[rows], an index into `rules` for the first
+    reason, -1 for kept documents. `marks` maps a rule to the rows that match it: int64[matches].
     """
 
     kept: int
@@ -72,10 +71,10 @@ class Scores:
 
 
 def read(corpus: Corpus, columns: Iterable[str]) -> Scores:
-    """The named columns of a finished run. UsageError where OUT has no documents."""
+    """Read the named columns of a finished run. Raises UsageError if OUT has no documents."""
     out, kept_files, gone_files = corpus.out, corpus.kept, corpus.gone
     if not kept_files or not gone_files:
-        raise UsageError(f"{out} holds no corpus/ and rejected/ of a run: name the OUT of one")
+        raise UsageError(f"{out} holds no corpus/ and rejected/ of a run: give the OUT of a run")
     names = list(dict.fromkeys(columns))
     paths = [*kept_files, *gone_files]
     try:
@@ -92,7 +91,7 @@ def read(corpus: Corpus, columns: Iterable[str]) -> Scores:
         reason = " ".join(str(error).split())[:200]
         raise UsageError(f"{out} cannot be read ({reason}): run its recipe again") from None
     if starts[-1] != len(sizes):
-        raise UsageError(f"{out / SIZES} does not fit the run: remove it and ask again")
+        raise UsageError(f"{out / SIZES} does not fit the run: delete it and try again")
     first = int(starts[len(kept_files)])
     langs, lang = _langs(tables)
     rules, primary, marks = _reasons(tables[len(kept_files) :], first)
@@ -133,12 +132,11 @@ def _fill(numbers: dict[str, np.ndarray], path: Path, rows: slice) -> pa.Table:
 
 
 def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.ndarray:
-    """int64[rows]: bytes of the texts, from the file of an earlier call where it is of this run."""
     out, digest = corpus.out, hashlib.sha256()
     for name in FOLDERS:
         manifest = manifest_path(out / name)
         digest.update(manifest.read_bytes() if manifest.is_file() else b"")
-    for path in paths:  # a folder without manifests is known by its files
+    for path in paths:  # a folder without manifests is identified by its files
         stat = path.stat()
         digest.update(json.dumps([path.name, stat.st_size, stat.st_mtime_ns]).encode())
     key = digest.digest()
@@ -151,7 +149,7 @@ def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.nd
     try:
         with replacing(stored) as aside:
             aside.write_bytes(key + sizes.tobytes())
-    except OSError as error:  # somebody else's run: it can be read all the same
+    except OSError as error:  # a read-only run: works without the cache
         if not may_not_write(error):
             raise
     return sizes
@@ -189,7 +187,6 @@ def _langs(tables: list[pa.Table]) -> tuple[list[str], np.ndarray]:
 def _reasons(
     tables: list[pa.Table], first_row: int
 ) -> tuple[list[str], np.ndarray, dict[str, np.ndarray]]:
-    """(rules, primary: int[rows], marks) of the rejected documents' lists of reasons."""
     names: dict[str, int] = {}
     rows, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     start = first_row
@@ -212,8 +209,8 @@ def _reasons(
 
 @dataclass
 class Verdicts:
-    """fails: rule -> bool[rows], for rules that count; number: int16[rows] of rules that fail a
-    document; whole: bool[rows], whether every step's verdict on it is known."""
+    """The verdicts of rules. `fails` maps a rule to bool[rows]; `number` is int16[rows], how many
+    rules a document fails; `whole` is bool[rows], True if the verdict of every step is known."""
 
     scores: Scores
     fails: dict[str, np.ndarray]
@@ -222,28 +219,27 @@ class Verdicts:
 
     @property
     def kept(self) -> np.ndarray:
-        """bool[rows]: passes every rule, all of them known."""
         mask: np.ndarray = (self.number == 0) & self.whole
         return mask
 
     @property
     def unmeasured(self) -> np.ndarray:
-        """bool[rows]: passes all rules that are known of it, but not all are."""
+        """bool[rows]: True if a document passes all known rules and other rules are not known."""
         mask: np.ndarray = (self.number == 0) & ~self.whole
         return mask
 
 
 class Decider:
-    """Reads what was stored once, decides for any thresholds."""
+    """The decisions on all documents for any thresholds, made from the stored scores."""
 
     def __init__(self, question: Question, scores: Scores) -> None:
         self.question, self.scores = question, scores
         places = {label: at for at, label in enumerate(question.steps)}
-        # `step.rule`: a label holds no point, a rule of a plug-in may.
+        # `step.rule`: a label has no dot, but a rule of a plug-in may.
         self._at = np.array(
             [places.get(n.partition(".")[0], READER) for n in scores.rules] + [READER], np.int64
         )
-        # Of each document the place of the first step that marked it, behind all for a kept one.
+        # The place of the step that dropped each document; the number of steps if kept.
         kept = scores.primary < 0
         self.first = np.where(kept, len(question.steps), self._at[scores.primary])
         self.langs = Langs(scores.langs, scores.lang)
@@ -254,8 +250,7 @@ class Decider:
         self.trusted = self._trusted()
 
     def _known_to(self) -> None:
-        """until: the last step whose marks on a document count; whole; seen: the last step that
-        saw it at all."""
+        """Set `until` (last step whose verdict counts), `seen` (last that saw it) and `whole`."""
         question, last = self.question, len(self.question.steps) - 1
         ends = [max(i for i, s in enumerate(question.stage) if s == t) for t in question.stage]
         until, seen = [last], [last]
@@ -272,7 +267,6 @@ class Decider:
         self.whole = (self.scores.primary < 0) | ((self.until == last) & edited[at_all])
 
     def _masks(self, rules: list[Rule], now: bool) -> dict[str, np.ndarray]:
-        """rule -> bool[rows] of one step's rules, wherever it measured; by stored columns."""
         masks = marks(
             [r.now if now else r.was for r in rules],
             lambda column: self.scores.columns[rules[0].column(column)],
@@ -288,8 +282,8 @@ class Decider:
         return by_step
 
     def _trusted(self) -> set[str]:
-        """Rules whose stored columns and thresholds give exactly the marks that are stored. A
-        changed one that does not is refused: the run was made by another version of its step."""
+        """Return the rules whose stored columns give exactly the stored matches. Raises UsageError
+        if a changed rule is not one of them, because another version of its step made the run."""
         trusted = set()
         for rules in self._by_step().values():
             masks = self._masks(rules, now=False)
@@ -306,12 +300,11 @@ class Decider:
                 elif rule.was != rule.now:
                     raise UsageError(
                         f"{rule.name}: stored scores and reasons disagree, so another threshold"
-                        " cannot be tried on them; run the recipe anew"
+                        " cannot be tried on them; run the recipe again"
                     )
         return trusted
 
     def decide(self) -> Verdicts:
-        """The verdicts under the settings asked for."""
         fails = {n: m for n, m in self.stored.items() if n not in self.trusted}
         for rules in self._by_step().values():
             for name, mask in self._masks(rules, now=True).items():

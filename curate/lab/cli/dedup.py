@@ -1,4 +1,4 @@
-"""`llmcurate dedup compare`, `evaluate` and `audit`: what methods remove, measured."""
+"""`llmcurate dedup compare`, `evaluate` and `audit`: measure what dedup methods remove."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from curate.cli.options import (
 from curate.cli.settings import READS_ALL, command
 from llmcurate.base.disk.files import make_folder, write_text
 from llmcurate.base.messages import json_values
-from llmcurate.base.terminal import answer, say
+from llmcurate.base.terminal import print_result, say
 
 
 @command(dedup_app, "DedupCompare", "compare", shared=MEASURES)
 def compare(
     inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
-    """Compare what several methods leave of the same text.
+    """Compare what several methods keep of the same input.
 
-    Shows documents, bytes and tokens that stay, overlap, time and memory. Every method is a run of
-    its own in OUT/METHOD.
+    It shows kept documents, bytes and tokens, overlap, time and memory. Each method runs in
+    OUT/METHOD.
 
     \b
     Example:
@@ -60,10 +60,10 @@ def compare(
 def evaluate(
     inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
-    """Measure which planted copies the methods find.
+    """Measure which planted duplicates the methods find.
 
-    Plants copies, near copies at six similarities, paragraphs and runs of text in a corpus. Shows
-    how many of each kind a method finds, and what else it removes.
+    It plants duplicates, near duplicates of six similarities, paragraphs and passages in a corpus,
+    and shows how many of each kind a method finds, and what else it removes.
 
     \b
     Example:
@@ -92,8 +92,8 @@ def evaluate(
 def audit(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -> None:
     """Measure duplicates in training and validation text.
 
-    Shows the tables of Lee et al. 2022, near-duplicates and exact passages, and the longest match;
-    removes nothing. Without --val or --shards all of the input is training text.
+    It prints the tables of Lee et al. 2022 (near duplicates and exact passages) and the longest
+    match, and removes nothing. Without --val or --shards all input is training text.
 
     \b
     Examples:
@@ -122,9 +122,8 @@ def audit(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) ->
     data = json_values(measured)
     write_text(folder / "audit.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     paths = {"audit": str(folder / "audit.json")}
-    answer({**data, "paths": paths}, duplicates.text(measured), options.as_json)
+    print_result({**data, "paths": paths}, duplicates.text(measured), options.as_json)
 
 
 def _folder(out: Path | None, title: str) -> Path:
-    """OUT; in a workspace by default the next run."""
     return out if out is not None else workspace("-o OUT").out_for(title, "")

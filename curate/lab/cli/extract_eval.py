@@ -1,4 +1,4 @@
-"""`llmcurate extract-eval`: extractors, measured on pages whose main text is known."""
+"""`llmcurate extract-eval`: score extractors on pages whose main text is known."""
 
 from __future__ import annotations
 
@@ -7,20 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.cli.options import (
-    Json,
-    Page,
-    Quiet,
-    Sets,
-    app,
-)
+from curate.cli.options import Json, Page, Quiet, Sets, app
 from curate.cli.settings import command
 
 
 @command(app, "ExtractEval", "extract-eval", panel="Lab")
 def extract_eval(
     gold: Annotated[
-        Path, typer.Argument(metavar="GOLD", help="JSON lines: the main texts of pages of IN.")
+        Path, typer.Argument(metavar="GOLD", help="JSONL file with the main texts of pages of IN.")
     ],
     inputs: Annotated[
         list[str], typer.Argument(metavar="IN...", help="Web archives: files, folders or URLs.")
@@ -31,10 +25,11 @@ def extract_eval(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Score extractors on pages whose main text is known.
+    """Score extractors on pages with known main text.
 
-    A line of GOLD names a page by `record_id` or `url`. It gives its `text`, or snippets that
-    belong (`with`) and do not (`without`), and may state title, author, date, page_type and lang.
+    A line of GOLD names a page by `record_id` or `url`. It gives the `text`, or snippets that
+    belong to it (`with`) and that do not (`without`); optional are title, author, date, page_type
+    and lang.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`llmcurate mix search`: the mixture whose small models lose least."""
+"""`llmcurate mix search`: find the mixture with the lowest loss of small models."""
 
 from __future__ import annotations
 
@@ -7,27 +7,22 @@ from typing import Annotated, Any, Optional
 import typer
 
 from curate.cli.mix import mix_app
-from curate.cli.options import (
-    EXPERIMENT,
-    CommandOptions,
-    NewFolder,
-    Sets,
-    TrustCode,
-    read_changes,
-)
+from curate.cli.options import EXPERIMENT, CommandOptions, NewFolder, Sets, TrustCode, read_changes
 from curate.cli.settings import READS_TEXTS, command
 from curate.products.needs import needs_training
+from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal import echo
 
 
-@command(mix_app, "MixSearch", "search", shared=EXPERIMENT, reads=READS_TEXTS)
+@command(mix_app, "MixSearch", "search", shared=(*EXPERIMENT, "dry_run"), reads=READS_TEXTS)
 def search(
     inputs: Annotated[
         list[str],
         typer.Argument(
             metavar="SOURCE...",
-            help="Sources, as PATH or NAME=PATH: token shards of one tokenizer, or documents or"
-            " runs, which one tokenizer encodes.",
+            help="Sources, as PATH or NAME=PATH: token shards of the same tokenizer, or documents"
+            " or runs.",
         ),
     ],
     out: NewFolder,
@@ -35,8 +30,7 @@ def search(
         Optional[list[str]],
         typer.Option(
             metavar="NAME=PATH",
-            help="Text that the mixture is to be good for: documents that llmcurate reads."
-            " [repeatable]",
+            help="Target text: documents that the mixture should be good for. [repeatable]",
         ),
     ] = None,
     text_weights: Annotated[
@@ -44,7 +38,7 @@ def search(
         typer.Option(
             "--on-weights",
             metavar="NAME=WEIGHT,...",
-            help="Weights of the texts' bits a byte. Without any, by their bytes.",
+            help="Weights of the target texts' bits per byte. Default: by their bytes.",
         ),
     ] = None,
     sets: Sets = None,
@@ -53,11 +47,11 @@ def search(
     options: CommandOptions,
     **settings: Any,
 ) -> None:
-    """Search the mixture of sources that a text asks for.
+    """Search the best mixture of sources for a target text.
 
-    Small models are trained on mixtures drawn about the natural one; a regression from shares to
-    bits a byte (RegMix, Liu et al. 2024) predicts the best mixture within the epochs that sources
-    may have. Stopped, the same command goes on; runs stay when sources or --runs are added.
+    Small models are trained on random mixtures around the natural one; a regression from shares to
+    bits per byte (RegMix, Liu et al. 2024) predicts the best mixture within the allowed epochs. Run
+    the same command to resume; finished runs are reused if you add sources or --runs.
 
     \b
     Example:
@@ -73,14 +67,18 @@ def search(
     chosen = MixSearch.of(**settings)
     check_engine(options.engine, options.address)
     if options.engine == "slurm":
-        raise UsageError("--engine slurm: small models are trained by local or ray")
+        raise UsageError("--engine slurm: mix search runs with --engine local or ray")
     sources = {name: paths[0] for name, paths in named(inputs).items()}
     weights = pairs("--on-weights", text_weights or [])
+    if options.dry_run:
+        runs = f"{counted(chosen.runs, 'mixture')} of {', '.join(sources)}"
+        echo(f"would train {chosen.model} on {runs}, each {counted(chosen.tokens, 'token')}")
+        return
     with needs_training():
-        from curate.experiment.runs import Place
+        from curate.experiment.runs import EngineChoice
         from curate.lab.mixtures import search_mixture
 
-        place = Place(options.engine, options.address, options.workers, options.quiet)
+        place = EngineChoice(options.engine, options.address, options.workers, options.quiet)
         found = search_mixture(
             sources,
             named_paths(on or []),

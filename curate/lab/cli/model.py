@@ -10,6 +10,7 @@ import typer
 
 from curate.cli.options import (
     AnyModel,
+    DryRun,
     Json,
     NewFolder,
     Quiet,
@@ -27,7 +28,7 @@ from curate.products.needs import needs_training
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import Progress, answer, echo, echo_json, say, suggest, table
+from llmcurate.base.terminal import Progress, echo, echo_json, print_result, say, suggest, table
 
 if TYPE_CHECKING:
     from tokenize_kit.card import Sample
@@ -36,9 +37,7 @@ from curate.cli.model import config_of, model_app
 
 @command(model_app, "ModelCoordinates", "coordinates")
 def model_coordinates(
-    model: Annotated[
-        str, typer.Argument(help="A preset, or a folder that a model was trained in.")
-    ],
+    model: Annotated[str, typer.Argument(help="A preset, or the folder of a trained model.")],
     sets: Sets = None,
     trust_code: TrustCode = False,
     as_json: Json = False,
@@ -46,8 +45,8 @@ def model_coordinates(
 ) -> None:
     """Check muP: do activations keep their size?
 
-    Trains the model for some steps at several widths and shows how far outputs moved: a slope near
-    0 says that a learning rate holds at other widths.
+    It trains the model for a few steps at several widths and shows how much the outputs changed. A
+    slope near 0 means that a learning rate carries over to other widths.
 
     \b
     Example:
@@ -61,7 +60,7 @@ def model_coordinates(
     except ValueError:
         widths = []
     if len(widths) < 2 or widths[0] < 1:
-        raise UsageError(f"--widths is {chosen.widths!r}: give two hidden sizes or more, as 64,128")
+        raise UsageError(f"--widths is {chosen.widths!r}: give two or more sizes, such as 64,128")
     with needs_training():
         from train.config import TrainConfig
         from train.lab.coordinates import coordinates
@@ -77,7 +76,7 @@ def model_coordinates(
     ]
     head = ("", "changes by", *(str(width) for width in widths), "slope")
     lines = table(head, rows, left=(0, 1))
-    answer({"widths": widths, **outputs_of}, "\n".join(lines), as_json)
+    print_result({"widths": widths, **outputs_of}, "\n".join(lines), as_json)
 
 
 @command(model_app, "ModelCompare", "compare")
@@ -86,7 +85,8 @@ def model_compare(
         list[str],
         typer.Argument(
             metavar="VARIANT...",
-            help="A preset, settings behind it: NAME=PRESET,KEY=VALUE; or a YAML file of them.",
+            help="A preset, or a preset with settings, NAME=PRESET,KEY=VALUE; or a YAML file of"
+            " variants.",
         ),
     ],
     out: NewFolder,
@@ -96,14 +96,15 @@ def model_compare(
     ] = None,
     sets: Sets = None,
     trust_code: TrustCode = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Train variants of a model alike and compare them.
+    """Train variants of a model and compare them.
 
-    Each is trained from several seeds on as many tokens, or FLOPs. Differences are from the first,
-    seed by seed, with intervals of 95 %. Stopped, the same command goes on.
+    Each is trained with several seeds on the same number of tokens or FLOPs. The others are
+    compared with the first, seed by seed, with 95 % intervals. Run the same command to resume.
 
     \b
     Example:
@@ -115,13 +116,19 @@ def model_compare(
     from curate.api.model_settings import ModelCompare
     from curate.cli.options import newest
     from curate.inspect.results import check_folder
-    from curate.lab.evaluate.models import compare_models
+    from curate.lab.evaluate.models import compare_models, variant_of
 
     chosen = ModelCompare.of(**settings)
     if (chosen.tokens is None) == (chosen.flops is None):
-        raise UsageError("give --tokens or --flops, one of the two")
+        raise UsageError("give either --tokens or --flops")
     folder = newest("shards", shards, "--shards")
     with needs_training():
+        if dry_run:
+            names = ", ".join(variant_of(text).name for text in variants)
+            amount = counted(chosen.tokens, "token") if chosen.tokens else f"{chosen.flops:g} FLOPs"
+            runs = counted(chosen.seeds * len(variants), "run")
+            echo(f"would train {runs} of {amount} on {folder}: {names}")
+            return
         check_folder(out)
         compare_models(variants, folder, out, chosen, sets or [], quiet).show(out, as_json)
 
@@ -133,7 +140,7 @@ def model_rope_search(
         str,
         typer.Option(
             metavar="PATH",
-            help="Long documents that llmcurate reads, or token shards of the model's tokenizer.",
+            help="Long documents, or token shards of the model's tokenizer.",
         ),
     ],
     out: Annotated[Path, output("JSON file to write.", "FILE")],
@@ -145,8 +152,9 @@ def model_rope_search(
 ) -> None:
     """Search rotary factors for a longer context.
 
-    LongRoPE's search (Ding et al. 2024): a divisor for each pair of dimensions, by the loss on long
-    texts, from positional interpolation, NTK and YaRN on. The file is a setting of models.
+    This is LongRoPE's search (Ding et al. 2024): a divisor for each pair of dimensions, by the loss
+    on long texts, starting from positional interpolation, NTK and YaRN. Use the file as a model
+    setting, as in the example.
 
     \b
     Example:
@@ -166,7 +174,7 @@ def model_rope_search(
         from train.lab.rope_search import older_scalings, rope_search
 
         judged = open_model(model, device=chosen.device)
-        older_scalings(judged.model.config, chosen.context)  # refuse before texts are encoded
+        older_scalings(judged.model.config, chosen.context)  # raises before texts are encoded
         shards = as_shards(
             on,
             judged.tokenizer_file,
@@ -199,26 +207,26 @@ def model_rope_search(
     rows = [
         (name, *(f"{score[of]:.4f}" for of in number)) for name, score in figures.scores.items()
     ]
-    note = f"{out}: the factors of longrope, for --set model.position.scaling"
+    note = f"{out}: longrope factors for --set model.position.scaling"
     found = {"out": str(out), **vars(figures)}
-    answer(found, "\n".join([*table(head, rows), note]), as_json)
+    print_result(found, "\n".join([*table(head, rows), note]), as_json)
 
 
-SCORED_BYTES = 200_000  # of the texts, drawn by hash
+SCORED_BYTES = 200_000  # of a sample of the texts
 
 
 @command(model_app, "ModelTransplant", "transplant")
 def transplant(
     model: AnyModel,
     tokenizer: Annotated[
-        Path, typer.Argument(metavar="TOKENIZER", help="tokenizer.json of the new one, its folder.")
+        Path, typer.Argument(metavar="TOKENIZER", help="New tokenizer.json, or its folder.")
     ],
     out: NewFolder,
     on: Annotated[
         Optional[list[str]],
         typer.Option(
             metavar="CORPUS",
-            help="Texts that the model is scored on, before and after, and that focus learns from."
+            help="Texts to score the model on, before and after; --init focus learns from them."
             " [repeatable]",
         ),
     ] = None,
@@ -228,10 +236,10 @@ def transplant(
     read: ReadOptions,
     **settings: Any,
 ) -> None:
-    """Move a trained model to another tokenizer.
+    """Give a trained model another tokenizer.
 
-    Rows of tokens that both have are copied, others begin as --init says. With --on it prints bits
-    a byte before and after.
+    Embeddings of tokens in both vocabularies are copied; --init says how the others start. With
+    --on it prints bits per byte before and after.
 
     \b
     Examples:
@@ -245,14 +253,14 @@ def transplant(
 
     chosen = ModelTransplant.of(**settings)
     if chosen.init == "focus" and not on:
-        raise UsageError("transplant: --init focus learns from texts: give --on CORPUS")
+        raise UsageError("transplant: --init focus needs texts: give --on CORPUS")
     texts = buffers(on, quiet, reading(read)) if on else None
     with needs_training():
         from tokenize_kit.lab.addition import Transplant
-        from train.evaluate.judge import opened
+        from train.evaluate.judge import load_judged
         from train.hf.load import transplant as move
 
-        judged, new = opened(model), file_of(tokenizer)
+        judged, new = load_judged(model), file_of(tokenizer)
         tables = Transplant(judged.tokenizer_file, new, chosen.init, chosen.seed, texts)
         sample = drawn(texts, SCORED_BYTES) if texts else None
         figures = tables.describe() | vars(move(model, out, new, tables.rows))
@@ -265,16 +273,15 @@ def transplant(
         return
     say(f"wrote {out}", quiet)
     common, new_tokens = figures["common_tokens"], figures["new_tokens"]
-    echo(f"{common:,} of {counted(new_tokens, 'token')} are in both, and keep their rows")
+    echo(f"{common:,} of {counted(new_tokens, 'token')} are in both and keep their embeddings")
     if "bits_per_byte_before" in figures:
         echo(
-            f"bits a byte: {figures['bits_per_byte_before']:.4f} before,"
+            f"bits per byte: {figures['bits_per_byte_before']:.4f} before,"
             f" {figures['bits_per_byte_after']:.4f} right after"
         )
 
 
 def _bits_per_byte(folder: Path, sample: Sample) -> float:
-    """Of the texts of a sample, by the model of a folder with its own tokenizer."""
     import tempfile
 
     from curate.products.eval_texts import as_shards
@@ -298,18 +305,18 @@ def _bits_per_byte(folder: Path, sample: Sample) -> float:
 def predict(
     model: Annotated[
         Path,
-        typer.Argument(help="Folder of a fine-tuned model, or of one as transformers saves it."),
+        typer.Argument(help="Folder of a fine-tuned model, ours or one of transformers."),
     ],
-    texts: Annotated[Path, typer.Argument(metavar="FILE", help="Texts of its task in JSON lines.")],
-    out: Annotated[Path, output("File in JSON lines to write.", "FILE")],
+    texts: Annotated[Path, typer.Argument(metavar="FILE", help="Texts of its task, in JSONL.")],
+    out: Annotated[Path, output("JSONL file to write.", "FILE")],
     as_json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
     """Label texts with a fine-tuned model.
 
-    Writes each line with a `prediction`: the label and its probability, those of each word, or the
-    answer. Where lines have labels, says how well predictions agree with them.
+    Each line gets a `prediction`: a label with its probability, one per word, or an answer. If the
+    lines have labels, it also prints how well the predictions agree with them.
 
     \b
     Example:
@@ -338,7 +345,7 @@ def predict(
         for name, value in done.figures.items()
         if name != "context"
     )
-    answer({"out": str(out), **done.figures}, f"{out}: {shown}", as_json, quiet)
+    print_result({"out": str(out), **done.figures}, f"{out}: {shown}", as_json, quiet)
 
 
 scaling_app = group("scaling", "Fit scaling laws, and plan a model for a budget.", "Lab")
@@ -352,15 +359,16 @@ def scaling_run(
         typer.Argument(metavar="SHARDS", help="Token shards. In a workspace the newest."),
     ] = None,
     sets: Sets = None,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Train a sweep over sizes and budgets.
+    """Train a sweep over model sizes and budgets.
 
-    With --flops all sizes of a budget cost as much (IsoFLOP); with --tokens they read as much. Each
-    run has a learning rate that falls to its own end. With --unique-tokens budgets are also run on
-    a part of the corpus, which is read again and again. Stopped, the same command goes on.
+    With --flops all sizes of a budget cost the same (IsoFLOP); with --tokens they read the same
+    number of tokens. The learning rate of each run decays to its end. With --unique-tokens each
+    budget is also run on a part of the corpus, repeated. Run the same command to resume.
 
     \b
     Example:
@@ -375,8 +383,8 @@ def scaling_run(
     chosen = ScalingRun.of(**settings)
     folder = newest("shards", shards, "SHARDS")
     with needs_training():
-        run_sweep(folder, out, chosen, sets or [], as_json, quiet)
-    suggest("scaling", "fit", out, quiet=quiet or as_json)
+        run_sweep(folder, out, chosen, sets or [], as_json, quiet, dry_run)
+    suggest("scaling", "fit", out, quiet=quiet or as_json or dry_run)
 
 
 @command(scaling_app, "ScalingFit", "fit")
@@ -385,7 +393,7 @@ def scaling_fit(
         Path,
         typer.Argument(
             metavar="POINTS",
-            help="Folder of a sweep, or a CSV or JSON file of points: parameters, tokens, loss.",
+            help="Folder of a sweep, or a CSV or JSON file with parameters, tokens and loss.",
         ),
     ],
     out: Annotated[
@@ -393,12 +401,13 @@ def scaling_fit(
         output("Folder for scaling.json and a page. The default is the sweep's."),
     ] = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     **settings: Any,
 ) -> None:
     """Fit scaling laws to losses.
 
-    Hoffmann et al.'s three approaches, Kaplan's law, and what repeated text is worth, with
-    intervals of 95 %. Points may also have flops, unique_tokens and non_embedding.
+    It fits Hoffmann et al.'s three approaches, Kaplan's law and the value of repeated text, with 95
+    % intervals. Points may also have flops, unique_tokens and non_embedding.
 
     \b
     Example:
@@ -410,24 +419,17 @@ def scaling_fit(
 
     chosen = ScalingFit.of(**settings)
     with needs_training():
-        fit_points(points, out, chosen, as_json)
-    suggest(
-        "scaling",
-        "plan",
-        "--flops",
-        "1e20",
-        "--fit",
-        out or points,
-        quiet=as_json or points.is_file(),
-    )
+        fit_points(points, out, chosen, as_json, quiet or as_json)
+    plan = ("scaling", "plan", "--flops", "1e20", "--fit", out or points)
+    suggest(*plan, quiet=quiet or as_json or points.is_file())
 
 
 @command(scaling_app, "ScalingPlan", "plan")
 def scaling_plan(as_json: Json = False, **settings: Any) -> None:
     """Plan parameters, tokens and hours for a budget.
 
-    By Chinchilla's rule, by published laws, and by a fit of your own. With --unique-tokens text is
-    repeated where it is too little, and counts less each time (Muennighoff et al. 2023).
+    It uses Chinchilla's rule, published laws, and with --fit your own. With --unique-tokens scarce
+    text is repeated, and counts less each time (Muennighoff et al. 2023).
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""`llmcurate push`: what was made, to the hub."""
+"""`llmcurate push`: upload a folder to the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.cli.options import Json, Quiet, app
+from curate.cli.options import DryRun, Json, Quiet, app
 from curate.cli.settings import command
 from llmcurate.base.disk.units import counted
-from llmcurate.base.terminal import answer
+from llmcurate.base.terminal import echo, print_result
 
 
 @command(app, "Push", panel="Lab")
@@ -19,17 +19,18 @@ def push(
         Path, typer.Argument(metavar="OUT", help="Folder of a run, a refresh or an exported model.")
     ],
     repository: Annotated[
-        str, typer.Argument(metavar="ORG/NAME", help="Repository, made where it is not there.")
+        str, typer.Argument(metavar="ORG/NAME", help="Repository; created if it does not exist.")
     ],
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
     """Push a folder to the Hugging Face hub.
 
-    It gets a card. A corpus becomes a data set of two configs, `corpus` and `rejected`; a tokenizer
-    or a model a model repository. The next push sends what changed since, in one commit. The token
-    is that of `hf auth login`, or HF_TOKEN.
+    A corpus becomes a dataset with two configs, `corpus` and `rejected`; a tokenizer or a model
+    becomes a model repository. A card is written. The next push uploads what changed, in one
+    commit. The token comes from `hf auth login` or HF_TOKEN.
 
     \b
     Examples:
@@ -37,9 +38,15 @@ def push(
     llmcurate push out me/my-tokenizer --kind tokenizer --public --license apache-2.0
     """
     from curate.api.command_settings import Push
+    from curate.lab.hub.push import contents_of
     from curate.lab.hub.push import push as push_folder
 
     chosen = Push.of(**settings)
+    if dry_run:
+        contents = contents_of(out, repository, chosen.kind)
+        files = counted(len(contents.files) + 1, "file")
+        echo(f"would push {files} to the {contents.type} {repository}")
+        return
     done = push_folder(out, repository, chosen.kind, chosen.public, chosen.license, quiet)
     text = f"{done.url}: {counted(done.files, 'file')}, as commit {done.commit}"
-    answer(done, text, as_json)
+    print_result(done, text, as_json)

@@ -46,9 +46,9 @@ def quality_evaluate(
     *,
     read: ReadOptions,
 ) -> None:
-    """Measure a model: ROC AUC, deciles, thresholds.
+    """Evaluate a quality classifier: ROC AUC, deciles, thresholds.
 
-    Shows average precision and calibration too; -o writes a page with the curves.
+    It also shows average precision and calibration; -o writes a page with the curves.
 
     \b
     Example:
@@ -66,13 +66,14 @@ def language_evaluate(
     on: Annotated[list[str], typer.Option(metavar="IN", help="Labelled texts. [repeatable]")],
     out: Page = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     *,
     read: ReadOptions,
     **settings: Any,
 ) -> None:
-    """Measure a model on labelled documents.
+    """Evaluate a language model on labelled documents.
 
-    Shows F1 by language, confusions and calibration; -o writes a page.
+    It shows F1 by language, confusions and calibration; -o writes a page.
 
     \b
     Example:
@@ -87,7 +88,7 @@ def language_evaluate(
     chosen = LanguageEvaluate.of(**settings)
     plan = make_plan(build("evaluate", []).reading(**vars(read)), on)
     for notice in plan.inputs.notices:
-        say(notice)
+        say(notice, quiet)
     documents = DirectInput(plan.inputs, plan.recipe.read)
     scores = evaluate_language(
         model, documents.batches(None), chosen.label_column, chosen.max_chars
@@ -97,8 +98,6 @@ def language_evaluate(
 
 
 SHOWN_CHARS = 100  # of a text in the table
-
-
 BATCH = 1000  # texts
 
 
@@ -106,9 +105,9 @@ BATCH = 1000  # texts
 def perplexity_train(
     inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
-    """Train a Kneser-Ney model on documents.
+    """Train a Kneser-Ney n-gram model on documents.
 
-    Writes perplexity.bin and card.json.
+    It writes perplexity.bin and card.json.
 
     \b
     Example:
@@ -119,9 +118,9 @@ def perplexity_train(
 
 @command(perplexity_app, "PerplexityScore", "score")
 def perplexity_score(
-    model: Annotated[Path, typer.Argument(help="A model, perplexity.bin.")],
+    model: Annotated[Path, typer.Argument(help="Model file, perplexity.bin.")],
     file: Annotated[
-        Optional[Path], typer.Argument(help="A text. The default, and -, is standard input.")
+        Optional[Path], typer.Argument(help="Text file. The default, and -, is standard input.")
     ] = None,
     as_json: Json = False,
     **settings: Any,
@@ -161,7 +160,6 @@ def perplexity_score(
 
 
 def _texts(file: Path | None, by: str) -> list[str]:
-    """The lines, paragraphs or whole of a file, without blank ones."""
     import re
     import sys
 
@@ -185,11 +183,11 @@ def _texts(file: Path | None, by: str) -> list[str]:
 @command(perplexity_app, "PerplexityConvert", "convert")
 def perplexity_convert(
     source: Annotated[Path, typer.Argument(help="perplexity.bin, or an ARPA file.")],
-    out: Annotated[Path, output("The other form: *.arpa, or any other name.", "FILE")],
+    out: Annotated[Path, output("New file: *.arpa for ARPA, any other name for a model.", "FILE")],
     restart: Restart = False,
     **settings: Any,
 ) -> None:
-    """Convert a model between ARPA and llmcurate's form.
+    """Convert an n-gram model from or to ARPA.
 
     \b
     Example:

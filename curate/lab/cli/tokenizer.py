@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from curate.cli.options import (
+    DryRun,
     Json,
     Page,
     Quiet,
@@ -30,10 +31,10 @@ from curate.cli.tokenizer import KINDS, Out, Source, buffers, claim_for, tokeniz
 @command(tokenizer_app, "TokenizerDiff", "diff")
 def tokenizer_diff(
     first: Annotated[Path, typer.Argument(metavar="A", help=KINDS)],
-    second: Annotated[Path, typer.Argument(metavar="B", help="The other one.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="The other tokenizer.")],
     on: Annotated[
         Optional[list[str]],
-        typer.Option("--on", metavar="DATA", help="Texts to cut with both. [repeatable]"),
+        typer.Option("--on", metavar="DATA", help="Texts to tokenize with both. [repeatable]"),
     ] = None,
     out: Page = None,
     as_json: Json = False,
@@ -42,9 +43,9 @@ def tokenizer_diff(
     read: ReadOptions,
     **settings: Any,
 ) -> None:
-    """Show what two tokenizers differ in.
+    """Show how two tokenizers differ.
 
-    Compares tokens, ids, merges, special tokens and settings; with --on how texts are cut.
+    It compares tokens, ids, merges, special tokens and settings; with --on the tokens of texts.
 
     \b
     Example:
@@ -61,9 +62,10 @@ def tokenizer_diff(
 @command(tokenizer_app, "TokenizerStudy", "study")
 def tokenizer_study(
     inputs: Annotated[
-        list[str], typer.Argument(metavar="IN...", help="Texts like those to train on.")
+        list[str], typer.Argument(metavar="IN...", help="Texts such as the training texts.")
     ],
     out: Page = None,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     *,
@@ -72,7 +74,7 @@ def tokenizer_study(
 ) -> None:
     """Compare sizes of a BPE vocabulary.
 
-    Shows bytes a token against the parameters of the embedding.
+    It shows bytes per token against the parameters of the embedding.
 
     \b
     Example:
@@ -82,13 +84,16 @@ def tokenizer_study(
     from curate.lab.evaluate.tokenizers import study
 
     chosen = TokenizerStudy.of(**settings)
+    if dry_run:
+        echo(f"would train BPE vocabularies on {', '.join(inputs)}, sizes {chosen.vocab}")
+        return
     how = (chosen.digits, chosen.width, chosen.worth, chosen.dictionary)
     study(inputs, chosen.vocab, *how, reading(read), quiet or as_json).show(out, as_json)
 
 
 Embeddings = Annotated[
     Optional[Path],
-    typer.Option(metavar="CHECKPOINT", help="safetensors file whose embeddings are changed alike."),
+    typer.Option(metavar="CHECKPOINT", help="safetensors file whose embeddings to change too."),
 ]
 
 
@@ -97,7 +102,7 @@ Tensors = Annotated[
     typer.Option(
         "--tensor",
         metavar="TEXT",
-        help="Name of the embeddings where it is not a usual one; input, then output. [repeatable]",
+        help="Name of the embeddings if unusual; input, then output embeddings. [repeatable]",
     ),
 ]
 
@@ -110,13 +115,13 @@ def extend(
         Optional[list[str]],
         typer.Option(
             metavar="CORPUS",
-            help="Texts to learn from and to measure on; with --from only that. [repeatable]",
+            help="Texts to learn from and to measure on; with --from only to measure. [repeatable]",
         ),
     ] = None,
     other: Annotated[
         Optional[Path],
         typer.Option(
-            "--from", metavar="TOKENIZER", help="Tokenizer whose tokens are added, those it lacks."
+            "--from", metavar="TOKENIZER", help="Add the tokens of this tokenizer that are missing."
         ),
     ] = None,
     embeddings: Embeddings = None,
@@ -130,8 +135,8 @@ def extend(
 ) -> None:
     """Add tokens of a corpus or of another tokenizer.
 
-    It works on BPE and Unigram tokenizers. Old ids stay. With --embeddings the embeddings of a
-    model grow too.
+    It works on BPE and Unigram tokenizers and keeps all old ids. With --embeddings it also extends
+    the embeddings of a model.
 
     \b
     Examples:
@@ -149,7 +154,7 @@ def extend(
     if (other is None) != (on is not None and chosen.vocab is not None):
         raise UsageError("extend: give --on CORPUS and --vocab N, or --from TOKENIZER")
     if other is None and chosen.scripts:
-        raise UsageError("extend: --scripts is for --from TOKENIZER")
+        raise UsageError("extend: --scripts needs --from TOKENIZER")
     texts = buffers(on, quiet or as_json, reading(read)) if on else None
     asked = {"tokenizer": tokenizer, "on": on, "from": other}
     asked |= {"embeddings": embeddings} | read.given() | settings
@@ -168,15 +173,15 @@ def extend(
         return
     say(f"wrote {out}", quiet)
     first, more = card.first_new_id, card.new_tokens
-    echo(f"{more:,} new tokens, ids {first:,} to {first + more - 1:,}; old ids are as they were")
+    echo(f"{more:,} new tokens, ids {first:,} to {first + more - 1:,}; old ids are unchanged")
     if isinstance(card, JoinedCard):
         echo(
             f"of {counted(card.joined_tokens, 'token')} of {other}: {card.common_tokens:,} in"
-            f" both, {card.other_scripts:,} of other scripts, {card.left_out:,} left out,"
-            " as no text gives them"
+            f" both, {card.other_scripts:,} of other scripts, {card.left_out:,} left out (no text"
+            " produces them)"
         )
         if card.scores_raised:
-            echo(f"{card.scores_raised:,} scores raised above those of the pieces' parts")
+            echo(f"{card.scores_raised:,} scores raised above those of the pieces they consist of")
     _figures(card)
 
 
@@ -193,7 +198,7 @@ def prune(
         typer.Option(
             "--common-with",
             metavar="TOKENIZER",
-            help="Tokenizer whose tokens stay, whatever texts use; the others go.",
+            help="Keep only the tokens that this tokenizer has too.",
         ),
     ] = None,
     embeddings: Embeddings = None,
@@ -205,9 +210,9 @@ def prune(
     read: ReadOptions,
     **settings: Any,
 ) -> None:
-    """Drop tokens that texts or another tokenizer lack.
+    """Drop tokens that the texts, or another tokenizer, do not use.
 
-    It works on BPE and Unigram tokenizers.
+    Works on BPE and Unigram tokenizers.
 
     \b
     Examples:
@@ -219,11 +224,9 @@ def prune(
 
     chosen = TokenizerPrune.of(**settings)
     if sum(way is not None for way in (chosen.vocab, chosen.min_count, common)) != 1:
-        raise UsageError(
-            "prune: give --vocab N, --min-count K or --common-with TOKENIZER, one of them"
-        )
+        raise UsageError("prune: give one of --vocab N, --min-count K and --common-with TOKENIZER")
     if common is None and not on:
-        raise UsageError("prune: give texts to count on, --on CORPUS")
+        raise UsageError("prune: give the texts to count tokens in: --on CORPUS")
     asked = {"tokenizer": tokenizer, "on": on, "common_with": common, "embeddings": embeddings}
     texts = buffers(on, quiet or as_json, reading(read)) if on else None
     claim_for("prune", out, restart, **(asked | read.given() | settings))
@@ -242,10 +245,9 @@ def prune(
         return
     say(f"wrote {out}", quiet)
     echo(
-        f"{card.new_tokens:,} of {counted(card.old_tokens, 'token')} stay ({card.map}"
-        " has their"
-        f" ids); the same tokens in {card.texts_without_dropped_tokens:,} of"
-        f" {counted(card.measured_texts, 'text')}"
+        f"kept {card.new_tokens:,} of {counted(card.old_tokens, 'token')} (new ids: {card.map});"
+        f" {card.texts_without_dropped_tokens:,} of {counted(card.measured_texts, 'text')} have the"
+        " same tokens as before"
     )
     _figures(card)
 
@@ -253,12 +255,13 @@ def prune(
 def _figures(card: ExtendedCard | JoinedCard | PrunedCard) -> None:
     if card.measured_texts is not None:
         echo(
-            f"bytes a token: {card.bytes_a_token_before:.3f} before, {card.bytes_a_token_after:.3f}"
-            f" after ({counted(card.measured_texts, 'text')}, {card.measured_bytes:,} bytes)"
+            f"bytes per token: {card.bytes_a_token_before:.3f} before,"
+            f" {card.bytes_a_token_after:.3f} after ({counted(card.measured_texts, 'text')},"
+            f" {card.measured_bytes:,} bytes)"
         )
     unknown = getattr(card, "unknown_before_and_after", None)
     if unknown and any(unknown):
-        echo(f"unknown tokens, each perhaps a word: {unknown[0]:,} before, {unknown[1]:,} after")
+        echo(f"unknown tokens: {unknown[0]:,} before, {unknown[1]:,} after")
     if about := card.embeddings:
         names = ", ".join(about.tensors.values())
         echo(f"{about.file}: {names} ({'tied' if about.tied else 'not tied'})")

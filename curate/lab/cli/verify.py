@@ -1,4 +1,4 @@
-"""`llmcurate verify`: the second opinion of other libraries on a run."""
+"""`llmcurate verify`: check a run with other libraries."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import typer
 
 from curate.cli.inspect import Run, finished
-from curate.cli.options import Json, Page, app
+from curate.cli.options import Json, Page, Quiet, app
 from curate.cli.settings import command
+from llmcurate.base.terminal import suggest
 
 
 @command(app, "Verify", panel="Lab")
@@ -16,14 +17,15 @@ def verify(
     run: Run = None,
     out: Page = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     **settings: Any,
 ) -> None:
     """Recompute a sample of a run with other libraries.
 
-    Reads records with warcio, pages with resiliparse, labels with fasttext, signatures with
-    datasketch, Bloom filters with pybloom-live, cuts with pydivsufsort, tokens with tokenizers or
-    sentencepiece, perplexities with kenlm. A difference that no documented cause explains is exit
-    code 1; a library that is not installed is named.
+    It uses warcio for records, resiliparse for pages, fasttext for labels, datasketch for
+    signatures, pybloom-live for Bloom filters, pydivsufsort for cuts, tokenizers or sentencepiece
+    for tokens, kenlm for perplexities. Libraries that are not installed are named. An unexplained
+    difference is exit code 1.
 
     \b
     Example:
@@ -33,7 +35,8 @@ def verify(
     from curate.lab.verify import verify as verifying
 
     chosen = Verify.of(**settings)
-    run = finished(run)
+    run = finished(run, quiet)
     verification = verifying.verify(run, chosen.documents, chosen.seed)
     verification.show(out, as_json)
+    suggest("check" if verification.disagree else "browse", run, quiet=quiet or as_json)
     raise typer.Exit(0 if verification.passed else 1)

@@ -1,1 +1,1 @@
-"""Extractors, classifiers, dedup methods and tokenizers, measured against what is known."""
+"""Evaluations of extractors, classifiers, dedup methods, tokenizers and models."""

@@ -1,4 +1,4 @@
-"""The evaluation of language and quality models on documents whose label is known."""
+"""Evaluation of language and quality models on documents with known labels."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.pages import html
 from llmcurate.base.terminal import table
 
-MOST_LANGUAGES = 60  # in the heat map
+MOST_LANGUAGES = 60  # languages in the heat map
 NO_LABEL = "(none)"
 
 
 def evaluate_language(
     model: str | Path, batches: Iterable[pa.RecordBatch], label: str, max_chars: int = 0
 ) -> dict[str, Any]:
-    """`Scores.result` of the model on the documents. `skipped`: documents without a label;
-    `matrix`: (expected label, the model's, texts) of every pair that occurs.
-
-    UsageError where the model is none, or where no document has a label.
-    """
+    """Return the scores of a language model on labelled texts: the dict of `Scores.result`, with
+    `skipped`, the number of texts without a label, and `matrix`, [expected label, found label,
+    number of texts] per pair. Only `max_chars` characters of a text are scored, with 0 all. Raises
+    UsageError for an invalid model or if no text has a label."""
     loaded = Model(model)
     names = [*loaded.labels, None]
     scores = Scores(loaded.labels)
@@ -60,7 +59,8 @@ def evaluate_language(
 
 
 class LanguageEvaluation(Computed):
-    """figures: of `evaluate_language`, and the `inputs`."""
+    """The report on a language model. figures: the dict of `evaluate_language`, with the inputs as
+    `inputs`."""
 
     def text(self) -> str:
         return text_of(self.figures)
@@ -95,7 +95,6 @@ class LanguageEvaluation(Computed):
 
 
 def _unknown(pairs: list[tuple[str, str, int]]) -> list[tuple[str, int, list[tuple[str, int]]]]:
-    """(language without a label, its texts, the three labels they got most)."""
     languages: dict[str, list[tuple[str, int]]] = {}
     for want, have, n in pairs:
         languages.setdefault(want, []).append((have, n))
@@ -113,17 +112,17 @@ def evaluate_quality(
     quiet: bool = False,
     read: ReadSettings | None = None,
 ) -> QualityEvaluation:
-    """The figures of a model on two sets. A document has eight bytes in memory. UsageError where a
-    set has no document with text."""
+    """Return the report on a quality model that scored good and bad documents. This takes eight
+    bytes of memory per document. Raises UsageError if a set has no document with text."""
     loaded = Classifier(model, label)
     sets = [Texts(positive, quiet, read), Texts(negative, quiet, read)]
-    good, rest = (score_all(loaded, texts) for texts in sets)
-    scores = np.concatenate((good, rest))
+    good, bad = (score_all(loaded, texts) for texts in sets)
+    scores = np.concatenate((good, bad))
     figures = measure(scores, np.arange(len(scores)) < len(good))
     assert figures is not None
     edges = np.arange(41) / 40
     histograms = {}
-    for kind, values in (("positive", good), ("negative", rest)):
+    for kind, values in (("positive", good), ("negative", bad)):
         bins = Histogram(edges, "linear")
         bins.add(values)
         histograms[kind] = bins
@@ -133,7 +132,8 @@ def evaluate_quality(
 
 
 class QualityEvaluation(Computed):
-    """figures: of `measures.measure`, and histograms of both sets' scores."""
+    """The report on a quality model. figures: the result of `measures.measure`, histograms of the
+    scores, and facts about the model and the inputs."""
 
     TEMPLATE = "evaluate/quality.html"
 

@@ -1,10 +1,9 @@
-"""The comparison of dedup methods: what each leaves of the same corpus, at what cost.
+"""Comparison of dedup methods on the same corpus: the documents, bytes and tokens that each method
+leaves, the shares that it removes, time and memory, for single methods and for methods one after
+another. As in DCLM (Li et al. 2024, appendix on deduplication), but on the user's corpus.
 
-Each method is an ordinary run in OUT/METHOD, in a process of its own: the most memory that a
-process has held never falls again.
-
-The comparison of DCLM (Li et al. 2024, appendix on deduplication): documents, tokens and bytes left
-and the share removed, of methods alone and one after the other, on a corpus of one's own.
+Each method is a run in OUT/METHOD in its own process, because the peak memory of a process never
+falls again.
 """
 
 from __future__ import annotations
@@ -31,19 +30,20 @@ from curate.steps.recipe import Recipe, compose
 from llmcurate.base.disk.database import literal, paths_literal, scratch_database
 from llmcurate.base.disk.files import part_files
 from llmcurate.base.disk.units import format_bytes, format_percent, format_scaled
-from llmcurate.base.errors import LlmcurateError, RunFailed, TooMuchGone, UsageError
+from llmcurate.base.errors import LlmcurateError, RunFailed, TooMuchRemoved, UsageError
 from llmcurate.base.messages import Message
 from llmcurate.base.start import command
 from llmcurate.base.terminal import say, table
 
 DEFAULT = ("exact", "minhash", "exact+minhash")
-ROWS = 256  # documents tokenized at once
+ROWS = 256  # documents per tokenizer call
 MEASURED = "measured.json"
 
 
 @dataclass(frozen=True)
 class Order(Message):
-    """A method that is to run into `out`. parent: the process that it ends with."""
+    """A request to run a dedup method into the folder `out`. The run ends if process `parent`
+    ends."""
 
     method: str
     inputs: list[str]
@@ -56,13 +56,10 @@ class Order(Message):
 
 @dataclass(frozen=True)
 class Measured(Message):
-    """What one method did.
-
-    documents, bytes: of text that reached the method; kept, kept_bytes, kept_ids: of what it left;
-    seconds, peaks: None where the run was done in more than one go; failed: why there is no result;
-    too_much: the share that it would have removed where the guard `max_removal` stopped it; code:
-    of a failure that ends the comparison too.
-    """
+    """The result of one method. documents, bytes: the text that the method received; kept,
+    kept_bytes, kept_ids: the text that it kept; seconds, peak_...: None if the run took several
+    attempts; failed: the reason if the method has no result; too_much: the share removed, if
+    `max_removal` stopped the run; code: the exit code, if the failure also ends the comparison."""
 
     method: str
     out: Path
@@ -80,7 +77,7 @@ class Measured(Message):
 
 
 def recipe_of(method: str, sets: Iterable[str] = ()) -> Recipe:
-    """The recipe of `llmcurate dedup --method METHOD`, with those settings that it has."""
+    """Return the recipe of `llmcurate dedup --method METHOD` with the settings that apply to it."""
     from curate.dedup import methods
 
     steps = methods.steps_of(method)
@@ -94,7 +91,7 @@ def recipe_of(method: str, sets: Iterable[str] = ()) -> Recipe:
 
 
 def recipes_of(methods: Iterable[str], sets: Iterable[str]) -> dict[str, Recipe]:
-    """The recipes by method; UsageError where one is unknown, or where a setting is of none."""
+    """Return the recipe of each method. Raises UsageError for an unknown method or setting."""
     names = list(dict.fromkeys(m.strip() for m in methods if m.strip()))
     if not names:
         raise UsageError("--methods: name at least one, as in --methods exact,minhash")
@@ -103,23 +100,20 @@ def recipes_of(methods: Iterable[str], sets: Iterable[str]) -> dict[str, Recipe]
     for item in sets:
         section = item.partition("=")[0].strip().partition(".")[0]
         if section not in labels:
-            have = ", ".join(sorted(labels))
-            raise UsageError(f"--set {item}: no method has a section {section!r}; known: {have}")
+            known = ", ".join(sorted(labels))
+            raise UsageError(f"--set {item}: no method has a section {section!r}; give {known}")
     return recipes
 
 
 def folder_of(out: Path, method: str) -> Path:
-    """Return where the run of a method lies."""
     return out / method.replace(" ", "")
 
 
 def measure(
     method: str, inputs: list[str], sets: tuple[str, ...], out: Path, workers: int, quiet: bool
 ) -> Measured:
-    """Runs the method into `out`, in a process of its own.
-
-    A method that fails is a result too; wrong use and a held lock are not, and raise.
-    """
+    """Run a method into `out` in its own process and return its figures. If the run fails, the
+    figures give the reason. Raises UsageError for wrong use and RunFailed for a locked folder."""
     order = Order(method, inputs, list(sets), out, workers, quiet, os.getpid())
     done = subprocess.run(
         command(__name__),
@@ -129,7 +123,7 @@ def measure(
     )
     if done.returncode < 0 or not done.stdout.strip():
         killed = done.returncode == -signal.SIGKILL
-        why = "was killed, likely for its memory" if killed else f"ended with {done.returncode}"
+        why = "was killed, probably out of memory" if killed else f"ended with {done.returncode}"
         return Measured(method, out, failed=f"the run {why}")
     measured = Measured.from_json(done.stdout.splitlines()[-1])
     if measured.code is not None:
@@ -174,7 +168,8 @@ def _run(order: Order) -> Measured:
 
 @dataclass(frozen=True)
 class Row:
-    """What one method left. removed shares are of what reached it; None: there is no result."""
+    """The figures of one method; they are None if it failed. Shares are fractions of the method's
+    input."""
 
     method: str
     documents: int | None
@@ -191,7 +186,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison(Findings):
-    """documents, bytes, tokens: of the input; measured: whether a tokenizer counted the tokens."""
+    """The comparison of methods. measured: whether a tokenizer counted the tokens of the input."""
 
     NAME = "compare"
     TEMPLATE = "compare.html"
@@ -212,18 +207,17 @@ class Comparison(Findings):
 
     @property
     def tokens_by(self) -> str:
-        """The origin of the numbers of tokens."""
-        return "tokenizer" if self.measured else f"{BYTES_A_TOKEN:g} bytes a token"
+        """The way of counting tokens: `tokenizer`, or a rule such as `4 bytes per token`."""
+        return "tokenizer" if self.measured else f"{BYTES_A_TOKEN:g} bytes per token"
 
     def text(self) -> str:
-        """Two tables: what each method left, and how much of it the others remove too."""
-        tokens = "counted" if self.measured else f"estimated, {BYTES_A_TOKEN:g} bytes a token"
+        tokens = "counted" if self.measured else f"estimated, {BYTES_A_TOKEN:g} bytes per token"
         head = (
             "method",
             "documents",
-            "gone",
+            "removed",
             "text",
-            "gone",
+            "removed",
             "tokens",
             "seconds",
             "parent",
@@ -233,17 +227,17 @@ class Comparison(Findings):
         rows: list[tuple[str, ...]] = [("(input)", *size, _scaled(self.tokens), *[""] * 4)]
         rows += [_cells(row) for row in self.rows]
         lines = table((*head, "kept ids"), rows, left=(0, 9))
-        lines.append(f"tokens: {tokens}; parent, worker: most memory of a process")
+        lines.append(f"tokens: {tokens}; parent, worker: peak memory of a process")
         lines += [f"{row.method}: {row.note}" for row in self.rows if row.note]
         both = self.overlap
         if both is not None:
             lines += [
                 "",
-                "of the documents that the method on the left removed, the others remove:",
+                "documents removed by the method on the left: the share that each other removes",
             ]
             lines += _matrix(both.methods, both.shares_removed)
             if both.cuts:
-                lines += ["", "the same for documents that were removed or lost a passage:"]
+                lines += ["", "the same for documents that were removed or cut:"]
                 lines += _matrix(both.methods, both.shares_changed)
         return "\n".join(lines)
 
@@ -257,10 +251,8 @@ def compare(
     workers: int = 0,
     quiet: bool = False,
 ) -> Comparison:
-    """Runs every method into OUT/METHOD and compares what they left; runs again resume.
-
-    UsageError where a method, a setting or an input is wrong, before anything runs.
-    """
+    """Run every method into OUT/METHOD and compare the results. A second call resumes the runs.
+    Raises UsageError for a wrong method, setting or input, before anything runs."""
     recipes = recipes_of(methods, sets)
     for recipe in recipes.values():
         make_plan(recipe, inputs)
@@ -276,7 +268,7 @@ def compare(
     documents, size = (whole[0].documents, whole[0].bytes) if whole else (0, 0)
     tokens, measured = 0, tokenizer is not None
     if whole:
-        # All text of the input: what a method kept, and what it rejected.
+        # All text of the input: the documents that a method kept and those that it rejected.
         tokens = count(_input_texts(whole[0].out), size) if measured else count((), size)
     rows = [_row(run, count) for run in runs]
     left = {m.method: (m.out, [s.label for s in recipes[m.method].steps]) for m in whole}
@@ -293,7 +285,7 @@ def _row(run: Measured, count: Any) -> Row:
     if run.failed:
         note = run.failed
         if run.too_much is not None:
-            note = f"stopped by its guard: {note}"
+            note = f"stopped by max_removal: {note}"
         return Row(run.method, *(None,) * 8, "", note)
     size = run.kept_bytes
     return Row(
@@ -307,7 +299,7 @@ def _row(run: Measured, count: Any) -> Row:
         run.peak_parent,
         run.peak_worker,
         run.kept_ids,
-        "" if run.seconds is not None else "time and memory unknown: done in several goes",
+        "" if run.seconds is not None else "time and memory unknown: the run was resumed",
     )
 
 
@@ -333,7 +325,6 @@ def _input_texts(out: Path) -> Iterator[list[str]]:
 
 
 def _counter(tokenizer: Path | None) -> Any:
-    """(batches of texts, bytes) -> tokens; without a tokenizer the report's rule of thumb."""
     if tokenizer is None:
         return lambda batches, size: round(size / BYTES_A_TOKEN)
     from tokenize_kit.formats.tokenizer_json import load_tokenizer
@@ -382,8 +373,9 @@ def _matrix(methods: list[str], values: list[list[float | None]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Overlap:
-    """methods: in order; removed[a]: documents that method a removed, changed[a]: removed or cut a
-    passage of; both[a][b]: removed by a and by b, both_changed likewise."""
+    """The numbers of documents that methods remove alike. removed[a]: documents that method a
+    removes; changed[a]: documents that it removes or cuts; both[a][b], both_changed[a][b]:
+    documents that a and b both remove, or both change."""
 
     JSON = (
         "methods", "removed", "removed_by_both=both", "share_removed_too=shares_removed", "changed",
@@ -397,33 +389,30 @@ class Overlap:
 
     @property
     def cuts(self) -> bool:
-        """Return whether any method cut passages out of documents that stay."""
+        """Return whether any method cut passages from kept documents."""
         return self.changed != self.removed
 
     @property
     def shares_removed(self) -> list[list[float | None]]:
-        """Of what the method of a row removed, the share that each other one removed too."""
+        """A matrix of methods: of the documents that the row's method removed, the share that the
+        column's method removed too."""
         return shares(self.removed, self.both)
 
     @property
     def shares_changed(self) -> list[list[float | None]]:
-        """The same of what it removed or cut a passage of."""
+        """The matrix of `shares_removed`, but for documents that were removed or cut."""
         return shares(self.changed, self.both_changed)
 
 
 def shares(sizes: list[int], both: list[list[int]]) -> list[list[float | None]]:
-    """both[a][b] / own[a]; None where a removed nothing."""
     return [
         [round(n / sizes[a], 6) if sizes[a] else None for n in row] for a, row in enumerate(both)
     ]
 
 
 def overlap(runs: Mapping[str, tuple[Path, list[str]]], spill: Path, threads: int = 1) -> Overlap:
-    """The overlap of finished runs over the same input.
-
-    runs: by method, OUT and the labels of its steps; documents are known by their ids, which all
-    runs over one input share.
-    """
+    """Return the overlap of finished runs over the same input. runs: for each method its folder
+    OUT, and the labels of its steps. Documents are matched by their ids."""
     methods = list(runs)
     with scratch_database(spill, threads) as db:
         db.execute("CREATE TABLE gone (nth INTEGER, id VARCHAR, removed BOOLEAN)")
@@ -465,18 +454,18 @@ def _add(db: Any, nth: int, out: Path, labels: list[str]) -> None:
 
 
 def main() -> None:
-    """Answers one order from stdin with one line of JSON on stdout."""
+    """Read an `Order` from stdin, run it, and write a `Measured` to stdout, both as JSON."""
     order = Order.from_json(sys.stdin.read())
-    answers = os.dup(1)
-    os.dup2(2, 1)  # whatever is printed must not mix with the answer
+    answer_fd = os.dup(1)
+    os.dup2(2, 1)  # prints go to stderr, so they cannot mix with the answer
     end_with(order.parent)
     try:
         answer = _run(order)
-    except TooMuchGone as error:
+    except TooMuchRemoved as error:
         answer = Measured(order.method, order.out, failed=str(error), too_much=error.share)
     except LlmcurateError as error:
         code = error.exit_code if error.exit_code != 1 else None
         answer = Measured(order.method, order.out, failed=str(error), code=code)
     except KeyboardInterrupt:
         os._exit(130)
-    os.write(answers, answer.to_json() + b"\n")
+    os.write(answer_fd, answer.to_json() + b"\n")

@@ -1,10 +1,8 @@
-"""The evaluation of dedup methods: the share they find of copies planted in a corpus.
+"""Evaluation of dedup methods: the share of planted copies that they find.
 
-OUT/base holds a sample of the input, OUT/planted the same with plants; every method runs over both,
-in OUT/runs/METHOD.
-
-Everything is the difference of two runs: over the corpus as it is, and over the corpus with plants.
-So copies that were in it before count neither for nor against a method.
+OUT/base holds a sample of the input, OUT/planted the same sample with planted copies. Every method
+runs over both, in OUT/runs/METHOD, and only the difference counts: duplicates that were in the
+corpus before planting count neither for nor against a method.
 """
 
 from __future__ import annotations
@@ -35,21 +33,20 @@ from llmcurate.base.disk.files import part_files
 from llmcurate.base.disk.units import counted, format_bytes, format_percent
 from llmcurate.base.terminal import say, table
 
-FOUND = 0.9  # of the bytes of one of the two copies gone
+FOUND = 0.9  # a plant is found if this share of the original or of the copy is removed
 WHOLE = ("exact", "near")
 
 
 @dataclass
-class Gone:
-    """What a run removed. documents: ids of those that its steps dropped; bytes: of text, in all;
-    edits: of the documents that were asked for, as far as they stay."""
+class Removed:
+    """The text that a run removed. documents: the ids of dropped documents; bytes: the bytes of
+    text removed, in total; edits: the cuts in each requested document that was kept."""
 
     documents: set[str] = field(default_factory=set)
     bytes: int = 0
     edits: dict[str, list[Edit]] = field(default_factory=dict)
 
     def of(self, region: Region) -> int:
-        """Bytes of the region that are gone."""
         size = region.end - region.start
         if region.id in self.documents:
             return size
@@ -58,15 +55,16 @@ class Gone:
         )
 
 
-def gone(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Gone:
-    """Reads what a finished run removed by the steps with these labels."""
-    removed = Gone()
+def removed_by(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Removed:
+    """Return the text that a finished run removed. Dropped documents count only if one of the steps
+    `labels` dropped them. asked: the ids of documents whose edits are needed."""
+    removed = Removed()
     asked_ids, steps = set(asked), set(labels)
     for path in rejected_files(out):
         for name, edits, step, text in _rows(path, "step", "text"):
             if step in steps:
                 removed.documents.add(name)
-                # What was cut before the document went is gone too.
+                # Passages that were cut before the document was dropped count too.
                 removed.bytes += len((text or "").encode("utf-8", "replace"))
                 removed.bytes -= sum(edit.growth for edit in edits)
     for path in part_files(out / "corpus"):
@@ -78,7 +76,6 @@ def gone(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Gone:
 
 
 def _rows(path: Path, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """(id, edits, values of other columns) of the documents of a file."""
     with DocumentsFile(path) as file:
         have = [c for c in ("id", *columns, EDITS) if c in file.schema_arrow.names]
         for batch in file.iter_batches(500, columns=have, use_threads=False):
@@ -88,12 +85,10 @@ def _rows(path: Path, *columns: str) -> Iterator[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class KindScore:
-    """One kind of plants under one method.
-
-    planted: without those whose original the method removes anyway (already); found: of which at
-    least FOUND of one copy is gone; bytes: mean share of the more removed copy; similarity: mean of
-    the plants, as measured; expected: the recall that theory gives, None without theory.
-    """
+    """The score of a method on one kind of plant. A plant is two copies of a text. already: plants
+    whose original was removed before planting; planted: all others; found: planted ones with at
+    least the share FOUND of one copy removed; bytes: the mean share removed of the copy that lost
+    more; similarity: the mean measured similarity; expected: the recall that theory predicts."""
 
     JSON = ("kind", "planted", "already", "found", "bytes", "similarity", "expected", "recall")
     kind: str
@@ -106,21 +101,19 @@ class KindScore:
 
     @property
     def title(self) -> str:
-        """The kind, with the similarity that its plants have."""
         if not self.kind.startswith("near") or self.similarity is None:
             return self.kind
         return f"{self.kind} ({self.similarity:.3f})"
 
     @property
     def recall(self) -> float | None:
-        """Found of planted."""
         return self.found / self.planted if self.planted else None
 
 
 @dataclass(frozen=True)
 class MethodScore:
-    """One method. right: planted copies that went, false: what else went only because something was
-    planted, in documents and in bytes."""
+    """The score of a method. right_...: planted copies that were removed; false_...: other text
+    that was removed only because of the plants; each in documents and in bytes."""
 
     JSON = (
         "method", "kinds", "right_documents", "false_documents", "precision_documents=precision",
@@ -135,12 +128,12 @@ class MethodScore:
 
     @property
     def precision(self) -> float | None:
-        """Of the documents that went, the share of planted copies."""
+        """The share of planted copies among the removed documents."""
         return _ratio(self.right_documents, self.false_documents)
 
     @property
     def byte_precision(self) -> float | None:
-        """Of the bytes that went, the share of planted copies."""
+        """The share of planted copies among the removed bytes."""
         return _ratio(self.right_bytes, self.false_bytes)
 
 
@@ -151,29 +144,27 @@ def _ratio(right: int, wrong: int) -> float | None:
 def score(
     method: str,
     plants: Sequence[Plant],
-    before: Gone,
-    after: Gone,
+    before: Removed,
+    after: Removed,
     expected: Mapping[Plant, float] | None,
 ) -> MethodScore:
-    """Scores a method by what it removed before and after planting.
-
-    expected: by plant, the probability that the method finds it; None without theory.
-    """
+    """Return the score of a method from the text that it removed before and after planting.
+    expected: for each plant the probability that the method finds it; None without a theory."""
     kinds = []
     for kind in KINDS:
         of_kind = [p for p in plants if p.kind == kind]
         if of_kind:
-            kinds.append(_kind(kind, of_kind, before, after, expected))
+            kinds.append(_score_kind(kind, of_kind, before, after, expected))
     right_bytes = right_documents = 0
     for plant in plants:
         new = after.of(plant.original) + after.of(plant.copy) - before.of(plant.original)
-        # Of two copies one should go, whichever.
+        # One of the two should be removed, no matter which.
         size = max(p.end - p.start for p in (plant.original, plant.copy))
         right_bytes += max(0, min(new, size))
         if plant.kind.split()[0] in WHOLE:
             pair = {plant.original.id, plant.copy.id}
             right_documents += min(1, len((pair & after.documents) - before.documents))
-    # Where a plant makes another copy of old ones stay, one goes and one comes: nothing is lost.
+    # If a plant only changes which of the old duplicates is kept, the numbers cancel out.
     new_documents = len(after.documents) - len(before.documents)
     return MethodScore(
         method,
@@ -185,11 +176,11 @@ def score(
     )
 
 
-def _kind(
+def _score_kind(
     kind: str,
     plants: Sequence[Plant],
-    before: Gone,
-    after: Gone,
+    before: Removed,
+    after: Removed,
     expected: Mapping[Plant, float] | None,
 ) -> KindScore:
     fresh = [p for p in plants if _share(before, p.original) < FOUND]
@@ -207,18 +198,19 @@ def _kind(
     )
 
 
-def _share(removed: Gone, region: Region) -> float:
+def _share(removed: Removed, region: Region) -> float:
     return removed.of(region) / max(1, region.end - region.start)
 
 
 DOCUMENTS = 10_000
-CURVE = [0.4 + n / 100 for n in range(61)]  # similarities at which theory is drawn
+CURVE = [0.4 + n / 100 for n in range(61)]  # similarities at which the S-curve is drawn
 
 
 @dataclass(frozen=True)
 class Evaluation(Findings):
-    """documents: of the input; sampled: those that were used; curves: of methods with MinHash,
-    (bands, rows) where theory says what they find."""
+    """The evaluation of dedup methods. documents: the number of input documents; sampled: the
+    number in the sample; curves: by method, (bands, rows) of the MinHash methods whose recall
+    theory predicts."""
 
     TEMPLATE = "evaluate/dedups.html"
     SHOWN: ClassVar[dict[str, Any]] = {"threshold": FOUND}
@@ -236,7 +228,7 @@ class Evaluation(Findings):
     curves: dict[str, tuple[int, int]]
 
     def found(self) -> list[tuple[str, list[Any], str]]:
-        """(method, lines of the share found by similarity, what they are)."""
+        """Return (method, curves of the share found by similarity, caption) of each method."""
         curves = []
         for scored in self.scores:
             points = sorted(
@@ -257,7 +249,6 @@ class Evaluation(Findings):
         return curves
 
     def text(self) -> str:
-        """Kinds of plants down, methods across."""
         scores = self.scores
         head = ["planted", "n"]
         for scored in scores:
@@ -284,16 +275,15 @@ class Evaluation(Findings):
         lines = [
             self.about(),
             *table(head, rows),
-            f"found: at least {FOUND:.0%} of one of the two copies is gone. theory: the S-curve of"
-            " MinHash",
-            "at the measured similarities. Copies that were there before do not count.",
+            f"found: at least {FOUND:.0%} of the original or the copy is removed. theory: the"
+            " S-curve of",
+            "MinHash at the measured similarities. Earlier duplicates do not count.",
         ]
         if any(kind.already for scored in scores for kind in scored.kinds):
-            lines.append("*: without plants of which the method removes the original anyway")
+            lines.append("*: without plants whose original the method removes anyway")
         return "\n".join(lines)
 
     def about(self) -> str:
-        """What was planted into what."""
         sampled, plants = self.sampled, len(self.planted.plants)
         of = f" of {self.documents:,}" if self.documents > sampled else ""
         return f"{sampled:,}{of} documents with {plants:,} plants, seed {self.seed}"
@@ -310,11 +300,9 @@ def evaluate(
     workers: int = 0,
     quiet: bool = False,
 ) -> Evaluation:
-    """Plants `each` copies of every kind, runs the methods, and scores them.
-
-    The same for the same inputs and seed. UsageError where a method, a setting or an input is
-    wrong, or nothing can be planted.
-    """
+    """Plant up to `each` copies of every kind in a sample of at most `documents` documents, run the
+    methods, and score them. The result depends only on these arguments and the input. Raises
+    UsageError for wrong arguments, or if nothing can be planted."""
     steps = (step for recipe in recipes_of(methods, ()).values() for step in recipe.steps)
     guarded = {step.label for step in steps if isinstance(step, DedupStep)}
     unguarded = [f"{label}.max_removal=1.0" for label in sorted(guarded)]
@@ -327,9 +315,9 @@ def evaluate(
     options = Options(workers, quiet)
     runs = {}
     for method, recipe in recipes.items():
-        say(f"{method}: over the corpus as it is", quiet)
+        say(f"{method}: without plants", quiet)
         runs[method] = _run(recipe, base, out, method, "before", options)
-    planted = planting.plan(base, _untouched(runs.values()), each, seed, _similarity())
+    planted = planting.plan(base, _without_duplicates(runs.values()), each, seed, _similarity())
     planting.write(base, planted, with_plants)
     asked = {r.id for p in planted.plants for r in (p.original, p.copy)}
     scores, curves = [], {}
@@ -337,7 +325,7 @@ def evaluate(
         say(f"{method}: with {len(planted.plants)} plants", quiet)
         after = _run(recipe, with_plants, out, method, "after", options)
         labels = [s.label for s in recipe.steps]
-        old, new = (gone(run.out, labels, asked) for run in (runs[method], after))
+        old, new = (removed_by(run.out, labels, asked) for run in (runs[method], after))
         theory = _theory(recipe)
         if theory is not None:
             curves[method] = theory.banding
@@ -356,15 +344,14 @@ def _run(
     return run_planned(make_plan(recipe, [str(source)]), target, options)
 
 
-def _untouched(runs: Iterable[Outcome]) -> Callable[[Iterable[str]], set[str]]:
-    """Which of some ids no run took for a copy of another document, or for its original."""
-    taken: set[str] = set()
+def _without_duplicates(runs: Iterable[Outcome]) -> Callable[[Iterable[str]], set[str]]:
+    duplicated: set[str] = set()
     for run in runs:
         table = pq.read_table(run.out / "decisions.parquet", columns=["id", "span_start"])
-        taken |= set(table.filter(table["span_start"].is_null())["id"].to_pylist())
+        duplicated |= set(table.filter(table["span_start"].is_null())["id"].to_pylist())
         for path in rejected_files(run.out):
-            taken |= set(pq.read_table(path, columns=["id"])["id"].to_pylist())
-    return lambda ids: set(ids) - taken
+            duplicated |= set(pq.read_table(path, columns=["id"])["id"].to_pylist())
+    return lambda ids: set(ids) - duplicated
 
 
 def _similarity() -> Callable[[str, str], float]:
@@ -387,7 +374,6 @@ def _similarity() -> Callable[[str, str], float]:
 
 
 def _theory(recipe: Recipe) -> DedupMinhash | None:
-    """The MinHash step whose S-curve the plants' similarities fit; None without one."""
     for step in recipe.steps:
         if isinstance(step, DedupMinhash):
             same = (step.shingle or "word") == "word" and (step.ngram or 5) == 5

@@ -1,11 +1,11 @@
-"""Duplicates within training text and across its split: the tables of Lee et al. 2022.
+"""Duplicates within training text and between training and validation text, as in Lee et al. 2022.
 
-Near-duplicates are counted as documents, by clusters of verified pairs (their table 2, NearDup);
-exact substrings as text (their table 3, ExactSubstr). Two orders of the two sides give the latter:
-every passage points at its first copy, so with training text first a passage of validation points
-into it where it stands there at all, and the other way around.
+Near-duplicates are counted as documents, in clusters of verified pairs (their table 2, NearDup);
+exact substrings as text (their table 3, ExactSubstr). For substrings, training and validation text
+are read in both orders: a passage points at its first occurrence, so with training text first, a
+passage of validation text points into training text if it occurs there.
 
-OUT/sides holds the text of both sides, OUT/runs the runs of the methods.
+OUT/sides holds the training and the validation text, OUT/runs the runs of the methods.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from llmcurate.base.terminal import say, table
 TRAIN, VAL = "train", "val"
 SIDES = (TRAIN, VAL)
 SCHEMA = pa.schema([("id", pa.string()), ("text", pa.large_string())])
-TRIED = 20  # of the longest passages, until both documents are seen to hold one
+TRIED = 20  # longest passages that are tried until one is found in both documents
 EXCERPT = 200  # characters of the longest match that are shown
-# Bands that find pairs at the threshold for certain; pairs are verified.
-RECALL = 0.99
+RECALL = 0.99  # of pairs at the threshold; the pairs found are verified
 
 
 Setting = str | float | bool
@@ -44,7 +43,7 @@ Setting = str | float | bool
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a whole: documents, or bytes of text."""
+    """A part of a whole, both in documents or both in bytes of text."""
 
     JSON = ("part", "whole", "share")
     part: int
@@ -52,14 +51,12 @@ class Share:
 
     @property
     def share(self) -> float:
-        """Six digits; 0 of nothing."""
         return round(self.part / self.whole, 6) if self.whole else 0.0
 
 
 @dataclass(frozen=True)
 class Match:
-    """The longest passage that stands in both: its bytes, where it begins in either document, and
-    how it begins."""
+    """The longest passage that two documents share, and where it starts in each, in bytes."""
 
     bytes: int
     first: str
@@ -71,8 +68,10 @@ class Match:
 
 @dataclass(frozen=True)
 class Audit:
-    """Shares by `SIDE in SIDE`: of the first side what has a duplicate in the second. clusters: of
-    near-duplicates, largest: members of the largest; unit: of passages, in words."""
+    """The duplicates of a corpus. A side is the training or the validation text. near, exact: by `A
+    in B`, the share of side A that has a duplicate in side B; clusters, largest: the number of
+    clusters of near-duplicates, and the largest size; unit: the length of the shortest passage that
+    counts, as text."""
 
     documents: dict[str, int]
     bytes: dict[str, int]
@@ -96,11 +95,10 @@ def audit(
     quiet: bool,
     read: ReadSettings,
 ) -> Audit:
-    """Looks for duplicates in `inputs`; val: inputs of validation text; shards: token shards of
-    `inputs`, whose val/ says which of them are validation text.
-
-    UsageError where the sides cannot be told.
-    """
+    """Return the duplicates in training text, `inputs`, and validation text. val: inputs with the
+    validation text; shards: instead of `val`, token shards of `inputs`, whose validation shards
+    name the validation documents; similarity: the least Jaccard similarity of near-duplicates.
+    Raises UsageError if the training or the validation text is empty."""
     if val and shards is not None:
         raise UsageError("dedup audit: give --val or --shards, not both")
     sides = out / "sides"
@@ -109,9 +107,9 @@ def audit(
     measured = _write_sides(sides, inputs, val, held, read)
     both = [side for side in SIDES if measured[side][0]]
     if TRAIN not in both:
-        raise UsageError("dedup audit: no training text is left")
+        raise UsageError("dedup audit: the input has no training text")
     if (val or shards is not None) and VAL not in both:
-        raise UsageError("dedup audit: no validation text: these shards are of other documents")
+        raise UsageError("dedup audit: no validation text: give the inputs of these shards")
     near: dict[str, Setting] = {
         "threshold": similarity,
         "recall": RECALL,
@@ -129,22 +127,24 @@ def audit(
         run_planned(plan, out / "runs" / name, Options(workers, True))
         return out / "runs" / name / "decisions.parquet"
 
-    alike = run("near", "dedup_minhash", near, both)
-    alone = run("within", "dedup_suffix_array", exact | {"keep": "none"}, [TRAIN])
-    across = {}
+    near_decisions = run("near", "dedup_minhash", near, both)
+    within_decisions = run("within", "dedup_suffix_array", exact | {"keep": "none"}, [TRAIN])
+    across_decisions = {}
     if VAL in both:
-        across[VAL, TRAIN] = run("val-in-train", "dedup_suffix_array", exact, both)
-        across[TRAIN, VAL] = run("train-in-val", "dedup_suffix_array", exact, both[::-1])
+        across_decisions[VAL, TRAIN] = run("val-in-train", "dedup_suffix_array", exact, both)
+        across_decisions[TRAIN, VAL] = run("train-in-val", "dedup_suffix_array", exact, both[::-1])
     documents = {side: measured[side][0] for side in both}
     size = {side: measured[side][1] for side in both}
     with scratch_database(out / ".spill-audit") as db:
-        near_shares, clusters, largest = _near(db, alike, documents)
-        exact_shares = {f"{TRAIN} in {TRAIN}": Share(_bytes(db, alone, TRAIN, None), size[TRAIN])}
-        longest = {TRAIN: _longest(db, alone, sides, TRAIN, TRAIN)}
-        for (side, within), path in across.items():
+        near_shares, clusters, largest = _near(db, near_decisions, documents)
+        exact_shares = {
+            f"{TRAIN} in {TRAIN}": Share(_bytes(db, within_decisions, TRAIN, None), size[TRAIN])
+        }
+        longest = {TRAIN: _longest(db, within_decisions, sides, TRAIN, TRAIN)}
+        for (side, within), path in across_decisions.items():
             exact_shares[f"{side} in {within}"] = Share(_bytes(db, path, side, within), size[side])
-        if across:
-            longest[VAL] = _longest(db, across[VAL, TRAIN], sides, VAL, TRAIN)
+        if across_decisions:
+            longest[VAL] = _longest(db, across_decisions[VAL, TRAIN], sides, VAL, TRAIN)
     unit = "50 tokens" if tokenizer is not None else "200 characters"
     return Audit(
         documents, size, similarity, unit, near_shares, exact_shares, clusters, largest, longest
@@ -163,7 +163,6 @@ def _held_out(shards: Path) -> set[str]:
 def _write_sides(
     folder: Path, inputs: list[str], val: list[str], held: set[str], read: ReadSettings
 ) -> dict[str, tuple[int, int]]:
-    """The text of each side as parquet, ids with the side before them; (documents, bytes) of it."""
     from curate.corpus.direct_input import DirectInput
     from curate.formats.reading import plan_reading
 
@@ -188,7 +187,6 @@ def _write_sides(
 
 
 def _near(db: Any, decisions: Path, documents: dict[str, int]) -> tuple[dict[str, Share], int, int]:
-    """(shares, clusters, members of the largest) of clusters of near-duplicates."""
     rows = db.execute(
         f"""SELECT t, v, count(*) FROM (
           SELECT count(*) FILTER (starts_with(id, '{TRAIN}:')) AS t,
@@ -208,7 +206,6 @@ def _near(db: Any, decisions: Path, documents: dict[str, int]) -> tuple[dict[str
 
 
 def _spans(decisions: Path, side: str, within: str | None) -> str:
-    """SQL of the passages of one side that stand in the other (None: anywhere)."""
     partner = "" if within is None else f" AND starts_with(partner_id, '{within}:')"
     return f"""SELECT id, partner_id, span_start AS a, span_end AS z
     FROM read_parquet({literal(decisions)})
@@ -226,7 +223,6 @@ def _bytes(db: Any, decisions: Path, side: str, within: str | None) -> int:
 
 
 def _longest(db: Any, decisions: Path, sides: Path, side: str, within: str) -> Match | None:
-    """The longest of such passages, grown as far as both documents are equal."""
     rows = db.execute(
         f"""SELECT id, partner_id, a, z FROM ({_spans(decisions, side, within)})
         WHERE id <> partner_id ORDER BY z - a DESC, id, a, partner_id LIMIT {TRIED}"""
@@ -241,7 +237,7 @@ def _longest(db: Any, decisions: Path, sides: Path, side: str, within: str) -> M
         )
         original, copy = bytes(texts.get(first, b"")), bytes(texts.get(second, b""))
         at = copy.find(original[a:z])
-        # A passage may be made of copies that lie side by side, and a repeated id has a new name.
+        # The passage may consist of adjacent duplicates, or the id may have been renamed.
         if at < 0 or a == z or not copy:
             continue
         stop = at + z - a
@@ -259,15 +255,14 @@ def _plain_id(name: str) -> str:
 
 
 NAMES = {
-    "train in train": "training text that stands in training text elsewhere",
-    "train in val": "training text that stands in validation text",
-    "val in train": "validation text that stands in training text",
-    "val in val": "validation text that stands in validation text elsewhere",
+    "train in train": "training text that is elsewhere in training text",
+    "train in val": "training text that is in validation text",
+    "val in train": "validation text that is in training text",
+    "val in val": "validation text that is elsewhere in validation text",
 }
 
 
 def text(audited: Audit) -> str:
-    """The tables, and the longest matches."""
     sides = [
         f"{name}: {counted(count, 'document')}, {format_bytes(audited.bytes[side])}"
         for (side, count), name in zip(

@@ -1,4 +1,4 @@
-"""The evaluation of extractors on pages whose main text is known: `llmcurate extract-eval`."""
+"""Evaluation of extractors on pages with known main text: `llmcurate extract-eval`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from llmcurate.base.pages.side_by_side import side_by_side
 from llmcurate.base.terminal import Progress, say, table
 
 STATED = {"title": "title", "author": "author", "date": "published", "lang": "lang_hint"}
-FIELDS = ("title", "author", "date")  # what a page states of itself
+FIELDS = ("title", "author", "date")  # metadata that is compared
 WORST_PAGES = 30
 VERDICTS = ("right", "wrong", "missing")
 RATIOS = ("precision", "recall", "f1")
@@ -41,19 +41,18 @@ MEASURES = (
     *(f"snippets.{name}" for name in RATIOS),
     *(f"{name}.{verdict}" for name in FIELDS for verdict in VERDICTS),
 )
-# What a page adds up to: pages with a text, and their words' precision, recall and F1; snippets'
-# true positives, false positives, false negatives, true negatives; verdicts on each field.
+# Columns of the sums: pages with a text, and their words' precision, recall and F1; true positives,
+# false positives, false negatives and true negatives of snippets; verdicts on each field.
 _WORDS, _SNIPPETS, _FIELDS, _WIDTH = 0, 4, 8, 8 + len(FIELDS) * len(VERDICTS)
 
-# The gold: JSON lines that say what the main text of a page is.
-LONGEST_ROW = 64 << 20  # bytes of a line
+LONGEST_ROW = 64 << 20  # bytes of a line of the gold file
 _TEXTS = ("record_id", "url", "text", "page_type", "lang", *FIELDS)
 
 
 @dataclass(frozen=True)
 class Gold:
-    """What is known of a page. text: all of its main text; with_, without: snippets that belong
-    to it and that do not; date: `2024-05-31` or `2024-05`. None where nothing is stated."""
+    """The known facts of a page, None if not given. text: all of its main text; with_, without:
+    snippets of its main text, and of its other text; date: `2024-05-31` or `2024-05`."""
 
     record_id: str | None
     url: str | None
@@ -68,13 +67,12 @@ class Gold:
 
 
 def record_key(record_id: str) -> str:
-    """A record's id without `<>` and `urn:uuid:`, in lower case."""
+    """Return a record's id in lower case, without `<`, `>` and `urn:uuid:`."""
     return record_id.strip().strip("<>").strip().lower().removeprefix("urn:uuid:")
 
 
 def read_gold(path: str) -> list[Gold]:
-    """The rows of a file of JSON lines, compressed or not. UsageError names the first line that is
-    no gold."""
+    """Return the rows of a JSONL file. Raises UsageError with the number of the first bad line."""
     rows = []
     try:
         with open_input(path) as file:
@@ -89,7 +87,7 @@ def read_gold(path: str) -> list[Gold]:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from None
     if not rows:
-        raise UsageError(f"{path} holds no gold")
+        raise UsageError(f"{path} has no rows")
     return rows
 
 
@@ -103,13 +101,13 @@ def _gold(line: bytes, where: str) -> Gold:
         if name == "author" and isinstance(value, list) and all(isinstance(v, str) for v in value):
             value = ", ".join(value)
         if not isinstance(value, (str, type(None))):
-            raise UsageError(f"{where}: `{name}` is no text")
+            raise UsageError(f"{where}: `{name}` must be a string")
         texts[name] = value if name == "text" or value is None else value.strip() or None
     snippets = []
     for name in ("with", "without"):
         value = row.get(name) or []
         if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise UsageError(f"{where}: `{name}` is no list of texts")
+            raise UsageError(f"{where}: `{name}` must be a list of strings")
         snippets.append(tuple(value))
     gold = Gold(**texts, with_=snippets[0], without=snippets[1])
     if gold.record_id is None and gold.url is None:
@@ -121,12 +119,13 @@ def _gold(line: bytes, where: str) -> Gold:
     return gold
 
 
-Figures = dict[str, list[float | None]]  # by measure: value, and the ends of its interval
+Figures = dict[str, list[float | None]]  # by measure: [value, low, high] with its interval
 
 
 @dataclass(frozen=True)
 class Group:
-    """Figures of some pages, by extractor. texts, snippets, stated: that the gold has of them."""
+    """The figures of a group of pages, by extractor. texts, snippets, stated: how many main texts,
+    snippets and metadata fields the gold of these pages gives."""
 
     name: str | None
     pages: int
@@ -139,7 +138,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Site:
-    """lost: the sum of 1 - F1 of the first extractor over the pages; f1: means by extractor."""
+    """A website's scores. lost: 1 - F1 of the first extractor, summed over pages; f1: mean F1."""
 
     site: str
     pages: int
@@ -149,7 +148,8 @@ class Site:
 
 @dataclass(frozen=True)
 class Score:
-    """A page by one extractor: ratios of words, counts of snippets, verdicts on what it states."""
+    """The score of one extractor on a page: the ratios of `word_scores`, counts of snippets,
+    whether metadata is right, and the reason if the extractor returned no text."""
 
     words: dict[str, float] | None = field(metadata=OPTIONAL)
     snippets: dict[str, int] | None = field(metadata=OPTIONAL)
@@ -161,8 +161,6 @@ class Score:
 
 @dataclass(frozen=True)
 class PageScores:
-    """The scores of a page by extractor."""
-
     id: str
     url: str | None
     site: str
@@ -171,15 +169,15 @@ class PageScores:
     scores: dict[str, Score]
 
 
-# A page with a low score and what differs: score, page, gold and text side by side, text, snippets
-# that are missing, and that do not belong.
+# A page with a low score: score, page, gold and text side by side, text, missing snippets, snippets
+# that are not part of the main text.
 Worst = tuple[float, PageScores, tuple[str, str] | None, str, list[str], list[str]]
 
 
 @dataclass
 class Page:
-    """A page of the input and its gold. texts: by extractor; reasons: why an extractor gave none;
-    sums: float64[extractors, _WIDTH]."""
+    """A page of the input and its gold. sums: float64[extractors, _WIDTH]; texts, reasons: for each
+    extractor its text, and the reason if it returned none."""
 
     gold: Gold
     id: str
@@ -192,7 +190,7 @@ class Page:
     verdicts: list[dict[str, str]] = field(default_factory=list)
 
     def score(self, extractor: int) -> float | None:
-        """F1 of words, of snippets where the gold has no text, None where it has neither."""
+        """Return an extractor's F1 of words, else of snippets, or None if the gold has neither."""
         sums = self.sums[extractor]
         if sums[_WORDS]:
             return float(sums[_WORDS + 3])
@@ -202,7 +200,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Interval:
-    """How the intervals were found: by samples of sites."""
+    """The method of the confidence intervals: a bootstrap over sites."""
 
     level: float = measures.LEVEL
     samples: int = measures.SAMPLES
@@ -219,16 +217,14 @@ def _signed(value: float | None) -> str:
 
 
 def span(figure: list[float | None], signed: bool = False) -> str:
-    """The interval of a figure: `0.812 to 0.834`."""
+    """Return the confidence interval of a figure as text, such as `0.812 to 0.834`."""
     ends = [_signed(v) if signed else _number(v) for v in figure[1:]]
     return "" if "-" in ends else " to ".join(ends)
 
 
 class Evaluation(Findings):
-    """The pages that have gold, extracted by each extractor, and their figures.
-
-    RunFailed where an extractor's library is absent; UsageError where no page has gold.
-    """
+    """The scores of each extractor on the pages that have gold. Raises RunFailed if the library of
+    an extractor is missing, and UsageError if no page has gold."""
 
     NAME = "extract-eval"
     TEMPLATE = "evaluate/extractors.html"
@@ -255,7 +251,7 @@ class Evaluation(Findings):
         for recipe in recipes:
             (step,) = recipe.document_steps
             assert isinstance(step, Step)
-            step.identity()  # fails where a library is absent
+            step.identity()  # raises if a library is missing
             self.steps.append(step)
         self.settings = [step.resolved() for step in self.steps]
         self.labels = [str(settings["extractor"]) for settings in self.settings]
@@ -267,12 +263,11 @@ class Evaluation(Findings):
             say(notice, quiet)
         self.pages = self._read(rows, plan, read, quiet)
         if not self.pages:
-            raise UsageError(f"no page of the input has gold in {gold} (by record_id or url)")
+            raise UsageError(f"{gold}: no row matches a page of the input by record_id or url")
 
     def _read(
         self, rows: list[Gold], plan: InputPlan, read: ReadSettings, quiet: bool
     ) -> list[Page]:
-        """The pages with gold, in the input's order; `self.counts` says what else was met."""
         by_id: dict[str, Gold] = {}
         by_url: dict[str, Gold] = {}
         repeated = 0
@@ -283,10 +278,10 @@ class Evaluation(Findings):
             assert key is not None
             repeated += key in index
             index.setdefault(key, row)
-        met: set[int] = set()
+        matched_gold: set[int] = set()
         refused: set[int] = set()
         pages: list[Page] = []
-        others = copies = 0
+        without_gold = repeated_pages = 0
 
         def gold_of(docs: Documents) -> list[Gold | None]:
             ids, urls = (docs.table[name].to_pylist() for name in ("id", "url"))
@@ -301,11 +296,11 @@ class Evaluation(Findings):
                     golds = gold_of(batch.docs)
                     keep = []
                     for gold in golds:
-                        fresh = gold is not None and id(gold) not in met
-                        others += gold is None
-                        copies += gold is not None and not fresh
+                        fresh = gold is not None and id(gold) not in matched_gold
+                        without_gold += gold is None
+                        repeated_pages += gold is not None and not fresh
                         if fresh:
-                            met.add(id(gold))
+                            matched_gold.add(id(gold))
                         keep.append(fresh)
                     docs = Documents(batch.docs.table.filter(pa.array(keep, pa.bool_())))
                     kept = [g for g, k in zip(golds, keep, strict=True) if k and g is not None]
@@ -317,10 +312,10 @@ class Evaluation(Findings):
             "pages": len(pages),
             "sites": len({page.site for page in pages}),
             "gold_without_page": len(by_id) + len(by_url) - len(pages),
-            "gold_with_refused_page": len(refused - met),
+            "gold_with_refused_page": len(refused - matched_gold),
             "gold_repeated": repeated,
-            "pages_without_gold": others,
-            "pages_repeated": copies,
+            "pages_without_gold": without_gold,
+            "pages_repeated": repeated_pages,
         }
         return pages
 
@@ -353,27 +348,23 @@ class Evaluation(Findings):
                 page.sums[nth] = _sums(page, nth, gold_words[row])
         for page in pages:
             page.lang = re.split("[-_,]", page.lang)[0].strip().lower() if page.lang else None
-            del page.texts[1:]  # the page shows the first extractor's alone
+            del page.texts[1:]  # only the first extractor's text is shown
         return pages
 
     @cached_property
     def all(self) -> Group:
-        """The figures of all pages."""
         return self._group(None, np.ones(len(self.pages), np.bool_))
 
     @cached_property
     def page_types(self) -> list[Group]:
-        """The figures by kind of page."""
         return self._groups([page.gold.page_type for page in self.pages])
 
     @cached_property
     def languages(self) -> list[Group]:
-        """The figures by language."""
         return self._groups([page.lang for page in self.pages])
 
     def _by_site(self, mask: np.ndarray) -> np.ndarray:
-        """float64[sites, extractors, _WIDTH], the sites in the order of their names."""
-        pages = [page for page, take in zip(self.pages, mask, strict=True) if take]
+        pages = [page for page, chosen in zip(self.pages, mask, strict=True) if chosen]
         sites = {site: n for n, site in enumerate(sorted({page.site for page in pages}))}
         sums = np.zeros((len(sites), len(self.steps), _WIDTH))
         np.add.at(sums, [sites[p.site] for p in pages], np.stack([p.sums for p in pages]))
@@ -409,16 +400,17 @@ class Evaluation(Findings):
 
     @cached_property
     def differences(self) -> dict[str, Figures]:
-        """By extractor but the first: its figures less the first's, drawn from the same sites."""
+        """The figures of each extractor minus those of the first one, from the same samples of
+        sites."""
         if len(self.steps) < 2:
             return {}
 
-        def less(totals: np.ndarray) -> np.ndarray:
+        def minus_first(totals: np.ndarray) -> np.ndarray:
             values = measured(totals)
             return values[:, 1:] - values[:, :1]
 
         sums = self._by_site(np.ones(len(self.pages), np.bool_))
-        value, low, high = measures.bootstrap(sums, less)
+        value, low, high = measures.bootstrap(sums, minus_first)
         return {
             label: _figures(value[nth], low[nth], high[nth])
             for nth, label in enumerate(self.labels[1:])
@@ -426,7 +418,7 @@ class Evaluation(Findings):
 
     @cached_property
     def sites(self) -> list[Site]:
-        """Sites by what the first extractor loses on them: the sum of 1 - F1 over their pages."""
+        """The websites, first those on which the first extractor loses the most F1."""
         sites: dict[str, list[Page]] = {}
         for page in self.pages:
             if page.score(0) is not None:
@@ -444,7 +436,6 @@ class Evaluation(Findings):
 
     @property
     def page_scores(self) -> list[PageScores]:
-        """The scores of all pages."""
         return [self._page(page) for page in self.pages]
 
     def _page(self, page: Page) -> PageScores:
@@ -463,8 +454,7 @@ class Evaluation(Findings):
         return PageScores(page.id, page.url, page.site, page.gold.page_type, page.lang, scores)
 
     def worst(self) -> tuple[list[Worst], list[PageScores]]:
-        """The pages with the lowest F1 of the first extractor that is not 1, those with more gold
-        first: (pages of which it made a text, with what differs; pages of which it made none)."""
+        """Return (pages with the first extractor's lowest F1, pages from which it got no text)."""
         scored = [(page.score(0), page) for page in self.pages]
         imperfect = [(score, page) for score, page in scored if score is not None and score < 1]
         imperfect.sort(key=lambda row: (row[0], -len(row[1].gold.text or ""), row[1].id))
@@ -481,18 +471,18 @@ class Evaluation(Findings):
         return score, self._page(page), sides, text, missing, extra
 
     def kinds(self) -> list[tuple[str, str]]:
-        """(measure, its title) of the F1s that the gold allows: of words, of snippets."""
+        """Return (measure, title) of each F1 that the gold allows: F1 of words, F1 of snippets."""
         kinds = [(self.all.texts, "words"), (self.all.snippets, "snippets")]
         return [(f"{name}.f1", f"F1 of {name}") for there, name in kinds if there]
 
     def notes(self) -> list[str]:
-        """What was not scored, one sentence each."""
+        """Return one sentence for each reason why rows of gold or pages were not scored."""
         facts = {
             "gold_without_page": "gold rows have no page in the input",
-            "gold_with_refused_page": "of them have one that cannot be read whole",
-            "gold_repeated": "gold rows name a page that an earlier row names",
+            "gold_with_refused_page": "of these rows have a page that cannot be read completely",
+            "gold_repeated": "gold rows repeat the page of an earlier row",
             "pages_without_gold": "pages have no gold",
-            "pages_repeated": "pages repeat one that is scored",
+            "pages_repeated": "pages repeat a page that was scored",
         }
         return [f"{n:,} {what}" for name, what in facts.items() if (n := self.counts[name])]
 
@@ -509,7 +499,7 @@ class Evaluation(Findings):
                 rows.append((label, *ratios, span(figures[measure])))
             for label, figures in self.differences.items():
                 ratios = [_signed(figures[f"{family}.{name}"][0]) for name in RATIOS]
-                named = f"{label} less {self.labels[0]}"
+                named = f"{label} minus {self.labels[0]}"
                 rows.append((named, *ratios, span(figures[measure], signed=True)))
             shown += ["", *table(head, rows)]
         groups = self.page_types
@@ -540,7 +530,6 @@ class Evaluation(Findings):
 
 
 def _stated(docs: Documents) -> list[dict[str, str | None]]:
-    """What the extractor read of the pages' own words: title, author, date, lang; None for none."""
     columns = {name: f"extract.{column}" for name, column in STATED.items()} | {"title": "title"}
     values = [
         docs.table[name].to_pylist() if name in docs.table.column_names else [None] * len(docs)
@@ -565,7 +554,6 @@ def _verdicts(gold: Gold, stated: dict[str, str | None]) -> dict[str, str]:
 
 
 def _sums(page: Page, nth: int, gold_words: Counter[str]) -> np.ndarray:
-    """float64[_WIDTH]: what a page adds to the sums of an extractor."""
     sums = np.zeros(_WIDTH)
     text = page.texts[nth]
     if page.gold.text is not None:
@@ -581,7 +569,8 @@ def _sums(page: Page, nth: int, gold_words: Counter[str]) -> np.ndarray:
 
 
 def measured(totals: np.ndarray) -> np.ndarray:
-    """float64[..., _WIDTH] of sums to float64[..., len(MEASURES)]; NaN where there is nothing."""
+    """Return the measures, float64[..., len(MEASURES)], that follow from totals: float64[...,
+    _WIDTH]. A measure of 0/0 is NaN."""
     pages, ratios = totals[..., _WORDS : _WORDS + 1], totals[..., _WORDS + 1 : _SNIPPETS]
     tp, fp, fn, _ = (totals[..., _SNIPPETS + k] for k in range(4))
     verdicts = totals[..., _FIELDS:].reshape(*totals.shape[:-1], len(FIELDS), len(VERDICTS))
@@ -595,7 +584,6 @@ def measured(totals: np.ndarray) -> np.ndarray:
 
 
 def _figures(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> Figures:
-    """{measure: [value, low, high]}; None for what is NaN."""
     rows = np.stack([value, low, high], -1)
     return {
         name: [None if np.isnan(v) else round(float(v), 6) for v in row]

@@ -1,4 +1,4 @@
-"""The comparison of models: variants trained alike, their losses, and how far they differ."""
+"""Comparison of model variants that are trained alike: their losses and differences."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ HEAD = (
     "FLOPs",
     "held-out loss",
     "difference",
-    "bits a byte",
+    "bits per byte",
     "tokens/s",
 )
 
 
 def variant_of(text: str) -> Variant:
-    """From ``tiny``, ``NAME=PRESET,KEY=VALUE,...`` or the path of a YAML file, whose mapping has
-    ``preset`` and settings as a recipe's ``model`` has, and the file's name. UsageError."""
-    from llmcurate.base.settings import flat
+    """Return the variant that a text describes: ``tiny``, ``NAME=PRESET,KEY=VALUE,...`` or the path
+    of a YAML file with ``preset`` and the settings of a recipe's ``model``. Raises UsageError for
+    an unreadable file or a wrong setting."""
+    from llmcurate.base.settings import flatten
     from train.evaluate.compare import Variant
 
     if text.endswith((".yaml", ".yml", ".json")):
@@ -48,47 +49,45 @@ def variant_of(text: str) -> Variant:
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{text}: cannot be read ({error})") from None
         if not isinstance(value, dict):
-            raise UsageError(
-                f"{text}: give a mapping of a model's settings, preset: tiny among them"
-            )
+            raise UsageError(f"{text}: give a mapping of model settings, with preset: tiny")
         preset = str(value.pop("preset", "tiny"))
-        return Variant(name=path.stem, model=preset, changes=flat(value))
+        return Variant(name=path.stem, model=preset, changes=flatten(value))
     first, *others = text.split(",")
     name, equals, model = first.partition("=")
     changes = {}
     for other in others:
-        key, given, value = other.partition("=")
-        if not given or not key:
-            raise UsageError(f"{text}: write KEY=VALUE behind the preset, not {other!r}")
+        key, equals_sign, value = other.partition("=")
+        if not equals_sign or not key:
+            raise UsageError(f"{text}: write KEY=VALUE after the preset, not {other!r}")
         changes[key.removeprefix("model.")] = read_yaml(value, text, lines=False)[0]
     return Variant(name=name, model=model if equals else name, changes=changes)
 
 
 def training_of(sets: Sequence[str], **settings: Any) -> tuple[TrainConfig, dict[str, Any]]:
-    """These settings of training with those of ``--set``, and the model's among the latter.
-    UsageError for others."""
+    """Return (training settings, model settings) for a command. sets: KEY=VALUE texts of ``--set``,
+    which replace ``settings`` of the command. Raises UsageError for unknown settings."""
     from curate.products.pretraining import NAMES
-    from llmcurate.base.settings import from_dict, unflat
+    from llmcurate.base.settings import from_dict, unflatten
     from train.config import TrainConfig
 
     items = [Change.of(text).within(NAMES) for text in sets]
     settings |= {item.key: item.value for item in items if item.section != "model"}
     changes = {item.key: item.value for item in items if item.section == "model"}
-    return from_dict(TrainConfig, unflat(settings), "pretrain"), changes
+    return from_dict(TrainConfig, unflatten(settings), "pretrain"), changes
 
 
 @contextmanager
 def runs_progress(title: str, total: int, quiet: bool) -> Iterator[tuple[OnRun, OnProgress]]:
-    """A bar over runs of training: what ``compare`` calls as a run begins, and on its way."""
-    begun: list[str] = []
+    """Show a progress bar over training runs; yield the two callbacks that ``compare`` takes."""
+    started: list[str] = []
     with Progress(title, total, quiet) as progress:
 
         def on_run(name: str, seed: int) -> None:
-            progress.update(len(begun), f"{name}, seed {seed}")
-            begun.append(f"{name}, seed {seed}")
+            progress.update(len(started), f"{name}, seed {seed}")
+            started.append(f"{name}, seed {seed}")
 
         def on_progress(line: dict[str, int]) -> None:
-            at = f"{begun[-1]}, step {line['step']} of {line['steps']}"
+            at = f"{started[-1]}, step {line['step']} of {line['steps']}"
             progress.update(progress.done, at)
 
         yield on_run, on_progress
@@ -102,7 +101,7 @@ def compare_models(
     sets: list[str],
     quiet: bool,
 ) -> ModelComparison:
-    """Trains the variants into OUT. Raises LlmcurateError."""
+    """Train the variants into OUT and return their comparison. Raises LlmcurateError."""
     from train.evaluate.compare import Budget, Variant, compare
 
     settings = chosen.model_dump(include={"seed", "rows", "context", "lr", "device"})
@@ -126,7 +125,7 @@ def compare_models(
 
 @dataclass(frozen=True)
 class ModelComparison(Findings):
-    """figures: of `train.evaluate.compare`."""
+    """The report of a comparison. figures: the result of `train.evaluate.compare`."""
 
     NAME = "comparison"
     TEMPLATE = "evaluate/models.html"
@@ -135,7 +134,6 @@ class ModelComparison(Findings):
     figures: Comparison
 
     def rows(self) -> list[list[str]]:
-        """A row a variant."""
         return [
             [
                 row.name,
@@ -151,16 +149,16 @@ class ModelComparison(Findings):
         ]
 
     def verdicts(self) -> list[str]:
-        """A sentence a variant: whether it differs from the first, beyond what seeds do."""
+        """Return a sentence per variant: is its difference from the first one beyond chance?"""
         first, *others = self.figures.variants
         lines = []
         for row in others:
             assert row.held_out_loss_difference is not None
             sign = row.held_out_loss_difference.sign
             if sign is None:
-                verdict = "one seed says nothing of chance; train from more"
+                verdict = "one seed cannot show if this is chance; use more seeds"
             elif not sign:
-                verdict = f"no difference from {first.name} beyond that of seeds"
+                verdict = f"no difference from {first.name} beyond that between seeds"
             else:
                 verdict = f"{'better' if sign < 0 else 'worse'} than {first.name}"
             lines.append(f"{row.name}: {verdict}")
@@ -168,5 +166,5 @@ class ModelComparison(Findings):
 
     def text(self) -> str:
         seeds = counted(len(self.figures.seeds), "seed")
-        about = f"from {seeds}; in brackets intervals of 95 %, by Student"
+        about = f"from {seeds}; in brackets 95 % intervals (Student's t)"
         return "\n".join([about, "", *table(HEAD, self.rows()), "", *self.verdicts()])

@@ -1,7 +1,7 @@
-"""A sample of a corpus, and copies planted in it: documents, paragraphs, runs of text.
+"""A sample of a corpus with planted copies: documents, paragraphs and passages.
 
-Each document is used for one plant at most, so that a plant is a pair: a region of an original and
-the region of another document that is its copy.
+A plant is a pair: a passage of an original and its copy in another document. Each document is used
+for at most one plant.
 """
 
 from __future__ import annotations
@@ -42,11 +42,9 @@ ROWS = 500
 
 
 def draw(inputs: list[str], read: ReadSettings, most: int, seed: int, path: Path) -> int:
-    """Writes at most `most` documents that have text; returns how many the input has.
-
-    Which ones depends on the seed and the input alone; they stay in input order. Repeated ids get
-    `~2`, `~3`, so that ids name documents. UsageError where no document has text.
-    """
+    """Write a sample of at most `most` documents with text to `path`, in input order, and return
+    the number of input documents. The sample depends only on `most`, the seed and the input. A
+    repeated id gets the suffix `~2`, `~3`, ... Raises UsageError if no document has text."""
     plan = plan_reading(inputs, read)
     direct = DirectInput(plan, read)
     names = (i for batch in direct.batches(["id"]) for i in batch["id"].to_pylist())
@@ -62,13 +60,12 @@ def draw(inputs: list[str], read: ReadSettings, most: int, seed: int, path: Path
             count += len(batch)
             if rows:
                 table = conform(pa.Table.from_batches([batch.take(pa.array(rows))]), SCHEMA)
-                ids = pa.array([_apart(i, seen) for i in table["id"].to_pylist()], pa.string())
+                ids = pa.array([_unique_id(i, seen) for i in table["id"].to_pylist()], pa.string())
                 writer.write(table.set_column(0, "id", ids))
     return count
 
 
-def _apart(name: str, seen: dict[str, int]) -> str:
-    """The id, or the first `id~N` that no document has had yet."""
+def _unique_id(name: str, seen: dict[str, int]) -> str:
     original = name
     while name in seen:
         seen[original] += 1
@@ -79,26 +76,25 @@ def _apart(name: str, seen: dict[str, int]) -> str:
 
 @contextmanager
 def sample_writer(path: Path) -> Iterator[TableWriter]:
-    """Writes a parquet file of SCHEMA; where the same bytes stand there already it stays untouched,
-    so that runs over it find the same input."""
-    with replacing(path, if_other=True) as aside, writing(aside) as writer:
+    """Yield the writer of a parquet file, which does not replace a file that already has the same
+    bytes."""
+    with replacing(path, only_if_changed=True) as aside, writing(aside) as writer:
         writer.write(SCHEMA.empty_table())
         yield writer
 
 
 def batches(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The documents of a sample, a few at a time."""
     with pq.ParquetFile(path) as file:
         yield from file.iter_batches(ROWS, columns=columns, use_threads=False)
 
 
 SIMILARITIES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 TOLERANCE = 0.01
-LEAST, MOST = 600, 40_000  # bytes of a document that takes part
-NEAR_WORDS = 200  # fewer and one word more or less moves the similarity by more than the tolerance
+LEAST, MOST = 600, 40_000  # bytes of a document that is used
+NEAR_WORDS = 200  # with fewer words, one word changes the similarity by more than the tolerance
 PARAGRAPH = (120, 2000)  # characters
-RUN = (300, 1000)  # characters of a pasted run; these lengths too
-RESERVE = 6  # candidates a wanted document: not all have paragraphs, or enough words
+RUN = (300, 1000)  # characters of a pasted passage, both included
+RESERVE = 6  # candidates per wanted document: some lack paragraphs or enough words
 KINDS = ("exact", *(f"near {s:g}" for s in SIMILARITIES), "paragraph", "substring")
 
 Similarity = Callable[[str, str], float]
@@ -106,7 +102,7 @@ Similarity = Callable[[str, str], float]
 
 @dataclass(frozen=True)
 class Sample:
-    """A document of the sample, a row of SCHEMA."""
+    """A document of the sample: a row of SCHEMA."""
 
     id: str
     text: str
@@ -118,7 +114,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Region:
-    """A document, and bytes of its text."""
+    """A passage of a document: bytes `start` to `end` of its text."""
 
     id: str
     start: int
@@ -127,8 +123,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Plant:
-    """original, copy: the same text twice (nearly, where kind is `near S`); similarity: as
-    measured, of word 5-grams, None for passages."""
+    """An original and its planted copy. similarity: the measured similarity, None for passages."""
 
     kind: str
     original: Region
@@ -138,7 +133,8 @@ class Plant:
 
 @dataclass(frozen=True)
 class Planted:
-    """Plants, new documents (rows of SCHEMA), and the new texts of documents that got a passage."""
+    """All plants, the copies that are added as documents and, by id, the new texts of the documents
+    that are changed."""
 
     plants: list[Plant]
     new: list[Sample]
@@ -147,37 +143,35 @@ class Planted:
 
 def plan(
     base: Path,
-    untouched: Callable[[Iterable[str]], set[str]],
+    without_duplicates: Callable[[Iterable[str]], set[str]],
     each: int,
     seed: int,
     similarity: Similarity,
 ) -> Planted:
-    """Up to `each` plants of every kind.
-
-    untouched: of ids, those whose documents may be used (no copies of others, which would be found
-    instead of what is planted). UsageError where nothing could be planted.
-    """
-    rows = _candidates(base, untouched, RESERVE * each * (len(SIMILARITIES) + 5), seed)
+    """Plan up to `each` plants of every kind. without_duplicates: a function that selects, from
+    ids, those of documents without duplicates. Only these become originals, because a method might
+    find the duplicate instead of the plant. Raises UsageError if nothing can be planted."""
+    rows = _candidates(base, without_duplicates, RESERVE * each * (len(SIMILARITIES) + 5), seed)
     seen = {w.lower() for row in rows[:200] for w in WORD.findall(row.text[:5000])}
     words = [w for w in seen if w.isalpha() and 3 <= len(w) <= 20]
     words.sort(key=lambda w: drawn_number(seed, "word", w))
     if not rows or len(words) < 2:
         raise UsageError(
-            f"nothing to plant copies of: no document of {LEAST} to {MOST:,} bytes is without"
-            " copies already"
+            f"nothing to plant copies of: every document of {LEAST} to {MOST:,} bytes has"
+            " duplicates already"
         )
     planted = Planted([], [], {})
-    refused: set[tuple[str, str]] = set()  # kind and document that do not go together
-    # One of each kind in turn, so that few documents make a few of everything.
+    refused: set[tuple[str, str]] = set()  # (kind, document) that cannot be combined
+    # One of each kind in turn, so that a small corpus still gets some plants of every kind.
     for _ in range(each):
         for kind in KINDS:
             for row in rows:
                 if (kind, row.id) in refused:
                     continue
-                rest = [r for r in rows if r is not row]
-                used = _plant(kind, row, rest, words, seed, similarity, planted)
+                other_rows = [r for r in rows if r is not row]
+                used = _plant(kind, row, other_rows, words, seed, similarity, planted)
                 if used:
-                    rows = [r for r in rest if r.id not in used]
+                    rows = [r for r in other_rows if r.id not in used]
                     break
                 refused.add((kind, row.id))
     planted.plants.sort(key=lambda p: KINDS.index(p.kind))
@@ -187,14 +181,14 @@ def plan(
 
 
 def _candidates(
-    base: Path, untouched: Callable[[Iterable[str]], set[str]], most: int, seed: int
+    base: Path, without_duplicates: Callable[[Iterable[str]], set[str]], most: int, seed: int
 ) -> list[Sample]:
     ids: list[str] = []
     for batch in batches(base, ["id", "text"]):
         size = pc.binary_length(batch["text"])
         fair = pc.and_(pc.greater_equal(size, LEAST), pc.less_equal(size, MOST))
         ids += batch["id"].filter(fair).to_pylist()
-    fit = untouched(ids)
+    fit = without_duplicates(ids)
     order = sorted((i for i in ids if i in fit), key=lambda i: drawn_number(seed, "order", i))[
         :most
     ]
@@ -209,13 +203,12 @@ def _candidates(
 def _plant(
     kind: str,
     row: Sample,
-    rest: Sequence[Sample],
+    other_rows: Sequence[Sample],
     words: Sequence[str],
     seed: int,
     similarity: Similarity,
     planted: Planted,
 ) -> set[str]:
-    """Adds a plant of that kind from the document; the ids that it used, none where it cannot."""
     key = (seed, row.id)
     if kind == "exact":
         _add_document(kind, row, NearCopy(row.text, 1.0), planted)
@@ -234,7 +227,7 @@ def _plant(
     if span is None:
         return set()
     passage = row.text[slice(*span)]
-    host = next((r for r in rest if len(r.text) >= 2 * len(passage)), None)
+    host = next((r for r in other_rows if len(r.text) >= 2 * len(passage)), None)
     if host is None:
         return set()
     _add_passage(kind, row, host, span, key, planted)
@@ -242,9 +235,8 @@ def _plant(
 
 
 def _add_document(kind: str, row: Sample, copy: NearCopy, planted: Planted) -> None:
-    """A new document that survivor policies like least: it has no date, and what they break ties by
-    sorts last. Else it could take over a passage that a third document kept until then, whose loss
-    would count as false."""
+    """Add a copy that survivor policies prefer least: it has no date and sorts last. Otherwise it
+    could replace a third document, which would count as a false removal."""
     name = f"~planted-{len(planted.new):05d}"
     url = _last_url(name)
     planted.new.append(Sample(name, copy.text, url, None, "~planted", row.lang))
@@ -259,7 +251,7 @@ def _add_document(kind: str, row: Sample, copy: NearCopy, planted: Planted) -> N
 
 
 def _last_url(name: str) -> str:
-    """A URL whose md5 is greater than those of nearly all others."""
+    """Return a URL whose md5 is greater than that of nearly all others."""
     tries = (f"https://planted.invalid/{name[1:]}/{n}" for n in count())
     return next(
         u
@@ -269,7 +261,6 @@ def _last_url(name: str) -> str:
 
 
 def _paragraph(text: str, key: object) -> tuple[int, int] | None:
-    """A line of fair length that is not most of the text and stands in it once."""
     spans = []
     at = 0
     for line in text.split("\n"):
@@ -298,7 +289,6 @@ def _add_passage(
     key: object,
     planted: Planted,
 ) -> None:
-    """Puts the passage into the host: a paragraph as a line of its own, a run in mid-sentence."""
     passage, text = row.text[slice(*span)], host.text
     if kind == "paragraph":
         breaks = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
@@ -321,7 +311,7 @@ def _add_passage(
 
 
 def write(base: Path, planted: Planted, path: Path) -> None:
-    """The corpus with what is planted: changed documents where they were, new ones at the end."""
+    """Write the sample with the plants: changed documents in place, new ones at the end."""
     with sample_writer(path) as writer:
         for batch in batches(base):
             table = pa.Table.from_batches([batch])
@@ -334,8 +324,8 @@ def write(base: Path, planted: Planted, path: Path) -> None:
         writer.write(pa.Table.from_pylist([*map(asdict, planted.new)], SCHEMA))
 
 
-# Copies at a chosen similarity of word 5-grams: each has a row of states, each further from the
-# original than the one before, and the nearest one is searched.
+# Copies with a chosen similarity of word 5-grams: each state exchanges one more word than the one
+# before, and the state nearest to the target is searched.
 WORD = re.compile(r"\w+")
 NGRAM = 5
 
@@ -343,11 +333,9 @@ NGRAM = 5
 def nearest(
     count: int, similarity: Callable[[int], float], target: float, above: bool = False
 ) -> tuple[int, float]:
-    """(state, its similarity) of the state whose similarity is nearest to the target.
-
-    similarity: of states 0 to count - 1; it falls from one to the next. above: the nearest among
-    those that are not below the target, state 0 where all are.
-    """
+    """Return the number of the state whose similarity is nearest to the target, and that
+    similarity. similarity: a function that maps states 0 to count - 1 to decreasing values. With
+    `above`, states below the target do not count; if no state remains, the result is state 0."""
     similarities: dict[int, float] = {}
 
     def at(state: int) -> float:
@@ -361,14 +349,12 @@ def nearest(
     if above:
         beside = beside[:1]
     best = min(beside, key=lambda s: (abs(at(s) - target), s))
-    # Of states that are equally far the first, which has the fewest edits.
+    # Of equally near states the first, which has the fewest edits.
     return bisect_left(states, True, key=lambda s: at(s) <= at(best)), at(best)
 
 
 @dataclass(frozen=True)
 class NearCopy:
-    """A copy and the similarity that it was measured to have."""
-
     text: str
     similarity: float
 
@@ -380,11 +366,9 @@ def near_copy(
     key: object,
     similarity: Callable[[str, str], float],
 ) -> NearCopy:
-    """A copy of about the target similarity: single words are exchanged for `words`.
-
-    Words all over the text come first, in an order drawn from `key`; then the last ones, one after
-    the other, which changes one 5-gram each.
-    """
+    """Return a copy of the text with about the target similarity. Single words are replaced by
+    `words`: to begin with, words all over the text, in an order drawn from `key`; then the last
+    words of the text, one after another, where a replacement changes only one more 5-gram."""
     spans = [m.span() for m in WORD.finditer(text)]
     tail = min(4 * NGRAM, len(spans) // 4)
     inner = sorted(range(len(spans) - tail), key=lambda n: drawn_number(key, n))

@@ -1,5 +1,4 @@
-"""The difference of two tokenizers, and the study of vocabulary sizes: bytes a token against the
-parameters of the embedding."""
+"""Differences of two tokenizers, and a study of vocabulary sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from curate.inspect.tokenizers import (
 )
 from llmcurate.base.disk.units import counted, parse_count
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import table, what_fits, width
+from llmcurate.base.terminal import fit_note, table, width
 
 
 def diff(
@@ -36,8 +35,8 @@ def diff(
     dictionary: Path | None = None,
     read: ReadSettings | None = None,
 ) -> TokenizerDiff:
-    """The figures of `tokenize_kit.lab.diff`, with the names of both and the inputs. UsageError
-    where a tokenizer cannot be read."""
+    """Return the figures of `tokenize_kit.lab.diff` as a report, with the names of both tokenizers
+    and the inputs. Raises UsageError for an unreadable tokenizer."""
     from tokenize_kit.lab.diff import diff as run
 
     documents = Documents(inputs, quiet, read) if inputs else None
@@ -53,29 +52,29 @@ def diff(
     return TokenizerDiff({"names": names(list(paths)), "inputs": inputs, **counts, **figures})
 
 
-# key of a tokenizer's figures, title, how it is written
+# (key of a tokenizer's figures, title, format)
 FIGURES = (
     ("vocab", "vocabulary", whole),
     ("tokens", "tokens of the texts", whole),
-    ("bytes_a_token", "bytes a token", ratio),
-    ("fertility", "tokens a word (fertility)", ratio),
+    ("bytes_a_token", "bytes per token", ratio),
+    ("fertility", "tokens per word (fertility)", ratio),
     ("boundary_f1", "boundaries of words kept (F1)", ratio),
     ("cluster_cut_share", "tokens that cut a grapheme", share),
 )
 SCRIPTS_SHOWN, SETTINGS_SHOWN, CUTS_SHOWN, TOKENS_SHOWN = 6, 4, 8, 6
-VALUE = 28  # columns of a setting, a cut or a token
+VALUE = 28  # terminal columns of a setting, a cut or a token
 
 
 @dataclass(frozen=True)
 class TokenizerDiff(Computed):
-    """figures: of `diff`."""
+    """The report on the differences of two tokenizers. figures: the result of
+    `tokenize_kit.lab.diff`, and the names and inputs."""
 
     NAME = "diff"
     TEMPLATE = "evaluate/diff.html"
     SHOWN: ClassVar[dict[str, Any]] = {"share": share, "script_name": script_name}
 
     def rows(self) -> list[list[str]]:
-        """(title, a cell of each tokenizer); of texts where there are any."""
         both = self.figures["tokenizers"]
         rows = [
             [title, *(form(tokenizer[key]) for tokenizer in both)]
@@ -87,21 +86,22 @@ class TokenizerDiff(Computed):
         return rows
 
     def order(self) -> str:
-        """The order of merges, or the scores, in a sentence; empty where there is neither."""
+        """Return a sentence on whether the order of merges (BPE) or the scores (Unigram) agree, or
+        an empty string for two tokenizers that have neither."""
         order = self.figures["order"]
         if order["kind"] == "scores":
             return (
-                f"scores: {whole(order['unlike'])} of {counted(order['shared'], 'token')} of both"
-                " have another one"
+                f"scores: {whole(order['unlike'])} of {counted(order['shared'], 'shared token')}"
+                " have different scores"
             )
         if order["kind"] != "merges":
-            return "merges, scores: unlike models" if order["kind"] == "unlike" else ""
+            return "merges, scores: models of different kinds" if order["kind"] == "unlike" else ""
         if order["same_until"] == order["first"] == order["second"]:
             return f"merges: the same {whole(order['first'])}"
-        same = "the same" if order["same_order"] else "another"
+        same = "the same" if order["same_order"] else "a different"
         return (
-            f"merges: the first {whole(order['same_until'])} are the same; of both"
-            f" {counted(order['shared'], 'token')}, in {same} order"
+            f"merges: the first {whole(order['same_until'])} are the same;"
+            f" {counted(order['shared'], 'shared token')}, in {same} order"
         )
 
     def text(self) -> str:
@@ -121,23 +121,23 @@ class TokenizerDiff(Computed):
         for side, name in enumerate((first, second)):
             tokens = [quoted(token["text"], VALUE) for token in self.figures["only"][side]]
             most = "used most" if self.figures["texts"] else "the first"
-            line = what_fits(f"only {name}, {most}: {', '.join(tokens)}", width())
+            line = fit_note(f"only {name}, {most}: {', '.join(tokens)}", width())
             lines += [line] if tokens else []
         return "\n".join([*lines, *self._cuts(first, second)])
 
     def _settings(self) -> list[str]:
         ids = self.figures["ids"]
-        line = f"ids: the same for {counted(ids['same'], 'token')} of both, another for"
+        line = f"ids: the same for {counted(ids['same'], 'shared token')}, different for"
         line += f" {whole(ids['moved'])}"
         if ids["moved"]:
             moved = ids["examples"][0]
-            line += f", as {quoted(moved['text'])} {moved['first']} and {moved['second']}"
+            line += f", such as {quoted(moved['text'])} {moved['first']} and {moved['second']}"
         lines = [line, *filter(None, [self.order()])]
         special = [
             f"{quoted(row['text'])} {number(row['first'])} and {number(row['second'])}"
             for row in self.figures["special"]
         ]
-        lines.append(what_fits(f"special tokens: {', '.join(special) or 'the same'}", width()))
+        lines.append(fit_note(f"special tokens: {', '.join(special) or 'the same'}", width()))
         settings = self.figures["settings"]
         lines.append(f"settings that differ: {len(settings)}" if settings else "settings: the same")
         for row in settings[:SETTINGS_SHOWN]:
@@ -168,7 +168,6 @@ class TokenizerDiff(Computed):
 
 
 def number(value: int | None) -> str:
-    """An id."""
     return NONE if value is None else str(value)
 
 
@@ -182,7 +181,9 @@ def study(
     read: ReadSettings | None = None,
     quiet: bool = False,
 ) -> TokenizerStudy:
-    """Compares vocabularies of these sizes, with commas between."""
+    """Compare BPE vocabularies. sizes: numbers with commas between them; width: the width of the
+    embedding; worth: the share of tokens that a size must save to be recommended over half the
+    size."""
     from tokenize_kit.judge.candidate import texts_of
     from tokenize_kit.lab.study import study as run
     from tokenize_kit.pattern.named import Digits
@@ -192,7 +193,7 @@ def study(
     try:
         vocabs = [int(parse_count(size)) for size in sizes.split(",")]
     except ValueError:
-        raise UsageError(f"--vocab {sizes}: give numbers with commas between") from None
+        raise UsageError(f"--vocab {sizes}: give sizes separated by commas") from None
     documents = Documents(inputs, quiet, read)
 
     def texts() -> Iterator[str]:
@@ -210,12 +211,12 @@ def study(
     return TokenizerStudy({"inputs": inputs, **documents.tally, "digits": digits, **comparison})
 
 
-HEAD = ("vocabulary", "bytes a token", "saved", "parameters", "words whole", "graphemes", "F1")
+HEAD = ("vocabulary", "bytes per token", "saved", "parameters", "words whole", "graphemes", "F1")
 TERMS = (
-    "saved: of the tokens, by a doubling; parameters: of the embedding;",
-    "graphemes: tokens that cut one; F1: of boundaries of words",
+    "saved: share of tokens saved by doubling the size; parameters: of the embedding;",
+    "graphemes: tokens that cut a grapheme; F1: of word boundaries",
 )
-# Drawn beside bytes a token: key, title.
+# (key, title) of the curves that are drawn next to bytes per token.
 CURVES = (
     ("whole_share", "Words kept whole"),
     ("cluster_cut_share", "Tokens that cut a grapheme"),
@@ -224,14 +225,13 @@ CURVES = (
 
 
 class TokenizerStudy(Computed):
-    """figures: of `study`."""
+    """The report on vocabulary sizes. figures: those that `study` computes."""
 
     NAME = "study"
     TEMPLATE = "evaluate/study.html"
     SHOWN: ClassVar[dict[str, Any]] = {"head": HEAD}
 
     def rows(self) -> list[list[str]]:
-        """A row a vocabulary."""
         return [
             [
                 whole(row["vocab"]),
@@ -246,31 +246,30 @@ class TokenizerStudy(Computed):
         ]
 
     def advice(self) -> list[str]:
-        """The size that is recommended, and why."""
         rows, worth = self.figures["rows"], self.figures["worth"]
         advice = [
-            f"recommended: {self.figures['recommended']:,}, the last size up to which every"
-            f" doubling saved {share(worth)} of the tokens or more"
+            f"recommended: {self.figures['recommended']:,}, the largest size up to which every"
+            f" doubling saved at least {share(worth)} of the tokens"
         ]
         if self.figures["beyond"]:
             advice[0] += "; a larger one may be worth it too"
         last = rows[-1]
         if last["vocab"] < last["asked"]:
-            advice.append(f"the corpus gives no more than {counted(last['vocab'], 'token')}")
+            advice.append(f"the corpus yields only {counted(last['vocab'], 'token')}")
         return advice
 
     def text(self) -> str:
         figures = self.figures
         about = (
             f"learned from {counted(figures['learned_from'], 'text')}, measured on"
-            f" {figures['measured_on']:,} others ({figures['measured_bytes']:,} bytes); embeddings"
-            f" {figures['width']:,} wide"
+            f" {figures['measured_on']:,} others ({figures['measured_bytes']:,} bytes); embedding"
+            f" width {figures['width']:,}"
         )
         lines = table(HEAD, self.rows(), left=())
         return "\n".join([about, "", *lines, *TERMS, "", *self.advice()])
 
     def ticks(self) -> list[int]:
-        """Vocabularies that have room on an axis: each half as large again as the one before."""
+        """Return the sizes to label on an axis: each is at least 1.5 times the previous one."""
         ticks: list[int] = []
         for row in self.figures["rows"]:
             if not ticks or row["vocab"] >= 1.5 * ticks[-1]:
@@ -278,7 +277,6 @@ class TokenizerStudy(Computed):
         return ticks
 
     def curves(self) -> list[tuple[str, list[tuple[int, float]]]]:
-        """(title, points) of what is drawn beside bytes a token."""
         rows = self.figures["rows"]
         return [
             (title, [(row["vocab"], row[key]) for row in rows])

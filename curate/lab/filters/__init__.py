@@ -1,1 +1,1 @@
-"""Filters of single corpora and of code."""
+"""Filters for source code, licences and single corpora, and one by the user's own function."""

@@ -1,4 +1,4 @@
-"""Lines, characters and tokens of source files, as a numba kernel."""
+"""Numba kernel that counts lines, characters and tokens of source files."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from curate.text.words import CLUSTER, LETTER
 from llmcurate.base.kernels import njit
 
 COUNTS = 6  # columns of `measure`
-_NONE, _WORD, _SIGN = range(3)  # the token that the character before belongs to
+_NONE, _WORD, _SIGN = range(3)  # the kind of token that the previous character belongs to
 
 
 @njit(cache=True, nogil=True)
 def measure(data, offsets, flags, kinds):
-    """int64[rows, COUNTS]: characters, lines (`str.splitlines`), characters of the longest line,
-    of all lines (their ends are in none), alphanumeric characters (`str.isalnum`), letters
-    (`str.isalpha`) and tokens, in the order characters, lines, longest, in lines, alphanumeric,
-    letters; and tokens: int64[rows]. A token is what `\\w+|[^\\w\\s]+` matches.
-
-    flags, kinds: the tables `character_flags` and `character_tables`.
-    """
+    r"""Return (counts: int64[rows, COUNTS], tokens: int64[rows]). Columns of counts: characters,
+    lines (`str.splitlines`), characters of the longest line, characters of all lines without
+    their ends, alphanumeric characters (`str.isalnum`), letters (`str.isalpha`). A token is a
+    match of `\w+|[^\w\s]+`. flags, kinds: the tables `character_flags` and `character_tables`."""
     rows = len(offsets) - 1
     out = np.zeros((rows, COUNTS), np.int64)
     tokens = np.zeros(rows, np.int64)

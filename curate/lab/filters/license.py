@@ -1,4 +1,4 @@
-"""Documents by their licence: SPDX identifiers and expressions, from a column or a file's head.
+"""Filter by licence: SPDX identifiers and expressions from a column or from the head of a file.
 
 SPDX: specification 2.3, annex D (expressions) and annex E (`SPDX-License-Identifier:` in files).
 """
@@ -17,13 +17,13 @@ from curate.documents.documents import Documents
 from curate.steps.contracts import Step, step
 
 HEAD_CHARS = 4000
-MOST_DEPTH = 100  # of brackets in brackets
+MOST_DEPTH = 100  # nested brackets
 _TAG = re.compile(r"SPDX-License-Identifier:\s*([^\r\n]+)")
 _TOKEN = re.compile(r"[()]|[A-Za-z0-9.+:-]+")
 _TERM = re.compile(r"[()]|([A-Za-z0-9.+:-]+)(?:\s+WITH\s+[A-Za-z0-9.+:-]+)?", re.I)
 _SIGNS = {"(": "(", ")": ")", "and": "&", "or": "|", "with": "?"}
 _INNERMOST = re.compile(r"\(([^()]*)\)")
-# Sentences that stand in no file of another licence; the more particular ones come first.
+# Sentences that occur only under one licence; the more specific ones come first.
 _PHRASES = (
     ("AGPL-3.0", "gnu affero general public license"),
     ("LGPL", "gnu lesser general public license"),
@@ -41,9 +41,8 @@ _PHRASES = (
 _WORDS = re.compile(r"[\s/*#;!\"'-]+")
 
 
-def named(text: str) -> str | None:
-    """The licence that the head of a file names: its SPDX tag, else a sentence of a known licence;
-    None where there is neither."""
+def header_license(text: str) -> str | None:
+    """Return the licence in a file's head by its SPDX tag, else by a known sentence, or None."""
     head = text[:HEAD_CHARS]
     tag = _TAG.search(head)
     if tag:
@@ -54,9 +53,8 @@ def named(text: str) -> str | None:
 
 
 def allows(expression: str, kept: frozenset[str]) -> bool:
-    """Whether an SPDX expression leaves a licence of those kept (in lower case) to choose: of `OR`
-    one side, of `AND` both; `WITH` and a `+` behind a name change nothing. False where it is none.
-    """
+    """Return whether kept licences, in lower case, satisfy an SPDX expression: one operand of `OR`,
+    both operands of `AND`. `WITH` and a final `+` are ignored. False for invalid expressions."""
 
     def sign(term: re.Match[str]) -> str:
         name = (term[1] or term[0]).lower()
@@ -69,7 +67,6 @@ def allows(expression: str, kept: frozenset[str]) -> bool:
 
 
 def _value(signs: str) -> str:
-    """T or F of a choice without brackets, ? where it is none."""
     sides = [side.split("&") for side in signs.split("|")]
     if any(name not in ("T", "F") for names in sides for name in names):
         return "?"
@@ -77,8 +74,6 @@ def _value(signs: str) -> str:
 
 
 def _expression(value: object) -> str | None:
-    """A column's value as an expression: a text, or a list (also as JSON), all of whose licences
-    must be kept."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
@@ -92,26 +87,26 @@ def _expression(value: object) -> str | None:
 
 @step("license")
 class License(Step):
-    """Keeps documents under chosen licences. The column `name` has the expression that decided."""
+    """Keeps documents under chosen licences. The column `name` holds their licence expression."""
 
     paper: ClassVar[str] = "SPDX 2.3, annexes D and E; RedPajama-Data-1T (MIT, BSD, Apache)"
     only_measures: ClassVar[bool] = True
 
     keep: tuple[str, ...] = Field(
         ("MIT", "BSD-2-Clause", "BSD-3-Clause", "Apache-2.0"),
-        description="SPDX identifiers of licences that stay; the default is what RedPajama kept.",
+        description="SPDX identifiers of the licences to keep. The default is RedPajama's choice.",
     )
     column: str = Field(
         "license",
-        description="The column that holds an SPDX expression, an identifier or a list of them.",
+        description="The column with an SPDX expression, an identifier or a list of identifiers.",
     )
     header: bool = Field(
         True,
-        description="Whether a file's head is looked at: its SPDX-License-Identifier, else the"
-        " words of a common licence. It counts before the column, since it is nearer to the text.",
+        description="Look in the file's head for an SPDX-License-Identifier, else for the words of"
+        " a common licence. A licence found there overrides the column.",
     )
     unknown: Literal["drop", "keep"] = Field(
-        "drop", description="What becomes of documents that name no licence."
+        "drop", description="Drop or keep documents that name no licence."
     )
     _kept: frozenset[str] = PrivateAttr(default=frozenset())
 
@@ -127,7 +122,7 @@ class License(Step):
             stated = docs.table[self.column].to_pylist()
         names = [_expression(value) for value in stated]
         if self.header:
-            heads = (named(text or "") for text in docs.text.to_pylist())
+            heads = (header_license(text or "") for text in docs.text.to_pylist())
             names = [head or name for head, name in zip(heads, names, strict=True)]
         docs = docs.annotate("name", pa.array(names, pa.string()))
         missing = np.array([name is None for name in names], np.bool_)

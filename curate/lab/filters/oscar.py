@@ -1,7 +1,7 @@
-"""OSCAR's rules on lines, and its annotations (Abadji et al. 2022, sections 3.1 and 3.3).
+"""OSCAR's rules for lines and its annotations (Abadji et al. 2022, sections 3.1 and 3.3).
 
 Source: oscar-project/ungoliant, src/pipelines/oscardoc/pipeline.rs, src/filtering/record.rs and
-src/transformers (sentence_filter.rs, tiny.rs, header.rs, noisy.rs), in this order. Lines are cut at
+src/transformers (sentence_filter.rs, tiny.rs, header.rs, noisy.rs), in this order. Lines end at
 newlines.
 """
 
@@ -19,19 +19,18 @@ from curate.documents.edits import Spans
 from curate.steps.contracts import Step, step
 
 Warning_ = Literal["tiny", "short_sentences", "header", "footer", "noisy"]
-TINY_LINES = 5  # tiny.rs: fewer
-SHORT_SHARE = 0.5  # ShortSentences: more of the lines are short
-EDGE, EDGE_SHARE, EDGE_BYTES = 0.2, 0.5, 100  # header.rs: of the lines, short ones, short below
-NOISE = 0.5  # noisy.rs: more characters than this share are no letters or marks
+TINY_LINES = 5  # tiny.rs: a page with fewer lines is tiny
+SHORT_SHARE = 0.5  # ShortSentences: a larger share of the lines is short
+# header.rs: the share of lines at an edge, the share of them that is short, the bytes of a long one
+EDGE, EDGE_SHARE, EDGE_BYTES = 0.2, 0.5, 100
+NOISE = 0.5  # noisy.rs: a larger share of the characters is neither letters nor marks
 RULES = ("short_ends",)
 
 
 def warnings(sizes: np.ndarray, chars: np.ndarray, long: int, letters: int, all_: int) -> list[str]:
-    """The annotations of a document.
-
-    sizes, chars: int64[lines], bytes and characters of each; long: characters above which a line is
-    no short one; letters, all_: characters that are letters or marks, and all.
-    """
+    """Return the names of OSCAR's annotations that apply to a document. sizes, chars: int64[lines],
+    the bytes and characters of each line; long: the most characters of a short line; letters: the
+    number of letters and marks in the document; all_: the number of its characters."""
     lines = len(sizes)
     edge = int(lines * EDGE)
     most = int(edge * EDGE_SHARE)
@@ -47,7 +46,7 @@ def warnings(sizes: np.ndarray, chars: np.ndarray, long: int, letters: int, all_
 
 @step("oscar")
 class Oscar(Step):
-    """Cuts short lines at both ends of a page, drops pages of short lines, annotates the rest.
+    """Cuts short lines at both ends of a page, drops pages of short lines and annotates the rest.
 
     Columns: `long_share`, the share of characters in long lines; `warnings`, OSCAR's annotations.
     """
@@ -57,7 +56,7 @@ class Oscar(Step):
     long_chars: int = Field(
         100,
         ge=1,
-        description="A line of more characters is a long one (ungoliant, filtering/sentence.rs).",
+        description="A line with more characters is long (ungoliant, filtering/sentence.rs).",
     )
     min_long_share: float = Field(
         0.6,
@@ -68,9 +67,9 @@ class Oscar(Step):
     )
     drop: tuple[str, ...] = Field(
         ("noisy+tiny",),
-        description="Annotations whose documents are dropped: tiny, short_sentences, header, footer"
-        " or noisy, or several with a plus, all of which a document must have (ungoliant: noisy and"
-        " tiny).",
+        description="Documents with one of these annotations are dropped: tiny, short_sentences,"
+        " header, footer or noisy. Annotations joined by a plus must all be present (ungoliant:"
+        " noisy and tiny).",
     )
 
     @field_validator("drop")
@@ -79,7 +78,7 @@ class Oscar(Step):
         names = get_args(Warning_)
         for name in (part for text in value for part in text.split("+")):
             if name not in names:
-                raise ValueError(f"{name!r}: annotations are {', '.join(names)}")
+                raise ValueError(f"{name!r} is not an annotation: give {', '.join(names)}")
         return value
 
     def apply(self, docs: Documents) -> Documents:

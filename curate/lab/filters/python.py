@@ -1,11 +1,11 @@
-"""A filter that is a function in a file of the user's.
+"""A filter by a function in a file of the user's own:
 
     def keep(text, metadata):
         if len(text) < 200:
             return "too_short"  # the reason to drop it
         return True
 
-A number instead of True, False or a reason is a measure, which `min` and `max` limit.
+The function may also return a number: a measure that `min` and `max` limit.
 """
 
 from __future__ import annotations
@@ -33,30 +33,31 @@ from llmcurate.base.pages.html import plain
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
 
-HIDDEN = {"text", NUMBER, EDITS, *(name for name, _ in PAYLOAD)}  # no metadata
-MOST_REASONS = 100  # of one batch; more are no rules, but remarks on single documents
-FARTHEST = 1e18  # of a limit
-_NUMBER = re.compile(r"\b(float|int)\b")  # in an annotation
-Answers = list[tuple[int, Any]]  # rows of a batch, and what the function said of them
+HIDDEN = {"text", NUMBER, EDITS, *(name for name, _ in PAYLOAD)}  # columns that are not metadata
+MOST_REASONS = 100  # per batch; with more they describe single documents and are not rules
+FARTHEST = 1e18  # the largest limit
+_NUMBER = re.compile(r"\b(float|int)\b")  # in a return annotation
+Answers = list[tuple[int, Any]]  # (row of the batch, the function's answer)
 
 
 @step("python")
 class PythonFilter(Step, FromFiles, NamesCode):
-    """Drops documents by a function in a file of yours: keep(text, metadata)."""
+    """Drops documents by a function in your own file: keep(text, metadata)."""
 
     only_measures: ClassVar[bool] = True
     plain_setting: ClassVar[str] = "function"
 
     function: str = Field(
-        description="The function, as FILE.py:FUNCTION. The file is looked for beside the recipe,"
-        " then in the current folder. The function takes a text and a mapping of the document's"
-        " other columns, or the text alone. True keeps the document, False drops it, a text is the"
-        " reason to drop it (what follows a colon in it is a detail), a number is a measure.",
+        description="The function, as FILE.py:FUNCTION. The file is looked up in the recipe's"
+        " folder, then in the current folder. The function takes the text and a mapping of the"
+        " document's other columns, or only the text. It returns True to keep the document, False"
+        " to drop it, a string as the reason to drop it ('reason: detail'), or a number as a"
+        " measure.",
     )
     batch: bool = Field(
         False,
-        description="The function takes an Arrow table of documents instead, and returns an array"
-        " with a boolean, a reason (null keeps the document) or a number for each.",
+        description="The function takes an Arrow table of documents and returns an array with a"
+        " boolean, a reason (null keeps the document) or a number for each.",
     )
     min: float | None = Field(
         None,
@@ -74,7 +75,7 @@ class PythonFilter(Step, FromFiles, NamesCode):
     _function: FunctionInFile = PrivateAttr()
     _call: Callable[..., Any] | None = PrivateAttr(None)
     _measures: bool = PrivateAttr(False)
-    _alone: bool = PrivateAttr(False)
+    _text_only: bool = PrivateAttr(False)
 
     @field_validator("function")
     @classmethod
@@ -108,15 +109,15 @@ class PythonFilter(Step, FromFiles, NamesCode):
         self._call = self._function.load()
         signature = inspect.signature(self._call)
         limited = self.min is not None or self.max is not None
-        # Whether there is a column must not depend on documents: all parts have one schema.
+        # The column must not depend on the documents: all partitions have one schema.
         self._measures = limited or bool(_NUMBER.search(str(signature.return_annotation)))
-        self._alone = len(signature.parameters) == 1
+        self._text_only = len(signature.parameters) == 1
 
     def apply(self, docs: Documents) -> Documents:
         if self._call is None:
             self.open()
         rows = np.flatnonzero(~docs.text.is_null().to_numpy(zero_copy_only=False))
-        answers = self._of_batch(docs, rows) if self.batch else self._one_by_one(docs, rows)
+        answers = self._call_on_batch(docs, rows) if self.batch else self._call_on_each(docs, rows)
         values = np.full(len(docs), np.nan)
         reasons: dict[str, dict[int, str | None]] = {}
         for row, answer in answers:
@@ -128,13 +129,12 @@ class PythonFilter(Step, FromFiles, NamesCode):
             elif isinstance(answer, (int, float, np.number)) and self._measures:
                 values[row] = answer
             else:
-                raise self._refused(answer, docs.table["id"][row].as_py())
+                raise self._bad_answer(answer, docs.table["id"][row].as_py())
         if len(reasons) > MOST_REASONS:
             raise RunFailed(
-                f"{self._function.shown} gave more than {MOST_REASONS} different reasons for"
-                f" {counted(len(docs), 'document')}, as {plain(next(iter(reasons)), 40)!r}: put"
-                " what differs"
-                " behind a colon, as in 'too_short: 12 words'"
+                f"{self._function.shown} returned more than {MOST_REASONS} different reasons for"
+                f" {counted(len(docs), 'document')}, such as {plain(next(iter(reasons)), 40)!r}:"
+                " write details after a colon, as in 'too_short: 12 words'"
             )
         for rule in sorted(reasons):
             mask = np.zeros(len(docs), np.bool_)
@@ -146,18 +146,18 @@ class PythonFilter(Step, FromFiles, NamesCode):
         measured = pa.array(values, pa.float64(), mask=np.isnan(values))
         return decide(docs.annotate(self._function.name, measured), self.limits())
 
-    def _one_by_one(self, docs: Documents, rows: np.ndarray) -> Answers:
+    def _call_on_each(self, docs: Documents, rows: np.ndarray) -> Answers:
         assert self._call is not None
         texts, answers = docs.text, []
         names = [n for n in docs.table.column_names if n not in HIDDEN]
-        columns = [] if self._alone else docs.table.select(names).to_pylist()
+        columns = [] if self._text_only else docs.table.select(names).to_pylist()
         for row in rows.tolist():
             arguments = [texts[row].as_py(), *columns[row : row + 1]]
             with self._failing(docs, row, f"step {self.label} on document"):
                 answers.append((row, self._call(*arguments)))
         return answers
 
-    def _of_batch(self, docs: Documents, rows: np.ndarray) -> Answers:
+    def _call_on_batch(self, docs: Documents, rows: np.ndarray) -> Answers:
         assert self._call is not None
         if len(rows) == 0:
             return []
@@ -179,7 +179,6 @@ class PythonFilter(Step, FromFiles, NamesCode):
 
     @contextmanager
     def _failing(self, docs: Documents, row: int, what: str) -> Iterator[None]:
-        """Turns whatever the function raises, SystemExit too, into a line that names the place."""
         try:
             yield
         except MemoryError:
@@ -188,10 +187,10 @@ class PythonFilter(Step, FromFiles, NamesCode):
             name = plain(docs.table["id"][row].as_py())
             raise self._function.failure(error, f"{what} {name}") from error
 
-    def _refused(self, answer: Any, name: str) -> RunFailed:
+    def _bad_answer(self, answer: Any, name: str) -> RunFailed:
         advice = "return True, False, a reason or a number"
         if isinstance(answer, (int, float, np.number)):
-            advice = "for a measure give `min` or `max`, or annotate the function with `-> float`"
+            advice = "for a measure set `min` or `max`, or annotate the function with `-> float`"
         shown = plain(repr(answer), 60)
         return RunFailed(
             f"{self._function.shown} returned {shown} for document {plain(name)}: {advice}"
@@ -199,5 +198,4 @@ class PythonFilter(Step, FromFiles, NamesCode):
 
 
 def _rule(reason: str) -> str:
-    """The name of a reason's rule: what stands before a colon, without what a terminal obeys."""
     return re.sub(r"[^\w.-]+", "_", reason.partition(":")[0]).strip("_")[:80]

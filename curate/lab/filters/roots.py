@@ -2,8 +2,9 @@
 
 Source: Laurençon et al. 2022, section 3.1 and appendix; bigscience-workshop/data-preparation,
 preprocessing/training/01b_oscar_cleaning_and_filtering (parameters_filtering.py, filtering.py). Its
-lists of stop words and flagged words are not shipped. It also makes blanks of other spaces, and one
-separator of several; here they stay. Its last rules are the steps `language` and `perplexity`.
+lists of stop words and flagged words are not included. ROOTS also replaces special spaces by blanks
+and merges repeated separators; these steps do not. The last rules of ROOTS are here the steps
+`language` and `perplexity`.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from curate.steps.contracts import FromFiles, Step, step
 from curate.text.languages import entry_for
 from llmcurate.base.errors import UsageError
 
-LANG = "{lang}"  # in the path of a list
+LANG = "{lang}"  # placeholder in the path of a list
 
 
 class Parameters(NamedTuple):
-    """The parameters of one language, by their names in parameters_filtering.py: characters of the
-    longest word, words of the shortest document, characters of an n-gram, the largest shares of
-    repeated n-grams of characters and of words, and of special characters, the smallest share of
-    stop words, the largest of flagged words; words of an n-gram; words that are also looked at two
-    by two, and what joins them."""
+    """The limits of one language in parameters_filtering.py. long_word: most characters of a word;
+    words: fewest words of a document; chars, repeated: largest shares of repeated n-grams of
+    ngram_chars characters and of ngram_words words; special: largest share of special characters;
+    stop, flagged: smallest share of stop words, largest share of flagged words; pairs: the
+    separator with which pairs of words are looked up in the lists too, or None."""
 
     long_word: int
     words: int
@@ -67,9 +68,9 @@ MOST_WORDS = 100_000  # number_words_max_cutoff; 1,000,000 in Chinese
 ADDRESS_PARTS = ("http", "www", ".com", "href", "//")  # incorrect_word_substrings
 RULES = ("address", "long_word")
 
-# parameters_filtering.py: string.punctuation, digits, white space and these; the emoji of the
-# package `emoji` are these blocks of Unicode, near enough.
-_OTHER = (
+# parameters_filtering.py: string.punctuation, digits, white space and these. Blocks of Unicode
+# approximate the emoji of the package `emoji`.
+_OTHER_SPECIAL = (
     "\u200a\u3000\ufffc’“”–ー一▬…✦\u00ad�£•€«»°·═×士＾˘⇓↓↑←→（）§″′´¿−±∈\ufeff¢ø‚„½¼¾¹²³―⁃，ˌ¸‹›ʺˈʻ¦‐⠀‰"
     "‑≤≥‖◆●■►▼▲▴∆▻¡★☆✱ːº。¯˜¥ɪ≈†上ン：∼⁄・♡✓⊕․．⋅÷１‟；،、¨ाাी्े◦˚゜ʼ≖¤ッツシ℃√！【】‿∞➤～πه۩☛₨➩☻๑٪"
     "♥ıॽ《‘©﴿٬？▷Г♫∟™ª₪®「—❖」﴾》\u200b\x81\x82\x83\x84\x85\x91\x92\x93\x95\x96\x97\x98\x99\x9c\x9d"
@@ -84,16 +85,16 @@ _EMOJI = (
 SPECIAL = frozenset(
     {chr(c) for c in range(128) if not chr(c).isalpha() and (c > 31 or chr(c).isspace())}
     - {chr(127)}
-    | set(_OTHER)
+    | set(_OTHER_SPECIAL)
     | {chr(c) for first, last in _EMOJI for c in range(first, last + 1)}
     | {chr(c) for c in (0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F)}
 )
-# A word ends at a blank, tab or newline, or what uniform_whitespace of filtering.py makes a blank.
+# A word ends at a blank, tab or newline, or at a space that filtering.py replaces by a blank
+# (uniform_whitespace).
 _WORD = re.compile("[^ \n\t\x84\xa0\u2002\u2003\u2005\u2008-\u200a\u202f\u3000\ufffc]+")
 
 
 def stripped(word: str) -> str:
-    """A word without special characters at its ends."""
     a, z = 0, len(word)
     while a < z and word[a] in SPECIAL:
         a += 1
@@ -103,15 +104,15 @@ def stripped(word: str) -> str:
 
 
 def words_of(text: str, lang: str) -> list[str]:
-    """The words that are counted, in lower case: without special characters at their ends, and not
-    empty. In Chinese each character is one; ROOTS has pieces of a SentencePiece model there."""
+    """Return the non-empty words of a text in lower case, without special characters at their ends.
+    For Chinese, each character is a word, whereas ROOTS uses pieces of a SentencePiece model."""
     parts = list(text) if lang == "zh" else _WORD.findall(text)
     return [word for word in map(stripped, map(str.lower, parts)) if word]
 
 
 def repeated_chars(text: str, n: int) -> float:
-    """The share that the most frequent n-grams of characters have, as many of them as the root of
-    the number of different ones, and only those that stand more than once."""
+    """Return the share of the most frequent character n-grams among all. Those occur more than
+    once, and their number is at most the square root of the number of distinct n-grams."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
     count = len(codes) - n + 1
     if count < 1:
@@ -126,14 +127,15 @@ def repeated_chars(text: str, n: int) -> float:
 
 
 def repeated_words(words: list[str], n: int) -> float:
-    """The share of n-grams of words that stand more than once."""
+    """Return the share of word n-grams that occur more than once."""
     times = Counter(zip(*(words[k:] for k in range(n)), strict=False))
     total = sum(times.values())
     return sum(t for t in times.values() if t > 1) / total if total else 0.0
 
 
 def share_of(words: list[str], listed: frozenset[str], pairs: str | None) -> float:
-    """The share of words, and of pairs of them, on a list; at most 1."""
+    """Return the number of words, and of pairs of words, that are on a list, as a share of the
+    words; at most 1. pairs: the separator of pairs; None: words only."""
     if not words:
         return 0.0
     hits = sum(word in listed for word in words)
@@ -154,7 +156,7 @@ class RootsWords(Step):
     paper: ClassVar[str] = "Laurençon et al. 2022 (ROOTS); data-preparation, filtering.py"
 
     lang: str | None = Field(
-        None, description="The language of all texts by two letters; none: the column `lang`."
+        None, description="The language of all texts as two letters; none: the column `lang`."
     )
 
     def apply(self, docs: Documents) -> Documents:
@@ -170,7 +172,6 @@ class RootsWords(Step):
 
 
 def _bad_words(text: str, parameters: Parameters) -> Iterator[tuple[int, int, int]]:
-    """(start, end, rule) in bytes of the words that go, each with one blank behind or before it."""
     at = byte = 0
     for match in _WORD.finditer(text):
         word, core = match.group(), stripped(match.group())
@@ -193,25 +194,25 @@ def _bad_words(text: str, parameters: Parameters) -> Iterator[tuple[int, int, in
 class Roots(Step, FromFiles):
     """Drops documents by ROOTS' rules, with the parameters of their language.
 
-    Columns: `words`, `repeated_chars`, `repeated_words`, `special_chars`, and with the lists
-    `stop_words` and `flagged_words`, as shares but for the first.
+    Columns: `words` (a number) and the shares `repeated_chars`, `repeated_words`, `special_chars`;
+    if the lists are given, also the shares `stop_words` and `flagged_words`.
     """
 
     paper: ClassVar[str] = "Laurençon et al. 2022 (ROOTS); data-preparation, filtering.py"
     only_measures: ClassVar[bool] = True
 
     lang: str | None = Field(
-        None, description="The language of all texts by two letters; none: the column `lang`."
+        None, description="The language of all texts as two letters; none: the column `lang`."
     )
     stop_words: str | None = Field(
         None,
-        description="The path of a list of stop words, one a line, with {lang} in it of one list a"
-        " language; none: that rule is skipped.",
+        description="The path of a list of stop words, one per line. With {lang} in the path there"
+        " is one list per language. None: that rule is skipped.",
     )
     flagged_words: str | None = Field(
         None,
-        description="The path of a list of flagged words, one a line, with {lang} in it of one list"
-        " a language; none: that rule is skipped.",
+        description="The path of a list of flagged words, one per line. With {lang} in the path"
+        " there is one list per language. None: that rule is skipped.",
     )
     _lists: dict[tuple[str, str], frozenset[str]] = PrivateAttr(default_factory=dict)
 
@@ -223,7 +224,7 @@ class Roots(Step, FromFiles):
         if LANG in path:
             files = {lang: file for lang, file in files.items() if lang and file.is_file()}
             if not files:
-                raise UsageError(f"{self.label}: no list matches {path} for a language with limits")
+                raise UsageError(f"{self.label}: no list matches {path} for any known language")
         return files
 
     def resources(self) -> list[str]:
@@ -262,9 +263,9 @@ class Roots(Step, FromFiles):
                     values[key][row] = share_of(words, listed, p.pairs)
         for name, column in values.items():
             docs = docs.annotate(name, pa.array(column, pa.float64(), from_pandas=True))
-        return self._decided(docs, values, langs)
+        return self._drop_by_limits(docs, values, langs)
 
-    def _decided(
+    def _drop_by_limits(
         self, docs: Documents, values: dict[str, np.ndarray], langs: list[str]
     ) -> Documents:
         chosen = [PARAMETERS[lang] for lang in langs]

@@ -2,9 +2,9 @@
 
 Source of the rules: thai2transformers, `thai2transformers/preprocess.py` (fix_html, rm_brackets,
 replace_newlines, rm_useless_spaces, replace_rep_after, in that order) and `scripts/clean_data.py`
-(documents without a Thai character; no-break spaces, soft hyphens, byte order marks). What is a
-tokenizer's matter is left to it: lower case, `<_>` for a blank, and repeated words, which need its
-word list. docs/filters.md says where a rule is read otherwise.
+(documents without a Thai character; no-break spaces, soft hyphens, byte order marks). Lower case,
+`<_>` for a blank and repeated words, which need a word list, are left to the tokenizer.
+docs/filters.md lists the rules that are read differently.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from llmcurate.base.kernels import njit
 
 RULES = ("invisible", "html", "brackets", "newlines", "spaces", "repeated")
 _LETTERS = "a-zA-Z0-9\u0e01-\u0e59"  # the class [a-zA-Z0-9ก-๙]
-# An entity as html.unescape has it, one that lost its ampersand, and a line break.
+# An entity of html.unescape, an entity without its ampersand, or a line break.
 _ENTITY = re.compile(
     r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)"
     r"|(?<![\w&#])(?:nbsp|amp|quot|#39|#146|#36);|<br\s*/?>"
@@ -41,10 +41,8 @@ def _entity(match: re.Match[str]) -> str:
 
 
 def _brackets() -> list[tuple[str, re.Pattern[str]]]:
-    """Empty ones, those with signs alone, then signs behind an opening and before a closing one.
-
-    Signs without end would make the search quadratic, so that a run has at most 200.
-    """
+    """Return patterns for empty brackets, brackets with only signs, and signs next to a bracket.
+    They match at most 200 signs in a row, because no limit would make the search quadratic."""
     signs = f"[^{_LETTERS}]{{1,200}}"
     pairs = [(r"\(", r"\)"), (r"\{", r"\}"), (r"\[", r"\]")]
     patterns = [f"{a}{z}" for a, z in pairs]
@@ -62,14 +60,14 @@ _PASSES: list[tuple[str, re.Pattern[str], Replace]] = [
     ("newlines", re.compile(r"\A\s+|(?<!\s)\s+\Z"), lambda m: ""),
     ("newlines", re.compile(r"\n"), lambda m: " "),
     ("spaces", re.compile("(?<= ) +"), lambda m: ""),
-    # Four and more of a sign that is no white space: the first one stays.
+    # Four or more of a character that is not white space: the first one is kept.
     ("repeated", re.compile(r"(?<=(\S))(?<!\1\1)\1{3,}"), lambda m: ""),
 ]
 
 
 @njit(cache=True, nogil=True)
 def thai_chars(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """int64[rows]: characters from U+0E01 to U+0E59 of each text, which is `[ก-๙]`."""
+    """Return int64[rows]: the number of characters from U+0E01 to U+0E59 (`[ก-๙]`) in each text."""
     out = np.zeros(len(offsets) - 1, np.int64)
     for r in range(len(out)):
         count = 0
@@ -83,7 +81,7 @@ def thai_chars(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 @step("wangchanberta")
 class WangchanBERTa(Step):
-    """Drops documents with too little Thai, and cleans the others."""
+    """Drops documents with too little Thai text and cleans the others."""
 
     paper: ClassVar[str] = "Lowphansirikul et al. 2021; thai2transformers/preprocess.py"
 

@@ -1,1 +1,1 @@
-"""Readers of dumps and of LaTeX."""
+"""Readers of LaTeX sources, MediaWiki and Stack Exchange dumps, and WAT files."""

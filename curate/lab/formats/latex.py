@@ -1,12 +1,12 @@
-"""LaTeX sources, as arXiv gives them: a paper a document.
+r"""LaTeX sources from arXiv: one document per paper.
 
-A file is a tar of papers (arXiv_src_*.tar: a gzip file a paper, which holds one TeX file or a tar
-of them), one paper, or one .tex file. How a paper becomes text: tex.py. Names in a tar find what a
-paper inputs, and are never used as paths.
+A file is a tar of papers (arXiv_src_*.tar: one gzip file per paper, which holds one TeX file or a
+tar of several), one such paper, or one .tex file. Names in a tar are only looked up for \input,
+never used as paths.
 
-As in RedPajama v1 (data_prep/arxiv/arxiv_cleaner.py) comments go, what stands behind \appendix or
-where the bibliography begins goes, and macros without arguments are expanded, once. RedPajama drops
-what stands before the first section, too; here only the preamble goes, so that the abstract stays.
+As in RedPajama v1 (data_prep/arxiv/arxiv_cleaner.py) comments are removed, the text ends at
+\appendix or the bibliography, and macros without arguments are expanded, once. RedPajama also drops
+the text before the first section. Here only the preamble is dropped, which keeps the abstract.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
-from curate.formats.events import Corrupt, Event, Noted, Portion, Row, Skipped
+from curate.formats.events import Corrupt, Event, NewDamage, Portion, Row, Skipped
 from curate.formats.kinds import reader
 from curate.text.decoding import decode
 from curate.text.encodings import Decoded
@@ -32,16 +32,16 @@ from llmcurate.base.disk.units import counted
 
 ENDINGS = (".tex", ".ltx", ".latex")
 DEEPEST = 8  # levels of \input
-MOST_MACROS = 2000  # definitions beyond stay as they are
-MOST_VALUE = 2000  # characters that a macro may stand for
+MOST_MACROS = 2000  # later definitions are not expanded
+MOST_VALUE = 2000  # characters of a macro's expansion
 _MAIN = re.compile(r"^[^%\n]*\\document(?:class|style)\b", re.M)
 _BEGIN = re.compile(r"\\begin\s*\{document\}")
 _END = re.compile(
     r"\\end\s*\{document\}|\\appendix\b|\\begin\{(?:references|REFERENCES|thebibliography)\}"
     r"|\\bibliography\{"
 )
-# Where a percent sign begins no comment: in environments and arguments that TeX reads literally
-# (packages verbatim, fancyvrb, listings, minted, alltt, url, hyperref), and behind a backslash.
+# A percent sign begins no comment after a backslash, and in the environments and arguments that TeX
+# reads literally (packages verbatim, fancyvrb, listings, minted, alltt, url, hyperref).
 _LITERAL = re.compile(
     r"%|\\begin\s{0,9}\{(?P<environment>verbatim\*?|[BL]?Verbatim\*?|lstlisting|minted|alltt|comment)\}"
     r"|\\(?P<command>[vV]erb\*?|lstinline(?:\[[^][\n]{0,500}\])?"
@@ -51,7 +51,7 @@ _LITERAL = re.compile(
 )
 _BRACE = re.compile(r"\\(?s:.)|[{}]|\n[ \t]*\n")
 _URLS = ("url", "nolinkurl", "path", "href")
-MOST_LITERAL = 4000  # characters of an argument that is read literally
+MOST_LITERAL = 4000  # characters of a literal argument
 _INPUT = re.compile(r"\\(?:input|include|subfile)\s*\{\s*([^{}\n]{1,200}?)\s*\}")
 _MACRO = re.compile(
     r"\\(?:newcommand|renewcommand|providecommand)\*?\s*\{?\s*(\\[A-Za-z]+)\s*\}?\s*(?=\{)"
@@ -63,10 +63,8 @@ _BLANK = re.compile(r"(?<![ \t])[ \t]*\n(?:[ \t]*\n)+")
 
 
 def paper_text(main: str, files: dict[str, str], limit: int) -> str | None:
-    """The text of a paper, or None where it has more than `limit` characters on the way.
-
-    files: by name without ending, for what the main file inputs.
-    """
+    """Return the text of a paper, or None if the text grows beyond `limit` characters. files: the
+    texts of all files that the paper can input, by file name without extension."""
     budget = [limit]
     whole = _with_inputs(_without_comments(main), files, DEEPEST, budget)
     if whole is None:
@@ -81,11 +79,9 @@ def paper_text(main: str, files: dict[str, str], limit: int) -> str | None:
 
 
 def _without_comments(text: str) -> str:
-    """Without comments, a line that is one as a whole with its end, and without what stands in
-    environments `comment`."""
     pieces: list[str] = []
-    ends: dict[str, int] = {}  # where an environment ends next; -1 for nowhere
-    kept = at = 0  # what is before these is in `pieces`, has been looked at
+    ends: dict[str, int] = {}  # the next end of each environment, -1 for none
+    kept = at = 0  # text before `kept` is in `pieces`; text before `at` has been searched
     while match := _LITERAL.search(text, at):
         at = match.end()
         if match[0] == "%":
@@ -111,8 +107,8 @@ def _without_comments(text: str) -> str:
 
 
 def _literal_end(text: str, command: str, at: int) -> int:
-    """Where the argument of a command ends that is read literally; `at` where none is closed.
-    Between braces, or, as of \\verb, two characters that are the same, on a line."""
+    r"""Return the position after a literal argument, or `at` if the argument is not closed. The
+    argument is in braces or, as in \verb, between two equal characters on one line."""
     mark, most = text[at : at + 1], at + MOST_LITERAL
     if mark == "{" and command[1:4] != "erb":
         depth = 0
@@ -122,7 +118,7 @@ def _literal_end(text: str, command: str, at: int) -> int:
                 return at
             if not depth:
                 return brace.end()
-    # TikZ has another \\path, (a) -- (b).
+    # TikZ has a different \\path: (a) -- (b).
     elif mark and not (mark.isalnum() or mark.isspace() or (command in _URLS and mark not in "|!")):
         end = text.find(mark, at + 1, most)
         return at if end < 0 or "\n" in text[at:end] else end + 1
@@ -136,10 +132,10 @@ def _with_inputs(text: str, files: dict[str, str], deep: int, budget: list[int])
         inner = files.get(file_key(match[1])) if deep else None
         if inner is None:
             continue
-        put = _with_inputs(_without_comments(inner), files, deep - 1, budget)
-        if put is None:
+        replacement = _with_inputs(_without_comments(inner), files, deep - 1, budget)
+        if replacement is None:
             return None
-        pieces += [text[at : match.start()], put]
+        pieces += [text[at : match.start()], replacement]
         at = match.end()
     pieces.append(text[at:])
     budget[0] -= sum(map(len, pieces))
@@ -147,8 +143,6 @@ def _with_inputs(text: str, files: dict[str, str], deep: int, budget: list[int])
 
 
 def _without_macros(text: str) -> tuple[str, dict[str, str]]:
-    """(the text without the definitions of macros that take no argument, name -> what they stand
-    for)."""
     macros: dict[str, str] = {}
     pieces: list[str] = []
     at = 0
@@ -177,20 +171,19 @@ def _braced(text: str, at: int) -> str | None:
 
 
 def _expanded(text: str, macros: dict[str, str], limit: int) -> str | None:
-    """The text with its macros expanded, each once, as RedPajama does."""
     if not macros:
         return text
     size = len(text)
 
     def value(match: re.Match[str]) -> str:
         nonlocal size
-        put = macros.get(match[0])
-        if put is None:
+        replacement = macros.get(match[0])
+        if replacement is None:
             return match[0]
-        size += len(put)
+        size += len(replacement)
         if size > limit:
             raise OverflowError
-        return put
+        return replacement
 
     try:
         return _NAME.sub(value, text)
@@ -199,27 +192,25 @@ def _expanded(text: str, macros: dict[str, str], limit: int) -> str | None:
 
 
 def file_key(name: str) -> str:
-    """A file's name as \\input has it: without ./ and ending."""
+    r"""Return the name by which a paper inputs a file: without ./ and extension."""
     name = name.strip().strip('"').removeprefix("./")
     for ending in ENDINGS:
         name = name.removesuffix(ending)
     return name
 
 
-MOST_FILES = 2000  # of a paper
-MOST_HEADER = 1 << 20  # bytes of a header's extension, which is held whole
+MOST_FILES = 2000  # per paper
+MOST_HEADER = 1 << 20  # bytes of an extended header, which tarfile holds in memory
 _EXTENSIONS = (
     tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
     tarfile.GNUTYPE_LONGLINK,
 )  # fmt: skip
-LOOKED_AT = 50  # members of a tar that say whether it holds papers
+MEMBERS_CHECKED = 50  # first members of a tar, which decide if it holds papers
 _ERRORS = (tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError)
 _ID = re.compile(r"(?:([a-z-]+)(\d{7}))|(\d{4}\.\d{4,5})(?:v\d+)?")
 
 
 class _Member(tarfile.TarInfo):
-    """A member whose header claims no more memory than it may."""
-
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Any:
         member = super().frombuf(buf, encoding, errors)
@@ -233,15 +224,14 @@ def _tar(stream: _Stream) -> tarfile.TarFile:
 
 
 def why_no_documents(path: str, columns: Columns) -> str | None:
-    """Tars of other things."""
+    """Return the reason why a tar holds no papers, or None if it may hold papers."""
     names = _names(path)
     if names is None or any(name.endswith((*ENDINGS, ".gz")) for name in names):
         return None
-    return f"no LaTeX among the first {counted(LOOKED_AT, 'file')} in it"
+    return f"no LaTeX among its first {counted(MEMBERS_CHECKED, 'file')}"
 
 
 def _names(path: str) -> list[str] | None:
-    """The first names in a tar, lower case; None where the file is none."""
     with open_input(path) as file:
         stream = _Stream(decompressed_chunks(file, None, lambda offset, what: None))
         if not stream.begins_tar():
@@ -249,10 +239,10 @@ def _names(path: str) -> list[str] | None:
         names: list[str] = []
         try:
             with _tar(stream) as tar:
-                for _, member in zip(range(LOOKED_AT), tar, strict=False):
+                for _, member in zip(range(MEMBERS_CHECKED), tar, strict=False):
                     names.append(member.name.lower())
         except _ERRORS:
-            pass  # reading says what is wrong with it
+            pass  # reported when the file is read
         return names
 
 
@@ -262,8 +252,7 @@ def _names(path: str) -> list[str] | None:
     begins=r"(?s).{257}ustar|(?:[ \t\r\n]|%[^\n]*\n)*\\document(?:class|style)\b",
 )
 def read(portion: Portion) -> Iterator[Event]:
-    """The events of all papers of a file."""
-    damage = Noted()
+    damage = NewDamage()
     names = _names(portion.path) or []
     with open_input(portion.path) as file:
         stream = _Stream(decompressed_chunks(file, portion.codec, damage))
@@ -294,14 +283,14 @@ def _papers(stream: _Stream, portion: Portion) -> Iterator[Event]:
                 packed = tar.extractfile(member)
                 data = packed.read() if packed else b""
                 when = datetime.fromtimestamp(member.mtime, timezone.utc)
-                damage = Noted()
+                damage = NewDamage()
                 chunks = decompressed_chunks(io.BytesIO(data), None, damage)
                 name = PurePosixPath(member.name).name
                 yield from _paper(_Stream(chunks), name, when, member.offset, portion)
                 for each in damage:
                     yield Corrupt(member.offset, f"{name[:80]!r}: {each.what}", each.count)
     except _ERRORS as error:
-        yield Corrupt(stream.tell(), f"tar: {error}; what follows is not read")
+        yield Corrupt(stream.tell(), f"tar: {error}; the rest of the file is not read")
 
 
 def _paper(
@@ -343,7 +332,7 @@ def _paper(
         return
     text = paper_text(main, texts, limit)
     if text is None:
-        detail = "its macros or inputs expand to more"
+        detail = "its macros or inputs expand to more than that"
         yield Row(offset=offset, reject=("payload_too_large", None, float(limit), detail))
         return
     number = _ID.match(PurePosixPath(name).name)
@@ -361,19 +350,15 @@ def _paper(
 
 
 class _Stream(io.RawIOBase):
-    """Chunks of bytes as a file, which tarfile reads from begin to end."""
-
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self.chunks, self.rest, self.at = chunks, b"", 0
 
     def peek(self, size: int = 512) -> bytes:
-        """The bytes that come next."""
         while len(self.rest) < size and (more := next(self.chunks, b"")):
             self.rest += more
         return self.rest[:size]
 
     def begins_tar(self) -> bool:
-        """Return whether a tar comes next."""
         return self.peek()[257:262] == b"ustar"
 
     def read(self, size: int | None = -1) -> Any:

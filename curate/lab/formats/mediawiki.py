@@ -1,13 +1,12 @@
-"""MediaWiki XML dumps: an article a document, its wikitext as text.
+"""MediaWiki XML dumps: one document per article, its wikitext as plain text.
 
-Pages of the main namespace become documents; redirects, other namespaces (talk, templates, ...)
-and content that is no wikitext are other records. The text begins with the title (as in the Pile:
-Gao et al. 2020, C.3). Of several revisions of a page the newest counts. Dumps are read page by
-page, wherever their lines end; plain and multistream files are cut into partitions.
-https://www.mediawiki.org/xml/export-0.11.xsd
+Pages of the main namespace become documents. Redirects, other namespaces (talk, templates, ...) and
+content that is not wikitext are skipped. The text begins with the title (as in the Pile: Gao et al.
+2020, C.3). Of several revisions the newest is used. Plain and multistream files are split into
+partitions. https://www.mediawiki.org/xml/export-0.11.xsd
 
-Templates, tables and notes are left out, links to files and categories, and headings with nothing
-below them; formulas stay as LaTeX. Parsed by mwparserfromhell.
+mwparserfromhell parses the wikitext. Templates, tables, notes, links to files and categories, and
+headings with nothing below them are dropped. Formulas are kept as LaTeX.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from xml.etree import ElementTree
 from curate.formats.compression import decompressed_chunks, open_input, verified_boundaries
 from curate.formats.dates import parse_date
 from curate.formats.elements import Element, elements
-from curate.formats.events import Corrupt, Event, Noted, Portion, Row, Skipped, too_large
+from curate.formats.events import Corrupt, Event, NewDamage, Portion, Row, Skipped, too_large
 from curate.formats.kinds import reader
 from curate.formats.lines import ranges as ranges_of_lines
 
-# Tags whose content is no prose: notes and tables, as in WikiExtractor.
+# Tags whose content is not prose: notes and tables, as in WikiExtractor.
 DROPPED = frozenset(
     "ref references table gallery timeline imagemap graph score templatedata categorytree inputbox"
     " templatestyles".split()
 )
-# The parser goes back over what nothing closes: its time grows with their number times the length.
+# The parser backtracks at unclosed marks: its time grows with their number times the text's length.
 MOST_OPEN, MOST_WORK = 500, 100_000_000
 _MARK = re.compile(r"[\[\]{}]|<(/?)([^\s<>/!][^\s<>/]{0,40})([^<>]*)(>?)")
-_MARKERS = re.compile(r"^([*#:;]{20})[*#:;]+", re.M)  # of lists: no prose is so deep
+_MARKERS = re.compile(r"^([*#:;]{20})[*#:;]+", re.M)  # list markers deeper than any real list
 _ALONE = frozenset("br wbr hr meta link img li dt dd th td tr".split())  # tags that need no end
 _OPENS = {"]": "[", "}": "{"}
 Part = tuple[int, str]  # the level of a heading (0: prose), and its text
-# Variants of a language in one text (www.mediawiki.org/wiki/Writing_systems/Syntax): the languages
-# that have them, and what they prefer where nobody says which variant is read.
+# Languages with several variants in one text (www.mediawiki.org/wiki/Writing_systems/Syntax), and
+# the variants that are preferred.
 VARIED = "ban crh gan ike iu kk ku mni sh shi sr tg tly uz wuu zgh zh".split()
 PREFERRED = ("zh-hans", "zh-cn")
 MOST_NESTED = 10  # rules in rules, as in MediaWiki
@@ -54,7 +53,7 @@ _RULE = re.compile(
 )
 _SWITCH = re.compile(r"__[A-Z]{4,30}__")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]{1,10}){0,2}|simple")  # of a link to another wiki
-# What templates leave of parentheses: `Alabama () is`, `Achilles (; , Akhilleus)`.
+# Parentheses that removed templates leave empty: `Alabama () is`, `Achilles (; , Akhilleus)`.
 _HOLLOW = (
     (re.compile(r"(?<=\w) \([ ,;]*\)"), ""),
     (re.compile(r"(?<= )\((?: ?[,;])+ ?"), "("),
@@ -65,8 +64,7 @@ _BLANK = re.compile(r"(?<![ \t])[ \t]*\n(?:[ \t]*\n)+")
 
 @dataclass(frozen=True)
 class Site:
-    """What the beginning of a dump says of its wiki. dropped: names of namespaces, lower case, to
-    which links are no text."""
+    """The wiki of a dump. dropped: the namespaces, in lower case, whose links are dropped."""
 
     name: str = ""
     lang: str | None = None
@@ -75,7 +73,7 @@ class Site:
 
 
 def plain_text(wikitext: str, site: Site) -> str:
-    """The prose of an article. ValueError for what is made to be slow."""
+    """Return the prose of an article. Raises ValueError if too many marks are left unclosed."""
     import mwparserfromhell
 
     wikitext = _MARKERS.sub(r"\1", _without_comments(wikitext))
@@ -87,7 +85,7 @@ def plain_text(wikitext: str, site: Site) -> str:
     parts: list[Part] = []
     _collect(mwparserfromhell.parse(wikitext, skip_style_tags=True), site, parts)
     kept: list[str] = []
-    below = 1  # the level of the heading that follows with no prose before it; 0: prose follows
+    below = 1  # level of the next heading if no prose precedes it, 0 if prose follows
     for level, part in reversed(parts):
         if level and below and level >= below:
             continue
@@ -95,13 +93,12 @@ def plain_text(wikitext: str, site: Site) -> str:
             below = level
         kept.append(part)
     text = _SWITCH.sub("", "".join(reversed(kept))).replace("'''", "").replace("''", "")
-    for pattern, put in _HOLLOW:
-        text = pattern.sub(put, text)
+    for pattern, replacement in _HOLLOW:
+        text = pattern.sub(replacement, text)
     return _BLANK.sub("\n\n", text.replace("\xa0", " ")).strip()
 
 
 def _unclosed(text: str) -> int:
-    """The number of brackets, braces and tags that nothing closes where they may be closed."""
     stack: list[str] = []
     counts: Counter[str] = Counter()
     unclosed = 0
@@ -122,7 +119,6 @@ def _unclosed(text: str) -> int:
 
 
 def _without_comments(text: str) -> str:
-    """Without comments; one that nothing closes reaches to the end, as in MediaWiki."""
     pieces: list[str] = []
     at = 0
     while (start := text.find("<!--", at)) >= 0:
@@ -133,8 +129,7 @@ def _without_comments(text: str) -> str:
 
 
 def _in_one_variant(text: str) -> str:
-    """With what each `-{...}-` shows in place of it; formulas and code stay, as they are."""
-    levels: list[tuple[list[str], int]] = []  # what stands before each rule, open templates in it
+    levels: list[tuple[list[str], int]] = []  # for each open rule, the text and templates before it
     pieces: list[str] = []
     templates = at = kept = 0
     unclosed: set[str] = set()
@@ -158,15 +153,13 @@ def _in_one_variant(text: str) -> str:
         elif mark == "}-" and levels:
             inner = "".join([*pieces, text[kept : match.start()]])
             (pieces, templates), kept = levels.pop(), at
-            pieces.append(_shown(inner))
+            pieces.append(_rule_text(inner))
     for before, _ in reversed(levels):
         pieces = [*before, "-{", *pieces]
     return "".join([*pieces, text[kept:]])
 
 
-def _shown(rule: str) -> str:
-    """What a rule shows: nothing where it is hidden, the text of the preferred variant, or of the
-    first."""
+def _rule_text(rule: str) -> str:
     stated = _FLAGS.match(rule)
     flags = set(re.findall("[A-Z-]", re.sub(_CODE, "", stated[0]))) if stated else set()
     text = rule[stated.end() :] if stated else rule
@@ -195,8 +188,8 @@ def _collect(code: Any, site: Site, parts: list[Part]) -> None:
         elif isinstance(node, nodes.Wikilink):
             prefix = str(node.title).partition(":")[0].strip()
             space = prefix.lower()
-            other = node.text is None and _LANGUAGE.fullmatch(prefix)
-            if ":" not in str(node.title) or not (other or space in site.dropped):
+            is_language_link = node.text is None and _LANGUAGE.fullmatch(prefix)
+            if ":" not in str(node.title) or not (is_language_link or space in site.dropped):
                 _collect(node.text if node.text is not None else node.title, site, parts)
         elif isinstance(node, nodes.ExternalLink):
             if node.title is not None:
@@ -216,15 +209,13 @@ def _collect(code: Any, site: Site, parts: list[Part]) -> None:
 
 
 COLUMNS = {"wiki.title": "string"}
-HEAD, MOST_HEAD = (
-    1 << 14,
-    1 << 20,
-)  # bytes that begin with the root's tag; that hold all on the site
-FILE, CATEGORY = "6", "14"  # numbers of namespaces whose links are no text
+HEAD, MOST_HEAD = 1 << 14, 1 << 20  # bytes searched for the root's tag, and for <siteinfo>
+FILE, CATEGORY = "6", "14"  # numbers of the namespaces whose links are not text
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
-    """A plain file in ranges of bytes; a multistream one at its streams, which begin with pages."""
+    """Return the (start, end) of parts of a dump, in bytes. A plain file is split at lines, a
+    multistream file where a compressed stream begins with a page."""
     if file.codec == "plain" or file.size <= target + target // 2:
         return ranges_of_lines(file, target)
     with open_input(file.path) as dump:
@@ -240,16 +231,15 @@ def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
     extra="wiki",
 )
 def read(portion: Portion) -> Iterator[Event]:
-    """The events of the pages that begin in the portion."""
     site = _site(portion)
-    damage = Noted()
+    damage = NewDamage()
     end = portion.end if portion.codec == "plain" else None
     with open_input(portion.path) as file:
         chunks = decompressed_chunks(
             file, portion.codec, damage, start=portion.start, end=portion.end
         )
         for page in elements(chunks, portion.start, end, b"page", portion.max_record):
-            yield from damage.given()
+            yield from damage.drain()
             yield _event(page, portion.max_record, site)
     yield from damage
 
@@ -305,7 +295,7 @@ def _event(element: Element, limit: int, site: Site) -> Event:
     try:
         text = plain_text(revision.findtext("text") or "", site)
     except (RecursionError, ValueError, RuntimeError) as error:
-        return Corrupt(offset, f"page {title[:80]!r}: wikitext that cannot be read ({error})")
+        return Corrupt(offset, f"page {title[:80]!r}: the wikitext cannot be parsed ({error})")
     number = (page.findtext("id") or "").strip()
     return Row(
         id=f"{site.name}:{number}" if site.name and number else None,

@@ -1,10 +1,10 @@
 """Stack Exchange dumps: a question with its answers, best first, as one document.
 
-Posts.xml, by itself or in the 7z file of its site (`py7zr`), has a `row` a post, answers anywhere
-behind their question. Posts are sorted in a temporary folder, out of core, so a file is one
-partition. The text is `Q:`, the title and the question, then `A:` and an answer, for each answer by
-score, as in the Pile (Gao et al. 2020, C.11) and RedPajama v1 (data_prep/stack_exchange), both of
-which then choose by score: the columns below are for that. HTML becomes text by resiliparse.
+Posts.xml, alone or in the 7z file of its site (`py7zr`), has one `row` per post. Answers may be
+anywhere after their question, so posts are sorted in a temporary folder and a file is one
+partition. The text is `Q:`, the title and the question, then `A:` and the answer for each answer,
+by score, as in the Pile (Gao et al. 2020, C.11) and RedPajama v1 (data_prep/stack_exchange). Both
+then select by score, which the columns below allow. resiliparse turns HTML into text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.dates import parse_date
 from curate.formats.elements import elements
-from curate.formats.events import Corrupt, Event, Noted, Portion, Row, Skipped, too_large
+from curate.formats.events import Corrupt, Event, NewDamage, Portion, Row, Skipped, too_large
 from curate.formats.kinds import reader
 from llmcurate.base.disk.database import literal, scratch_database
 from llmcurate.base.disk.parquet_writer import TableWriter
@@ -29,14 +29,14 @@ from llmcurate.base.disk.parquet_writer import TableWriter
 COLUMNS = {
     "stackexchange.score": "int64",
     "stackexchange.tags": "string",
-    "stackexchange.scores": "string",  # JSON: of the answers, in their order
-    "stackexchange.accepted": "bool",  # whether one of the answers is the accepted one
+    "stackexchange.scores": "string",  # JSON list, in the order of the answers
+    "stackexchange.accepted": "bool",  # one of the answers is the accepted one
     "stackexchange.license": "string",
 }
 QUESTION, ANSWER = 1, 2  # PostTypeId
 ROWS = 5000  # posts written at a time
-MOST_RATIO = 200  # a 7z file may unpack to so many times its size: text packs to an eighth
-MOST_BELOW = 64 << 20  # bytes that any file may unpack to
+MOST_RATIO = 200  # unpacked size over packed size of a 7z file; text packs to an eighth
+MOST_BELOW = 64 << 20  # every 7z file may unpack to this many bytes
 _HOST = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
 
 
@@ -49,7 +49,7 @@ _HOST = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
     extra="stackexchange",
 )
 def read(portion: Portion) -> Iterator[Event]:
-    """The events of all posts: documents in the order of their questions' numbers."""
+    """Yield the events of a dump: its damage, and one document per question, by question number."""
     with tempfile.TemporaryDirectory(prefix="llmcurate-posts-") as name:
         folder = Path(name)
         if portion.format != "stackexchange-7z":
@@ -65,7 +65,7 @@ def read(portion: Portion) -> Iterator[Event]:
 
 
 def why_no_documents(path: str, columns: Columns) -> str | None:
-    """Other 7z files, and those of a site that hold no posts."""
+    """Return the reason why a 7z file holds no posts, or None if it may hold posts."""
     if not path.lower().endswith(".7z"):
         return None
     import py7zr
@@ -74,11 +74,10 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
         with open_input(path) as file, py7zr.SevenZipFile(file) as archive:
             return None if "Posts.xml" in archive.namelist() else "no Posts.xml in it"
     except (py7zr.exceptions.ArchiveError, OSError, ValueError, EOFError):
-        return None  # reading says what is wrong with it
+        return None  # reported when the file is read
 
 
 def _unpacked(path: str, folder: Path) -> tuple[Path | None, Corrupt | None]:
-    """Posts.xml of a 7z file, in the folder under a name of ours, and what was wrong."""
     import lzma
 
     import py7zr
@@ -105,14 +104,12 @@ def _unpacked(path: str, folder: Path) -> tuple[Path | None, Corrupt | None]:
         if error.errno is not None:
             raise
         return None, Corrupt(0, f"7z: {error}")
-    path_there = folder / "Posts.xml"
-    is_file = path_there.is_file() and not path_there.is_symlink()
-    return (path_there, None) if is_file else (None, Corrupt(0, "7z: Posts.xml is no file"))
+    posts_file = folder / "Posts.xml"
+    is_file = posts_file.is_file() and not posts_file.is_symlink()
+    return (posts_file, None) if is_file else (None, Corrupt(0, "7z: Posts.xml is not a file"))
 
 
 class _Post(NamedTuple):
-    """A question or an answer."""
-
     thread: int
     answer: bool
     score: int
@@ -148,7 +145,6 @@ def _threads(file: BinaryIO, portion: Portion, folder: Path) -> Iterator[Event]:
 
 
 def _spooled(file: BinaryIO, portion: Portion, spool: Path) -> Iterator[Event]:
-    """Writes questions and answers to a file; events of all that is neither."""
     import pyarrow as pa
 
     schema = pa.schema(
@@ -156,14 +152,14 @@ def _spooled(file: BinaryIO, portion: Portion, spool: Path) -> Iterator[Event]:
         + [(n, pa.string()) for n in ("date", "title", "body", "tags", "license")]
         + [("accepted", pa.int64()), ("offset", pa.int64())]
     )
-    damage = Noted()
+    damage = NewDamage()
     posts: list[_Post] = []
     writer, done = TableWriter(spool), False
     try:
         writer.write(schema.empty_table())
         chunks = decompressed_chunks(file, None, damage)
         for row in elements(chunks, 0, None, b"row", portion.max_record, empty=True):
-            yield from damage.given()
+            yield from damage.drain()
             if row.data is None:
                 yield too_large("record_too_large", row.size, portion.max_record, row.offset)
                 continue
@@ -248,7 +244,7 @@ def _document(thread: list[_Post], site: str | None, portion: Portion) -> Event:
 
 
 def html_text(html: str) -> str:
-    """The text of a post, code with its line ends."""
+    """Return the plain text of a post's HTML, with the line breaks of its code."""
     from resiliparse.extract.html2text import extract_plain_text
 
     text: str = extract_plain_text(html, main_content=False)

@@ -1,10 +1,9 @@
-"""WAT records: what an archive's metadata file states of each page.
+"""WAT files: the metadata that Common Crawl extracts from each page of an archive.
 
-A record's JSON envelope becomes a document: its text is the page's title and description, id, URL
-and date are those of the page's own record, and the columns below hold what else is stated. So
-pages can be chosen by title, links or headers, and fetched one by one (`llmcurate fetch`), without
-reading the archive. Envelopes of anything but a response with status 200 and a type of text are
-other records, as in the archive itself.
+A record's JSON becomes a document. Its text is the page's title and description; id, URL and date
+are those of the page's own record; the columns below hold the rest. So pages can be chosen by
+title, links or headers and then fetched one at a time (`llmcurate fetch`) without reading the whole
+archive. Only responses with status 200 and a text type become documents.
 https://commoncrawl.org/blog/web-archiving-file-formats-explained
 """
 
@@ -31,10 +30,10 @@ COLUMNS = {
     "wat.title": "string",
     "wat.description": "string",
     "wat.mime": "string",
-    "wat.links": "string",  # JSON, as stated: [{"url", "path", "text", ...}]
+    "wat.links": "string",  # JSON as in the file: [{"url", "path", "text", ...}]
     "wat.metas": "string",
     "wat.headers": "string",
-    # Where the page's record lies, for a ranged fetch.
+    # The page's record in its archive, for a ranged fetch.
     "wat.file": "string",
     "wat.offset": "int64",
     "wat.length": "int64",
@@ -44,7 +43,6 @@ _DESCRIPTIONS = ("description", "og:description", "twitter:description", "dc.des
 
 @reader("wat", endings=(".wat",), begins=r"(?s)\s*WARC/.{0,480}\.warc\.wat")
 def read(portion: Portion) -> Iterator[Event]:
-    """The events of a portion of a WAT file."""
     limits = ReadLimits(record_bytes=portion.max_record, payload_bytes=portion.max_payload)
     with open_input(portion.path) as file:
         for record in records(file, portion.start, portion.end, limits):
@@ -69,24 +67,24 @@ def _event(record: Record, limit: int) -> Event:
 
 
 def _document(stated: dict[str, Any], offset: int) -> Event:
-    envelope = _part(stated, "Envelope")
-    head = _part(envelope, "WARC-Header-Metadata")
+    envelope = _object_at(stated, "Envelope")
+    head = _object_at(envelope, "WARC-Header-Metadata")
     kind = str(head.get("WARC-Type") or "unknown").lower()[:40]
-    response = _part(envelope, "Payload-Metadata", "HTTP-Response-Metadata")
+    response = _object_at(envelope, "Payload-Metadata", "HTTP-Response-Metadata")
     if kind != "response":
         return Skipped(f"wat:{kind}", offset)
-    status = str(_part(response, "Response-Message").get("Status") or "none")[:10]
+    status = str(_object_at(response, "Response-Message").get("Status") or "none")[:10]
     if status != "200":
         return Skipped(f"wat:response:status-{status}", offset)
-    headers = _part(response, "Headers")
+    headers = _object_at(response, "Headers")
     by_name = {name.lower(): value for name, value in headers.items()}
     mime = content_type(_string(by_name.get("content-type")))[0]
     if mime is not None and not is_document(mime):
         return Skipped(f"wat:response:{mime}", offset)
-    page = _part(response, "HTML-Metadata")
-    container = _part(stated, "Container")
-    metas = _part(page, "Head").get("Metas")
-    title = _line(_part(page, "Head").get("Title"))
+    page = _object_at(response, "HTML-Metadata")
+    container = _object_at(stated, "Container")
+    metas = _object_at(page, "Head").get("Metas")
+    title = _line(_object_at(page, "Head").get("Title"))
     description = _description(metas)
     name = _string(head.get("WARC-Record-ID")) or ""
     columns = {
@@ -98,7 +96,7 @@ def _document(stated: dict[str, Any], offset: int) -> Event:
         "wat.headers": _json(headers or None),
         "wat.file": _string(container.get("Filename")),
         "wat.offset": _number(container.get("Offset")),
-        "wat.length": _number(_part(container, "Gzip-Metadata").get("Deflate-Length")),
+        "wat.length": _number(_object_at(container, "Gzip-Metadata").get("Deflate-Length")),
     }
     return Row(
         id=name.strip().removeprefix("<").removesuffix(">") or None,
@@ -111,8 +109,7 @@ def _document(stated: dict[str, Any], offset: int) -> Event:
     )
 
 
-def _part(value: dict[str, Any], *names: str) -> dict[str, Any]:
-    """What stands below the names, where objects do."""
+def _object_at(value: dict[str, Any], *names: str) -> dict[str, Any]:
     for name in names:
         inner = value.get(name)
         value = inner if isinstance(inner, dict) else {}
@@ -120,7 +117,6 @@ def _part(value: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _description(metas: Any) -> str | None:
-    """The first description among the elements `meta`, in the order of _DESCRIPTIONS."""
     stated: dict[str, str] = {}
     for meta in metas if isinstance(metas, list) else ():
         if isinstance(meta, dict):

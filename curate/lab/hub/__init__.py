@@ -1,1 +1,1 @@
-"""The Hugging Face hub: what a folder of ours is there, its card, and its push."""
+"""The Hugging Face hub: pushing a folder with its card."""

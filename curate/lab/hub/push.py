@@ -1,7 +1,8 @@
-"""A folder pushed to the hub: one commit of what differs, so that nothing is there by half.
+"""Push of a folder to the Hugging Face hub: one commit of all differences, so that no push is
+partial.
 
-The folder's kind there, a data set or a model, its files and its card are `Contents`. In a card,
-what stands in a corpus or a recipe is shown so that no character of it is Markdown.
+`Contents` has the repository's type, files and card (its README.md). Text from a corpus or a recipe
+is escaped in a card, so that none of it is Markdown.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from curate.fetch.hub import hub_error
 from curate.run.homes import Corpus, corpus_of
 from curate.run.records import funnel_rows, read_record, reasons, stages_of
 from llmcurate.base.disk.database import paths_literal, scratch_database
-from llmcurate.base.disk.files import all_inside, inside
+from llmcurate.base.disk.files import path_inside, paths_inside
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
 from tokenize_kit.card import code_span, table
@@ -28,15 +29,15 @@ RECORDS = ("run.json", "recipe.yaml", "report.html", "corrupt.jsonl")
 OF_ONE_RUN = ("corpus.json", "rejected.json", "decisions.parquet")
 CARD = "README.md"
 MOST_ROWS = 20
-LICENCES = ("license", "licence")  # columns that may say it
+LICENCES = ("license", "licence")  # columns that may hold the licence
 _LANGUAGE = re.compile(r"([a-z]{2,3})(?:_[A-Z][a-z]{3})?", re.ASCII)  # `en`, `eng_Latn`
 
 
 @dataclass(frozen=True)
 class Contents:
-    """type: of the repository; files: path there -> path here; card: the text of README.md, which
-    may begin with metadata; metadata: of the card, where that has none; own: folders there that
-    hold nothing else, so that what an earlier push left in them goes."""
+    """The contents of a repository. files: path in the repository -> path on this machine; card:
+    the text of README.md, perhaps with metadata; metadata: defaults for it; own: folders of the
+    repository that hold only pushed files, so that a push deletes older files in them."""
 
     type: str
     files: dict[str, Path]
@@ -46,16 +47,14 @@ class Contents:
 
 
 def contents_of(out: Path, name: str, kind: str | None) -> Contents:
-    """The contents of `out`, of the kind asked for or the first that it is. UsageError where it is
-    none of them."""
+    """Return the contents of `out` as a repository of this kind; with None, of the first kind that
+    fits. Raises UsageError if none fits."""
     title = PurePosixPath(name).name
     for name_of_kind, make in KINDS.items():
         if kind in (None, name_of_kind) and (contents := make(out, title)) is not None:
             return contents
     missing = f"no {kind}" if kind else f"none of {', '.join(KINDS)}"
-    raise UsageError(
-        f"{out} holds {missing} that is finished: give the folder of a run, or of a model"
-    )
+    raise UsageError(f"{out} holds {missing}: give the folder of a finished run or of a model")
 
 
 def _corpus(out: Path, title: str) -> Contents | None:
@@ -67,7 +66,7 @@ def _corpus(out: Path, title: str) -> Contents | None:
     names = RECORDS if corpus.is_home else (*RECORDS, *OF_ONE_RUN)
     files = {name: corpus.run / name for name in names if (corpus.run / name).exists()}
     files |= {f"corpus/{path.name}": path for path in corpus.kept}
-    for path in corpus.gone:  # runs of a HOME number theirs alike
+    for path in corpus.gone:  # all runs of a HOME use the same names
         run = f"{path.parent.parent.name}-" if corpus.is_home else ""
         files[f"rejected/{run}{path.name}"] = path
     card = _Card(corpus.record(), corpus)
@@ -84,7 +83,7 @@ def _model(out: Path, title: str) -> Contents | None:
 
 def _tokenizer(out: Path, title: str) -> Contents | None:
     _, files = _product(out, "tokenizer")
-    if not files:  # converted, extended or pruned: no run made it
+    if not files:  # converted, extended or pruned, and not made by a run
         names = ("tokenizer*", "special_tokens_map.json")
         files = {p.name: p for pattern in names for p in sorted(out.glob(pattern)) if p.is_file()}
     about = next((path for file, path in files.items() if file.endswith("_card.md")), None)
@@ -99,8 +98,8 @@ def _shards(out: Path, title: str) -> Contents | None:
         return None
     card = (
         f"# {title}\n\n{counted(product['tokens'], 'token')} of"
-        f" {counted(product['documents'], 'document')}, as token shards of llmcurate; the tokenizer"
-        " lies beside them. `llmcurate pretrain FOLDER` trains on them.\n"
+        f" {counted(product['documents'], 'document')}, as token shards of llmcurate, with their"
+        " tokenizer. `llmcurate pretrain FOLDER` trains on them.\n"
     )
     return Contents("dataset", files, card)
 
@@ -117,19 +116,15 @@ KINDS: dict[str, Callable[[Path, str], Contents | None]] = {
 }
 
 
-def _product(out: Path, makes: str) -> tuple[dict[str, Any], dict[str, Path]]:
-    """The record of what a run made, the last one of its kind, and its files that are there; both
-    empty where it made none."""
+def _product(out: Path, kind: str) -> tuple[dict[str, Any], dict[str, Path]]:
     products = read_record(out)["products"] if (out / "run.json").exists() else []
-    product = next((p for p in reversed(products) if p["makes"] == makes), None)
-    paths = all_inside(out, product["files"] if product else [], out / "run.json")
+    product = next((p for p in reversed(products) if p["makes"] == kind), None)
+    paths = paths_inside(out, product["files"] if product else [], out / "run.json")
     return product or {}, {p.relative_to(out).as_posix(): p for p in paths if p.is_file()}
 
 
 @dataclass(frozen=True)
 class Pushed:
-    """url: of the repository; commit: its newest one; files: that it holds of the folder."""
-
     url: str
     commit: str
     files: int
@@ -143,17 +138,14 @@ def push(
     license: str | None = None,
     quiet: bool = False,
 ) -> Pushed:
-    """Pushes what `out` holds to the repository ORG/NAME, which is made where it is not there.
-
-    kind: one of KINDS, where the folder is several things; public: whether a new repository is;
-    license: of the hub's names. UsageError where there is nothing to push, RunFailed where the hub
-    refuses or does not answer.
-    """
+    """Push `out` to the repository ORG/NAME, which is created if it is missing. kind: one of KINDS;
+    None: the first that fits; public: make a new repository public; license: the licence's name on
+    the hub. Raises UsageError if there is nothing to push, and RunFailed if the hub fails."""
     if name.count("/") != 1:
-        raise UsageError(f"REPO {name}: write ORG/NAME, with a user or an organisation in front")
+        raise UsageError(f"REPO {name}: write ORG/NAME, with a user or an organisation as ORG")
     contents = contents_of(out, name, kind)
     for path in contents.files.values():
-        inside(out, path.relative_to(out).as_posix(), out)  # no link leads to a file elsewhere
+        path_inside(out, path.relative_to(out).as_posix(), out)  # refuse links that lead outside
     forbid_offline(f"hf://{name}")
     try:
         return _push(contents, name, public, license, quiet)
@@ -175,13 +167,13 @@ def _push(contents: Contents, name: str, public: bool, license: str | None, quie
     api, kind = HfApi(), contents.type
     url = str(api.create_repo(name, repo_type=kind, private=not public, exist_ok=True))
     head = api.repo_info(name, repo_type=kind).sha
-    there = api.list_repo_files(name, revision=head, repo_type=kind)
-    gone = [p for p in there if p not in files and p.partition("/")[0] in contents.own]
-    done = api.create_commit(  # of those that differ
+    remote_files = api.list_repo_files(name, revision=head, repo_type=kind)
+    outdated = [p for p in remote_files if p not in files and p.partition("/")[0] in contents.own]
+    done = api.create_commit(  # uploads only files that differ
         name,
         [
             *(CommitOperationAdd(path, file) for path, file in files.items()),
-            *(CommitOperationDelete(path) for path in gone),
+            *(CommitOperationDelete(path) for path in outdated),
         ],
         commit_message="Push by llmcurate",
         repo_type=kind,
@@ -192,13 +184,10 @@ def _push(contents: Contents, name: str, public: bool, license: str | None, quie
 
 @dataclass(frozen=True)
 class _Card:
-    """The card of a corpus, from the record of its run."""
-
     record: dict[str, Any]
     corpus: Corpus
 
     def metadata(self) -> dict[str, Any]:
-        """The metadata of a corpus that the hub reads: languages by ISO 639, and what loads."""
         configs = [{"config_name": "corpus", "data_files": "corpus/*.parquet", "default": True}]
         if self.corpus.gone:
             configs.append({"config_name": "rejected", "data_files": "rejected/*.parquet"})
@@ -211,7 +200,6 @@ class _Card:
         }
 
     def text(self, title: str) -> str:
-        """The card of a corpus but for its metadata."""
         totals = self.record["totals"]
         languages = [
             (code_span(label), f"{n['kept']:,}", f"{n['rejected']:,}")
@@ -220,12 +208,12 @@ class _Card:
         parts = [
             f"# {title}",
             f"{counted(totals['kept'], 'document')} ({format_bytes(totals['bytes_out'])} of text),"
-            f" kept of {counted(totals['read'], 'document')} that were read. Every other one is in"
-            " the config `rejected`, with the rules that dropped it.",
+            f" kept of {counted(totals['read'], 'document')} that were read. All others are in"
+            " the config `rejected`, with the rules that dropped them.",
             code_span(self.record["description"]) if self.record.get("description") else "",
             "A document has `id`, `text`, `url`, `date`, `source` and `lang`; the other columns,"
-            " `STEP.MEASURE`, are what the steps of the recipe measured. A rejected one has the"
-            " step and rule that dropped it first, and all of its `reasons`.",
+            " `STEP.MEASURE`, are measures of the recipe's steps. A rejected document also has the"
+            " step and rule that dropped it first, and all `reasons`.",
             "## How it was made",
             f"By [the recipe](recipe.yaml) {code_span(self.record['recipe'])} and llmcurate"
             f" {self.record['versions']['llmcurate']}, as plan {self.record['plan']}. All figures"
@@ -263,16 +251,16 @@ class _Card:
     def _licences(self) -> str:
         import pyarrow.parquet as pq
 
-        stay = "Texts stay under the terms of their sources."
+        terms = "Texts remain under the terms of their sources."
         names = pq.read_schema(self.corpus.kept[0]).names
         column = next((name for name in LICENCES if name in names), None)
         if column is None:
-            return f"No source stated a licence. {stay}"
+            return f"No source stated a licence. {terms}"
         with scratch_database(self.corpus.out / ".spill-card") as db:
-            stated = db.execute(
+            licences = db.execute(
                 f"""SELECT coalesce(nullif({column}::VARCHAR, ''), 'not stated') AS name,
                 count(*) AS n FROM read_parquet({paths_literal(self.corpus.kept)})
                 GROUP BY name ORDER BY n DESC, name LIMIT {MOST_ROWS}"""
             ).fetchall()
-        cells = [(code_span(name), f"{n:,}") for name, n in stated]
-        return f"{stay}\n\n{table(('licence, as the source states it', 'documents'), cells)}"
+        cells = [(code_span(name), f"{n:,}") for name, n in licences]
+        return f"{terms}\n\n{table(('licence stated by the source', 'documents'), cells)}"

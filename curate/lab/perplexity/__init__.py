@@ -1,1 +1,1 @@
-"""The training of n-gram models."""
+"""Training of n-gram models."""

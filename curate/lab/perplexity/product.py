@@ -24,7 +24,8 @@ FILE = "perplexity.bin"
 class PerplexityModel(Product, FromFiles):
     """Trains an n-gram model on the corpus.
 
-    Writes perplexity.bin and card.json; with `arpa` also perplexity.arpa."""
+    Writes perplexity.bin and card.json; with `arpa` also perplexity.arpa.
+    """
 
     paper: ClassVar[str] = "Chen and Goodman 1998 (modified Kneser-Ney)"
     makes: ClassVar[str] = "perplexity_model"
@@ -34,8 +35,8 @@ class PerplexityModel(Product, FromFiles):
     variant: Variant = Field(
         "plain",
         description=(
-            "The form of the lines: `plain` takes them as they are, `ccnet` in CCNet's "
-            "normal form (Wenzek et al. 2020)."
+            "The form of the lines: `plain` leaves them unchanged, `ccnet` normalises them as "
+            "CCNet does (Wenzek et al. 2020)."
         ),
     )
     unit: Unit = Field(
@@ -53,29 +54,29 @@ class PerplexityModel(Product, FromFiles):
         ge=8,
         description=(
             "Number of pieces of a SentencePiece model that is trained first. Without a "
-            "value none is trained."
+            "value no SentencePiece model is trained."
         ),
     )
     prune: tuple[int, ...] = Field(
         (0,),
         description=(
-            "Largest counts of n-grams that are left out, one number an order from 1 on; "
-            "the last holds for the orders that follow."
+            "Largest counts of n-grams to leave out, one number per order from 1 on; the last "
+            "number applies to all higher orders."
         ),
     )
     min_count: int = Field(
         1,
         ge=1,
         description=(
-            "Least number of occurrences of a word in the vocabulary; rarer ones are <unk>."
+            "Least number of occurrences of a word in the vocabulary; rarer words are <unk>."
             " Pieces are all kept."
         ),
     )
     discount_fallback: bool = Field(
         False,
         description=(
-            "Use the discounts 0.5, 1 and 1.5 where the counts give none, as KenLM's "
-            "--discount_fallback does."
+            "Use the discounts 0.5, 1 and 1.5 if none can be computed from the counts, as "
+            "KenLM's --discount_fallback does."
         ),
     )
     memory_mib: int = Field(1024, ge=1, description="Memory in MiB for sorting n-grams.")
@@ -84,30 +85,28 @@ class PerplexityModel(Product, FromFiles):
     @field_validator("prune", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """`0,0,1` as a list."""
         if isinstance(value, str):
             return tuple(int(v) for v in value.split(","))
         return (value,) if isinstance(value, int) else value
 
     @model_validator(mode="before")
     @classmethod
-    def _one_way_to_cut(cls, values: Any) -> Any:
-        """Naming pieces is choosing them."""
+    def _check_pieces(cls, values: Any) -> Any:
         if isinstance(values, dict) and (values.get("pieces") or values.get("vocab")):
             if values.get("pieces") and values.get("vocab"):
-                raise ValueError("pieces: name a model, or train one with vocab, not both")
+                raise ValueError("give either pieces (a model) or vocab (to train one), not both")
             values = {"unit": "pieces", **values}
             if values["unit"] != "pieces":
-                raise ValueError(f"unit {values['unit']} needs neither pieces nor vocab")
+                raise ValueError(f"unit {values['unit']} takes neither pieces nor vocab")
         elif isinstance(values, dict) and values.get("unit") == "pieces":
-            raise ValueError("unit pieces: name a SentencePiece model (pieces), or give vocab")
+            raise ValueError("unit pieces: give a SentencePiece model (pieces), or vocab")
         return values
 
     def resources(self) -> list[str]:
         return [self.pieces] if self.pieces else []
 
     def identity(self) -> Identity:
-        self._smoothing().pruned()  # before anything is read
+        self._smoothing().pruned()  # check the setting before anything is read
         return super().identity()
 
     def _smoothing(self) -> Any:

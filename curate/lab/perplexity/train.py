@@ -1,16 +1,17 @@
-"""Training: texts to numbered words on disk, N-grams counted in sorted runs, smoothing, the tables.
+"""Training of n-gram models: words numbered on disk, n-grams counted in sorted runs, smoothing,
+tables.
 
-Memory is bounded by `memory_mib` and the vocabulary; what is larger lies in files of the folder.
+Memory is bounded by `memory_mib` and the vocabulary; larger data is in files of the folder.
 
 The smoothing is interpolated modified Kneser-Ney (Chen and Goodman 1998, section 3; streaming as in
 Heafield et al. 2013): adjusted counts of all orders, discounts, probabilities and back-offs. An
-n-gram's adjusted count is its count where it has the highest order or begins with <s>, else the
-number of different words before it (Heafield et al. 2013, section 3.2). With adjusted counts a,
+n-gram's adjusted count is its count if it has the highest order or begins with <s>, else the number
+of different words before it (Heafield et al. 2013, section 3.2). With adjusted counts a,
 
 p(w | c) = (a(cw) - D(a(cw))) / sum_v a(cv) + g(c) p(w | c without its first word),
 
-where g(c), the back-off of c, is what the discounts took (and what pruned n-grams had), down to the
-uniform distribution over the vocabulary without <s>.
+where g(c), the back-off of c, is the share taken by discounts and pruned n-grams. The recursion
+ends at the uniform distribution over the vocabulary without <s>.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ import pyarrow as pa
 from curate.scoring.perplexity.model_file import ModelData, write_model
 from curate.scoring.perplexity.sentences import (
     SPECIAL,
-    Growing,
     Sentences,
     Unit,
     Variant,
     Vocabulary,
+    VocabularyBuilder,
     load_pieces,
     of_pieces,
     of_words,
@@ -58,8 +59,9 @@ _FILES = (("hi", "u8"), ("lo", "u8"), ("count", "i8"), ("pruned", "u1"))
 
 @dataclass(frozen=True)
 class Order:
-    """The n-grams of one order in suffix order: hi, lo: uint64[n], keys; count: int64[n],
-    adjusted; pruned: uint8[n], 1 where it is left out of the model."""
+    """The n-grams of one order, sorted by the last word, then the word before it, and so on. hi,
+    lo: uint64[n], both halves of the keys; count: int64[n], adjusted counts; pruned: uint8[n], 1
+    for an n-gram that is left out of the model."""
 
     n: int
     hi: np.ndarray
@@ -70,11 +72,11 @@ class Order:
 
 @njit(nogil=True)
 def _effective(hi, lo, order, bits):
-    """The order of the n-gram without all but one <s> at its beginning."""
+    """Return the order of an n-gram after removing all <s> at its beginning except one."""
     width = np.uint64(bits)
     mask = (np.uint64(1) << width) - np.uint64(1)
     n = order
-    ahi, alo = shift_right(hi, lo, width)  # its second word
+    ahi, alo = shift_right(hi, lo, width)  # the second word
     while n > 1 and (alo & mask) == np.uint64(BOS):
         n -= 1
         ahi, alo = shift_right(ahi, alo, width)
@@ -83,7 +85,6 @@ def _effective(hi, lo, order, bits):
 
 @njit(nogil=True)
 def _shared(ahi, alo, bhi, blo, order, bits):
-    """How many last words two keys share."""
     n = order
     while n > 0:
         xhi, xlo = shift_right(ahi, alo, np.uint64((order - n) * bits))
@@ -96,7 +97,6 @@ def _shared(ahi, alo, bhi, blo, order, bits):
 
 @njit(nogil=True)
 def _unknown(hi, lo, n, bits):
-    """Whether one of the n words is <unk>, whose number is 0."""
     width = np.uint64(bits)
     mask = (np.uint64(1) << width) - np.uint64(1)
     for _ in range(n):
@@ -108,7 +108,7 @@ def _unknown(hi, lo, n, bits):
 
 @njit(cache=True, nogil=True)
 def order_sizes(hi, lo, order, bits):
-    """int64[order + 1]: the different n-grams of each order."""
+    """Return the number of different n-grams of each order, int64[order + 1]."""
     sizes = np.zeros(order + 1, np.int64)
     for j in range(len(hi)):
         e = _effective(hi[j], lo[j], order, bits)
@@ -120,9 +120,10 @@ def order_sizes(hi, lo, order, bits):
 
 @njit(cache=True, nogil=True)
 def adjust_order(hi, lo, count, order, bits, n, least, outh, outl, outc, pruned):
-    """Fills in the n-grams of order n: keys, adjusted counts, and whether they are left out: the
-    plain count is at most `least`, or one of the words is <unk>. Words that are known to be rare
-    would else make a text of unknown ones an expected one."""
+    """Fill outh, outl, outc and pruned with the n-grams of order n: keys, adjusted counts, and
+    whether they are left out of the model. An n-gram is left out if its plain count is at most
+    `least`, or if it contains <unk>: n-grams of rare words would make a text of unknown words
+    probable."""
     k = -1
     plain = 0
     for j in range(len(hi)):
@@ -139,7 +140,7 @@ def adjust_order(hi, lo, count, order, bits, n, least, outh, outl, outc, pruned)
             outc[k] = 0
             plain = 0
         plain += count[j]
-        if e == n:  # of the highest order, or <s> is its first word
+        if e == n:  # of the highest order, or begins with <s>
             outc[k] += count[j]
         elif same < n + 1:  # another word before it
             outc[k] += 1
@@ -156,10 +157,9 @@ def adjusted(
     bits: int,
     prune: Sequence[int],
 ) -> list[Order]:
-    """Orders 1 to `order` from the N-grams (hi, lo: uint64[n] in suffix order; count: int64[n]).
-
-    prune: the largest count that is left out, for each order. Files lie in the folder.
-    """
+    """Return the n-grams of orders 1 to `order`, as files in the folder. hi, lo: uint64[n], keys of
+    the n-grams of the highest order, sorted like `Order`; count: int64[n]; prune: for each order
+    the largest count to leave out."""
     sizes = order_sizes(hi, lo, order, bits)
     orders = []
     for n in range(1, order + 1):
@@ -172,7 +172,7 @@ def adjusted(
 
 @njit(cache=True, nogil=True)
 def counts_of_counts(count):
-    """int64[4]: how many n-grams have the adjusted count 1, 2, 3 and 4."""
+    """Return int64[4]: the number of n-grams with adjusted count 1, 2, 3 and 4."""
     counts = np.zeros(4, np.int64)
     for c in count:
         if 1 <= c <= 4:
@@ -181,18 +181,15 @@ def counts_of_counts(count):
 
 
 Discounts = tuple[float, float, float]
-# What `lmplz --discount_fallback` takes where a corpus gives none.
+# The discounts of `lmplz --discount_fallback`.
 FALLBACK: Discounts = (0.5, 1.0, 1.5)
 
 
 def discounts(counts: Sequence[int], order: int, fallback: bool = False) -> Discounts:
-    """(D1, D2, D3+) of one order from counts: the n-grams of adjusted count 1, 2, 3 and 4.
-
-    Chen and Goodman 1998, equation 26: with n_k the n-grams of adjusted count k and
-    Y = n_1 / (n_1 + 2 n_2), D_k = k - (k + 1) Y n_{k+1} / n_k for k = 1, 2, 3.
-
-    Where they cannot be computed, or lie outside 0 <= D_k <= k: FALLBACK, or RunFailed.
-    """
+    """Return the discounts (D1, D2, D3+) of one order. counts: the numbers n_k of n-grams with
+    adjusted count k = 1, 2, 3 and 4. By Chen and Goodman 1998, equation 26, Y = n_1 / (n_1 + 2 n_2)
+    and D_k = k - (k + 1) Y n_{k+1} / n_k for k = 1, 2, 3. If a D_k cannot be computed or is not
+    between 0 and k, return FALLBACK if `fallback` is set, else raise RunFailed."""
     why = ""
     values = []
     for k in (1, 2, 3):
@@ -216,8 +213,9 @@ def discounts(counts: Sequence[int], order: int, fallback: bool = False) -> Disc
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate of one order, in suffix order (order 1: one entry a word of the vocabulary):
-    prob: float64[n], interpolated; backoff: float64[n], 1 where nothing follows."""
+    """The estimate of one order. prob: float64[n], the interpolated probability of each n-gram
+    (order 1: of each word of the vocabulary); backoff: float64[n], 1 if no word follows the
+    n-gram."""
 
     order: Order
     prob: np.ndarray
@@ -226,9 +224,10 @@ class Estimate:
 
 @njit(cache=True, nogil=True)
 def unigrams(ids, count, vocab, d, prob):
-    """Fills prob: float64[vocab] from adjusted counts: int64[words] of ids: uint64[words];
-    d: float64[4], discounts by count. <s> has probability 1: it is never predicted. <unk>, number
-    0, gets what a word that was never seen gets, whatever its count."""
+    """Write the probability of each word to prob: float64[vocab]. ids: uint64[words], the numbers
+    of the words that occur; count: int64[words], their adjusted counts; d: float64[4], the discount
+    of each count. <s> gets probability 1, because it is never predicted. <unk>, number 0, gets the
+    probability of an unseen word, whatever its count."""
     total = 0.0
     taken = 0.0
     for i in range(len(ids)):
@@ -244,12 +243,11 @@ def unigrams(ids, count, vocab, d, prob):
 
 @njit(cache=True, nogil=True)
 def normalize(hi, lo, count, pruned, bits, d, low_hi, low_lo, backoff, share, weight):
-    """Discounted shares and back-offs of n-grams in the order of contexts, whole contexts at once.
-
-    hi, lo: context keys; low_hi, low_lo: keys of the order below (empty: its entries are the words
-    themselves); backoff: float64 of the order below, filled in; share, weight: float64[n], filled
-    in. Returns whether all contexts are there.
-    """
+    """Compute discounted shares and back-offs of n-grams that are sorted by context (all words but
+    the last). hi, lo: their keys; low_hi, low_lo: keys of the n-grams that are one word shorter
+    (empty if these are words). Outputs: backoff, float64, of each shorter n-gram; share,
+    float64[n]; weight, float64[n], the back-off of each n-gram's context. Return whether all
+    contexts are among the shorter n-grams."""
     width = np.uint64(bits)
     i, n, p = 0, len(hi), np.int64(0)
     while i < n:
@@ -281,7 +279,8 @@ def normalize(hi, lo, count, pruned, bits, d, low_hi, low_lo, backoff, share, we
 
 @njit(cache=True, nogil=True)
 def interpolate(hi, lo, bits, share, weight, low_hi, low_lo, low_prob, prob):
-    """prob: float64[n] = share + weight * the probability without the first word."""
+    """Write the probability of each n-gram to prob: float64[n], as share + weight * the probability
+    of the n-gram without its first word."""
     width = np.uint64(bits)
     p = np.int64(0)
     for i in range(len(hi)):
@@ -302,7 +301,6 @@ _KINDS = {"count": "i8", "pruned": "u1", "at": "i8"}
 
 
 def _by_context(folder: Path, order: Order, bits: int, rows: int) -> list[np.ndarray]:
-    """The order's n-grams sorted by context: hi, lo, count, pruned, at (where they stand)."""
     sorter = Sorter(folder, f"context{order.n}", order.n * bits, rows, _KINDS)
     for a in range(0, len(order.hi), rows):
         z = min(a + rows, len(order.hi))
@@ -313,7 +311,6 @@ def _by_context(folder: Path, order: Order, bits: int, rows: int) -> list[np.nda
 
 
 def _sorted(sorter: Sorter, columns: list[Column]) -> list[np.ndarray]:
-    """What was added, in order: the last of its columns, and nothing is left on the disk."""
     for chunk in sorter.sorted():
         for column, values in zip(columns, chunk[-len(columns) :], strict=True):
             column.append(values)
@@ -324,10 +321,9 @@ def _sorted(sorter: Sorter, columns: list[Column]) -> list[np.ndarray]:
     return arrays
 
 
-def _in_suffix_order(
+def _to_suffix_order(
     folder: Path, at: np.ndarray, values: tuple[np.ndarray, ...], rows: int
 ) -> list[np.ndarray]:
-    """The values back where their n-grams stand."""
     bits = max(1, len(at).bit_length())
     sorter = Sorter(folder, "back", bits, rows, {"share": "f8", "weight": "f8"})
     for a in range(0, len(at), rows):
@@ -340,10 +336,8 @@ def _in_suffix_order(
 def estimate(
     folder: Path, orders: Sequence[Order], vocab: int, bits: int, fallback: bool, rows: int
 ) -> tuple[list[Estimate], list[Discounts]]:
-    """Probabilities and back-offs of all orders, and the discounts they were made with.
-
-    rows: n-grams that are sorted in memory at once. RunFailed where there are no discounts.
-    """
+    """Return the probabilities and back-offs of all orders, and their discounts. rows: the number
+    of n-grams to sort in memory at a time. Raises RunFailed if discounts cannot be computed."""
     used = [discounts(counts_of_counts(o.count).tolist(), o.n, fallback) for o in orders]
     prob, first = np.empty(vocab), orders[0]
     unigrams(first.lo, first.count, vocab, _table(used[0]), prob)
@@ -362,7 +356,7 @@ def estimate(
             hi, lo, count, pruned, bits, _table(d), low_hi, low_lo, below.backoff, share, weight
         )
         assert complete, "a context without its own n-gram"
-        share, weight = _in_suffix_order(folder, at, (share, weight), rows)
+        share, weight = _to_suffix_order(folder, at, (share, weight), rows)
         prob = mapped(folder / f"order{order.n}.prob", n, "f8")
         interpolate(order.hi, order.lo, bits, share, weight, low_hi, low_lo, below.prob, prob)
         backoff = mapped(folder / f"order{order.n}.backoff", n, "f8")
@@ -372,15 +366,15 @@ def estimate(
     return done, used
 
 
-_ROW_BYTES = 128  # of memory for an n-gram that is being sorted, its copies included
+_ROW_BYTES = 128  # memory per n-gram while sorting, with temporary copies
 _BATCH = 1 << 16
 Texts = Callable[[], Iterable[pa.LargeStringArray]]
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How a model is estimated. prune: for each order the largest count that is left out; the last
-    one holds for all higher orders. min_count: times a word must come to be a word."""
+    """The settings of an estimate. prune: for each order the largest count to leave out; the last
+    number applies to all higher orders; min_count: the least count of a word in the vocabulary."""
 
     order: int = 5
     prune: tuple[int, ...] = (0,)
@@ -389,18 +383,21 @@ class Smoothing:
     memory_mib: int = 1024
 
     def pruned(self) -> list[int]:
-        """One entry an order; UsageError where a longer n-gram could stay without its parts."""
+        """Return the largest count to leave out, for each order. Raises UsageError if an n-gram
+        could be kept while a part of it is left out."""
         limits = [*self.prune, *[self.prune[-1]] * (self.order - len(self.prune))]
         if len(self.prune) > self.order or limits[0] != 0 or limits != sorted(limits):
             raise UsageError(
-                "prune: numbers that begin with 0 and do not fall, one an order, as 0,0,1"
+                "prune: give at most one number per order, starting with 0 and never falling,"
+                " such as 0,0,1"
             )
         return limits
 
 
 @dataclass(frozen=True)
 class Numbered:
-    """A corpus as numbers on disk: ids: uint32[words], ends: int64[sentences]."""
+    """A corpus on disk, with words as numbers. ids: uint32[words], the numbers; ends:
+    int64[sentences], where each sentence ends in `ids`."""
 
     ids: np.ndarray
     ends: np.ndarray
@@ -408,17 +405,18 @@ class Numbered:
 
 
 def number_words(texts: Texts, folder: Path, variant: Variant, unit: Unit, least: int) -> Numbered:
-    """Words by frequency; those that come less than `least` times are <unk>."""
-    growing = Growing()
+    """Number words by frequency and return the corpus; words rarer than `least` are <unk>."""
+    growing = VocabularyBuilder()
     ids, ends = _written(folder, (of_words(t, variant, unit, growing.add) for t in texts()))
     words, new = growing.settled(least)
     return Numbered(_renumbered(ids, new), ends, words)
 
 
 def number_pieces(texts: Texts, folder: Path, variant: Variant, pieces: bytes) -> Numbered:
-    """Pieces in the order of the SentencePiece model, then what it has no piece for."""
+    """Return the corpus as numbers of pieces: first the pieces in the order of the SentencePiece
+    model, then the words without a piece."""
     processor = load_pieces(pieces, "--pieces")
-    growing = Growing()
+    growing = VocabularyBuilder()
     word_ids = piece_ids(growing.add, processor)
     first = growing.words - len(SPECIAL)
     sentences = (of_pieces(t, variant, processor, word_ids, growing.add) for t in texts())
@@ -442,14 +440,15 @@ def _written(folder: Path, batches: Iterator[Sentences]) -> tuple[np.ndarray, np
     ids.remove()
     ends.remove()
     if len(arrays[1]) == 0:
-        raise RunFailed("there is no word in the input to train on")
+        raise RunFailed("the input has no words to train on")
     return arrays
 
 
 def count_ngrams(
     corpus: Numbered, folder: Path, order: int, bits: int, rows: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(hi, lo: uint64[n], count: int64[n]) of all N-grams in suffix order."""
+    """Return (hi, lo: uint64[n], keys; count: int64[n]) of all n-grams of the highest order, sorted
+    like `Order`."""
     from curate.scoring.perplexity.table import sort_order
 
     sorter = Sorter(folder, "ngrams", order * bits, rows, {"count": "i8"})
@@ -495,7 +494,7 @@ def _merged(hi: np.ndarray, lo: np.ndarray, count: np.ndarray) -> tuple[np.ndarr
 
 @dataclass(frozen=True)
 class Card:
-    """Facts of a model that was trained. pruned, counts: n-grams of each order."""
+    """Facts about a model. pruned, counts: by order, how many n-grams are left out and kept."""
 
     file: str
     variant: Variant
@@ -519,11 +518,9 @@ def train(
     unit: Unit,
     pieces: bytes = b"",
 ) -> Card:
-    """Trains on the texts and writes out/name; returns facts of the model.
-
-    texts: gives the corpus anew each time, in batches. pieces: a SentencePiece model's file, where
-    the unit is `pieces`. UsageError for settings, RunFailed where there is too little text.
-    """
+    """Train a model, write out/name and return facts about it. texts: a function that returns the
+    corpus in batches, at each call from the beginning; pieces: the file of a SentencePiece model,
+    for the unit `pieces`. Raises UsageError for wrong settings, RunFailed for too little text."""
     prune = how.pruned()
     work = out / ".work"
     remove(work, inside=out)
@@ -569,7 +566,6 @@ def train(
 
 
 def _log10(values: np.ndarray) -> np.ndarray:
-    """float32; 0 becomes -99, as in ARPA files."""
     with np.errstate(divide="ignore"):
         return np.maximum(np.log10(values), -99.0).astype(np.float32)
 
@@ -577,7 +573,7 @@ def _log10(values: np.ndarray) -> np.ndarray:
 def _level(e: Estimate, bits: int) -> Iterator[Rows]:
     for a in range(0, len(e.order.hi), _BATCH):
         part = slice(a, a + _BATCH)
-        stays = e.order.pruned[part] == 0
-        hi, lo = e.order.hi[part][stays], e.order.lo[part][stays]
+        kept = e.order.pruned[part] == 0
+        hi, lo = e.order.hi[part][kept], e.order.lo[part][kept]
         grams = words_of(hi, lo, e.order.n, bits)
-        yield grams, _log10(e.prob[part][stays]), _log10(e.backoff[part][stays])
+        yield grams, _log10(e.prob[part][kept]), _log10(e.backoff[part][kept])

@@ -1,1 +1,1 @@
-"""Models that score texts by other tools' weights."""
+"""Filters by the scores of models that other tools trained."""

@@ -1,8 +1,8 @@
-"""Documents by the score of a model in ONNX, such as FineWeb-Edu's classifier.
+"""Filter by the score of an ONNX model, such as FineWeb-Edu's classifier.
 
 Source: Penedo et al. 2024 (FineWeb), section 4; huggingface/cosmopedia, classification: the model
-is asked for one number a text, its first 512 tokens; `int_score` is that number between 0 and 5,
-rounded; documents of 3 and more stay.
+scores the first 512 tokens of a text; `int_score` is the score, clipped to 0 to 5 and rounded;
+documents of 3 and more are kept.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from curate.steps.contracts import FromFiles, Step, step
 from curate.text.onnx import OnnxText, onnx_files
 from llmcurate.base.errors import UsageError
 
-MOST = 1e6  # of a score's limits
+MOST = 1e6  # the largest limit of a score
 
 
 @step("onnx_score")
 class OnnxScore(Step, FromFiles):
-    """Drops documents that a model in ONNX scores too low.
+    """Drops documents that an ONNX model scores too low.
 
-    Columns: `score`, the model's number; `int_score`, between `low` and `high` and rounded, as
-    FineWeb-Edu has it. Both are null of a text without any character.
+    Columns: `score`, the model's number; `int_score`, the score clipped to `low` and `high` and
+    rounded, as in FineWeb-Edu. Both are null for an empty text.
     """
 
     paper: ClassVar[str] = "Penedo et al. 2024 (FineWeb-Edu), section 4"
@@ -42,24 +42,27 @@ class OnnxScore(Step, FromFiles):
         512,
         ge=8,
         le=131_072,
-        description="Tokens of a document that the model sees; the rest is cut (FineWeb-Edu: 512).",
+        description="The most tokens of a document that the model reads (FineWeb-Edu: 512).",
     )
     output: int = Field(
         0,
         ge=0,
-        description="Which number of the model's output is the score, where it has several.",
+        description="The index of the score, if the model's output has several numbers.",
     )
     low: float = Field(
-        0, ge=-MOST, le=MOST, description="The least integer score; lower numbers count as it."
+        0, ge=-MOST, le=MOST, description="The lowest integer score; lower scores are raised to it."
     )
     high: float = Field(
-        5, ge=-MOST, le=MOST, description="The highest integer score; higher numbers count as it."
+        5,
+        ge=-MOST,
+        le=MOST,
+        description="The highest integer score; higher ones are lowered to it.",
     )
     threshold: float | None = Field(
         None,
         ge=-MOST,
         le=MOST,
-        description="Documents with a lower integer score are dropped (FineWeb-Edu: 3); none: no"
+        description="Documents with a lower integer score are dropped (FineWeb-Edu: 3). None: no"
         " limit.",
     )
     _model: OnnxText | None = PrivateAttr(default=None)
@@ -69,8 +72,8 @@ class OnnxScore(Step, FromFiles):
         if not folder.is_dir():
             raise UsageError(
                 f"{self.label}: no folder {self.model}: give --set {self.label}.model=FOLDER with"
-                " model.onnx and tokenizer.json, as HuggingFaceFW/fineweb-edu-classifier has them"
-                " once it is exported (optimum-cli export onnx)"
+                " model.onnx and tokenizer.json, for example HuggingFaceFW/fineweb-edu-classifier"
+                " exported by optimum-cli export onnx"
             )
         return [str(path) for path in onnx_files(folder, f"{self.label}: {folder}")]
 
@@ -88,11 +91,11 @@ class OnnxScore(Step, FromFiles):
                 numbers = self._model.run(text)[0].reshape(-1)
                 if self.output >= len(numbers):
                     raise UsageError(
-                        f"{self.label}: {self.model} gives {len(numbers)} numbers a text: output"
-                        f" must be below that, not {self.output}"
+                        f"{self.label}: {self.model} returns {len(numbers)} numbers per text:"
+                        f" output must be below that, not {self.output}"
                     )
                 score[row] = numbers[self.output]
-        # Half to even, as Python's round, which theirs is.
+        # Rounds half to even, as Python's round, which FineWeb-Edu uses.
         whole = np.round(np.clip(score, self.low, self.high))
         for name, values in (("score", score), ("int_score", whole)):
             docs = docs.annotate(name, pa.array(values, pa.float64(), from_pandas=True))

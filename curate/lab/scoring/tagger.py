@@ -1,9 +1,9 @@
-"""Sentences, paragraphs or documents by a label of a fastText model: cut, or dropped with their
+"""Sentences, paragraphs or documents with a label of a fastText model: cut, or dropped with their
 documents.
 
-After Dolma's taggers and mixer (Soldaini et al. 2024, section 3.1.3; allenai/dolma,
+As in Dolma's taggers and mixer (Soldaini et al. 2024, section 3.1.3; allenai/dolma,
 python/dolma/taggers/jigsaw.py and configs/dolma-v1_6/mixing/cc-head.yaml), which cut sentences that
-models of Jigsaw's comments take for hateful or not safe for work from 0.4 on. The sentences are
+models of Jigsaw's comments score as hateful or not safe for work with 0.4 or more. Sentences are
 those of text/sentences.py.
 """
 
@@ -29,7 +29,8 @@ RULES = ("tagged",)
 
 
 def pieces(data: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(uint8[bytes], int64[pieces + 1]): data[start:end] of every piece, one behind the other."""
+    """Return the passages data[start:end], joined, as (uint8[bytes], offsets: int64[pieces +
+    1])."""
     sizes = end - start
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     at = np.arange(offsets[-1]) + np.repeat(start - offsets[:-1], sizes)
@@ -38,10 +39,10 @@ def pieces(data: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.nda
 
 @step("tagger")
 class Tagger(FastTextStep):
-    """Cuts what a fastText model gives a label, or drops documents that hold it.
+    """Cuts text that gets a label from a fastText model, or drops documents with such text.
 
-    Columns: `units`, how many were judged; `tagged`, how many had the label; `max_score`, the
-    highest score of the document.
+    Columns: `units`, the number of units scored; `tagged`, the number with the label; `max_score`,
+    the highest score of the document.
     """
 
     paper: ClassVar[str] = "Soldaini et al. 2024 (Dolma), section 3.1.3"
@@ -53,29 +54,29 @@ class Tagger(FastTextStep):
 
     tag: str | None = Field(
         None,
-        description="The label whose probability is the score; none: of two labels the one that"
+        description="The label whose probability is the score. None: of two labels, the one that"
         " does not begin with non, not or cc.",
     )
     unit: Literal["sentence", "paragraph", "document"] = Field(
         "sentence",
-        description="What is scored: sentences, paragraphs (lines, as in Dolma) or documents.",
+        description="The unit to score: sentences, paragraphs (lines, as in Dolma) or documents.",
     )
     threshold: float = Field(
         0.4,
         ge=0,
         le=1,
-        description="The score from which on a unit has the label (configs/dolma-v1_6: 0.4).",
+        description="Units with this score or more have the label (configs/dolma-v1_6: 0.4).",
     )
     action: Literal["cut", "drop"] = Field(
         "cut",
-        description="What becomes of a unit with the label: cut takes it out of the text, drop"
-        " drops its document.",
+        description="The action on a unit with the label: cut removes it from the text, drop drops"
+        " its document.",
     )
     _model: Classifier | None = PrivateAttr(default=None)
     _code: int = PrivateAttr(default=0)
 
     def identity(self) -> Identity:
-        self._chosen()  # says what is wrong with the label
+        self._chosen()  # raises for a wrong label
         return super().identity()
 
     def notes(self) -> list[str]:
@@ -91,14 +92,14 @@ class Tagger(FastTextStep):
                     f" {', '.join(labels[:8])}"
                 )
             return tag
-        rest = ("non", "not", "cc")  # `cc` is what `llmcurate quality train` calls the rest
-        plain = [name for name in labels if not name.lower().startswith(rest)]
-        if len(labels) != 2 or len(plain) != 1:
+        negative = ("non", "not", "cc")  # `llmcurate quality train` names its negatives `cc`
+        positive = [name for name in labels if not name.lower().startswith(negative)]
+        if len(labels) != 2 or len(positive) != 1:
             raise UsageError(
-                f"{self.label}: {self.model} has the labels {', '.join(labels[:8])}: say which one"
-                f" is looked for, --set {self.label}.tag=LABEL"
+                f"{self.label}: {self.model} has the labels {', '.join(labels[:8])}: choose one"
+                f" with --set {self.label}.tag=LABEL"
             )
-        return plain[0]
+        return positive[0]
 
     def open(self) -> None:
         from curate.scoring.fasttext.classifier import Classifier
@@ -145,8 +146,8 @@ class Tagger(FastTextStep):
         start, end = units.start[chosen] - offsets[at], units.end[chosen] - offsets[at]
         docs = cut(docs, Spans(at, start, end, zeros, RULES, zeros))
         empty = np.array([not (t or "").strip() for t in docs.text.to_pylist()], np.bool_)
-        gone = np.bincount(rows[tagged], minlength=len(docs)) > 0
-        return docs.drop(empty & gone, "nothing_left")
+        any_tagged = np.bincount(rows[tagged], minlength=len(docs)) > 0
+        return docs.drop(empty & any_tagged, "nothing_left")
 
     def limits(self) -> list[Limit]:
         if self.action == "cut":

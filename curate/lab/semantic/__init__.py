@@ -1,1 +1,1 @@
-"""Dedup by embeddings."""
+"""Deduplication by embeddings."""

@@ -1,25 +1,21 @@
-"""The embeddings of a whole corpus: one file of rows of whole numbers, mapped into memory.
+"""The embeddings of a corpus as one memory-mapped file of integer rows.
 
-A vector is scaled to length UNIT and rounded to whole numbers. Inner products of such vectors are
-whole numbers below 2^24, and so are all their partial sums (Cauchy and Schwarz), which float32
-holds exactly: a matrix product gives the same bits whatever the library, its threads, its blocks
-and the order of its sums. Clusters and similarities therefore depend on the vectors alone. Rounding
-moves a cosine by about 0.0001.
+A vector is scaled to length UNIT and rounded to integers. Inner products of such vectors and all
+their partial sums are integers below 2^24 (Cauchy and Schwarz), which float32 holds exactly. So a
+matrix product has the same bits for any library, number of threads, blocks or order of sums, and
+clusters and similarities depend only on the vectors. Rounding changes a cosine by about 0.0001.
+Rows are in the order of a hash of the ids: the order of arrival does not matter, and the first rows
+are a random sample.
 
-Rows stand in the order of a hash of the ids, so that nothing depends on the order of arrival, and
-the first rows are a random sample. Hashed embeddings are made by tasks, a group of sketch files
-each; the basis is fitted in the caller, which puts rows into their positions.
-
-Hashed embeddings are words and pairs of words counted in buckets, weighted, reduced by an SVD.
-Counting is Weinberger et al. 2009 ("the hashing trick"), without their signs: a bucket's inverse
-document frequency needs counts. The weights are (1 + ln count) * (ln((1 + N) / (1 + df)) + 1),
-those of scikit-learn's TfidfTransformer(sublinear_tf=True), then truncated by an SVD (latent
-semantic analysis, Deerwester et al. 1990). The SVD is the randomized one of Halko, Martinsson and
-Tropp 2011 (algorithm 4.4) over a sample of documents. What it leaves of a document is kept: its
-residual is hashed with signs into a few more dimensions (a count sketch, Charikar et al. 2002),
-which keep its inner products in expectation. Without it, two documents that the basis explains by a
-twentieth are alike if these twentieths are (docs/dedup/semantic.md has figures). `residual=0` is
-plain LSA.
+Hashed embeddings count words and pairs of words in buckets (Weinberger et al. 2009, "the hashing
+trick", without their signs, because a bucket's inverse document frequency needs counts). The
+weights are (1 + ln count) * (ln((1 + N) / (1 + df)) + 1), those of scikit-learn's
+TfidfTransformer(sublinear_tf=True). They are reduced by an SVD (latent semantic analysis,
+Deerwester et al. 1990), the randomized one of Halko, Martinsson and Tropp 2011 (algorithm 4.4) over
+a sample of documents. The residual of a document after the SVD is hashed with signs into a few more
+dimensions (a count sketch, Charikar et al. 2002), which keep its inner products in expectation.
+Without them, two documents would be similar if only the twentieth that the basis explains were
+(docs/dedup/semantic.md has figures). `residual=0` is plain LSA.
 """
 
 from __future__ import annotations
@@ -36,32 +32,31 @@ from curate.corpus import journal
 from curate.corpus.shuffle.tasks import FolderTask, Group, GroupTask, groups, run_tasks
 from curate.corpus.sketches import Sketches, sketch_batches
 from curate.text.hashing import mix
-from llmcurate.base.disk.files import clear_temporary, remove, replacing, reserve
+from llmcurate.base.disk.files import allocate, clear_temporary, remove, replacing
 from llmcurate.base.errors import UsageError
 from llmcurate.base.kernels import njit
 
-_PAIR = np.uint64(0x9E3779B97F4A7C15)
+_PAIR_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
-MOST_COUNTED = 65535  # occurrences in a document that are counted
+MOST_COUNTED = 65535  # largest count of a bucket in a document
 
 
 @njit(nogil=True)
 def bucket(value, features):
-    """A hash as a number under `features` (< 2^32)."""
+    """Return the bucket of a hash, an int64 below `features` (< 2^32)."""
     return np.int64(((value >> _HALF) * np.uint64(features)) >> _HALF)
 
 
 @njit(cache=True, nogil=True)
 def hashed_counts(rows, hashes, features):
-    """(offsets: int64[documents + 1], buckets: uint32[], counts: uint16[]) of the words and pairs
-    of neighbouring words of each document, buckets in order of first occurrence.
-
-    rows: int64[documents + 1] into hashes: uint64[words], those of the word table.
-    """
+    """Return the counts of words and pairs of neighbouring words of each document, as (offsets:
+    int64[documents + 1], buckets: uint32[], counts: uint16[]), with the buckets of a document in
+    the order of their first occurrence. rows: int64[documents + 1], the first word of each document
+    in hashes: uint64[words], the hash of each word."""
     documents = len(rows) - 1
     words = rows[documents] - rows[0]
     offsets = np.zeros(documents + 1, np.int64)
-    buckets = np.empty(2 * words, np.uint32)  # memory that is never touched is never used
+    buckets = np.empty(2 * words, np.uint32)  # pages never written take no memory
     counts = np.empty(2 * words, np.uint16)
     counts_by_bucket = np.zeros(features, np.int64)
     used = 0
@@ -71,7 +66,7 @@ def hashed_counts(rows, hashes, features):
             for pair in range(2 if w + 1 < rows[d + 1] else 1):
                 value = hashes[w]
                 if pair:
-                    value = mix(value * _PAIR + hashes[w + 1])
+                    value = mix(value * _PAIR_FACTOR + hashes[w + 1])
                 b = bucket(value, features)
                 if counts_by_bucket[b] == 0:
                     buckets[used] = b
@@ -84,20 +79,16 @@ def hashed_counts(rows, hashes, features):
     return offsets, buckets[:used].copy(), counts[:used].copy()
 
 
-SAMPLE = 4096  # documents behind the SVD
-MOST_FEATURES = 65_536  # of the sample, the most frequent ones; the residual has the others
+SAMPLE = 4096  # documents from which the SVD is computed
+MOST_FEATURES = 65_536  # most frequent features of the sample; the residual covers the others
 OVERSAMPLE, ITERATIONS = 10, 2
 
 
 @dataclass(frozen=True)
 class Basis:
-    """The weights and axes that turn hashed counts into vectors, the same for every document of a
-    corpus.
-
-    idf: float32[features]; row: int32[features], the feature's row in `axes`, -1 for none;
-    axes: float32[rows, dimensions]; mixed: float32[dimensions, residual], the residual's hash of
-    each axis.
-    """
+    """The weights and axes that turn hashed counts into vectors. idf: float32[features], weights;
+    row: int32[features], the feature's row in `axes`, -1 for none; axes: float32[rows, dimensions];
+    mixed: float32[dimensions, residual], each axis hashed like a residual."""
 
     idf: np.ndarray
     row: np.ndarray
@@ -106,24 +97,22 @@ class Basis:
 
     @property
     def size(self) -> int:
-        """Dimensions of a vector."""
         return int(self.mixed.shape[0] + self.mixed.shape[1])
 
     def vectors(self, offsets: np.ndarray, buckets: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """float32[documents, size] of hashed counts; not normalised. UsageError for features that
-        the basis has not, as sketches of somebody else may name."""
+        """Return float32[documents, size]: the vectors of hashed counts, not normalised. Raises
+        UsageError for unknown features, which sketches of another run may have."""
         if len(buckets) and not 0 <= int(buckets.min()) <= int(buckets.max()) < len(self.idf):
-            raise UsageError("sketches name features that there are not; run that dedup again")
+            raise UsageError("the sketches have unknown features: run that dedup again")
         return project(offsets, buckets, counts, self.idf, self.row, self.axes, self.mixed)
 
     def save(self, path: Path) -> None:
-        """Writes it as a whole."""
         with replacing(path) as aside, aside.open("wb") as file:
             np.savez(file, idf=self.idf, row=self.row, axes=self.axes, mixed=self.mixed)
 
     @classmethod
     def load(cls, path: Path) -> Basis:
-        """The object that `save` wrote. UsageError where it is none: kernels follow its numbers."""
+        """Return the basis that `save` wrote. Raises UsageError if the file is damaged."""
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 idf, row, axes, mixed = (arrays[name] for name in ("idf", "row", "axes", "mixed"))
@@ -137,16 +126,16 @@ class Basis:
             )
         except OSError:
             raise
-        except Exception:  # of many kinds, MemoryError for sizes that the file only claims
+        except Exception:  # many kinds; MemoryError if the file claims a huge size
             sound = False
         if not sound:
-            raise UsageError(f"{path} is damaged; run that dedup again")
+            raise UsageError(f"{path} is damaged: run that dedup again")
         return cls(idf, row, axes, mixed)
 
 
 @njit(nogil=True)
 def dimension_of(feature, residual):
-    """(dimension, sign) of a feature in the residual."""
+    """Return (dimension, sign): where in the residual, and with which sign, a feature is added."""
     value = mix(np.uint64(feature) + np.uint64(0x51ED270B))
     sign = 1.0 if value & np.uint64(1) else -1.0
     return np.int64((value >> np.uint64(1)) % np.uint64(residual)), sign
@@ -154,7 +143,8 @@ def dimension_of(feature, residual):
 
 @njit(cache=True, nogil=True)
 def signed_dimensions(features, residual):
-    """(int64[], float32[]): `dimension_of` each of features: int64[]."""
+    """Return (dimensions: int64[], signs: float32[]), the results of `dimension_of` for each of
+    features: int64[]."""
     at = np.empty(len(features), np.int64)
     signs = np.empty(len(features), np.float32)
     for i in range(len(features)):
@@ -164,10 +154,8 @@ def signed_dimensions(features, residual):
 
 @njit(cache=True, nogil=True)
 def project(offsets, buckets, counts, idf, row, axes, mixed):
-    """float32[documents, dimensions + residual]: TF-IDF on the axes, then the hashed residual.
-
-    Every row is summed in the order of its buckets, whatever stands beside it.
-    """
+    """Return float32[documents, dimensions + residual]: each document's TF-IDF on the axes, then
+    its hashed residual. A row is summed in the order of its buckets, independently of others."""
     dimensions, residual = mixed.shape
     out = np.zeros((len(offsets) - 1, dimensions + residual), np.float32)
     for d in range(len(offsets) - 1):
@@ -189,8 +177,8 @@ def project(offsets, buckets, counts, idf, row, axes, mixed):
 
 
 def randomized_axes(matrix, dimensions: int, seed: int) -> np.ndarray:
-    """float32[columns, at most `dimensions`]: right singular vectors of a sparse matrix, those of
-    the largest singular values first."""
+    """Return float32[columns, at most `dimensions`]: right singular vectors of a sparse matrix,
+    those of the largest singular values first."""
     rows, _ = matrix.shape
     wide = min(dimensions + OVERSAMPLE, min(matrix.shape))
     matrix = matrix.astype(np.float32)
@@ -205,7 +193,7 @@ def randomized_axes(matrix, dimensions: int, seed: int) -> np.ndarray:
     best = np.argsort(-values, kind="stable")[:dimensions]
     best = best[values[best] > 1e-6 * max(values[best[0]], 1e-30)] if len(best) else best
     axes = image @ (within[:, best] / np.sqrt(values[best])).astype(np.float32)
-    # Singular vectors have no sign of their own: the largest entry is positive.
+    # The sign of a singular vector is arbitrary: the largest entry is made positive.
     largest = np.abs(axes).argmax(axis=0)
     axes *= np.where(axes[largest, np.arange(axes.shape[1])] < 0, -1.0, 1.0).astype(np.float32)
     return axes
@@ -219,16 +207,14 @@ def fit(
     residual: int,
     seed: int,
 ) -> Basis:
-    """The basis of a corpus of so many documents.
-
-    df: int64[features]; sample: (offsets, buckets, counts) of some of the documents.
-    """
+    """Return the basis of a corpus. df: int64[features], the document frequency of each feature;
+    documents: the number of documents; sample: (offsets, buckets, counts) of some documents."""
     from scipy.sparse import csr_array
 
     offsets, buckets, counts = sample
     idf = (np.log((1.0 + documents) / (1.0 + df)) + 1.0).astype(np.float32)
     frequency = np.bincount(buckets, minlength=len(df))
-    # A feature of one document says nothing of any other; ties by number.
+    # A feature that only one document has relates it to no other. Ties are broken by number.
     shared = np.flatnonzero(frequency > 1)
     used = np.sort(shared[np.argsort(-frequency[shared], kind="stable")][:MOST_FEATURES])
     row = np.full(len(df), -1, np.int32)
@@ -257,12 +243,12 @@ def fit(
 
 T = TypeVar("T", bound=FolderTask)
 UNIT = 4000
-BATCH = 1000  # documents whose sketches are read at once
-ROWS = 8192  # of the matrix that are looked at together
+BATCH = 1000  # documents per batch of sketches
+ROWS = 8192  # rows of the matrix per block
 
 
 class Counts(NamedTuple):
-    """Hashed counts of documents: int64[documents + 1], uint32[], uint16[]."""
+    """Hashed counts of documents, the three arrays that `hashed_counts` returns."""
 
     offsets: np.ndarray
     buckets: np.ndarray
@@ -270,19 +256,20 @@ class Counts(NamedTuple):
 
 
 def whole_numbers(vectors: np.ndarray) -> np.ndarray:
-    """int16[rows, size]: vectors of length UNIT, rounded; what is no number, or 0, gives zeros."""
+    """Return int16[rows, size]: vectors scaled to length UNIT and rounded. Vectors of length 0 and
+    vectors that are not finite become zeros."""
     exact = np.where(np.isfinite(vectors).all(axis=1, keepdims=True), vectors, 0.0)
     exact = exact.astype(np.float64)
     length = np.sqrt(np.einsum("ij,ij->i", exact, exact))[:, None]
     scaled = exact * (UNIT / np.where(length > 0, length, 1.0))
-    # The contract of the products, see above.
+    # Larger vectors would break the bound on products (see the module's docstring).
     assert vectors.shape[1] <= 8192
     rounded: np.ndarray = np.rint(scaled).astype(np.int16)
     return rounded
 
 
 def squared_lengths(block: np.ndarray) -> np.ndarray:
-    """float64[rows]: squared lengths of rows of whole numbers, exact."""
+    """Return float64[rows]: the exact squared length of each row of a block of integers."""
     wide = block.astype(np.int64)
     sums: np.ndarray = np.einsum("ij,ij->i", wide, wide)
     return sums.astype(np.float64)
@@ -291,14 +278,14 @@ def squared_lengths(block: np.ndarray) -> np.ndarray:
 def blocks(
     matrix: np.ndarray, rows: np.ndarray, most: int = ROWS
 ) -> Iterator[tuple[slice, np.ndarray]]:
-    """(which, float32 block) of rows: int64[], at most so many of them at a time."""
+    """Yield (slice of `rows`, these rows of the matrix as float32), at most `most` rows at a
+    time."""
     for first in range(0, len(rows), most):
-        which = slice(first, min(first + most, len(rows)))
-        yield which, matrix[rows[which]].astype(np.float32)
+        span = slice(first, min(first + most, len(rows)))
+        yield span, matrix[rows[span]].astype(np.float32)
 
 
 def counts_of(batch: pa.RecordBatch) -> Counts:
-    """The counts of sketches, from their columns buckets and counts."""
     buckets, counts = batch.column("buckets"), batch.column("counts")
     offsets = buckets.offsets.to_numpy()
     span = slice(offsets[0], offsets[-1])
@@ -306,15 +293,12 @@ def counts_of(batch: pa.RecordBatch) -> Counts:
     return Counts((offsets - offsets[0]).astype(np.int64), *values)
 
 
-# A row is made of its document alone and document frequencies are whole numbers, so that the result
-# does not depend on how sketch files are grouped.
-
-
 def frequencies(
     sketches: Sketches, work: Path, row_of: np.ndarray, features: int
 ) -> tuple[np.ndarray, Counts]:
-    """(df: int64[features], the counts of the sampled documents in order of their rows). row_of: as
-    `write_matrix` has it; work: a folder for files."""
+    """Return (df: int64[features], the document frequency of each feature; the counts of sampled
+    documents, by row). row_of: see `write_matrix`; work: a folder for temporary files. The grouping
+    of sketch files does not change the result, because document frequencies are integers."""
     tasks, sample_rows = [], []
     for group in groups(sketches, sketches.sizes.task_embeddings):
         rows = row_of[group.first : group.first + group.rows]
@@ -327,9 +311,9 @@ def frequencies(
     for task, rows in zip(tasks, sample_rows, strict=True):
         with np.load(task.file(COUNTS_FILE), allow_pickle=False) as arrays:
             df += arrays["df"]
-            each, buckets, counts = (arrays[name] for name in ("offsets", "buckets", "counts"))
+            starts, buckets, counts = (arrays[name] for name in ("offsets", "buckets", "counts"))
         for d, at in enumerate(rows.tolist()):
-            span = slice(each[d], each[d + 1])
+            span = slice(starts[d], starts[d + 1])
             if span.start < span.stop:
                 chosen.append((at, buckets[span], counts[span]))
     chosen.sort(key=lambda row: row[0])
@@ -339,21 +323,22 @@ def frequencies(
     return df, Counts(offsets, buckets, counts)
 
 
-# Of a group: df: int64[features], and offsets, buckets, counts of its sample; the rows of its
-# documents by arrival, int16[documents, size].
+# Per group: df: int64[features], and offsets, buckets, counts of its sample; the rows of its
+# documents in order of arrival, int16[documents, size].
 COUNTS_FILE, ROWS_FILE = "counts.npz", "rows.npy"
 
 
 @dataclass(frozen=True)
 class CountTask(GroupTask):
-    """The features of a group are to be counted. sample: numbers of documents in the group."""
+    """The task to count the features of a group of documents. sample: the numbers, within the
+    group, of the documents that belong to the sample."""
 
     features: int
     sample: list[int]
 
 
 def count_group(task: CountTask) -> None:
-    """A task: how many documents of a group have each feature, and its sampled documents."""
+    """Run a CountTask: count the documents with each feature, and save the sampled documents."""
     df = np.zeros(task.features, np.int64)
     sample = np.array(task.sample, np.int64)
     chosen = [Counts(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.uint16))]
@@ -374,14 +359,14 @@ def count_group(task: CountTask) -> None:
 
 @dataclass(frozen=True)
 class EmbedTask(GroupTask):
-    """The rows of a group are to be made with the basis in a file."""
+    """The task to compute the vectors of a group of documents. basis: the path of the basis."""
 
     basis: Path
 
 
 def group_rows(sketches: Sketches, work: Path, basis: Path) -> Iterator[tuple[slice, np.ndarray]]:
-    """(which documents, by arrival; their rows: int16[documents, size]) group by group. basis: its
-    file; work: a folder for files."""
+    """Yield (slice of documents in order of arrival, their vectors: int16[documents, size]) for
+    each group of documents. basis: the path of the basis; work: a folder for temporary files."""
     sketch_groups = groups(sketches, sketches.sizes.task_embeddings)
     tasks = [EmbedTask(group.part, work, group, basis) for group in sketch_groups]
     run_tasks(sketches.run, f"{__name__}:embed_group", _missing(tasks, ROWS_FILE))
@@ -391,7 +376,7 @@ def group_rows(sketches: Sketches, work: Path, basis: Path) -> Iterator[tuple[sl
 
 
 def embed_group(task: EmbedTask) -> None:
-    """A task: the rows of a group."""
+    """Run an EmbedTask: compute and save the vectors of a group."""
     basis, group = Basis.load(task.basis), task.group
     rows = np.empty((group.rows, basis.size), np.int16)
     done = 0
@@ -413,7 +398,7 @@ def _missing(tasks: Sequence[T], name: str) -> list[T]:
 
 
 MATRIX, BASIS = "embeddings.npy", "basis.npz"
-WORK = "work"  # what tasks leave until the matrix is there
+WORK = "work"  # files of tasks, removed when the matrix is written
 
 
 def hashed_basis(
@@ -424,8 +409,7 @@ def hashed_basis(
     residual: int,
     seed: int,
 ) -> Basis:
-    """The basis in the step's folder: kept there, else that of the first earlier corpus with one,
-    else fitted now."""
+    """Return the basis that this step or an earlier corpus saved, else fit one; save the basis."""
     file = sketches.folder / BASIS
     if file.exists():
         return Basis.load(file)
@@ -447,7 +431,6 @@ def _work(sketches: Sketches) -> Path:
 
 
 def _stored_rows(sketches: Sketches) -> Iterator[tuple[slice, np.ndarray]]:
-    """As `group_rows`, of vectors that the sketches hold."""
     done = 0
     for batch in sketches.batches(["vector"], BATCH):
         column = batch.column("vector")
@@ -460,11 +443,8 @@ def _stored_rows(sketches: Sketches) -> Iterator[tuple[slice, np.ndarray]]:
 
 
 def write_matrix(sketches: Sketches, row_of: np.ndarray, basis: Basis | None, size: int) -> Path:
-    """Writes embeddings.npy, int16[documents, size], unless it is there.
-
-    row_of: int64[documents] in order of arrival, the row of each; basis: the one in the step's
-    folder; None for vectors that the sketches hold.
-    """
+    """Write embeddings.npy, int16[documents, size], if it is missing. row_of: int64[documents], the
+    row of each document in order of arrival; basis: None if the sketches hold vectors."""
     path = sketches.folder / MATRIX
     if not path.exists():
         rows = _stored_rows(sketches)
@@ -473,9 +453,9 @@ def write_matrix(sketches: Sketches, row_of: np.ndarray, basis: Basis | None, si
         with replacing(path) as aside:
             shape = (len(row_of), size)
             matrix = np.lib.format.open_memmap(aside, "w+", np.int16, shape)
-            reserve(aside)
-            for which, block in rows:
-                matrix[row_of[which]] = block
+            allocate(aside)
+            for span, block in rows:
+                matrix[row_of[span]] = block
             matrix.flush()
             del matrix
     journal.release(sketches.folder / WORK)

@@ -1,8 +1,7 @@
-"""Embeddings from a model in a local folder: ONNX, or sentence-transformers or transformers where
-they are installed.
+"""Embeddings from a model in a local folder: ONNX, sentence-transformers or transformers.
 
-Nothing is fetched, and nothing in the folder is run as code: weights must be ONNX or safetensors,
-and modules those of sentence-transformers and classes those of transformers themselves.
+Nothing is downloaded, and no code in the folder is run: weights must be ONNX or safetensors, and
+modules and classes must be those of sentence-transformers and transformers.
 """
 
 from __future__ import annotations
@@ -21,31 +20,32 @@ from llmcurate.base.errors import UsageError
 
 POOLING = "1_Pooling/config.json"
 MODULES = "modules.json"
-PLAIN = ["Transformer", "Pooling", "Normalize"]  # modules that transformers can stand for
+PLAIN_MODULES = ["Transformer", "Pooling", "Normalize"]  # modules that transformers can replace
 CONFIG = "config.json"
-# Names of poolings, as before version 6 of sentence-transformers and since: the position of the
-# token whose vector a text has; None: the mean of all.
+# Names of poolings, before version 6 of sentence-transformers and since, and the position of the
+# token whose vector is used; None: the mean of all tokens.
 POOLS = {
     **{"pooling_mode_mean_tokens": None, "mean": None},
     **{"pooling_mode_cls_token": 0, "cls": 0},
     **{"pooling_mode_lasttoken": -1, "lasttoken": -1},
 }
-BATCH = 32  # texts that sentence-transformers pads together
+BATCH = 32  # texts per batch of sentence-transformers
 
 
 class Embedder(Protocol):
-    """Texts to vectors."""
+    """A model that turns texts into vectors."""
 
     def column(self, text: pa.LargeStringArray) -> pa.FixedSizeListArray:
-        """float32 vectors of one size; null for a text that is null, empty or white space."""
+        """Return float32 vectors; null for a text that is null, empty or white space."""
         ...
 
 
 def model_files(folder: Path, label: str) -> list[Path]:
-    """The files behind the vectors; UsageError where the folder is no model that can be used."""
+    """Return a model's files that determine its vectors. Raises UsageError if the model is
+    unusable."""
     if not folder.is_dir():
         raise UsageError(
-            f"{label}: embedding {folder}: no such folder; name a model's folder, or `hashed`"
+            f"{label}: embedding {folder}: no such folder; give a model's folder, or `hashed`"
         )
     if onnx_file(folder) is not None:
         files = onnx_files(folder, f"{label}: embedding {folder}")
@@ -59,13 +59,13 @@ def model_files(folder: Path, label: str) -> list[Path]:
             raise UsageError(f"{label}: embedding {folder}: {MODULES} cannot be read") from None
         if foreign:
             raise UsageError(
-                f"{label}: embedding {folder}: {MODULES} names foreign code, {foreign[0]}"
+                f"{label}: embedding {folder}: {MODULES} needs foreign code: {foreign[0]}"
             )
     elif not (folder / CONFIG).is_file():
         raise UsageError(
-            f"{label}: embedding {folder}: neither model.onnx nor {MODULES} nor {CONFIG} is there"
+            f"{label}: embedding {folder}: has neither model.onnx nor {MODULES} nor {CONFIG}"
         )
-    library = "sentence_transformers" if _needs_its_package(folder) else "transformers"
+    library = "sentence_transformers" if _needs_sentence_transformers(folder) else "transformers"
     if find_spec(library) is None:
         raise UsageError(
             f"{label}: embedding from this model needs {library}: pip install 'llmcurate[embed]'"
@@ -73,22 +73,26 @@ def model_files(folder: Path, label: str) -> list[Path]:
     if library == "transformers" and not (folder / TOKENIZER).is_file():
         raise UsageError(f"{label}: embedding {folder}: {TOKENIZER} is missing")
     if not any(folder.rglob("*.safetensors")):
-        raise UsageError(f"{label}: embedding {folder}: no weights as safetensors")
+        raise UsageError(f"{label}: embedding {folder}: no weights in safetensors format")
     return sorted(p for p in folder.rglob("*") if p.suffix in (".json", ".safetensors", ".txt"))
 
 
-def _needs_its_package(folder: Path) -> bool:
-    """Whether sentence-transformers reads the folder: where it is installed, or where the modules
-    are more than a transformer, pooling and perhaps normalisation, which transformers can read."""
+def _needs_sentence_transformers(folder: Path) -> bool:
+    """Return whether to use sentence-transformers: if it is installed, or if transformers cannot
+    run the folder's modules, which are more than a transformer, pooling and normalisation."""
     if not (folder / MODULES).is_file():
         return False
     modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
     types = [module["type"].rsplit(".", 1)[-1] for module in modules]
-    more = (
+    extras = (
         _settings(folder / "config_sentence_transformers.json").get("default_prompt_name"),
         _settings(folder / "sentence_bert_config.json").get("do_lower_case"),
     )
-    plain = types in (PLAIN, PLAIN[:2]) and (folder / CONFIG).is_file() and not any(more)
+    plain = (
+        types in (PLAIN_MODULES, PLAIN_MODULES[:2])
+        and (folder / CONFIG).is_file()
+        and not any(extras)
+    )
     return not plain or find_spec("sentence_transformers") is not None
 
 
@@ -101,17 +105,16 @@ def _settings(file: Path) -> dict[str, Any]:
 
 
 def load(folder: Path, max_tokens: int, label: str) -> Embedder:
-    """The model in a folder; UsageError where it cannot be used."""
+    """Return the model in a folder. Raises UsageError if it cannot be used."""
     model_files(folder, label)
     if onnx_file(folder) is not None:
         return OnnxModel(folder, max_tokens, label)
-    if _needs_its_package(folder):
+    if _needs_sentence_transformers(folder):
         return SentenceModel(folder, max_tokens)
     return TransformersModel(folder, max_tokens, label)
 
 
 def _nonempty_texts(text: pa.LargeStringArray) -> tuple[list[str], np.ndarray]:
-    """(texts with anything in them, bool[rows] which these are)."""
     texts = text.to_pylist()
     mask = np.array([bool(t and t.strip()) for t in texts], np.bool_)
     return [t for t, present in zip(texts, mask.tolist(), strict=True) if present], mask
@@ -125,9 +128,8 @@ def _column(vectors: np.ndarray, mask: np.ndarray, size: int) -> pa.FixedSizeLis
 
 
 class OnnxModel:
-    """A model in ONNX whose first output is either one vector a token, which are pooled, or one a
-    text. Pooling is the mean over the attention mask, or the token that 1_Pooling/config.json asks
-    for."""
+    """A model in ONNX format. If its first output has one vector per token, these are pooled: to
+    their mean over the attention mask, or to the token that 1_Pooling/config.json selects."""
 
     def __init__(self, folder: Path, max_tokens: int, label: str) -> None:
         self._model = OnnxText(folder, max_tokens, f"{label}: embedding {folder}")
@@ -135,7 +137,6 @@ class OnnxModel:
         self._size = len(self._vector("a"))
 
     def _vector(self, text: str) -> np.ndarray:
-        """float32[size] of a text."""
         out, mask = self._model.run(text)
         if out.ndim == 2:
             return out[0]
@@ -152,7 +153,6 @@ class OnnxModel:
 
 
 def _pooled_token(folder: Path, label: str, default: int | None = None) -> int | None:
-    """A value of POOLS, the default where the folder asks for none; UsageError for other ones."""
     settings = _settings(folder / POOLING)
     modes = [name for name in settings if name[:13] == "pooling_mode_" and settings[name] is True]
     modes = settings.get("pooling_mode", modes)
@@ -162,16 +162,14 @@ def _pooled_token(folder: Path, label: str, default: int | None = None) -> int |
     if len(modes) > 1 or modes[0] not in POOLS:
         raise UsageError(
             f"{label}: embedding {folder}: {POOLING} asks for {' and '.join(map(str, modes))}, but"
-            " only the mean, the first and the last token are known"
+            " only the mean, the first or the last token is supported"
         )
     return POOLS[modes[0]]
 
 
 class SentenceModel:
-    """A folder of sentence-transformers, by that package.
-
-    Texts are padded together there, so a vector may change in its last bits with its neighbours.
-    """
+    """A sentence-transformers folder, run by that package. The package pads the texts of a batch to
+    one length, so the last bits of a vector may depend on the other texts."""
 
     def __init__(self, folder: Path, max_tokens: int) -> None:
         from sentence_transformers import SentenceTransformer
@@ -182,7 +180,7 @@ class SentenceModel:
         )  # fmt: skip
         most = self._model.max_seq_length
         if most is None or most > max_tokens:
-            with suppress(AttributeError):  # static embeddings know no limit
+            with suppress(AttributeError):  # static embeddings have no limit
                 self._model.max_seq_length = max_tokens
         self._characters = 16 * max_tokens
         self._size = len(self._model.encode(["a"], show_progress_bar=False)[0])
@@ -199,11 +197,10 @@ class SentenceModel:
 
 
 class TransformersModel:
-    """A folder of transformers, as `llmcurate export --format hf` writes them too: the mean of the
-    last layer's vectors, of a decoder the last token's, as SemDeDup takes them of an OPT, or what
-    1_Pooling/config.json asks for. One text at a time, on one thread, so that a vector does not
-    depend on its neighbours.
-    """
+    """A transformers folder, such as `llmcurate export --format hf` writes. The vector of a text is
+    the mean over its tokens or, for a decoder, that of the last token (as SemDeDup does for OPT);
+    1_Pooling/config.json can change this. Texts run one at a time on one thread, so no vector
+    depends on another text."""
 
     def __init__(self, folder: Path, max_tokens: int, label: str) -> None:
         import torch
@@ -219,30 +216,29 @@ class TransformersModel:
             model: Any = AutoModel.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False, use_safetensors=True
             )
-        except Exception as error:  # of many kinds, as the libraries have them
+        except Exception as error:  # the libraries raise many kinds
             first = str(error).strip().splitlines()[0][:200]
             raise UsageError(f"{label}: embedding {folder} cannot be loaded: {first}") from None
         config = model.config
         model = model.get_encoder() if config.is_encoder_decoder else model
         self._model = model.float().eval()
-        writes = any("CausalLM" in name or "LMHead" in name for name in config.architectures or ())
-        self._token = _pooled_token(folder, label, -1 if writes else None)
-        positions = getattr(config, "max_position_embeddings", None) or max_tokens
-        # RoBERTa's positions begin behind its padding.
-        behind = (config.pad_token_id or 0) + 1 if config.model_type == "roberta" else 0
+        decoder = any("CausalLM" in name or "LMHead" in name for name in config.architectures or ())
+        self._token = _pooled_token(folder, label, -1 if decoder else None)
+        most_positions = getattr(config, "max_position_embeddings", None) or max_tokens
+        # RoBERTa's positions begin after that of the padding.
+        reserved = (config.pad_token_id or 0) + 1 if config.model_type == "roberta" else 0
         limits = (
             _settings(folder / "sentence_bert_config.json").get("max_seq_length"),
             _settings(folder / "tokenizer_config.json").get("model_max_length"),
         )
         least = [int(limit) for limit in limits if limit and (folder / MODULES).is_file()]
-        most = min(max_tokens, positions - behind, *least)
+        most = min(max_tokens, most_positions - reserved, *least)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(most)
         self._characters = 16 * most
         self._size = len(self._vectors(["a"])[0])
 
     def _vectors(self, texts: list[str]) -> np.ndarray:
-        """float32[texts, size]."""
         torch, vectors = self._torch, []
         threads = torch.get_num_threads()
         torch.set_num_threads(1)

@@ -1,17 +1,19 @@
 """Semantic dedup from embeddings to decisions: clusters, similarities and the removal curve.
 
-What does not depend on epsilon is kept in the step's folder: `basis.npz`, `embeddings.npy`,
-`centroids.npy` and `similarity.parquet`. Another epsilon starts from the last of them.
+Results that do not depend on epsilon are kept in the step's folder: `basis.npz`, `embeddings.npy`,
+`centroids.npy` and `similarity.parquet`. A run with another epsilon starts from
+`similarity.parquet`.
 
-Clusters are those of spherical k-means. Documents are unit vectors and so are centroids; a document
-belongs to the centroid of the largest cosine (Dhillon and Modha 2001). Centroids are sums of whole
-numbers, then whole numbers again (see matrix.py), so that the clusters are the same on any machine.
-That is why this is not scikit-learn's MiniBatchKMeans or faiss, which sum floats in the order of
-their threads; MiniBatchKMeans moreover is not spherical.
+Clusters are those of spherical k-means: documents and centroids are unit vectors, and a document
+belongs to the centroid with the largest cosine (Dhillon and Modha 2001). Centroids are sums of
+integers, then integers again (see matrix.py), so clusters are the same on every machine.
+scikit-learn's MiniBatchKMeans and faiss sum floats in the order of their threads, and
+MiniBatchKMeans is not spherical.
 
-SemDeDup (Abbas et al. 2023) compares within a cluster. Two documents on either side of a border are
-then never compared, so here a document is a member of its `nearest` clusters, and two are compared
-if they share one. Products of blocks of bounded size are exact.
+SemDeDup (Abbas et al. 2023) compares documents within a cluster, and so never compares two similar
+documents on either side of a border. Here a document belongs to its `nearest` clusters (a setting),
+and two documents are compared if they have a cluster in common. Products are exact, and their
+blocks have a bounded size.
 """
 
 from __future__ import annotations
@@ -47,24 +49,24 @@ if TYPE_CHECKING:
     from curate.lab.semantic.semantic_duplicates import DedupSemantic
 
 
-PER_CLUSTER = 128  # sampled documents a centroid; faiss takes at most 256
-LARGEST = 50_000  # mean documents a cluster, by default
+PER_CLUSTER = 128  # sampled documents per centroid; faiss takes at most 256
+LARGEST = 50_000  # largest mean number of documents per cluster, by default
 ITERATIONS = 20
-SCORES = 1 << 23  # cosines to centroids that are held at once
-SETTLED = 0.002  # share of the sample that still moves when it is enough
+SCORES = 1 << 23  # cosines to centroids per block
+CONVERGED = 0.002  # k-means ends when at most this share of the sample changes its cluster
 
 
 def default_clusters(documents: int) -> int:
-    """About the square root of the documents, so that comparing within clusters costs their number
-    to the power of 1.5; more where clusters would otherwise be larger than LARGEST."""
+    """Return about the square root of the number of documents, so that comparisons within clusters
+    grow with its power of 1.5; more if clusters would have more than LARGEST documents."""
     return max(1, math.isqrt(documents), math.ceil(documents / LARGEST))
 
 
 @njit(cache=True, nogil=True)
 def largest(scores, labels, values):
-    """The columns of the largest scores of each row: float32[rows, columns] into
-    labels: int64[rows, nearest] and values: float32[rows, nearest], the largest first, ties by
-    column; nearest <= columns."""
+    """Find the `nearest` largest scores of each row of scores: float32[rows, columns]. Write their
+    columns to labels: int64[rows, nearest] and the scores to values: float32[rows, nearest], the
+    largest first; among equal scores the lower column comes first. nearest <= columns."""
     nearest = labels.shape[1]
     for i in range(scores.shape[0]):
         filled = 0
@@ -84,7 +86,8 @@ def largest(scores, labels, values):
 
 @njit(cache=True, nogil=True)
 def add_rows(block, labels, sums):
-    """Adds the rows of block: float32[rows, size] to sums: float64[clusters, size]."""
+    """Add each row of block: float32[rows, size] to the sum of its cluster. labels: int64[rows],
+    the cluster of each row; sums: float64[clusters, size]."""
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):
             sums[labels[i], j] += block[i, j]
@@ -97,55 +100,54 @@ def nearest_centroids(
     nearest: int,
     block_rows: int = ROWS,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(labels: int64[rows, nearest], cosines: float64[rows]) of matrix rows: the nearest centroids
-    first, and the cosine to the first. Fewer columns where there are fewer centroids."""
+    """Return (labels: int64[rows, nearest], cosines: float64[rows]): for each of `rows` of the
+    matrix the numbers of its nearest centroids, and its cosine to the nearest one. If there are
+    fewer centroids than `nearest`, labels has all of them."""
     nearest = min(nearest, len(centroids))
     labels = np.empty((len(rows), nearest), np.int64)
     cosines = np.empty(len(rows))
     turned = np.ascontiguousarray(centroids.astype(np.float32).T)
     lengths = squared_lengths(centroids)
-    for which, block in blocks(matrix, rows, max(1, min(block_rows, SCORES // len(centroids)))):
+    for span, block in blocks(matrix, rows, max(1, min(block_rows, SCORES // len(centroids)))):
         values = np.empty((len(block), nearest), np.float32)
-        largest(block @ turned, labels[which], values)
-        both = squared_lengths(block) * lengths[labels[which, 0]]
-        cosines[which] = values[:, 0] / np.sqrt(np.where(both > 0, both, 1.0))
+        largest(block @ turned, labels[span], values)
+        both = squared_lengths(block) * lengths[labels[span, 0]]
+        cosines[span] = values[:, 0] / np.sqrt(np.where(both > 0, both, 1.0))
     return labels, cosines
 
 
 def fit(
     matrix: np.ndarray, rows: np.ndarray, clusters: int, seed: int, block_rows: int = ROWS
 ) -> np.ndarray:
-    """int16[clusters or fewer, size]: centroids of the given rows of the matrix.
-
-    The first PER_CLUSTER * clusters of them are looked at, which stand in order of a hash.
-    Clusters that end up empty are none.
-    """
+    """Return int16[clusters or fewer, size]: the centroids of clusters of `rows` of the matrix. No
+    cluster is empty. Only the first PER_CLUSTER * clusters rows are used, which are a random
+    sample."""
     sample = rows[: PER_CLUSTER * clusters]
     start = np.random.default_rng(seed).permutation(len(sample))[:clusters]
     centroids = np.unique(matrix[np.sort(sample[start])], axis=0)
     before = np.full(len(sample), -1)
     for _ in range(ITERATIONS):
         labels = nearest_centroids(matrix, centroids, sample, 1, block_rows)[0][:, 0]
-        if (labels != before).mean() <= SETTLED:
+        if (labels != before).mean() <= CONVERGED:
             break
         before = labels
         sums = np.zeros(centroids.shape)
-        for which, block in blocks(matrix, sample, block_rows):
-            add_rows(block, labels[which], sums)
+        for span, block in blocks(matrix, sample, block_rows):
+            add_rows(block, labels[span], sums)
         moved = whole_numbers(sums)
         sizes = np.bincount(labels, minlength=len(centroids))
-        # One whose members cancel each other stays where it is.
+        # A centroid whose members sum to zero is not moved.
         centroids = np.where(moved.any(axis=1, keepdims=True), moved, centroids)[sizes > 0]
         before = (np.cumsum(sizes > 0) - 1)[labels]
     return centroids
 
 
-BLOCK = (1024, 8192)  # documents compared with documents at once
+BLOCK = (1024, 8192)  # documents that are compared with documents in one product
 
 
 @njit(cache=True, nogil=True)
 def row_keys(block):
-    """uint64[rows]: a hash of each row of block: int16[rows, size]."""
+    """Return uint64[rows]: a hash of each row of a block, int16[rows, size]."""
     keys = np.empty(block.shape[0], np.uint64)
     for i in range(block.shape[0]):
         value = np.uint64(block.shape[1])
@@ -158,13 +160,12 @@ def row_keys(block):
 
 @njit(cache=True, nogil=True)
 def best_before(products, first, second, squares, roots, members, rank, best, partner):
-    """Takes a block of products: float32[tall, wide] of members[first:] with members[second:] into
-    best: float64[documents] and partner: int64[documents].
-
-    members: int64[], rows of the matrix in order of preference; squares: float64[documents];
-    roots: float64[members], those of their squares; rank: int64[documents]. Of equally similar
-    partners the one preferred most.
-    """
+    """Compare documents with more preferred ones. Update best: float64[documents], the highest
+    cosine of each document, and partner: int64[documents], the document with that cosine. products:
+    float32[tall, wide], inner products of members[first:] with members[second:]; members: int64[],
+    rows of the matrix in order of preference; squares: float64[documents], squared lengths; roots:
+    float64[members], lengths; rank: int64[documents], lower for preferred documents. Among equally
+    similar partners the preferred one is taken."""
     for i in range(products.shape[0]):
         document = members[first + i]
         top, at = 0.0, -1
@@ -183,22 +184,22 @@ def best_before(products, first, second, squares, roots, members, rank, best, pa
 
 
 def same_vectors(matrix: np.ndarray, rows: np.ndarray, rank: np.ndarray) -> np.ndarray:
-    """int64[rows]: of each of `rows` the one with the same vector that is preferred most.
-
-    Copies go no further than this: a template in a million pages costs no million squared.
-    """
+    """Return int64[rows]: for each row the most preferred row with the same vector. Only this row
+    is compared later, so a template on a million pages does not cost a million squared."""
     keys = np.empty(len(rows), np.uint64)
     for first in range(0, len(rows), ROWS):
         keys[first : first + ROWS] = row_keys(matrix[rows[first : first + ROWS]])
     order = np.lexsort((rank[rows], keys))
     sorted_keys = keys[order]
     starts = np.concatenate([[True], sorted_keys[1:] != sorted_keys[:-1]])
-    heads = rows[order][np.flatnonzero(starts)[np.cumsum(starts) - 1]] if len(rows) else rows
+    chosen = rows[order][np.flatnonzero(starts)[np.cumsum(starts) - 1]] if len(rows) else rows
     preferred = np.empty(len(rows), np.int64)
-    preferred[order] = heads
+    preferred[order] = chosen
     for first in range(0, len(rows), ROWS):
         part = slice(first, first + ROWS)
-        unlike = (matrix[rows[part]] != matrix[preferred[part]]).any(axis=1)  # same hash only
+        unlike = (matrix[rows[part]] != matrix[preferred[part]]).any(
+            axis=1
+        )  # a collision of hashes
         preferred[part] = np.where(unlike, rows[part], preferred[part])
     return preferred
 
@@ -206,8 +207,9 @@ def same_vectors(matrix: np.ndarray, rows: np.ndarray, rank: np.ndarray) -> np.n
 def members_of(
     rows: np.ndarray, labels: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(members: int64[], rows cluster by cluster in order of preference; bounds: int64[clusters +
-    1], where each cluster that has any begins, and the end). Arguments as `highest` has them."""
+    """Return (members: int64[], the rows of one cluster after another, preferred rows first;
+    bounds: int64[clusters + 1], where each non-empty cluster begins in members, and the end). For
+    the arguments see `highest`."""
     cells, members = labels.reshape(-1), np.repeat(rows, labels.shape[1])
     order = np.lexsort((rank[members], cells))
     return members[order], np.flatnonzero(np.diff(cells[order], prepend=-1, append=-1))
@@ -220,12 +222,10 @@ def highest(
     rank: np.ndarray,
     block: tuple[int, int] = BLOCK,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(float64[documents], int64[documents]): of each row of the matrix the highest cosine to one
-    that is preferred to it, and that one; 0 and -1 where there is none, or none above 0.
-
-    rows: int64[], those that are compared, and labels: int64[rows, nearest], their clusters;
-    rank: int64[documents], lower is preferred.
-    """
+    """Return (float64[documents], int64[documents]): for each row of the matrix its highest cosine
+    to a more preferred row in one of its clusters, and the number of that row; 0 and -1 if no
+    cosine is above 0. rows: int64[], the rows to compare; labels: int64[rows, nearest], their
+    clusters; rank: int64[documents], lower for preferred documents."""
     members, bounds = members_of(rows, labels, rank)
     return highest_within(matrix, np.arange(len(matrix)), members, bounds, rank, block)
 
@@ -238,8 +238,9 @@ def highest_within(
     rank: np.ndarray,
     block: tuple[int, int] = BLOCK,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `highest`, of a corpus that some rows of the matrix are: rows: int64[documents]; members,
-    bounds: of its clusters, as `members_of` gives them, and rank: by number in `rows`."""
+    """Return the result of `highest` for a corpus of only some rows of the matrix. rows:
+    int64[documents], these rows; members, bounds: their clusters, as `members_of` returns them. In
+    members, rank and the result, the number of a document is its index in `rows`."""
     height, width = block
     best = np.zeros(len(rows))
     partner = np.full(len(rows), -1)
@@ -258,17 +259,17 @@ def highest_within(
     return best, partner
 
 
-# Clusters and pairs as tasks: nearest centroids of ranges of rows, pairs of ranges of clusters. A
-# task reads its rows from the mapped matrix. The result for a document does not depend on others of
-# the range, and of what several clusters say of one the order is total: the highest similarity, of
-# equal ones the partner preferred most. It holds some 100 MB. What is one task is done here,
-# without files.
+# Tasks: nearest centroids of ranges of rows, pairs of ranges of clusters. A task reads its rows
+# from the mapped matrix and takes about 100 MB. The ranges do not change the result: of several
+# clusters the highest similarity wins, then the preferred partner. A single task runs in this
+# process, without files.
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """The embeddings, mapped: rows: int16[documents, size]; path: their file; run: who does tasks,
-    which leave files beside it until they are read; sizes: of these."""
+    """The embeddings as a memory map. rows: int16[documents, size]; path: the file of the
+    embeddings; tasks write into its folder; run: a function that runs tasks; sizes: the sizes of
+    tasks."""
 
     rows: np.ndarray
     path: Path
@@ -277,7 +278,6 @@ class Matrix:
 
     @contextmanager
     def task_folder(self, **arrays: np.ndarray) -> Iterator[Path]:
-        """A folder for tasks, which holds these arrays."""
         with TemporaryDirectory(prefix=f"{TEMPORARY}tasks-", dir=self.path.parent) as name:
             folder = Path(name)
             for name, array in arrays.items():
@@ -289,7 +289,8 @@ class Matrix:
 
 @dataclass(frozen=True)
 class RangeTask(FolderTask):
-    """A range of rows, or of clusters, of the matrix in a file. nearest: centroids of a row."""
+    """A task on a range of rows or of clusters. matrix: the file of the embeddings; nearest: the
+    number of centroids per row."""
 
     matrix: Path
     begin: int
@@ -297,17 +298,14 @@ class RangeTask(FolderTask):
     nearest: int = 0
 
     def array(self, name: str) -> np.ndarray:
-        """Return one of the arrays that all tasks read, mapped."""
         array: np.ndarray = np.load(self.folder / f"{name}.npy", mmap_mode="r")
         return array
 
     def save(self, **arrays: np.ndarray) -> None:
-        """Write the arrays that are the result."""
         with replacing(self.file(FOUND)) as aside, aside.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
 
     def result(self) -> dict[str, np.ndarray]:
-        """Return them."""
         with np.load(self.file(FOUND), allow_pickle=False) as arrays:
             return dict(arrays)
 
@@ -315,7 +313,7 @@ class RangeTask(FolderTask):
 def nearest_by_tasks(
     matrix: Matrix, centroids: np.ndarray, rows: np.ndarray, nearest: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `nearest_centroids`, by tasks."""
+    """Return the same as `nearest_centroids`, computed by tasks."""
     step = max(1, matrix.sizes.task_cosines // max(1, len(centroids)))
     if len(rows) <= step:
         return nearest_centroids(matrix.rows, centroids, rows, nearest)
@@ -331,7 +329,7 @@ def nearest_by_tasks(
 
 
 def label_rows(task: RangeTask) -> None:
-    """A task: the nearest centroids of a range of rows."""
+    """Run a RangeTask: find the nearest centroids of each row in a range."""
     matrix = np.load(task.matrix, mmap_mode="r")
     rows = np.array(task.array("rows")[task.begin : task.end])
     centroids = np.array(task.array("centroids"))
@@ -342,7 +340,7 @@ def label_rows(task: RangeTask) -> None:
 def highest_by_tasks(
     matrix: Matrix, rows: np.ndarray, labels: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `highest`, by tasks."""
+    """Return the same as `highest`, computed by tasks."""
     members, bounds = members_of(rows, labels, rank)
     sizes = np.diff(bounds)
     cuts = cut_evenly(sizes * (sizes + 1) // 2, matrix.sizes.task_products)
@@ -366,8 +364,8 @@ def highest_by_tasks(
 
 
 def cut_evenly(costs: np.ndarray, most: int) -> list[int]:
-    """Bounds of ranges of things of these costs: int64[], each range as long as it costs no more
-    than `most`, or a single thing."""
+    """Return bounds that divide items into ranges. Each range costs at most `most` in total or is a
+    single item."""
     cuts, spent = [0], 0
     for number, cost in enumerate(costs.tolist()):
         if spent and spent + cost > most:
@@ -378,26 +376,25 @@ def cut_evenly(costs: np.ndarray, most: int) -> list[int]:
 
 
 def compare_clusters(task: RangeTask) -> None:
-    """A task: of the members of a range of clusters the highest similarities within them."""
+    """Run a RangeTask: find the highest similarities of the members of a range of clusters."""
     matrix = np.load(task.matrix, mmap_mode="r")
     bounds = np.array(task.array("bounds")[task.begin : task.end + 1])
     members = np.array(task.array("members")[bounds[0] : bounds[-1]])
     rows, numbers = np.unique(members, return_inverse=True)
     rank = task.array("rank")[rows]
-    # As a corpus of these rows alone.
+    # These rows are compared as a separate corpus.
     best, partner = highest_within(matrix, rows, numbers, bounds - bounds[0], rank)
     own = np.flatnonzero(partner >= 0)
     task.save(rows=rows[own], similarity=best[own], partner=rows[partner[own]])
 
 
-FOUND = "found.npz"  # what a task has found
+FOUND = "found.npz"  # the result of a task
 SIMILARITY = "similarity.parquet"
 EPSILONS = np.round(np.geomspace(0.001, 0.5, 55), 5)
 
 
 def count_removed(similarity: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
-    """int64[epsilons]: documents whose highest similarity, float64[documents], is above
-    1 - epsilon."""
+    """Return int64[epsilons]: the number of similarities, float64[documents], above 1 - epsilon."""
     ordered = np.sort(similarity)
     least = np.round(1.0 - epsilons, 12)
     counts: np.ndarray = len(ordered) - np.searchsorted(ordered, least, side="right")
@@ -405,15 +402,13 @@ def count_removed(similarity: np.ndarray, epsilons: np.ndarray) -> np.ndarray:
 
 
 def curve(folder: Path | str, epsilons: np.ndarray = EPSILONS) -> pa.Table:
-    """The removal curve of a finished run: columns epsilon, removed (documents), share.
-
-    folder: the step's index, OUT/index/dedup_semantic, or any folder above similarity.parquet.
-    UsageError where there is none.
-    """
+    """Return the removal curve of a finished run: columns epsilon, removed (number of documents),
+    share. folder: the step's folder, OUT/index/dedup_semantic, or any folder above
+    similarity.parquet. Raises UsageError if that file is missing."""
     paths = sorted(Path(folder).rglob(SIMILARITY))
     if not paths:
         raise UsageError(
-            f"no {SIMILARITY} under {folder}; name the index folder of a dedup_semantic run"
+            f"no {SIMILARITY} under {folder}: give the index folder of a dedup_semantic run"
         )
     rows = pq.read_table(paths[0], columns=["part", "similarity"])
     rows = rows.filter(pc.greater_equal(rows["part"], 0))
@@ -428,11 +423,9 @@ PROTOTYPICAL = "semantic:prototypical"
 
 @dataclass(frozen=True)
 class Nearest:
-    """The most similar preferred document of each, by its row in the matrix.
-
-    similarity: float64, the highest cosine to a document preferred to it, 0 without one; partner:
-    int64, that document or -1; own: bool, not of an earlier corpus.
-    """
+    """The most similar preferred document of each document, by row of the matrix. similarity:
+    float64, the highest cosine to a preferred document, 0 without one; partner: int64, the row of
+    that document, or -1; own: bool, False for documents of an earlier corpus."""
 
     similarity: np.ndarray
     partner: np.ndarray
@@ -440,8 +433,9 @@ class Nearest:
 
 
 def number_documents(db: Any, order: str) -> int:
-    """Makes the table documents (place, rank, part, n, id); returns their number. place: the
-    document's row in the matrix, by a hash of its id."""
+    """Create the table `documents` (place, rank, part, n, id) and return its number of rows. place:
+    the document's row in the matrix, in the order of a hash of the id; rank: 0 for the most
+    preferred."""
     db.execute(
         f"""CREATE OR REPLACE TABLE documents AS
         SELECT row_number() OVER (ORDER BY md5(id), id, part, n) - 1 AS place,
@@ -457,7 +451,7 @@ def _column(db: Any, expression: str, order: str) -> np.ndarray:
 
 
 def matrix_of(step: DedupSemantic, sketches: Sketches) -> Matrix:
-    """The embeddings of all documents."""
+    """Return the embeddings of all documents; write them first if they are missing."""
     path = sketches.folder / semantic_matrix.MATRIX
     basis, size, row_of = None, 0, np.empty(0, np.int64)
     if not path.exists():
@@ -477,7 +471,6 @@ def matrix_of(step: DedupSemantic, sketches: Sketches) -> Matrix:
 
 
 def _with_direction(matrix: np.ndarray) -> np.ndarray:
-    """int64[]: rows that are not all zeros."""
     rows = [
         first + np.flatnonzero(matrix[first : first + semantic_matrix.ROWS].any(axis=1))
         for first in range(0, len(matrix), semantic_matrix.ROWS)
@@ -488,29 +481,26 @@ def _with_direction(matrix: np.ndarray) -> np.ndarray:
 def highest_similarities(
     step: DedupSemantic, matrix: Matrix, rank: np.ndarray, folder: Path
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(similarity: float64[documents], partner: int64[documents]) within shared clusters; writes
-    centroids.npy.
-
-    With the policy `hard`, those are preferred that are farther from their centroid.
-    """
+    """Return (similarity: float64[documents], partner: int64[documents]), the result of `highest`,
+    and write centroids.npy. The survivor `hard` prefers documents far from their centroid."""
     rows = _with_direction(matrix.rows)
     count, size = matrix.rows.shape
     numbers = np.arange(count)
     same = same_vectors(matrix.rows, rows, numbers if step.hard else rank)
-    heads = rows[same == rows]
-    clusters = step.clusters or default_clusters(len(heads))
+    distinct = rows[same == rows]
+    clusters = step.clusters or default_clusters(len(distinct))
     centroids = np.zeros((0, size), np.int16)
     similarity, partner = np.zeros(count), np.full(count, -1)
-    if len(heads):
-        centroids = fit(matrix.rows, heads, clusters, step.seed)
-        labels, cosines = nearest_by_tasks(matrix, centroids, heads, step.nearest)
+    if len(distinct):
+        centroids = fit(matrix.rows, distinct, clusters, step.seed)
+        labels, cosines = nearest_by_tasks(matrix, centroids, distinct, step.nearest)
         if step.hard:
             to_centroid = np.zeros(count)
-            to_centroid[heads] = cosines
+            to_centroid[distinct] = cosines
             to_centroid[rows] = to_centroid[same]
             rank = np.empty(count, np.int64)
             rank[np.lexsort((numbers, to_centroid))] = numbers
-        similarity, partner = highest_by_tasks(matrix, heads, labels, rank)
+        similarity, partner = highest_by_tasks(matrix, distinct, labels, rank)
     copies = rows[same != rows]
     similarity[copies], partner[copies] = 1.0, same[same != rows]
     with replacing(folder / "centroids.npy") as aside, aside.open("wb") as file:
@@ -519,7 +509,7 @@ def highest_similarities(
 
 
 def find(step: DedupSemantic, sketches: Sketches) -> Nearest:
-    """The similarities in the step's folder, or, where none are yet, those computed now."""
+    """Return the similarities saved in the step's folder, computed and saved first if missing."""
     db = sketches.connection
     corpus_rows = _column(db, "part >= 0", "place")
     path = sketches.folder / SIMILARITY
@@ -554,13 +544,11 @@ def find(step: DedupSemantic, sketches: Sketches) -> Nearest:
 
 
 def removed_share(nearest: Nearest, keep_fraction: float) -> tuple[np.ndarray, float]:
-    """(bool[documents]: those that go so that this share of the own ones stays, the least of their
-    similarities, 1 where none goes).
-
-    The most similar go first; equally similar ones in the order of their rows, a hash of their ids.
-    Fewer go where fewer have a similar document. Documents of earlier corpora count as removed
-    where own ones of their similarity are, so that chains go through them.
-    """
+    """Return (bool[documents]: the documents to remove so that the share `keep_fraction` of the
+    run's own documents is kept; the lowest similarity of these documents, or 1 without any). The
+    most similar documents are removed first, equally similar ones by row. Documents of earlier
+    corpora with at least that similarity are flagged too, so that chains of partners can pass
+    through them."""
     removals = round((1.0 - keep_fraction) * int(nearest.own.sum()))
     rows = np.flatnonzero(nearest.own & (nearest.partner >= 0))
     first = rows[np.lexsort((rows, -nearest.similarity[rows]))[:removals]]
@@ -573,7 +561,7 @@ def removed_share(nearest: Nearest, keep_fraction: float) -> tuple[np.ndarray, f
 
 
 def roots_of(removed: np.ndarray, partner: np.ndarray) -> np.ndarray:
-    """int64[documents]: where the chain of partners of each document ends: at one that stays."""
+    """Return int64[documents]: the kept document at the end of each chain of partners."""
     root = np.where(removed, partner, np.arange(len(removed)))
     while not np.array_equal(further := root[root], root):
         root = further
@@ -583,11 +571,10 @@ def roots_of(removed: np.ndarray, partner: np.ndarray) -> np.ndarray:
 def prototypes(
     step: DedupSemantic, sketches: Sketches, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, cosines) of the most prototypical documents among `rows`: those nearest to their
-    centroid, so many that the share `prototypicality` is left. These go and not the far ones: with
-    much data hard examples teach more than easy ones, and an example is easy where it is near
-    (Sorscher et al. 2022, self-supervised prototypes, which D4, Tirumala et al. 2023, takes over).
-    """
+    """Return (rows, cosines) of the documents to remove because they are prototypical: those of
+    `rows` that are nearest to their centroid, until the share `prototypicality` is left. They are
+    easy examples: with much data hard ones teach more (Sorscher et al. 2022, self-supervised
+    prototypes, used by D4, Tirumala et al. 2023)."""
     matrix = matrix_of(step, sketches)
     rows = rows[np.isin(rows, _with_direction(matrix.rows), assume_unique=True)]
     assert step.prototypicality is not None
@@ -605,7 +592,7 @@ def prototypes(
 
 
 def decide(step: DedupSemantic, order: str, sketches: Sketches) -> Decided:
-    """Writes the decisions; returns counts, notes and the removal curve."""
+    """Write the step's decisions; return counts, notes and the removal curve."""
     clear_temporary(sketches.folder)
     db = sketches.connection
     count = number_documents(db, order)
@@ -677,8 +664,8 @@ def _notes(step: DedupSemantic, folder: Path) -> list[str]:
     sentences = []
     if step.hashed:
         sentences.append(
-            "Embeddings are hashed TF-IDF with an SVD: they tell copies and near copies, and little"
-            " of meaning."
+            "Embeddings are hashed TF-IDF with an SVD: they detect duplicates and near-duplicates,"
+            " but little similarity of meaning."
         )
     path = folder / "centroids.npy"
     if path.exists():

@@ -1,12 +1,12 @@
-"""Semantic duplicates: documents whose embeddings point the same way.
+"""Semantic duplicates: documents with similar embeddings.
 
-SemDeDup (Abbas et al. 2023, arXiv 2303.09540): clusters by spherical k-means, then a document goes
-if its cosine to a preferred one of its cluster is above 1 - epsilon. D4 (Tirumala et al. 2023,
-arXiv 2308.12284): what is left is clustered again and the most prototypical documents go too, those
-nearest to their centroid; both by shares of the documents, R = R_dedup * R_proto.
+SemDeDup (Abbas et al. 2023, arXiv 2303.09540): within clusters of spherical k-means, a document is
+dropped if its cosine to a preferred one is above 1 - epsilon. D4 (Tirumala et al. 2023, arXiv
+2308.12284): the kept documents are clustered again, and the most prototypical ones, nearest to
+their centroid, are dropped too; both by shares of the documents, R = R_dedup * R_proto.
 
-The embeddings are those of a model, by the path of its folder, or hashed TF-IDF and SVD, which
-needs none: these tell copies and near copies, and little of meaning.
+Embeddings come from a model's folder, or are hashed TF-IDF with an SVD, which need no model but
+detect little more than duplicates and near-duplicates.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class DedupSemantic(DocumentDedup, FromFiles):
     )
 
     compare: Literal["raw"] = Field(
-        "raw", description="The form in which texts are compared: as they are, as models read them."
+        "raw", description="The form in which texts are compared: unchanged, as models read them."
     )
     survivor: Annotated[str, AfterValidator(_policy)] = Field(
         "longest",
         description=(
-            "Which document of similar ones stays: a policy of every dedup (`longest`, "
+            "The document of similar ones that is kept: a policy of every dedup (`longest`, "
             "`newest`, `c4`, `first`, `best:COLUMN`, `prefer-source:A,B`), or `hard`, the "
             "one farther from its centroid (SemDeDup's code)."
         ),
@@ -73,21 +73,21 @@ class DedupSemantic(DocumentDedup, FromFiles):
         HASHED,
         description=(
             "The embedding: `hashed` (TF-IDF and an SVD, without a model), or the path of a"
-            " model's folder, which holds model.onnx with tokenizer.json or is one of "
-            "sentence-transformers or of transformers."
+            " model's folder: model.onnx with tokenizer.json, or a folder of "
+            "sentence-transformers or transformers."
         ),
     )
     max_tokens: int = Field(
         512,
         ge=8,
         le=131_072,
-        description="Tokens of a document that a model sees; the rest is cut.",
+        description="The most tokens of a document that a model reads; the rest is ignored.",
     )
     features: int = Field(
         2**18,
         ge=2**8,
         le=2**26,
-        description="Buckets that words and pairs of words are hashed into, for hashed embeddings.",
+        description="Number of hash buckets for words and pairs of words, for hashed embeddings.",
     )
     dimensions: int = Field(
         128, ge=1, le=2048, description="Dimensions of the SVD, for hashed embeddings."
@@ -97,8 +97,8 @@ class DedupSemantic(DocumentDedup, FromFiles):
         ge=0,
         le=2048,
         description=(
-            "Dimensions for what the SVD leaves of a document, for hashed embeddings; 0 is "
-            "plain latent semantic analysis (Deerwester et al. 1990)."
+            "Dimensions for the residual of a document after the SVD, for hashed embeddings; 0 "
+            "is plain latent semantic analysis (Deerwester et al. 1990)."
         ),
     )
     clusters: int | None = Field(
@@ -107,7 +107,7 @@ class DedupSemantic(DocumentDedup, FromFiles):
         le=1_000_000,
         description=(
             "Number of clusters. Without a value the square root of the number of "
-            "documents, and more where a cluster would have over 50,000 documents."
+            "documents, or more if clusters would have over 50,000 documents on average."
         ),
     )
     nearest: int = Field(
@@ -133,9 +133,9 @@ class DedupSemantic(DocumentDedup, FromFiles):
         gt=0.0,
         le=1.0,
         description=(
-            "Share of the documents that stays, in place of epsilon: those go that are most similar"
-            " to a preferred one (D4's R_dedup, Tirumala et al. 2023). Without a value epsilon"
-            " decides."
+            "Share of the documents to keep, instead of epsilon: the documents most similar to a"
+            " preferred one are dropped (D4's R_dedup, Tirumala et al. 2023). Without a value"
+            " epsilon decides."
         ),
     )
     prototypicality: float | None = Field(
@@ -143,15 +143,15 @@ class DedupSemantic(DocumentDedup, FromFiles):
         gt=0.0,
         le=1.0,
         description=(
-            "Share of the remaining documents that stay when the most prototypical ones, those"
-            " nearest to their centroid, are dropped too (D4's R_proto, Tirumala et al. 2023)."
-            " Without a value none of them is dropped."
+            "Share of the remaining documents to keep: the most prototypical ones, nearest to"
+            " their centroid, are dropped too (D4's R_proto, Tirumala et al. 2023). Without a"
+            " value none of them is dropped."
         ),
     )
     recluster: bool = Field(
         True,
         description=(
-            "Cluster the remaining documents anew before the most prototypical ones are "
+            "Cluster the remaining documents again before the most prototypical ones are "
             "chosen, as D4 does."
         ),
     )
@@ -160,27 +160,26 @@ class DedupSemantic(DocumentDedup, FromFiles):
 
     @property
     def obstacle(self) -> str:
-        """Clusters are those of all documents."""
+        """The reason why the step needs the whole corpus: clusters are those of all documents."""
         return "it decides by the whole corpus"
 
     @property
     def method(self) -> str:
-        """The name of this step in decisions; prototypes are `semantic:prototypical`."""
         return "semantic"
 
     @property
     def least(self) -> float:
-        """The cosine above which a document is a duplicate, as it would be written down."""
+        """The cosine above which a document is a duplicate, rounded in the same way as
+        similarities."""
         return round(1.0 - self.epsilon, 12)
 
     @property
     def hashed(self) -> bool:
-        """Return whether embeddings come from counts and not from a model."""
         return self.embedding == HASHED
 
     @property
     def hard(self) -> bool:
-        """Return whether the distance to the centroid is what documents are preferred by."""
+        """Return whether documents farther from their centroid are preferred."""
         return self.survivor == "hard"
 
     def resources(self) -> list[str]:
@@ -191,7 +190,8 @@ class DedupSemantic(DocumentDedup, FromFiles):
         return [str(path) for path in model_files(Path(self.embedding), self.label)]
 
     def comparable(self) -> dict[str, Any]:
-        """With a model's content for its path."""
+        """Return the settings that an index must share with this step, with the content of the
+        model's files instead of their path."""
         settings = super().comparable()
         if not self.hashed:
             settings["embedding"] = super().identity().contents["resources"]

@@ -1,1 +1,1 @@
-"""A finished run recomputed by other libraries: `llmcurate verify`."""
+"""Comparison of a finished run with what other libraries compute: `llmcurate verify`."""

@@ -1,7 +1,7 @@
-"""pydivsufsort searches the texts of sampled documents for passages that stand more than once.
+"""Check of `dedup_suffix_array` with pydivsufsort, on the texts of sampled documents.
 
-Each cut must stand elsewhere, and of what stands more than once in the sampled texts all must go
-but the preferred copy.
+Each cut passage must occur elsewhere, and every repeated passage of the sample must be cut except
+its preferred occurrence.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from curate.lab.verify.finished_run import FinishedRun, drawn_rows, index_of, ow
 from curate.lab.verify.tally import MOST_NAMED, Difference, NotChecked, Tally, need
 from llmcurate.base.disk.database import scratch_database
 
-MOST_BYTES = 8 << 20  # of text that is sorted
+MOST_BYTES = 8 << 20  # most bytes of text to sort
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A passage of a document that goes, in bytes of the text that the step saw."""
+    """A cut passage: bytes `start` to `end` of the text that the step received. earlier: whether
+    the partner is in an earlier corpus."""
 
     id: str
     start: int
@@ -36,27 +37,24 @@ class Cut:
 
 
 def check(run: FinishedRun) -> list[Tally]:
-    """Two tallies for each `dedup_suffix_array`."""
     steps = run.need(DedupSuffixArray)
     need("pydivsufsort", "pydivsufsort")
     return [tally for step in steps for tally in _check(run, step)]
 
 
 def _check(run: FinishedRun, step: DedupSuffixArray) -> list[Tally]:
-    if step.of == "tokens":
-        raise NotChecked(f"{step.label}: its unit is tokens, and bytes are searched here")
+    if step.unit_in_effect == "tokens":
+        raise NotChecked(f"{step.label}: counts in tokens, and only bytes can be searched")
     texts = _texts(run, step)
     cuts = [
         Cut(row.id, row.span_start, row.span_end or 0, row.partner_id, bool(row.partner_corpus))
         for row in run.decisions_on(step.method, texts)
         if row.span_start is not None and (row.partner_id or step.keep == "none")
     ]
-    return [_stand_elsewhere(step, cuts, texts), _one_copy_stays(step, cuts, texts)]
+    return [_check_cuts(step, cuts, texts), _check_uncut(step, cuts, texts)]
 
 
 def _texts(run: FinishedRun, step: DedupSuffixArray) -> dict[str, bytes]:
-    """Documents with cuts, their partners, and as many others, up to MOST_BYTES, the preferred one
-    first."""
     files = own_files(index_of(run, step))
     half = max(1, run.documents // 2)
     ids: set[str] = set()
@@ -84,9 +82,9 @@ def _texts(run: FinishedRun, step: DedupSuffixArray) -> dict[str, bytes]:
     return {name: texts[name] for (name,) in names}
 
 
-class Sorted:
-    """Texts behind each other in a suffix array. starts: of the texts, in their order, which is
-    that of `names`."""
+class SuffixArray:
+    """A suffix array over several texts, one after another. names: the ids of the texts; starts:
+    the position at which each text begins."""
 
     def __init__(self, texts: dict[str, bytes]) -> None:
         from pydivsufsort import divsufsort
@@ -97,16 +95,14 @@ class Sorted:
         for name in self.names:
             self.starts.append(size)
             size += len(texts[name]) + 1
-        # 0xFF stands in no UTF-8 text, so that a passage ends with its text.
+        # 0xFF occurs in no UTF-8 text, so no passage crosses the end of a text.
         self.data = b"".join(texts[name] + b"\xff" for name in self.names)
         self.array = divsufsort(self.data) if self.data else np.empty(0, np.int32)
 
     def text_of(self, position: int) -> int:
-        """The number of the text that a position is in."""
         return bisect_right(self.starts, position) - 1
 
     def positions(self, pattern: bytes) -> np.ndarray:
-        """Return where a passage stands."""
         from pydivsufsort import sa_search
 
         count, begin = sa_search(self.data, self.array, pattern)
@@ -114,40 +110,42 @@ class Sorted:
         return hits
 
     def shared(self) -> np.ndarray:
-        """int64[bytes]: by rank in the array, how many bytes a suffix shares with the one before
-        it."""
+        """Return int64[bytes]: for each suffix in sorted order, the number of first bytes that it
+        shares with the suffix before."""
         from pydivsufsort import kasai
 
         following = np.asarray(kasai(self.data, self.array), np.int64)
         return np.concatenate([[0], following[: len(self.array) - 1]])
 
 
-def _stand_elsewhere(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, bytes]) -> Tally:
-    tally = Tally("pydivsufsort", f"{step.label}: cuts stand elsewhere")
-    arrays = Sorted(texts)
+def _check_cuts(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, bytes]) -> Tally:
+    tally = Tally("pydivsufsort", f"{step.label}: cut passages occur elsewhere")
+    arrays = SuffixArray(texts)
     place = dict(zip(arrays.names, arrays.starts, strict=True))
     for cut in cuts:
         if cut.id not in texts:
             continue
         if not 0 <= cut.start < cut.end <= len(texts[cut.id]):
-            tally.differs(cut.id, f"bytes {cut.start} to {cut.end} are no part of its text")
+            tally.differs(cut.id, f"bytes {cut.start} to {cut.end} are outside its text")
             continue
         if cut.earlier:
             tally.explain("earlier_corpus")
             continue
         if cut.partner is not None and cut.partner not in texts:
             continue
-        if _stands(step, arrays, texts[cut.id], place[cut.id], cut):
+        if _occurs_elsewhere(step, arrays, texts[cut.id], place[cut.id], cut):
             tally.agrees()
         else:
             where = cut.partner or "any sampled document"
-            tally.differs(cut.id, f"bytes {cut.start} to {cut.end} do not stand in {where} too")
+            tally.differs(cut.id, f"bytes {cut.start} to {cut.end} do not occur in {where}")
     return tally
 
 
-def _stands(step: DedupSuffixArray, arrays: Sorted, text: bytes, base: int, cut: Cut) -> bool:
-    """Whether a cut stands in its partner too: as a whole, or else each of its bytes in a passage
-    of the threshold's length that does, since copies may overlap each other."""
+def _occurs_elsewhere(
+    step: DedupSuffixArray, arrays: SuffixArray, text: bytes, base: int, cut: Cut
+) -> bool:
+    """Return whether a cut passage also occurs in its partner. As duplicates may overlap, windows
+    of the least length that occur in the partner may also cover the passage together."""
 
     def elsewhere(start: int, end: int) -> bool:
         positions = arrays.positions(text[start:end]).tolist() if start < end else []
@@ -161,9 +159,9 @@ def _stands(step: DedupSuffixArray, arrays: Sorted, text: bytes, base: int, cut:
         return True
     data = np.frombuffer(text, np.uint8)
     stop = cut.end
-    if step.of == "bytes":  # two cuts that meet within a character meet behind it
+    if step.unit_in_effect == "bytes":  # two cuts that meet within a character meet after it
         stop = int(np.flatnonzero((data[: cut.end] & 0xC0) != 0x80)[-1])
-    characters = step.of == "characters"
+    characters = step.unit_in_effect == "characters"
     begins = np.flatnonzero((data & 0xC0) != 0x80) if characters else np.arange(len(data))
     bounds = np.append(begins, len(data)).tolist()
     reached = cut.start
@@ -177,12 +175,12 @@ def _stands(step: DedupSuffixArray, arrays: Sorted, text: bytes, base: int, cut:
     return reached >= stop
 
 
-def _one_copy_stays(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, bytes]) -> Tally:
-    """Windows of the threshold's length that stand more than once: all go but the first position
-    and those that overlap it, with `keep: none` all. Where a cut shrinks to characters, words or
-    lines, none of these may be left whole of a passage."""
-    tally = Tally("pydivsufsort", f"{step.label}: one copy stays")
-    arrays = Sorted(texts)
+def _check_uncut(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, bytes]) -> Tally:
+    """Check that each repeated window is cut, except at its first occurrence and where it overlaps
+    that (with `keep: none` at every occurrence). Cuts shrink to boundaries, so parts of a unit may
+    be left."""
+    tally = Tally("pydivsufsort", f"{step.label}: one occurrence is kept")
+    arrays = SuffixArray(texts)
     if not arrays.data:
         return tally
     data = np.frombuffer(arrays.data, np.uint8)
@@ -195,12 +193,12 @@ def _one_copy_stays(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, by
             gone[place[cut.id] + min(max(cut.end, 0), size)] -= 1
     covered = np.cumsum(gone)[:-1] > 0
     cut_before = np.concatenate([[0], np.cumsum(covered)])
-    begins, ends = _going(step, arrays, data)
+    begins, ends = _redundant_windows(step, arrays, data)
     left = cut_before[ends] - cut_before[begins] < ends - begins
     tally.agrees(int((~left).sum()))
     # Windows that meet are one passage, which is cut as a whole.
     passages = np.split(np.arange(len(begins)), np.flatnonzero(begins[1:] > ends[:-1]) + 1)
-    exact = step.boundary == "character" and step.of == "characters"
+    exact = step.boundary == "character" and step.unit_in_effect == "characters"
     for windows in passages:
         count = int(left[windows].sum())
         if not count:
@@ -210,9 +208,9 @@ def _one_copy_stays(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, by
         name, base = arrays.names[number], arrays.starts[number]
         a, z = start - base, end - base
         tally.checked += count
-        if exact or _whole(step.boundary, texts[name], a, z, covered[base:]):
+        if exact or _has_whole_unit(step.boundary, texts[name], a, z, covered[base:]):
             tally.disagree += count
-            how = f"bytes {a} to {z} are a copy, and some of them stay"
+            how = f"bytes {a} to {z} are a duplicate and were not cut completely"
             tally.differences.append(Difference(name, how))
         else:
             tally.explained["boundary"] += count
@@ -220,11 +218,10 @@ def _one_copy_stays(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, by
     return tally
 
 
-def _going(
-    step: DedupSuffixArray, arrays: Sorted, data: np.ndarray
+def _redundant_windows(
+    step: DedupSuffixArray, arrays: SuffixArray, data: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(begins, ends: int64[windows]) of the windows that should go, in the order of the texts."""
-    if step.of == "characters":
+    if step.unit_in_effect == "characters":
         begins = np.flatnonzero((data & 0xC0) != 0x80)
         ends = np.append(begins[step.window :], np.full(step.window, len(data) + 1))[: len(begins)]
     else:
@@ -235,7 +232,7 @@ def _going(
     begins, ends = begins[inside], ends[inside]
     own_text = separators[begins] == separators[ends]
     begins, ends = begins[own_text], ends[own_text]
-    # Windows are equal where their suffixes stand side by side and share that many bytes.
+    # Windows are equal if their suffixes are adjacent and share at least a window's bytes.
     length = np.zeros(len(data), np.int64)
     length[begins] = ends - begins
     ranked = length[arrays.array]
@@ -248,8 +245,7 @@ def _going(
     return begins[going], ends[going]
 
 
-def _whole(boundary: str, text: bytes, start: int, end: int, covered: np.ndarray) -> bool:
-    """Return whether the uncut bytes of a passage hold a whole character, word or line."""
+def _has_whole_unit(boundary: str, text: bytes, start: int, end: int, covered: np.ndarray) -> bool:
     data = np.frombuffer(bytearray(text), np.uint8)
     if boundary == "character":
         edges = np.flatnonzero((data & 0xC0) != 0x80).tolist()

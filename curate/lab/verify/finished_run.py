@@ -1,9 +1,8 @@
-"""A finished run as `verify` reads it: its steps, a sample of its documents, and their texts;
-and rows of its sketches, by id or drawn, of which only those asked for are read whole.
+"""A finished run as `verify` reads it: its steps, and samples of documents, texts and sketches.
 
-Everything is drawn by a hash of a seed and an id, so that a run gives the same sample on any
-machine. Documents are drawn from a few partitions, because their pages are read again from the
-input: time and memory depend on the sample, not on the run.
+Samples are drawn by a hash of the seed and the id, so a run gives the same sample on every machine.
+Documents are drawn from a few partitions, because their pages are read again from the input: time
+and memory depend on the sample, not on the run.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from curate.run.ledger import RUN
 from curate.run.messages import Specification
 from curate.run.records import read_record
 from curate.steps.contracts import Settings
-from llmcurate.base.disk.files import inside
+from llmcurate.base.disk.files import path_inside
 from llmcurate.base.errors import LlmcurateError, UsageError
 
 PARTS = 8  # partitions that documents are drawn from
@@ -47,19 +46,19 @@ S = TypeVar("S", bound=Settings)
 
 
 def draw(seed: int, name: object) -> int:
-    """The place of an item in the order that samples are the beginning of."""
+    """Return a hash of an item's name; the items with the smallest hashes are the sample."""
     return xxhash.xxh3_64_intdigest(f"verify\0{name}".encode("utf-8", "replace"), seed)
 
 
 def first(seed: int, names: Iterable[Any], count: int) -> list[Any]:
-    """A sample: the items with the least hashes."""
+    """Return a sample: the `count` items with the smallest values of `draw`."""
     return sorted(names, key=lambda name: (draw(seed, name), str(name)))[:count]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A document as the run's reader gives it. text: as the first step behind `extract` gets it,
-    null where there is none; own: the id in the input; refused: the reader's reason, if any."""
+    """A document as the run's reader returns it. own: its id in the input; ready, text: its text
+    before and after the step `extract`; refused: the reason if the reader refused the document."""
 
     own: str | None
     url: str | None
@@ -73,7 +72,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Document:
-    """A sampled document. row: all its columns as OUT has them."""
+    """A sampled document. row: its row in OUT, with all columns."""
 
     id: str
     part: int
@@ -82,11 +81,11 @@ class Document:
 
     @property
     def text(self) -> bytes:
-        """The text as OUT has it."""
         return (self.row["text"] or "").encode()
 
     def edited(self, text: bytes, steps: set[str] | None = None) -> bytes:
-        """The text after the edits of the document: of these steps, or of all."""
+        """Return a text after the document's recorded edits. steps: apply only edits before the
+        first step that is not among these; None: all edits."""
         for step, of_step in groupby(edits_of(self.row), key=lambda edit: edit.step):
             if steps is not None and step not in steps:
                 break
@@ -95,13 +94,13 @@ class Document:
 
 
 class FinishedRun:
-    """A run's folder; UsageError where it is none. documents: how many a sample has."""
+    """A finished run. documents: the size of a sample. Raises UsageError if `out` has no run."""
 
     def __init__(self, out: Path, documents: int, seed: int) -> None:
         self.out, self.documents, self.seed = out, documents, seed
         corpus = corpus_of(out)
         if corpus.is_home:
-            raise UsageError(f"{out} is the home of a refresh: name the folder of one run")
+            raise UsageError(f"{out} holds several runs (refresh): give the folder of one run")
         self.home = out if (out / "run.json").is_file() else out / RUN
         try:
             self.record = read_record(self.home)
@@ -109,34 +108,31 @@ class FinishedRun:
 
             self.steps: tuple[Settings, ...] = load(str(self.home / "recipe.yaml")).steps
         except FileNotFoundError:
-            raise UsageError(f"{out} holds no finished run: name the OUT of one") from None
+            raise UsageError(f"{out} holds no finished run: give the OUT of one") from None
         corpus.need_whole()
         self.kept = {_number(path): path for path in corpus.kept}
         self.gone = {_number(path): path for path in corpus.gone}
         self.order = [step.label for step in self.steps]
 
     def of(self, kind: type[S]) -> list[S]:
-        """The recipe's steps of a kind."""
         return [step for step in self.steps if isinstance(step, kind)]
 
     def need(self, kind: type[S]) -> list[S]:
-        """The same; NotInRun where there is none."""
+        """Return the recipe's steps of a kind. Raises NotInRun if the recipe has none."""
         if steps := self.of(kind):
             return steps
         raise NotInRun(f"the run has no step `{kind.name}`")
 
     def before(self, label: str) -> set[str]:
-        """The labels of the steps before one."""
         return set(self.order[: self.order.index(label)])
 
     @cached_property
     def parts(self) -> list[int]:
-        """The partitions that documents are drawn from."""
         return sorted(first(self.seed, sorted({*self.kept, *self.gone}), PARTS))
 
     @cached_property
     def sample(self) -> list[Document]:
-        """Documents of these partitions, kept and rejected, by partition."""
+        """The sampled documents, kept and rejected, in the order of their partitions."""
         places = [
             (name, part, kept)
             for part in self.parts
@@ -155,7 +151,7 @@ class FinishedRun:
         return sampled
 
     def drawn_decisions(self, method: str, count: int) -> list[Decision]:
-        """Rows by one method that name a partner, drawn from a few row groups of decisions."""
+        """Return a sample of a method's decisions that name a partner, from a few row groups."""
         path = self.out / "decisions.parquet"
         if not path.exists():
             return []
@@ -176,7 +172,6 @@ class FinishedRun:
         return [row for row in rows if row.id in names]
 
     def decisions_on(self, method: str, names: Iterable[str]) -> list[Decision]:
-        """The rows of OUT/decisions.parquet by one method on these documents."""
         path = self.out / "decisions.parquet"
         sorted_ids = sorted(names)
         if not path.exists() or not sorted_ids:
@@ -184,29 +179,26 @@ class FinishedRun:
         filters = [("method", "=", method), ("id", "in", sorted_ids)]
         return Decision.rows(pq.read_table(path, filters=filters))
 
-    # The input.
-
     @cached_property
     def plan(self) -> tuple[InputPlan, ReadSettings]:
-        """What was read and how; NotChecked where the first stage is gone."""
+        """The input files and read settings. Raises NotChecked if the first stage was deleted."""
         folder = self.stage(0)
         try:
             spec = Specification.in_folder(folder)
         except FileNotFoundError:
-            gone = "the first stage in OUT/stages is gone: run the recipe again"
-            raise NotChecked(gone) from None
+            missing = "the first stage in OUT/stages is missing: run the recipe again"
+            raise NotChecked(missing) from None
         return spec.inputs(folder), spec.read
 
     def stage(self, number: int) -> Path:
-        """The folder of a stage."""
         try:
             name = self.record["stages"][number]["folder"]
-            return inside(self.out / "stages", name, self.home / "run.json")
+            return path_inside(self.out / "stages", name, self.home / "run.json")
         except IndexError:
-            raise NotInRun("the run has no stages of documents") from None
+            raise NotInRun("the run processed no documents") from None
 
     def unchanged(self, part: int) -> None:
-        """NotChecked where a file of a partition is gone, remote, or another than the run read."""
+        """Raise NotChecked if an input file of the partition is missing, remote or changed."""
         plan, _ = self.plan
         for number in {piece.file for piece in plan.partitions[part]}:
             file = plan.files[number]
@@ -217,7 +209,8 @@ class FinishedRun:
 
     @cached_property
     def sources(self) -> dict[str, Source]:
-        """The sampled documents as the reader gives them, by id. NotChecked as of `unchanged`."""
+        """The sampled documents as the reader returns them, by id. Raises NotChecked in the same
+        cases as `unchanged`."""
         sources: dict[str, Source] = {}
         for part in self.parts:
             ids = {doc.id for doc in self.sample if doc.part == part}
@@ -258,30 +251,27 @@ class FinishedRun:
                     )  # fmt: skip
 
     def unextracted(self, document: Document) -> bool:
-        """Whether a document is recorded as it was before it had a text: a step before `extract`,
-        or extract itself, dropped it first."""
+        """Return whether a document has no text because `extract` or an earlier step dropped it."""
         extract = next((step.label for step in self.of(Extract)), None)
         if document.kept or extract is None or document.row["text"] is not None:
             return False
         return document.row["step"] in {"read", extract, *self.before(extract)}
 
     def text_before(self, document: Document, label: str) -> str | None:
-        """The text that a step received; None where the reader refused the document. ValueError
-        where the recorded edits do not lead from the input to the stored text."""
+        """Return the text that a step received, or None if the reader refused the document. Raises
+        ValueError if the recorded edits do not turn the input into the stored text."""
         source = self.sources.get(document.id)
         if source is None:
-            raise ValueError("the input holds no such document")
+            raise ValueError("the document is not in the input")
         if source.text is None:
             return None
         text = source.text.encode("utf-8", "replace")
         if not self.unextracted(document) and document.edited(text) != document.text:
-            raise ValueError("the recorded edits do not lead from the input to the stored text")
+            raise ValueError("the recorded edits do not turn the input into the stored text")
         return document.edited(text, self.before(label)).decode()
 
-    # Stages.
-
     def stage_texts(self, label: str, part: int, numbers: set[int]) -> dict[int, str]:
-        """The texts that a corpus step saw, by their numbers in a partition."""
+        """Return the texts that a corpus step received, by their row numbers in a partition."""
         stages = enumerate(self.record["stages"])
         number = next((n for n, stage in stages if label in stage["steps"]), None)
         if number is None:
@@ -295,7 +285,7 @@ class FinishedRun:
                 own_numbers = table[NUMBER].take(pa.array(rows, pa.int64())).to_pylist()
                 texts.update(zip(own_numbers, (value or "" for value in values), strict=True))
         except FileNotFoundError:
-            raise NotChecked(f"the stage before {label} is gone: run the recipe again") from None
+            raise NotChecked(f"the stage before {label} is missing: run the recipe again") from None
         return texts
 
 
@@ -304,13 +294,13 @@ def _number(path: Path) -> int:
 
 
 def model_at(path: Any) -> Path:
-    """The file that a step names; NotChecked where it is gone."""
+    """Return the path of a step's model file. Raises NotChecked if the file is missing."""
     try:
         file = Path(path())
     except LlmcurateError as error:
         raise NotChecked(str(error)) from None
     if not file.is_file():
-        raise NotChecked(f"the model {file} is gone")
+        raise NotChecked(f"the model {file} is missing: restore it and verify again")
     return file
 
 
@@ -318,7 +308,7 @@ Row = dict[str, Any]
 
 
 def index_of(run: FinishedRun, step: Any) -> indexes.Index:
-    """The index that a dedup left; NotChecked where there is none."""
+    """Return the index that a dedup step wrote. Raises NotChecked if OUT/index has none."""
     for index in indexes.all_in(run.out):
         if index.record.label == step.label:
             return index
@@ -326,14 +316,14 @@ def index_of(run: FinishedRun, step: Any) -> indexes.Index:
 
 
 def own_files(index: indexes.Index) -> list[SketchFile]:
-    """The files of a run's own sketches."""
+    """Return the sketch files of the run itself, without those of earlier corpora."""
     return [replace(file, corpus="") for file in index.files(0)]
 
 
 def rows_of(
     files: list[SketchFile], asked_ids: set[str], columns: list[str]
 ) -> Iterator[tuple[SketchFile, Row]]:
-    """The rows of these ids with some columns, n and id. Of other rows only the ids are read."""
+    """Yield the rows with these ids: `columns`, n and id. Of other rows only n and id are read."""
     names = pa.array(sorted(asked_ids), pa.string())
     for file in files:
         ids = _ids(file)
@@ -343,7 +333,7 @@ def rows_of(
 def drawn_rows(
     run: FinishedRun, files: list[SketchFile], columns: list[str], count: int, without: set[str]
 ) -> Iterator[tuple[SketchFile, Row]]:
-    """Rows of a few files, about `count` in all, drawn by the hash of their ids."""
+    """Yield about `count` rows of a few files, sampled by ids. without: ids to leave out."""
     drawn = sorted(first(run.seed, range(len(files)), PARTS))
     for number in drawn:
         ids = _ids(files[number])
@@ -353,7 +343,6 @@ def drawn_rows(
 
 
 def _ids(file: SketchFile) -> pa.Table:
-    """n (as `_n`) and final id of all rows."""
     table = pq.read_table(file.path, columns=["n", "id"]).rename_columns([NUMBER, "id"])
     return with_ids(table, changed_ids(str(file.ids) if file.ids else None, file.stored))
 

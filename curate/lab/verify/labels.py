@@ -1,4 +1,4 @@
-"""fastText labels and scores the sampled documents again: `language` and `quality`."""
+"""Check of `language` and `quality` with fastText, which scores the sampled documents again."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from curate.scoring.quality.quality import Quality
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.errors import LlmcurateError
 
-_SPACE = "\0\t\n\v\f\r "  # what fastText takes for the end of a word
+_SPACE = "\0\t\n\v\f\r "  # characters that end a word in fastText
 _COMMANDS = re.compile(rf"(?<![^{_SPACE}])(?:</s>(?![^{_SPACE}])|__label__[^{_SPACE}]*)")
 
 
 def line(text: str) -> str:
-    """A text as one line for fastText, without the words that it takes for commands."""
+    """Return a text as one line for fastText, without the words that it reads as commands."""
     return _COMMANDS.sub(" ", text).replace("\n", " ")
 
 
 def check(run: FinishedRun) -> list[Tally]:
-    """A tally a step, and one of labels for the last `language`."""
     languages, qualities = run.of(Language), run.of(Quality)
     if not languages and not qualities:
         raise NotInRun("the run has no step `language` or `quality`")
@@ -39,7 +38,7 @@ def check(run: FinishedRun) -> list[Tally]:
         model = binding.fasttext()
         path = model_at(step._path)
         if step.model_sha256 and file_digest(path) != step.model_sha256.lower():
-            raise NotChecked(f"the model {path} is another than that of the run")
+            raise NotChecked(f"the model {path} is not the one that the run used")
         model.loadModel(str(path))
         if isinstance(step, Language):
             tallies += _language(run, step, model, step is languages[-1])
@@ -51,8 +50,6 @@ def check(run: FinishedRun) -> list[Tally]:
 def _text(
     run: FinishedRun, document: Document, step: Language | Quality, tally: Tally
 ) -> str | None:
-    """The text that a step received; None where it did not measure the document. A text that
-    cannot be followed is a difference."""
     if document.row.get(f"{step.label}.score") is None:
         return None
     try:
@@ -73,7 +70,7 @@ def _language(run: FinishedRun, step: Language, model: Any, last: bool) -> list[
         text = line(text[: step.max_chars] if step.max_chars else text)
         if not text.strip(_SPACE):
             scores.explain("no_word") if score == 0.0 else scores.differs(
-                document.id, f"a text without a word has the score {score}"
+                document.id, f"a text without words has the score {score}, expected 0"
             )
             continue
         best = model.predict(text + "\n", 2, 0.0, "strict")
@@ -102,7 +99,7 @@ def _quality(run: FinishedRun, step: Quality, model: Any) -> list[Tally]:
         text = line(" ".join(text.strip().splitlines()))
         if not text.strip(_SPACE):
             tally.explain("no_word") if score == 0.0 else tally.differs(
-                document.id, f"a text without a word has the score {score}"
+                document.id, f"a text without words has the score {score}, expected 0"
             )
             continue
         chances = {label: chance for chance, label in model.predict(text + "\n", -1, 0.0, "strict")}

@@ -1,7 +1,7 @@
-"""pybloom-live decides a Bloom dedup again, from the run's keys in their order.
+"""Check of `dedup_bloom` with pybloom-live, from the run's keys in their order.
 
-What a Bloom filter says of a document depends on all documents before it, so that a sample drawn
-from anywhere could not be decided. The first documents of the run are, up to a number of keys.
+A Bloom filter's answer depends on all documents before, so a random sample cannot be checked. The
+first documents of the run are checked, up to MOST_KEYS keys.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from curate.corpus.sketches import Sketches, SketchFile, sketch_batches
 from curate.dedup.bloom.seen_before import DedupBloom
 from curate.lab.verify.finished_run import Decision, FinishedRun, index_of, own_files
 from curate.lab.verify.tally import NotChecked, Tally, need
+from llmcurate.base.disk.units import counted
 
-MOST_KEYS = 300_000  # pybloom-live does some 400,000 a second
-RATE = 1e-6  # of pybloom-live's false positives
+MOST_KEYS = 300_000  # pybloom-live checks about 400,000 keys/s
+RATE = 1e-6  # false-positive rate of pybloom-live's filter
 COLUMNS = ["keys", "first", "last", "start", "end"]
-# Deviations, of the number of false positives that the run's filter may have.
+# Standard deviations by which the run's false positives may exceed the expected number.
 DEVIATIONS = 6.0
 
 
 @dataclass(frozen=True)
 class Document:
-    """The sketch of a document: its keys, how many begin and end in each unit, and the units' first
-    bytes and last."""
+    """The sketch of a document. keys: the keys of its n-grams; first, last: for each unit, the
+    number of n-grams that begin and that end in it; units: (start, end) of each unit in bytes."""
 
     id: str
     part: int
@@ -41,14 +42,14 @@ class Document:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What happens to a document. spans: of the units that are cut, in bytes."""
+    """The decision on a document. spans: the units to cut, as (start, end) in bytes."""
 
     dropped: bool
     spans: tuple[tuple[int, int], ...]
 
 
 class Reference:
-    """The rules of dedup/bloom/decisions.py over a filter of pybloom-live."""
+    """The rules of dedup/bloom/decisions.py, applied with a Bloom filter of pybloom-live."""
 
     def __init__(self, step: DedupBloom, keys: int) -> None:
         from pybloom_live import BloomFilter
@@ -72,7 +73,7 @@ class Reference:
                 self.filter.add(key, skip_check=True)
                 self.inserted.add(key)
 
-    def _goes(self, seen: int, keys: int) -> bool:
+    def _is_duplicate(self, seen: int, keys: int) -> bool:
         threshold = 0.0 if self.step.mode.startswith("dolma-") else self.step.threshold
         if not keys:
             return False
@@ -80,7 +81,7 @@ class Reference:
         return share >= threshold if self.step.mode == "both" else share > threshold
 
     def document(self, row: Document) -> Verdict:
-        """The verdict on the next document; what stays of it is inserted."""
+        """Return the verdict on the next document, and insert the keys of what is kept."""
         if self.step.mode == "both":
             return self._spanning(row)
         ends = list(accumulate(row.first, initial=0))
@@ -89,12 +90,12 @@ class Reference:
             keys = row.keys[a:z]
             seen = [self._seen(key) for key in keys]
             total += sum(seen)
-            if self._goes(sum(seen), len(keys)):
+            if self._is_duplicate(sum(seen), len(keys)):
                 cut.append(row.units[unit])
             else:
                 self._insert(keys, seen)
         whole = self.step.mode in ("old-both", "document", "dolma-document")
-        if whole and self._goes(total, len(row.keys)):
+        if whole and self._is_duplicate(total, len(row.keys)):
             return Verdict(True, ())
         return Verdict(False, tuple(cut))
 
@@ -103,12 +104,12 @@ class Reference:
         seen = [self._seen(key) for key in keys]
         begin = [unit for unit, count in enumerate(row.first) for _ in range(count)]
         end = [unit for unit, count in enumerate(row.last) for _ in range(count)]
-        if self._goes(sum(seen), len(keys)):
+        if self._is_duplicate(sum(seen), len(keys)):
             return Verdict(True, ())
         gone = set()
         for unit in range(len(row.units)):
             inside = [s for s, a, z in zip(seen, begin, end, strict=True) if a == z == unit]
-            if self._goes(sum(inside), len(inside)):
+            if self._is_duplicate(sum(inside), len(inside)):
                 gone.add(unit)
         spared = [
             is_seen or any(unit in gone for unit in range(a, z + 1))
@@ -119,7 +120,6 @@ class Reference:
 
 
 def check(run: FinishedRun) -> list[Tally]:
-    """One tally for each `dedup_bloom`."""
     steps = run.need(DedupBloom)
     need("pybloom_live", "'llmcurate[verify]'")
     return [_check(run, step) for step in steps]
@@ -127,7 +127,9 @@ def check(run: FinishedRun) -> list[Tally]:
 
 def _check(run: FinishedRun, step: DedupBloom) -> Tally:
     if step.against:
-        raise NotChecked(f"{step.label}: earlier runs' keys are in its filter alone (against)")
+        raise NotChecked(
+            f"{step.label}: with `against`, the keys of earlier runs exist only in its filter"
+        )
     tally = Tally("pybloom-live", f"{step.label}: membership")
     files = own_files(index_of(run, step))
     rows = list(_first_rows(files))
@@ -152,14 +154,14 @@ def _check(run: FinishedRun, step: DedupBloom) -> Tally:
             excess += 1
         else:
             tally.differs(
-                row.id, f"the run says {_expectation(ours)}, pybloom-live {_expectation(theirs)}"
+                row.id, f"the run: {_described(ours)}; pybloom-live: {_described(theirs)}"
             )
     expected = step.false_positives * sum(len(row.first) for row in rows)
     most = expected + DEVIATIONS * max(1.0, expected) ** 0.5
     if excess > most:
         tally.differs(
             step.label,
-            f"{excess} units differ by false positives, at most {most:.0f} are to be expected",
+            f"{counted(excess, 'document')} by false positives, expected at most {most:.0f}",
         )
     return tally
 
@@ -177,7 +179,6 @@ def _first_rows(files: list[SketchFile]) -> Iterator[Document]:
 
 
 def _verdicts(decisions: list[Decision]) -> dict[str, Verdict]:
-    """By id, of rows of decisions that drop a document or cut a passage."""
     dropped: set[str] = set()
     spans: dict[str, list[tuple[int, int]]] = {}
     for row in decisions:
@@ -194,7 +195,6 @@ def _verdicts(decisions: list[Decision]) -> dict[str, Verdict]:
 def _inserted_again(
     step: DedupBloom, files: list[SketchFile], rows: list[Document]
 ) -> dict[str, Verdict]:
-    """The run's own filter, as large as it was, filled with the same keys in the same order."""
     from curate.dedup.bloom.filter import count_keys
 
     last = rows[-1].part
@@ -211,14 +211,14 @@ def _inserted_again(
         try:
             again.resolve(subset)
         except OSError as error:
-            raise NotChecked(f"the filter cannot be made again: {error}") from None
+            raise NotChecked(f"the filter cannot be rebuilt: {error}") from None
         table = pq.read_table(subset.decisions)
     dropping = table.filter(table["drop"])
     return _verdicts(Decision.rows(dropping))
 
 
-def _expectation(verdict: Verdict) -> str:
+def _described(verdict: Verdict) -> str:
     if verdict.dropped:
-        return "that it goes"
+        return "drop it"
     cuts = ", ".join(f"{a} to {z}" for a, z in verdict.spans)
-    return f"that bytes {cuts} go" if cuts else "that it stays"
+    return f"cut bytes {cuts}" if cuts else "keep it"

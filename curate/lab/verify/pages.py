@@ -1,4 +1,4 @@
-"""resiliparse extracts the sampled pages again, where its extractor ran."""
+"""Check of `extract` with resiliparse, which extracts the sampled pages again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ HTML = ("text/html", "application/xhtml+xml")
 
 
 def check(run: FinishedRun) -> list[Tally]:
-    """The stored text is resiliparse's after the edits that the run recorded."""
     steps = run.of(Extract)
     if not steps:
         raise NotInRun("the run extracted no pages")
@@ -24,7 +23,7 @@ def check(run: FinishedRun) -> list[Tally]:
     for document in run.sample:
         source, row = run.sources.get(document.id), document.row
         if source is None:
-            tally.differs(document.id, "the input holds no such document")
+            tally.differs(document.id, "the document is not in the input")
             continue
         refused = source.refused is not None or row.get("step") == step.label
         if source.payload is None or refused or run.unextracted(document):
@@ -37,7 +36,7 @@ def check(run: FinishedRun) -> list[Tally]:
         if document.edited(text.encode("utf-8", "replace")) == document.text:
             tally.agrees()
         else:
-            tally.differs(document.id, "the stored text does not follow from resiliparse's")
+            tally.differs(document.id, "the recorded edits do not turn resiliparse's text into it")
     return [tally]
 
 

@@ -1,4 +1,4 @@
-"""KenLM scores the sampled documents again, by the run's model as an ARPA file."""
+"""Check of `perplexity` with KenLM, which scores the sampled documents with the run's model."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from llmcurate.base.errors import LlmcurateError
 if TYPE_CHECKING:
     from curate.scoring.perplexity.model_file import ModelData
 
-TENTH = 0.1 + 1e-9  # one step of a perplexity of one decimal
+TENTH = 0.1 + 1e-9  # one step of a perplexity with one decimal
 
 
 def check(run: FinishedRun) -> list[Tally]:
-    """One tally for each `perplexity`."""
     steps = run.need(Perplexity)
     need("kenlm", "'llmcurate[kenlm]'")
     return [_check(run, step) for step in steps]
@@ -63,11 +62,8 @@ def _check(run: FinishedRun, step: Perplexity) -> Tally:
 
 
 class Peer:
-    """A model in KenLM, for some texts. rounded: whether perplexities have one decimal, as CCNet's.
-
-    Of our models KenLM gets the n-grams that consist of words of these texts. All n-grams that
-    scoring them asks for are among those, and a model of gigabytes need not be written out.
-    """
+    """A perplexity model in KenLM. rounded: whether perplexities have one decimal, as in CCNet.
+    KenLM gets only n-grams of words that occur in `texts`: a model may have gigabytes."""
 
     def __init__(self, path: Path, texts: list[str]) -> None:
         import kenlm
@@ -92,7 +88,7 @@ class Peer:
             self.kenlm = kenlm.Model(str(arpa), config)
 
     def perplexity(self, text: str) -> float | None:
-        """Of a text; None where it has no word."""
+        """Return the perplexity of a text, or None if it has no words."""
         texts = pa.array([text], pa.large_string())
         if self.ccnet is not None:
             value = float(self.ccnet.perplexity(texts)[0])
@@ -108,7 +104,6 @@ class Peer:
         return round(value, 1) if self.rounded else value
 
     def _sentences(self, texts: pa.LargeStringArray) -> list[list[str]]:
-        """Words of each sentence. Those of a plain model are cut here by str's own methods."""
         assert self.own is not None
         if self.own.data.variant == "plain" and self.own.data.unit == "whitespace":
             lines = (line.split() for line in texts[0].as_py().splitlines())
@@ -122,7 +117,8 @@ class Peer:
 
 
 def write_part(path: Path, model: ModelData, words: list[str], ids: np.ndarray) -> None:
-    """An ARPA file of the n-grams of a model that consist of these words and the special ones."""
+    """Write an ARPA file with those n-grams of a model that consist of some words and the special
+    words. ids: int64[], the numbers of these words in `words`."""
     from curate.scoring.perplexity.sentences import SPECIAL
     from curate.scoring.perplexity.table import level
 

@@ -1,4 +1,4 @@
-"""warcio reads the run's archives: the same records, addresses, dates and payloads."""
+"""Check of the archives with warcio: the same records, URLs, dates and payloads."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from curate.formats.listing import InputFile
 from curate.lab.verify.finished_run import Document, FinishedRun, Source, first
 from curate.lab.verify.tally import NotInRun, Tally, need
 
-MOST_BYTES = 64 << 20  # of an archive, as stored, that warcio reads of each partition
+MOST_BYTES = 64 << 20  # stored bytes that warcio reads of each partition
 # Codings that warcio 1.8 decodes. It fails on br with brotli 1.2, and leaves others as they are.
 DECODED = ("", "identity", "gzip", "deflate")
 Places = dict[str, list[tuple[int, bool]]]
-NEAR = 1 << 20  # bytes around reported damage in which each library mends what it can
-_REPEATED = re.compile(r"~\d+$")  # what a run adds to an id that it has met before
+NEAR = 1 << 20  # bytes around reported damage in which the libraries may recover other records
+_REPEATED = re.compile(r"~\d+$")  # the suffix that a run adds to a repeated id
 DOCUMENTS = ("response", "resource", "conversion")
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A record as warcio reads it. payload: sha1; error: why there is none; odd: whether the HTTP
-    message is malformed; offset: in the file as stored."""
+    """A record as warcio reads it. offset: its position in the stored file; payload: the sha1 of
+    its payload, or None if there is an `error`; page: whether it is HTML with status 200; odd:
+    whether its HTTP message is malformed."""
 
     file: str
     offset: int
@@ -46,7 +47,6 @@ class Peer:
 
 
 def check(run: FinishedRun) -> list[Tally]:
-    """One tally for sampled documents, one for sampled records."""
     need("warcio", "warcio")
     plan, settings = run.plan
     damage = _damage(run)
@@ -74,7 +74,7 @@ def check(run: FinishedRun) -> list[Tally]:
                     and (peer.id == id_ if id_ else peer.url and peer.url == document.row["url"])
                 ]
                 damaged = _near_damage(damage, document.row["source"], candidates)
-                # Where warcio stopped, the last record that it gave may lack its body.
+                # If warcio stopped early, the last record that it returned may lack its body.
                 last = next((p for p in reversed(peers) if p.file == document.row["source"]), None)
                 missing = not candidates or last in candidates
                 ended = missing and bool(stopped[document.row["source"]])
@@ -87,8 +87,7 @@ def check(run: FinishedRun) -> list[Tally]:
 
 
 def _damage(run: FinishedRun) -> Places:
-    """Offsets of what the run could not read, by file below the input, and whether more follows
-    that has no entry."""
+    """Return, by file, the unreadable places as (offset, whether more damage follows unlisted)."""
     path = run.out / "corrupt.jsonl"
     names = {file.path: file.rel for file in run.plan[0].files}
     damage: Places = {}
@@ -101,7 +100,6 @@ def _damage(run: FinishedRun) -> Places:
 
 
 def _near_damage(damage: Places, file: str, peers: list[Peer]) -> bool:
-    """Whether the run reported damage near these records, or in the file where there is none."""
     offsets = damage.get(file, [])
     return any(
         abs(peer.offset - at) <= NEAR or (more and peer.offset >= at)
@@ -111,7 +109,6 @@ def _near_damage(damage: Places, file: str, peers: list[Peer]) -> bool:
 
 
 def _read(file_info: InputFile, piece: Slice, peers: list[Peer]) -> str:
-    """Appends the records of a slice; returns why warcio stopped before its end, or nothing."""
     from warcio.archiveiterator import ArchiveIterator
 
     end = piece.end if piece.end is not None else 1 << 62
@@ -123,15 +120,15 @@ def _read(file_info: InputFile, piece: Slice, peers: list[Peer]) -> str:
         records: Any = ArchiveIterator(file, arc2warc=False)
         try:
             for record in records:
-                # Before its offset, which warcio knows at its end alone.
+                # Read the record first: warcio knows its offset only at its end.
                 peer = _peer(record, file_info.rel)
                 offset = records.get_record_offset()
                 if offset >= end:
-                    return "" if end == piece.end else "the bound of bytes"
+                    return "" if end == piece.end else "the limit of bytes was reached"
                 peers.append(replace(peer, offset=offset))
         except Exception as error:  # warcio raises what its parsers and codecs do
             return f"{type(error).__name__}: {error}"
-        # It ends in silence at a corrupt member; what follows is then never read.
+        # At a corrupt member warcio ends silently and never reads what follows.
         return "" if file.tell() >= size else "it ended before the end of the file"
 
 
@@ -178,7 +175,7 @@ def _document(
     damaged: bool,
 ) -> None:
     if source is None:
-        tally.differs(document.id, "the archive holds no such document")
+        tally.differs(document.id, "the document is not in the archive")
         return
     if source.refused is not None:
         tally.explain("reader_limit")
@@ -230,7 +227,6 @@ def _same_date(stored: datetime | None, theirs: str | None) -> bool:
 
 
 def _records(tally: Tally, run: FinishedRun, part: int, peers: list[Peer], damage: Places) -> None:
-    """Sampled HTML pages of the archive stand in corpus/ or rejected/."""
     files = [of[part] for of in (run.kept, run.gone) if part in of]
     stored = (
         name for file in files for name in pq.read_table(file, columns=["id"])["id"].to_pylist()
@@ -244,5 +240,5 @@ def _records(tally: Tally, run: FinishedRun, part: int, peers: list[Peer], damag
         elif _near_damage(damage, peer.file, [peer]):
             tally.explain("damaged_archive")
         else:
-            how = f"a page of {peer.file} that corpus/ and rejected/ both lack"
+            how = f"this page of {peer.file} is neither in corpus/ nor in rejected/"
             tally.differs(name, how)

@@ -1,7 +1,7 @@
-"""datasketch makes the MinHash signatures of sampled documents again, and their candidate pairs.
+"""Check of `dedup_minhash` with datasketch: signatures, candidate pairs and decisions of a sample.
 
-Shingles are hashed by the run's own functions; permutations, minima, bands and the pairs that share
-one are datasketch's (MinHash in its current scheme, and MinHashLSH).
+The run's own functions hash the shingles. datasketch computes permutations, minima, bands and the
+pairs that share a band (MinHash in its current scheme, and MinHashLSH).
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from curate.lab.verify.tally import Tally
 
 _MASK = (1 << 64) - 1
 _PRIME = 0x9E3779B97F4A7C15
-_CLOSE = 1e-9  # similarities are quotients of whole numbers
+_CLOSE = 1e-9  # similarities are quotients of integers
 
 
 @dataclass(frozen=True)
 class Signed:
-    """A document at the step. bands: the stored keys; packed: the stored bits, if any; values: of
-    datasketch's signature; shingles: hashes; cluster, stays: by the decisions, None without one."""
+    """A document and its MinHash sketch. bands, packed: the keys and bits that the run stored;
+    values, peer: the signature that datasketch computes, and its MinHash object; shingles: hashes
+    of the shingles."""
 
     id: str
     bands: list[int]
@@ -46,7 +47,6 @@ class Signed:
 
 
 def check(run: FinishedRun) -> list[Tally]:
-    """Signatures, candidate pairs and decisions of each `dedup_minhash`."""
     steps = run.need(DedupMinhash)
     tallies = []
     for step in steps:
@@ -62,7 +62,6 @@ def check(run: FinishedRun) -> list[Tally]:
 
 
 def _signed(run: FinishedRun, step: DedupMinhash, index: indexes.Index) -> Iterator[Signed]:
-    """Documents that were dropped, their partners and what stays for them, and as many others."""
     ids: set[str] = set()
     for decision in run.drawn_decisions(step.method, max(1, run.documents // 4)):
         ids |= {decision.id, decision.partner_id or "", decision.kept_id or ""}
@@ -97,7 +96,7 @@ def _sign(step: DedupMinhash, row: Row, text: str) -> Signed:
     )
 
 
-# The keys of bands and the packed bits, by their definitions in dedup/minhash/kernels.py.
+# Band keys and packed bits, as defined in dedup/minhash/kernels.py.
 
 
 def _mix(value: int) -> int:
@@ -109,7 +108,6 @@ def _mix(value: int) -> int:
 
 
 def band_keys(values: np.ndarray, bands: int, rows: int) -> list[int]:
-    """One key a band of a signature."""
     keys = []
     for band in range(bands):
         key = (band + 1) * _PRIME & _MASK
@@ -121,7 +119,7 @@ def band_keys(values: np.ndarray, bands: int, rows: int) -> list[int]:
 
 
 def packed(values: np.ndarray, bits: int) -> bytes:
-    """The stored bits of a signature."""
+    """Return a signature as a run stores it: the top `bits` of each hashed value."""
     total = 0
     for place, value in enumerate(values.tolist()):
         h = (value + place * 0x9E3779B1) & 0xFFFFFFFF
@@ -143,14 +141,13 @@ def _signatures(step: DedupMinhash, documents: list[Signed]) -> Tally:
             tally.agrees()
         else:
             equal = sum(a == b for a, b in zip(keys, document.bands, strict=False))
-            tally.differs(document.id, f"{equal} of {bands} bands equal datasketch's")
+            tally.differs(document.id, f"{equal} of {bands} bands equal those of datasketch")
     return tally
 
 
 def _pairs(
     step: DedupMinhash, documents: list[Signed], decisions: dict[str, Decision]
 ) -> list[Tally]:
-    """Pairs that share a band, and what was decided on them."""
     from datasketch import MinHashLSH
 
     pairs = Tally("datasketch", f"{step.label}: candidate pairs")
@@ -178,10 +175,10 @@ def _pairs(
         if pair in ours and pair in theirs:
             pairs.agrees()
         else:
-            which = "datasketch does not" if pair in ours else "only datasketch does"
-            pairs.differs(item, f"the sketches share a band, {which}")
+            finder = "the run" if pair in ours else "datasketch"
+            pairs.differs(item, f"share a band only according to {finder}")
     for a, b in sorted(theirs):
-        _not_both_stay(step, decided, signed[a], signed[b], decisions)
+        _check_pair(step, decided, signed[a], signed[b], decisions)
     for name, document in signed.items():
         row = decisions.get(name)
         if row is not None and row.partner_id:
@@ -189,25 +186,24 @@ def _pairs(
     return [pairs, decided]
 
 
-def _stays(name: str, decisions: dict[str, Decision]) -> bool:
+def _is_kept(name: str, decisions: dict[str, Decision]) -> bool:
     row = decisions.get(name)
     return row is None or row.kept_id == name
 
 
-def _not_both_stay(
+def _check_pair(
     step: DedupMinhash, tally: Tally, a: Signed, b: Signed, decisions: dict[str, Decision]
 ) -> None:
-    """Of two documents that match, one goes."""
     if step.verify is not None:
         if step.kept_bits or len(a.shingles & b.shingles) < step.verify * len(
             a.shingles | b.shingles
         ):
-            return  # not alike enough, or estimated: their decisions are compared by similarity
-        if _stays(a.id, decisions) and _stays(b.id, decisions):
+            return  # not similar enough, or estimated: `_similarity` compares these
+        if _is_kept(a.id, decisions) and _is_kept(b.id, decisions):
             tally.explain("not_compared")
             return
-    if _stays(a.id, decisions) and _stays(b.id, decisions):
-        tally.differs(f"{a.id} and {b.id}", "both stay, and they share a band")
+    if _is_kept(a.id, decisions) and _is_kept(b.id, decisions):
+        tally.differs(f"{a.id} and {b.id}", "share a band, and both were kept")
     else:
         tally.agrees()
 
@@ -219,7 +215,7 @@ def _similarity(
     if partner is None:
         if row.partner_corpus:
             tally.explain("earlier_corpus")
-        return  # else the partner lies outside of the sample
+        return  # else the partner is not in the sample
     stored = row.similarity or 0.0
     bands, rows = step.banding
     equal = document.values == partner.values
@@ -231,7 +227,9 @@ def _similarity(
         elif counted == int(counted) and 1 <= counted < shared:
             tally.explain("counted_bands")
         else:
-            tally.differs(document.id, f"shares {counted:g} bands, by datasketch {shared}")
+            tally.differs(
+                document.id, f"shares {counted:g} bands, according to datasketch {shared}"
+            )
         return
     if step.kept_bits:
         bits = step.kept_bits
@@ -244,7 +242,7 @@ def _similarity(
             document.shingles | partner.shingles
         )
     if abs(stored - theirs) > _CLOSE:
-        tally.differs(document.id, f"similarity {stored:.6f}, computed again {theirs:.6f}")
+        tally.differs(document.id, f"similarity {stored:.6f}, datasketch {theirs:.6f}")
     elif stored < step.verify:
         tally.differs(document.id, f"similarity {stored:.6f} is below {step.verify}")
     else:
@@ -252,6 +250,5 @@ def _similarity(
 
 
 def _kept(values: np.ndarray, bits: int) -> list[int]:
-    """The bits that are kept of each value."""
     data = int.from_bytes(packed(values, bits), "little")
     return [data >> (place * bits) & ((1 << bits) - 1) for place in range(len(values))]

@@ -1,4 +1,4 @@
-"""tokenizers and sentencepiece encode sampled documents of token shards again."""
+"""Check of token shards with tokenizers or sentencepiece, which encode sampled documents again."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ Encode = Callable[[str], list[int]]
 
 
 def check(run: FinishedRun) -> list[Tally]:
-    """One tally, of documents."""
     path = run.out / "manifest.json"
     if not run.of(ShardsProduct) or not path.is_file():
         raise NotInRun("the run made no token shards")
     manifest = json.loads(path.read_text(encoding="utf-8"))
     if manifest.get("format", "llmcurate") != "llmcurate":
-        raise NotChecked(f"token shards in the format {manifest['format']} are not read here")
+        raise NotChecked(f"token shards in the format {manifest['format']} cannot be checked")
     library, encode = _encoder(run.out, manifest.get("tokenizer", "tokenizer.json"))
     tally = Tally(library, "token ids of documents")
     stored = _stored(run, manifest["dtype"])
@@ -38,7 +37,7 @@ def check(run: FinishedRun) -> list[Tally]:
     edges: set[tuple[int, ...]] = set()
     for name, tokens in sorted(stored.items()):
         if name not in texts:
-            tally.differs(name, "the corpus holds no such document")
+            tally.differs(name, "the document is not in the corpus")
             continue
         inner = tokens[1 if begin else 0 : len(tokens) - 1 if end else None]
         edge = tuple(tokens[:1] * begin + tokens[-1:] * end)
@@ -51,10 +50,10 @@ def check(run: FinishedRun) -> list[Tally]:
             )
             tally.differs(
                 name,
-                f"{len(inner)} ids, {library} gives {len(theirs)}; the first other one is at {at}",
+                f"{len(inner)} ids, {library} has {len(theirs)}; they differ from position {at}",
             )
         elif not special.issuperset(edge) or len(edges) > 1:
-            tally.differs(name, f"it begins or ends with {edge}, which are not the special ids")
+            tally.differs(name, f"begins and ends with {edge}, expected the special ids")
         else:
             tally.agrees()
     return [tally]
@@ -65,13 +64,13 @@ def _encoder(out: Path, name: str) -> tuple[str, Encode]:
         raise NotChecked(f"{name} is neither tokenizer.json nor tokenizer.model")
     path = out / name
     if not path.is_file():
-        raise NotChecked(f"{path} is gone")
+        raise NotChecked(f"{path} is missing: encode again")
     if name == "tokenizer.json":
         need("tokenizers", "tokenizers")
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_file(str(path))
-        tokenizer.encode_special_tokens = True  # their spelling in a text is ordinary text
+        tokenizer.encode_special_tokens = True  # special tokens spelt in a text are ordinary text
         return "tokenizers", lambda text: tokenizer.encode(text, add_special_tokens=False).ids
     need("sentencepiece", "sentencepiece")
     from sentencepiece import SentencePieceProcessor
@@ -119,11 +118,10 @@ def _texts(run: FinishedRun, asked_ids: set[str]) -> dict[str, str]:
 
 
 def _of_files(paths: Iterable[Path], asked_ids: set[str]) -> dict[str, str]:
-    """The texts of parquet files, whose columns of ids are read first."""
     texts: dict[str, str] = {}
     for path in sorted(paths):
         if not path.is_file():
-            raise NotChecked(f"the encoded documents {path} are gone")
+            raise NotChecked(f"the encoded documents {path} are missing: encode again")
         with pq.ParquetFile(path) as file:
             for group in range(file.num_row_groups):
                 ids = file.read_row_group(group, ["id"])["id"].to_pylist()

@@ -1,4 +1,4 @@
-"""All comparisons of a run, as a table for the terminal, a page and JSON."""
+"""All comparisons of a run, and their table for the terminal, HTML page and JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.pages.html import plain
 from llmcurate.base.terminal import table
 
-# The module of each comparison, and the library that it is made with.
+# The module of each comparison, and the library that it uses.
 CHECKS = {
     "records": "warcio",
     "pages": "resiliparse",
@@ -25,20 +25,18 @@ CHECKS = {
     "tokens": "tokenizers, sentencepiece",
     "perplexities": "kenlm",
 }
-NAMED = 5  # differences of a row that the terminal shows
+NAMED = 5  # differences per row that the terminal shows
 
 
-class Left(NamedTuple):
-    """A library that nothing was compared with."""
-
+class Unchecked(NamedTuple):
     library: str
     why: str
 
 
 @dataclass
 class Verification(Findings):
-    """A run's comparisons. skipped: libraries that are not here, or cannot compare;
-    absent: those for which the run has nothing."""
+    """The comparisons of a run. skipped: libraries that are not installed or cannot compare;
+    absent: libraries that could check nothing in this run."""
 
     NAME = "verify"
     TEMPLATE = "verify.html"
@@ -51,27 +49,23 @@ class Verification(Findings):
     seed: int
     documents: int
     tallies: list[Tally] = field(default_factory=list)
-    skipped: list[Left] = field(default_factory=list)
-    absent: list[Left] = field(default_factory=list)
+    skipped: list[Unchecked] = field(default_factory=list)
+    absent: list[Unchecked] = field(default_factory=list)
 
     @property
     def disagree(self) -> int:
-        """Items that differ for no cause of the list."""
         return sum(tally.disagree for tally in self.tallies)
 
     @property
     def checked(self) -> int:
-        """All items."""
         return sum(tally.checked for tally in self.tallies)
 
     @property
     def passed(self) -> bool:
-        """Return whether something was compared, and nothing disagrees."""
         return self.checked > 0 and not self.disagree
 
     @property
     def verdict(self) -> str:
-        """The last line."""
         if not self.checked:
             return "nothing of this run could be compared"
         if self.disagree:
@@ -116,14 +110,15 @@ class Verification(Findings):
         if self.absent:
             lines += [
                 "",
-                f"nothing in this run for: {'; '.join(name for name, _ in self.absent)}",
+                f"nothing in this run to check with: {'; '.join(name for name, _ in self.absent)}",
             ]
         lines += ["", self.verdict]
         return "\n".join(lines)
 
 
 def verify(out: Path, documents: int, seed: int) -> Verification:
-    """Compares a finished run with the libraries. UsageError where OUT is none."""
+    """Return the comparisons of a finished run with other libraries. documents: the size of each
+    sample; seed: the seed of the samples. Raises UsageError if `out` holds no finished run."""
     run = FinishedRun(out, documents, seed)
     verification = Verification(str(out), seed, documents)
     for module, library in CHECKS.items():
@@ -131,7 +126,7 @@ def verify(out: Path, documents: int, seed: int) -> Verification:
         try:
             verification.tallies += [tally for tally in check(run) if tally.checked]
         except NotInRun as reason:
-            verification.absent.append(Left(library, str(reason)))
+            verification.absent.append(Unchecked(library, str(reason)))
         except NotChecked as reason:
-            verification.skipped.append(Left(library, str(reason)))
+            verification.skipped.append(Unchecked(library, str(reason)))
     return verification

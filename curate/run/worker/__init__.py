@@ -1,1 +1,1 @@
-"""One process and one partition: read, apply the steps, write."""
+"""The code that runs in workers: read a partition, apply the steps, write documents."""

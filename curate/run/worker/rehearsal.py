@@ -1,9 +1,8 @@
-"""Rehearsal of a run's steps on three documents, so that their kernels are compiled ahead.
-
-A kernel is compiled when it is first called, once on a machine. The first worker of a run meets the
-kernels of its steps in their order; whoever would wait for one of them, and one process more where
-there are fewer workers than asked for, rehearses the steps from the last one to the first.
-"""
+"""Rehearsal: running a recipe's steps on three documents, so that their kernels are compiled early.
+A kernel (a numba function) is compiled when it is first called, once per machine. The first worker
+of a run calls the kernels in the order of the steps. A worker that would wait for a kernel
+rehearses the steps from last to first instead. One extra process does the same if there are fewer
+partitions than workers."""
 
 from __future__ import annotations
 
@@ -39,14 +38,14 @@ PAGE = f"""<html><head><title>River</title></head><body><p class=author>By A. Re
 ROWS = 3
 
 
-_begun: set[Path] = set()  # specifications of stages that this process works on
+_begun: set[Path] = set()  # specifications of the stages this process has begun
 
 
 def begin_stage(spec: Path) -> None:
-    """Where this process compiles kernels, has another one rehearse the stage of that specification
-    from its end, and this one where it would wait for a kernel. A process that has compiled some
-    already rehearses the stage from its beginning first: a batch without documents, the first one
-    of a partition, does not call the kernels of `extract`, which take longest."""
+    """Arrange for kernels of a stage to be compiled in parallel. Another process may rehearse the
+    stage's steps from last to first, and so does this process when it would wait for a kernel. If
+    this process has compiled kernels before, it first rehearses the steps in order: the empty batch
+    that starts a partition does not call the kernels of `extract`, which take longest."""
     task = RehearseStage(spec, backwards=True)
     worker.offer_help("curate.run.worker.rehearsal:rehearse_all", task)
 
@@ -63,8 +62,8 @@ def begin_stage(spec: Path) -> None:
 
 
 def rehearse_all(task: RehearseStage) -> None:
-    """Rehearses a stage's steps and those of the stages behind it, of ours, but not those whose
-    kernels another process compiles. What fails here fails again in its place."""
+    """Rehearse the built-in steps of a stage and of later stages. Skip those whose kernels another
+    process compiles. Errors are ignored, because they occur again when the step runs."""
     stage = load_stage(task.spec)
     plain = [step for step in stage.to_rehearse() if is_ours(step)]
     steps: list[Any] = [*plain, *stage.spec.later]
@@ -76,7 +75,6 @@ def rehearse_all(task: RehearseStage) -> None:
 
 
 def rehearse_one(task: RehearseStep) -> Rehearsed:
-    """Rehearses a step, or products, by itself."""
     from llmcurate.base.kernels.locks import Busy
 
     try:
@@ -87,16 +85,15 @@ def rehearse_one(task: RehearseStep) -> Rehearsed:
                 rehearse(build_step(task.step), Path())
     except Busy:
         return Rehearsed(busy=True)
-    except LlmcurateError as error:  # a model or a library is not there
+    except LlmcurateError as error:  # a model or a library is missing
         return Rehearsed(missing=str(error))
-    except Exception as error:  # said by name; a run may never meet it
+    except Exception as error:  # reported by name; a run may never meet it
         return Rehearsed(missing=f"{type(error).__name__}: {error}")
     return Rehearsed()
 
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Within, a kernel that another process compiles raises Busy."""
     from llmcurate.base.kernels import locks
 
     before, compile_time.on_busy = compile_time.on_busy, locks.refuse
@@ -107,7 +104,7 @@ def _refusing() -> Iterator[None]:
 
 
 def rehearse(step: Step | CorpusStep, folder: Path) -> None:
-    """Does all that a run does with a step. folder: the stage's, with what the step prepared."""
+    """Do all that a run does with a step. `folder` holds the step's prepared files."""
     docs = _sample(step.name == "extract")
     if isinstance(step, Step):
         open_in(step, folder)
@@ -127,7 +124,6 @@ def rehearse(step: Step | CorpusStep, folder: Path) -> None:
 
 
 def _sample(as_pages: bool) -> Documents:
-    """Copies of one document: a page, and its text unless they are to be pages still."""
     values = {
         "text": None if as_pages else f"{TEXT}\n\n{TEXT}",
         "url": "https://www.example.org/river.html",
@@ -144,7 +140,6 @@ def _sample(as_pages: bool) -> Documents:
 
 
 def rehearse_products() -> None:
-    """Trains a tokenizer and makes token shards."""
     from curate.products.tokenizers import ShardsProduct, TokenizerProduct
 
     table = _sample(False).table.select(["id", "source", "lang", "text"])

@@ -1,4 +1,4 @@
-"""A stage in a worker: its specification with the steps that it names, which are opened once."""
+"""A stage in a worker: its specification and its steps, which are opened once per worker."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from llmcurate.base.errors import RunFailed
 
 
 class Stage:
-    """A stage's specification, plan and steps."""
-
     def __init__(self, path: Path) -> None:
         spec = Specification.from_json(path.read_bytes())
         self.spec, self.folder, self.read = spec, path.parent, spec.read
@@ -34,7 +32,7 @@ class Stage:
         self._sketch_open = False
 
     def steps(self) -> list[Step | CorpusStep]:
-        """Return the step whose decisions are applied, if there is one, and the others, open."""
+        """Return the open steps. A step whose decisions are applied is the first."""
         if self._chain is None:
             chain: list[Step | CorpusStep] = []
             if self._apply is not None:
@@ -49,7 +47,7 @@ class Stage:
         return self._chain
 
     def sketch(self) -> CorpusStep | None:
-        """Return the step whose sketches are written, open; None if there is none."""
+        """Return the open step whose sketches are written, or None."""
         if self._sketch is not None and not self._sketch_open:
             with failing(self._sketch.label):
                 self._sketch.open()
@@ -57,19 +55,17 @@ class Stage:
         return self._sketch
 
     def to_rehearse(self) -> list[Step | CorpusStep]:
-        """Return the steps whose kernels it needs, which need not be open."""
+        """Return the steps whose kernels the stage needs. They are not always open."""
         return [*self._steps, *([self._sketch] if self._sketch else [])]
 
     def kinds(self) -> dict[str, str]:
-        """Return the kinds of files that every partition has, as records name them and as files
-        do."""
+        """Return the kinds of files that every partition has, {name in records: name in files}."""
         kinds = {"kept": "kept", "keys": "keys", "rejected": "rejected"}
         if self._sketch is not None:
             kinds["sketch"] = self.spec.sketch_kind
         return {**kinds, "ids": "ids"} if self.plan else kinds
 
-    def no_documents(self, part: int) -> Documents:
-        """Return no document, in the schema of the stage's input."""
+    def empty_documents(self, part: int) -> Documents:
         if self.plan is None:
             assert self.spec.input is not None
             return Documents(kept_schema(self.spec.input, part).empty_table())
@@ -79,12 +75,11 @@ class Stage:
         return Documents(pa.schema(fields).empty_table())
 
     def decisions(self, part: int) -> pa.Table:
-        """Return the decisions that are applied on a partition's documents."""
         return pq.read_table(self.spec.decisions, filters=[("part", "=", part)])
 
 
 def load_stage(path: Path) -> Stage:
-    """Return the stage of a specification, once a worker."""
+    """Return the stage that the specification file `path` describes. Each worker loads it once."""
     return _load(path, path.stat().st_mtime_ns)
 
 
@@ -94,19 +89,19 @@ def _load(path: Path, stamp: int) -> Stage:
 
 
 def build_step(record: StepRecord) -> Any:
-    """Return the step of some settings; RunFailed if its source is not the recorded one."""
+    """Return the step of a record. Raises RunFailed if the source of a plug-in has changed."""
     cls = fitting(step_class(record.step), record.settings)
     step = cast(Any, cls(**record.settings)).named(record.label)
     if record.source != source_of(step):
         raise RunFailed(
-            f"{step.label}: its source is not what it was when the run began: run the same command"
-            " again, which computes the stage anew"
+            f"{step.label}: its source has changed since the run began; run the same command"
+            " again to recompute the stage"
         )
     return step
 
 
 def sketch_rows(step: CorpusStep, kept: pa.Table, part: int) -> pa.Table:
-    """Return the step's sketch of kept rows, with their keys."""
+    """Return the step's sketches of the kept documents, with the columns part, n and id."""
     rows = on_batch(step.label, step.sketch, Documents(kept).within(step.label))
     rows = rows.append_column("part", pa.array(np.full(kept.num_rows, part, np.int32)))
     rows = rows.append_column("n", one_array(kept[NUMBER]))

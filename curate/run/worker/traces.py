@@ -1,7 +1,5 @@
-"""Traces of steps for the report: bytes in and out, and examples of cuts.
-
-Kept for the report. Both depend on documents alone, not on batches or workers.
-"""
+"""Traces of steps for the report: bytes in and out, and examples of cuts. They depend only on the
+documents, not on batches or workers."""
 
 from __future__ import annotations
 
@@ -15,18 +13,16 @@ from curate.documents.documents import Documents
 from curate.run.messages import CutExample
 
 KINDS = ("text_in", "payload_in", "text_out", "worked")
-CUT_EXAMPLES = 3  # of each rule
-SAMPLED_PARTS = 16  # partitions that give examples of cuts: the records of a run stay small
+CUT_EXAMPLES = 3  # per rule
+SAMPLED_PARTS = 16  # only the first partitions give examples, to keep records small
 CUT_BYTES, AROUND_BYTES = 240, 80
 
 
 class Traces:
-    """Counters by step label, in bytes of UTF-8.
-
-    text_in: text of the documents that no earlier step of the stage had marked; payload_in: their
-    payloads where they had no text yet; text_out: text of those that this step left unmarked too;
-    worked: all that lay before the step, marked documents included (what its seconds went into).
-    """
+    """Counts by step label, in bytes of UTF-8. text_in counts the text of the documents that no
+    earlier step of the stage has marked to be dropped, and payload_in the payloads of those without
+    text. text_out counts the text of documents that are still unmarked after the step. worked
+    counts text and payload of all documents that the step received, also of marked ones."""
 
     def __init__(self, part: int) -> None:
         self.counters: dict[str, Counter[str]] = {k: Counter() for k in KINDS}
@@ -34,13 +30,12 @@ class Traces:
         self._sampled = part < SAMPLED_PARTS
 
     def step(self, label: str, before: Documents, after: Documents) -> None:
-        """One batch before and after the step of that label."""
         if len(before) == 0:
             return
         size, payload = _text_bytes(before), _payload_bytes(before)
-        going = ~before.marked()
-        self.counters["text_in"][label] += int(size[going].sum())
-        self.counters["payload_in"][label] += int(payload[going].sum())
+        entering = ~before.marked()
+        self.counters["text_in"][label] += int(size[entering].sum())
+        self.counters["payload_in"][label] += int(payload[entering].sum())
         self.counters["worked"][label] += int(size.sum() + payload.sum())
         unmarked = ~after.marked()
         self.counters["text_out"][label] += int(_text_bytes(after)[unmarked].sum())
@@ -75,7 +70,7 @@ class Traces:
 
 
 def smallest(examples: list[CutExample]) -> list[CutExample]:
-    """The examples with the smallest keys (hashes of texts): a sample that no order changes."""
+    """Return the examples with the smallest keys (hashes of texts), in order of the keys."""
     return sorted({e.key: e for e in examples}.values(), key=lambda e: e.key)[:CUT_EXAMPLES]
 
 
@@ -99,7 +94,6 @@ def _text_bytes(docs: Documents) -> np.ndarray:
 
 
 def _payload_bytes(docs: Documents) -> np.ndarray:
-    """int64[rows]: bytes of the payloads of documents without text."""
     if "payload" not in docs.table.column_names:
         return np.zeros(len(docs), np.int64)
     size = pc.fill_null(pc.binary_length(docs.table["payload"]), 0).to_numpy().astype(np.int64)

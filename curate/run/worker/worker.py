@@ -1,10 +1,8 @@
-"""One partition of a stage in a worker: read, apply the steps, write both streams.
-
-A stage's folder holds, for partition 7, `part-00007.kept.parquet` and `.keys.parquet` (see
+"""One partition of a stage in a worker: read, apply the steps, write kept and rejected documents.
+For partition 7, a stage's folder holds `part-00007.kept.parquet` and `.keys.parquet` (see
 manifests.py), `.rejected.parquet`, `.sketch-*.parquet` (if a CorpusStep follows), `.ids.parquet`
-(first stage) and `.corrupt.parquet` (if anything was). All are in place before the ledger says that
-the partition is done.
-"""
+(first stage) and `.corrupt.parquet` (if any input was). All are complete before the ledger records
+the partition as done."""
 
 from __future__ import annotations
 
@@ -46,17 +44,16 @@ from llmcurate.base.disk.seals import seal, verify
 from llmcurate.base.errors import RunFailed
 from llmcurate.base.kernels import compile_time
 
-LOADING_SECONDS = 3600.0  # that models may take to load, where there is a limit for batches
-READING_SECONDS = 0.1  # between two words of a worker that reads
+LOADING_SECONDS = 3600.0  # limit for loading models, if batches have a limit
+READING_SECONDS = 0.1  # between two messages of a worker that reads
 CORRUPT = pa.schema(
     [("file", pa.string()), ("offset", pa.int64()), ("what", pa.string()), ("count", pa.int64())]
 )
-EXAMPLES = 20  # of damage, in a partition's record
+EXAMPLES = 20  # of damaged places in a partition's record
 
 
 def warm_up() -> None:
-    """Loads what every run needs and takes a moment: numba sets itself up when its first kernel
-    runs, and the character tables are computed once."""
+    """Load numba and the character tables: every run needs them, and they are slow to load."""
     from curate.text.tables import segment
     from curate.text.words import character_tables
 
@@ -65,19 +62,19 @@ def warm_up() -> None:
 
 
 def run_partition(task: StageTask) -> StageResult:
-    """Reads a partition, applies the stage's steps and writes both streams. Damaged if a file that
-    the task reads is not what was written."""
+    """Read a partition, apply the stage's steps, and write kept and rejected documents. Raises
+    Damaged if a file that the task reads differs from its seal."""
     work = Work(task)
     done = False
     try:
-        work.steps_on(work.stage.no_documents(task.part))  # loads all, and gives files their schema
+        work.process(work.stage.empty_documents(task.part))  # loads the steps and sets the schemas
         work.started()
         for docs in work.read():
             if task.careful is None:
-                work.steps_on(docs)
+                work.process(docs)
             else:
-                work.one_by_one(docs, task.careful)
-            work.say_reading()
+                work.process_one_by_one(docs, task.careful)
+            work.report_reading()
         done = True
     finally:
         work.close(failed=not done)
@@ -85,7 +82,7 @@ def run_partition(task: StageTask) -> StageResult:
 
 
 def sketch_partition(task: StageTask) -> Sketched:
-    """Sketches what an earlier run kept of one partition, whose stage is reused."""
+    """Write sketches of the kept documents of a partition whose stage ran in an earlier run."""
     verify(task.sealed, task.shared)
     stage, part = load_stage(task.spec), task.part
     step = stage.sketch()
@@ -100,18 +97,18 @@ def sketch_partition(task: StageTask) -> Sketched:
 
 
 class Work:
-    """One partition on its way through a stage."""
+    """The work on one partition of a stage: reads documents, applies steps and writes files."""
 
     def __init__(self, task: StageTask) -> None:
         self._lap, self._compiled = cpu_seconds(), compile_time.seconds
         verify(task.sealed, task.shared)
         self.stage: Stage = load_stage(task.spec)
         self.task, self.part = task, task.part
-        self._limit = self.stage.read.batch_seconds  # that a batch may take; 0: no limit
+        self._limit = self.stage.read.batch_seconds  # seconds per batch; 0: no limit
         worker.beat(*LOADING, LOADING_SECONDS if self._limit else 0.0)
         begin_stage(task.spec)
         self.seconds: dict[str, float] = defaultdict(float)
-        self.cpu: dict[str, float] = defaultdict(float)  # by label, of this process
+        self.cpu: dict[str, float] = defaultdict(float)  # of this process, by step label
         self.counts: dict[str, Counter[str]] = {
             k: Counter() for k in ("primary", "reasons", "cut", "cut_bytes")
         }
@@ -123,14 +120,15 @@ class Work:
             for k, kind in self.stage.kinds().items()
         }
         self._decisions: tuple[pa.Table, np.ndarray] | None = None
-        self._said = 0.0  # when it was said that this worker reads
+        self._reported_at = 0.0
         self._began = time.perf_counter()
 
     def read(self) -> Iterator[Documents]:
-        """The batches of the stage's input, each announced, without documents in quarantine. The
-        reader's refusals and ids are written."""
+        """Yield the input's batches without quarantined documents. Tell the engine the numbers of
+        each batch's documents. In the first stage, also write ids, and documents that the reader
+        refused."""
         stage = self.stage
-        self.say_reading()
+        self.report_reading()
         if stage.plan is None:
             assert stage.spec.input is not None
             changed = changed_ids(str(stage.spec.ids) if stage.spec.ids else None, self.part)
@@ -139,7 +137,7 @@ class Work:
             return
         ids = self.writers["ids"]
         ids.write(ID_SCHEMA.empty_table())
-        reader = PartitionReader(stage.plan, self.part, stage.read, self._at_record)
+        reader = PartitionReader(stage.plan, self.part, stage.read, self._report_at_record)
         for batch in reader:
             ids.write(batch.ids)
             if batch.refused is not None:
@@ -147,50 +145,47 @@ class Work:
             yield from self._announced(batch.docs)
         self.account = reader.account
         if stage.read.share is not None:
-            ids.write(_sizes(self.account.documents))
+            ids.write(_slice_sizes(self.account.documents))
         if self.account.corrupt.total:
             with replacing(part_path(stage.folder, self.part, "corrupt")) as aside:
                 places = [asdict(place) for place in self.account.corrupt.places()]
                 pq.write_table(pa.Table.from_pylist(places, CORRUPT), aside)
 
     def _announced(self, docs: Documents) -> Iterator[Documents]:
-        """The batch, if it has any document."""
         if len(docs) == 0:
             return
         numbers = docs.table[NUMBER]
         worker.beat(numbers[0].as_py(), numbers[-1].as_py(), self._limit)
-        docs, held = _split_quarantined(with_edits(docs), self.task.quarantine)
-        if held is not None:
-            self.commit(held, reading=True)
+        docs, quarantined = _split_quarantined(with_edits(docs), self.task.quarantine)
+        if quarantined is not None:
+            self.commit(quarantined, reading=True)
         yield docs
 
-    def say_reading(self) -> None:
-        """Tells the engine that this worker reads. The seconds are of CPU time, since a store may
-        be slow."""
+    def report_reading(self) -> None:
+        """Tell the engine that this worker is reading. The time limit for reading counts CPU
+        seconds, because the storage may be slow."""
         worker.beat(*READING, self._limit, of_cpu=True)
-        self._said = time.monotonic()
+        self._reported_at = time.monotonic()
 
-    def _at_record(self) -> None:
-        if time.monotonic() - self._said > READING_SECONDS:
-            self.say_reading()
+    def _report_at_record(self) -> None:
+        if time.monotonic() - self._reported_at > READING_SECONDS:
+            self.report_reading()
 
-    def steps_on(self, docs: Documents) -> None:
-        """Applies the steps to a batch, and writes it."""
-        self.commit(self._steps(with_edits(docs)))
+    def process(self, docs: Documents) -> None:
+        self.commit(self._apply_steps(with_edits(docs)))
 
-    def one_by_one(self, docs: Documents, careful: tuple[int, int]) -> None:
-        """As `steps_on`, with the suspected documents one at a time first, each announced. If none
-        was at fault, the batch may take as long as all of them."""
+    def process_one_by_one(self, docs: Documents, careful: tuple[int, int]) -> None:
+        """Process a batch, but first run the suspected documents (numbers first to last) one at a
+        time. If none kills the worker, the whole batch may take as long as all of them together."""
         numbers = docs.table[NUMBER].to_numpy()
         if ((numbers >= careful[0]) & (numbers <= careful[1])).any():
             for row, n in enumerate(numbers):
                 worker.beat(int(n), int(n), self._limit)
                 self._rehearse(Documents(docs.table.slice(row, 1).combine_chunks()))
             worker.beat(int(numbers[0]), int(numbers[-1]), self._limit * len(numbers))
-        self.steps_on(docs)
+        self.process(docs)
 
-    def _steps(self, docs: Documents, traced: bool = True) -> Documents:
-        """The batch after every step of the stage."""
+    def _apply_steps(self, docs: Documents, traced: bool = True) -> Documents:
         for step in self.stage.steps():
             start = time.perf_counter()
             self.lap("read")
@@ -207,10 +202,9 @@ class Work:
     def _decide(self, docs: Documents) -> Documents:
         step = self.stage.steps()[0]
         assert isinstance(step, CorpusStep)
-        return step.apply(docs, self.decided(docs))
+        return step.apply(docs, self.decisions_on(docs))
 
-    def decided(self, docs: Documents) -> pa.Table:
-        """The decisions on the documents of a batch."""
+    def decisions_on(self, docs: Documents) -> pa.Table:
         if self._decisions is None:
             rows = self.stage.decisions(self.part)
             self._decisions = rows, rows["n"].to_numpy()
@@ -220,18 +214,18 @@ class Work:
             return rows.slice(0, 0)
         first, last = np.searchsorted(decided, [numbers[0], numbers[-1] + 1])
         rows = rows.slice(int(first), int(last - first))
-        present = np.isin(decided[first:last], numbers)  # not those in quarantine
+        present = np.isin(decided[first:last], numbers)  # without quarantined ones
         return rows if present.all() else rows.filter(pa.array(present))
 
     def _rehearse(self, docs: Documents) -> None:
-        """Everything that a worker does with documents, except writing."""
-        kept = self._steps(docs, traced=False).split()[0]
+        kept = self._apply_steps(docs, traced=False).split()[0]
         if (step := self.stage.sketch()) is not None:
             sketch_rows(step, kept, self.part)
 
     def commit(self, docs: Documents, *, reading: bool = False) -> None:
-        """Splits the batch, writes both streams and the sketches of kept documents. reading: the
-        reader or the engine refused all of them, so no stream but the rejected one gets any."""
+        """Write the kept and the rejected documents of a batch, and sketches of the kept ones. With
+        `reading`, the reader or the engine has refused all of them, so only rejected documents are
+        written."""
         start = time.perf_counter()
         kept, rejected = docs.split()
         self.documents += len(docs)
@@ -263,18 +257,16 @@ class Work:
         self.traces.counters["worked"][step.label] += _text_size(kept)
 
     def lap(self, label: str) -> None:
-        """The CPU time since the last lap was this label's."""
+        """Add the CPU seconds since the last call of `lap` to the sum of this label."""
         now = cpu_seconds()
         self.cpu[label] += now - self._lap
         self._lap = now
 
     def started(self) -> None:
-        """Counts the time before the first document (code, models, files) as the start's."""
         self.lap("read")
         self.cpu = defaultdict(float, {"start": sum(self.cpu.values())})
 
     def close(self, failed: bool) -> None:
-        """Closes all files, also where one of them cannot be finished."""
         problem: BaseException | None = None
         for writer in self.writers.values():
             try:
@@ -285,7 +277,7 @@ class Work:
             raise problem
 
     def result(self) -> StageResult:
-        """Return the record for the ledger, after all files are closed."""
+        """Return the partition's record for the ledger. Call it after all files are closed."""
         passed = time.perf_counter() - self._began
         self.seconds["read"] = max(0.0, passed - sum(self.seconds.values()))
         self.lap("read")
@@ -316,7 +308,7 @@ class Work:
 
 
 def with_edits(docs: Documents) -> Documents:
-    """Every stage's rows carry an edits column, so that all partitions have one schema."""
+    """Add an empty column `edits` if it is missing, so that all partitions have one schema."""
     if EDITS in docs.table.column_names:
         return docs
     edits = pa.nulls(len(docs), pa.list_(EDIT))
@@ -326,21 +318,23 @@ def with_edits(docs: Documents) -> Documents:
 def _split_quarantined(
     docs: Documents, quarantine: dict[int, str]
 ) -> tuple[Documents, Documents | None]:
-    """(the batch without quarantined documents, those documents)."""
     if not quarantine:
         return docs, None
     numbers = docs.table[NUMBER].to_numpy()
     bad = np.isin(numbers, list(quarantine))
     if not bad.any():
         return docs, None
-    held = Documents(docs.table.filter(pa.array(bad)), step="engine")
+    quarantined = Documents(docs.table.filter(pa.array(bad)), step="engine")
     details = [quarantine[int(n)] for n in numbers[bad]]
-    held = held.drop(np.ones(len(held), np.bool_), "quarantine", detail=details)
-    return Documents(docs.table.filter(pa.array(~bad)).combine_chunks()), held
+    quarantined = quarantined.drop(
+        np.ones(len(quarantined), np.bool_), "quarantine", detail=details
+    )
+    return Documents(docs.table.filter(pa.array(~bad)).combine_chunks()), quarantined
 
 
-def _sizes(documents: list[int]) -> pa.Table:
-    """Rows that say how many documents each slice has, where not all of them have rows."""
+def _slice_sizes(documents: list[int]) -> pa.Table:
+    """Return one row per slice of the input, for the file of ids, with the slice's number of
+    documents."""
     numbers = pa.array([NO_DOCUMENT] * len(documents), pa.int64())
     slices = pa.array(range(len(documents)), pa.int32())
     no_ids = pa.nulls(len(documents), pa.string())
@@ -348,6 +342,5 @@ def _sizes(documents: list[int]) -> pa.Table:
 
 
 def _text_size(table: pa.Table) -> int:
-    """Bytes of text."""
     offsets = Documents(table).buffers()[1]
     return int(offsets[-1] - offsets[0])

@@ -1,1 +1,1 @@
-"""FastText models applied, without training."""
+"""Supervised fastText models: reading, prediction and explanation."""

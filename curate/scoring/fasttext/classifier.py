@@ -1,14 +1,13 @@
-"""A supervised fastText model that labels lines, many at once.
+"""A supervised fastText model that labels many lines at once.
 
-A score is explained by the share of each word and n-gram of a line in it. A line's hidden vector is
-the mean of its features' rows, and a label's logit is its product with the label's own row. So the
-logit is a sum with one term a feature, and nothing is approximated.
+A line's hidden vector is the mean of its features' rows, and a label's logit is the product of that
+vector and the label's row. The logit is therefore a sum with one term per feature, and an
+explanation lists these terms exactly.
 
-Words repeat, so the sum of a word's rows is kept, which makes most of them one addition each.
-fastText adds row by row in float32; sums of sums differ from that in the last digits, so `exactly`
-adds as it does, for where digits decide. A line is read in stretches of words, and what is new in
-one is summed up by one call: a kernel that is given a tuple of arrays counts references to each,
-which costs more than a word.
+Words repeat, so the sum of a word's rows is remembered and most words cost one addition. fastText
+adds row by row in float32; a sum of such sums differs in the last digits, so with `exactly` rows
+are added in fastText's order. The new words of a block are summed in one call: passing arrays to a
+kernel costs more than a word.
 """
 
 from __future__ import annotations
@@ -40,19 +39,19 @@ from curate.scoring.fasttext.reading import DECODED, HS, SIGMOID, Output, Rows, 
 from llmcurate.base.errors import UsageError
 from llmcurate.base.kernels import njit
 
-_LONGEST = 64  # bytes of a word that is worth remembering
+_LONGEST = 64  # longer words (bytes) are not remembered
 _BYTES = 16 << 20  # of remembered sums
 _WORDS = 1 << 18
-_STRETCH = 1 << 12  # words
-_LABEL_WORD = -1  # instead of a number of features: a label, which counts for nothing
+_STRETCH = 1 << 12  # words per block
+_LABEL_WORD = -1  # instead of a number of features: the word is a label, which is ignored
 
 
 class Memory(NamedTuple):
-    """Sums of words seen so far. Full, it is emptied: what is in it changes no result.
-
-    slots: int32[power of two], open addressing by hash, -1 where free; hash: int64[words]; at:
-    int64[words + 1], where each one's bytes begin in pool: uint8[]; features: int64[words], rows
-    summed up; sums: float32[words, dim]; used: int64[1], words remembered.
+    """A cache of the sums of words' rows. It is emptied when full; its content changes no result.
+    `slots`: int32[power of two], open addressing by hash, -1 if free. `hash`: int64[words]. `at`:
+    int64[words + 1], where the bytes of each word begin in `pool`: uint8[]. `features`:
+    int64[words], the number of rows in each sum. `sums`: float32[words, dim]. `used`: int64[1], the
+    number of words in the cache.
     """
 
     slots: np.ndarray
@@ -65,7 +64,7 @@ class Memory(NamedTuple):
 
 
 def memory(dim: int, most: int = _WORDS) -> Memory:
-    """An empty memory of at most so many words, fewer where vectors are long."""
+    """Return an empty memory for at most `most` words, or for fewer words if vectors are long."""
     words = 64
     while words < most and words * 2 * dim * 4 <= _BYTES:
         words *= 2
@@ -81,9 +80,9 @@ def memory(dim: int, most: int = _WORDS) -> Memory:
 
 
 class Scratch(NamedTuple):
-    """Room for one line at a time. spots, fresh: int64[stretch, 3], start, end and hash of words;
-    places: int64[stretch]; counts: int64[stretch]; ngrams: as in ngrams_from; hashes: int64[words
-    of the line] where the model has n-grams of words."""
+    """Buffers for one line at a time. `spots`, `fresh`: int64[stretch, 3], the start, end and hash
+    of words. `places`, `counts`: int64[stretch]. `ngrams`: like `grams` of `ngrams_from`. `hashes`:
+    int64[words of the line], used if the model has word n-grams."""
 
     spots: np.ndarray
     fresh: np.ndarray
@@ -95,11 +94,11 @@ class Scratch(NamedTuple):
 
 @njit(nogil=True, allocates=True)
 def scratch_for(model: Weights, kept: Memory, ends: np.ndarray) -> Scratch:
-    """Room for the longest of some lines."""
+    """Return buffers that are large enough for the longest of the lines."""
     most = 0
     for row in range(len(ends) - 1):
         most = max(most, ends[row + 1] - ends[row])
-    # A quarter of the memory: then what is emptied has room for a stretch of the longest words.
+    # A quarter of the memory, so that an emptied memory has room for a block of the longest words.
     stretch = min(_STRETCH, len(kept.hash) // 4)
     return Scratch(
         np.empty((stretch, 3), np.int64),
@@ -113,7 +112,7 @@ def scratch_for(model: Weights, kept: Memory, ends: np.ndarray) -> Scratch:
 
 @njit(nogil=True)
 def add_rows(rows: Rows, numbers: np.ndarray, count: int, total: np.ndarray) -> None:
-    """Adds the rows that numbers[:count, 0] names to total: float32[dim]."""
+    """Add the rows with the numbers in numbers[:count, 0] to total: float32[dim]."""
     dense, codes, centroids, norms = rows.dense, rows.codes, rows.centroids, rows.norms
     each, dim = rows.each, len(total)
     if len(dense):
@@ -144,10 +143,6 @@ def _add_words(
     sums: np.ndarray,
     apart: bool,
 ) -> None:
-    """Adds the rows of words spots[:many] to sums: float32[many, dim] if apart, or to sums[0].
-
-    counts: int64[many] is filled with how many they are, or _LABEL_WORD.
-    """
     words, rows = model.words, model.rows
     slots, starts, ends, word_bytes = words.slots, words.starts, words.ends, words.data
     kept, sieve, dense = words.kept, words.sieve, rows.dense
@@ -194,7 +189,6 @@ def _add_words(
 
 @njit(nogil=True)
 def _place(spots: np.ndarray, row: int, begin: int, end: int, state: int) -> None:
-    """spots[row] = begin, end, state, which takes longer to compile."""
     spots[row, 0], spots[row, 1], spots[row, 2] = begin, end, state
 
 
@@ -202,12 +196,6 @@ def _place(spots: np.ndarray, row: int, begin: int, end: int, state: int) -> Non
 def _places(
     kept: Memory, data: np.ndarray, spots: np.ndarray, many: int, room: Scratch
 ) -> tuple[int, int, int]:
-    """(remembered, fresh, others): fills room.places with where each word's sum is, -1 where it is
-    not remembered.
-
-    Words from `remembered` on are new: their sums have to be made, of the first `fresh` words of
-    room.fresh. The last `others` of room.fresh are too long, or no word but the end of the line.
-    """
     slots, hashes, starts, pool = kept.slots, kept.hash, kept.at, kept.pool
     used, fresh, places = kept.used, room.fresh, room.places
     before = used[0]
@@ -247,9 +235,7 @@ def _places(
 
 
 @njit(nogil=True)
-def _stretch(data: np.ndarray, at: int, end: int, spots: np.ndarray) -> tuple[int, int, bool]:
-    """(words, at, ended): fills spots with the next words of a line, as many as fit; where to go
-    on; whether the line has ended. The end of a line is a word of no bytes."""
+def _next_words(data: np.ndarray, at: int, end: int, spots: np.ndarray) -> tuple[int, int, bool]:
     many = 0
     while many < len(spots):
         begin, at, state = next_word(data, at, end)
@@ -275,21 +261,19 @@ def hidden_of(
     exactly: bool,
     hidden: np.ndarray,
 ) -> int:
-    """Fills hidden: float32[dim] with the mean of a line's rows; how many rows there are.
-
-    exactly: added up in fastText's order. room is overwritten.
-    """
+    """Fill hidden: float32[dim] with the mean of the rows of a line's features. Return the number
+    of rows. `exactly`: True to add in fastText's order. `room` is overwritten."""
     dim = len(hidden)
     spots, places, counts, hashes = room.spots, room.places, room.counts, room.hashes
     features, sums = kept.features, kept.sums
     whole = hidden.reshape(1, dim)
     total = np.zeros(dim)
     hidden[:] = 0
-    count = seen = np.int64(0)  # a plain 0 is a type of its own, compiled for in vain
+    count = seen = np.int64(0)  # a plain 0 would be compiled as another type
     ngrams = model.words.ngrams
     at, ended = start, False
     while at < end and not ended:
-        many, at, ended = _stretch(data, at, end, spots)
+        many, at, ended = _next_words(data, at, end, spots)
         others = 0
         if exactly:
             _add_words(model, data, spots, many, room.ngrams, counts, whole, np.bool_(False))
@@ -308,8 +292,8 @@ def hidden_of(
                     np.bool_(True),
                 )
             if others:
-                rest = room.fresh[len(spots) - others :]  # the last comes first
-                _add_words(model, data, rest, others, room.ngrams, counts, whole, np.bool_(False))
+                tail = room.fresh[len(spots) - others :]  # in reverse order
+                _add_words(model, data, tail, others, room.ngrams, counts, whole, np.bool_(False))
         for i in range(many):
             if exactly:
                 n = counts[i]
@@ -360,8 +344,8 @@ def _add_ngrams(
     return count
 
 
-# Outputs and the best k of them are those of fastText 0.9.2 (`Loss::predict`, `findKBest`,
-# `HierarchicalSoftmaxLoss::dfs`, `std_log`), the heap that of libstdc++, so that ties are equal.
+# Outputs and the best k labels are computed as in fastText 0.9.2 (`Loss::predict`, `findKBest`,
+# `HierarchicalSoftmaxLoss::dfs`, `std_log`), with libstdc++'s heap, so ties are resolved equally.
 
 # Loss's table of the logistic function.
 _STEPS, _MOST = 512, 8
@@ -371,13 +355,13 @@ _TABLE = (1.0 / (1.0 + np.exp(-(_x - np.float32(_MOST))).astype(np.float64))).as
 
 @njit(nogil=True, inline="always")
 def std_log(x: float | np.floating) -> np.float32:
-    """fastText's logarithm, of at least 1e-5."""
+    """Return fastText's logarithm: log(x + 1e-5)."""
     return np.float32(math.log(np.float64(np.float32(x)) + 1e-5))
 
 
 @njit(nogil=True)
 def dot(output: Output, row: int, hidden: np.ndarray) -> np.float32:
-    """A row of the output matrix times hidden, in float32, from left to right."""
+    """Return the product of an output row and `hidden`, summed in float32 from left to right."""
     total = np.float32(0)
     for d in range(len(hidden)):
         total += output.dense[row, d] * hidden[d]
@@ -386,7 +370,6 @@ def dot(output: Output, row: int, hidden: np.ndarray) -> np.float32:
 
 @njit(nogil=True)
 def _logistic(x: np.float32) -> np.float32:
-    """By the table, as ns and ova have it."""
     if x < -_MOST:
         return np.float32(0)
     if x > _MOST:
@@ -399,13 +382,12 @@ def _logistic(x: np.float32) -> np.float32:
 
 @njit(nogil=True)
 def _branch(x: np.float32) -> np.float32:
-    """The logistic function as hs has it: without a table."""
     return np.float32(1.0 / np.float64(np.float32(1) + math.exp(-x)))
 
 
 @njit(nogil=True)
 def outputs(output: Output, hidden: np.ndarray, out: np.ndarray) -> None:
-    """Fills out: float32[labels] with the probabilities by ns, ova or softmax."""
+    """Fill out: float32[labels] with the probabilities of the labels (for other losses than hs)."""
     labels = len(out)
     for label in range(labels):
         out[label] = dot(output, label, hidden)
@@ -426,8 +408,8 @@ def outputs(output: Output, hidden: np.ndarray, out: np.ndarray) -> None:
 
 @njit(nogil=True)
 def log_scores(output: Output, hidden: np.ndarray, out: np.ndarray, work: np.ndarray) -> None:
-    """Fills out: float32[labels] with the logarithms that fastText's predictions have, of all
-    labels; work: float32[2 * labels] is overwritten."""
+    """Fill out: float32[labels] with the logarithm of each label's probability, as in fastText's
+    predictions. `work` (float32[2 * labels]) is overwritten."""
     labels = len(out)
     if output.kind != HS:
         outputs(output, hidden, out)
@@ -445,7 +427,7 @@ def log_scores(output: Output, hidden: np.ndarray, out: np.ndarray, work: np.nda
 
 @njit(nogil=True)
 def _raise(scores: np.ndarray, labels: np.ndarray, hole: int, score: float, label: int) -> None:
-    """libstdc++'s __push_heap: the least score on top."""
+    """Do the same as libstdc++'s __push_heap, with the lowest score on top."""
     while hole > 0:
         parent = (hole - 1) // 2
         if not scores[parent] > score:
@@ -457,7 +439,7 @@ def _raise(scores: np.ndarray, labels: np.ndarray, hole: int, score: float, labe
 
 @njit(nogil=True)
 def _pop(scores: np.ndarray, labels: np.ndarray, size: int) -> None:
-    """libstdc++'s pop_heap: moves the top behind the other size - 1."""
+    """Do the same as libstdc++'s pop_heap: move the top to the end of the heap."""
     last = size - 1
     if last < 1:
         return
@@ -488,12 +470,9 @@ def best(
     work: np.ndarray,
     stack: np.ndarray,
 ) -> tuple[int, np.float32]:
-    """(n, margin): fills scores: float32[k + 1] and labels: int32[k + 1] with the n <= k labels of
-    the highest logarithms of probabilities, falling; margin: the least distance between two of
-    them, or from the last to what was left out.
-
-    work: float32[2 * labels] and stack: int32[2 * labels] are overwritten.
-    """
+    """Find the n <= k labels with the highest log probabilities. Return n and the margin, the
+    smallest difference of two neighbouring scores, including the first label left out. Fills
+    `scores` (float32[k + 1]) and `labels` (int32[k + 1]). Overwrites `work` and `stack`."""
     many = len(output.dense)
     size = 0
     near = np.float32(-np.inf)
@@ -534,34 +513,32 @@ def best(
             _pop(scores, labels, size)
             size -= 1
             near = max(near, scores[size])
-    for rest in range(size, 1, -1):
-        _pop(scores, labels, rest)
+    for length in range(size, 1, -1):
+        _pop(scores, labels, length)
     margin = np.float32(np.inf)
     for i in range(size):
         margin = min(margin, scores[i] - (scores[i + 1] if i + 1 < size else near))
     return size, margin
 
 
-# Where words have no n-grams of characters, a line's rows are listed first and added up several at
-# a time. An element of the sum gets them in fastText's order, but stays in a register meanwhile,
-# and the machine waits for several rows at once, which lie far apart in a large matrix.
-LISTED = 1024  # rows listed before they are added up
+# Without character n-grams, a line's rows are listed first and added several at a time, in
+# fastText's order. The sum stays in a register, and the loads of several distant rows overlap.
+LISTED = 1024  # rows listed before they are added
 
 
 @njit(nogil=True)
-def _sum(rows: Rows, which: np.ndarray, count: int, total: np.ndarray) -> None:
-    """Adds the rows which[:count, 0] to total: float32[dim]."""
+def _sum(rows: Rows, listed_rows: np.ndarray, count: int, total: np.ndarray) -> None:
     dense, at = rows.dense, 0
     if len(dense):
         while at + 8 <= count:
-            a, b = dense[which[at, 0]], dense[which[at + 1, 0]]
-            c, d = dense[which[at + 2, 0]], dense[which[at + 3, 0]]
-            e, f = dense[which[at + 4, 0]], dense[which[at + 5, 0]]
-            g, h = dense[which[at + 6, 0]], dense[which[at + 7, 0]]
+            a, b = dense[listed_rows[at, 0]], dense[listed_rows[at + 1, 0]]
+            c, d = dense[listed_rows[at + 2, 0]], dense[listed_rows[at + 3, 0]]
+            e, f = dense[listed_rows[at + 4, 0]], dense[listed_rows[at + 5, 0]]
+            g, h = dense[listed_rows[at + 6, 0]], dense[listed_rows[at + 7, 0]]
             for i in range(len(total)):
                 total[i] = total[i] + a[i] + b[i] + c[i] + d[i] + e[i] + f[i] + g[i] + h[i]
             at += 8
-    add_rows(rows, which[at:], count - at, total)
+    add_rows(rows, listed_rows[at:], count - at, total)
 
 
 @njit(nogil=True)
@@ -571,14 +548,13 @@ def mean_of_words(
     start: int,
     end: int,
     hashes: np.ndarray,
-    which: np.ndarray,
+    listed_rows: np.ndarray,
     hidden: np.ndarray,
 ) -> int:
-    """Fills hidden: float32[dim] with the mean of a line's rows; how many rows there are.
-
-    For models without n-grams of characters. hashes: int64[words of the line, where the model has
-    n-grams of words] and which: int64[rows listed at a time, 1] are overwritten.
-    """
+    """Fill hidden: float32[dim] with the mean of the rows of a line's features. Return the number
+    of rows. Only for models without character n-grams. Overwrites `hashes` (int64[words of the
+    line], used if the model has word n-grams) and `listed_rows` (int64[rows listed at a time,
+    1])."""
     words = model.words
     slots, starts, ends, word_bytes = words.slots, words.starts, words.ends, words.data
     first, pruned, kept = words.words, words.pruned, words.kept
@@ -597,10 +573,10 @@ def mean_of_words(
             ended = same(data, begin, at, END_WORD, 0, len(END_WORD))
         if entry < first and (entry >= 0 or not begins_as_label(data, begin, at)):
             if entry >= 0:
-                if listed == len(which):
-                    _sum(model.rows, which, listed, hidden)
+                if listed == len(listed_rows):
+                    _sum(model.rows, listed_rows, listed, hidden)
                     count, listed = count + listed, 0
-                which[listed, 0] = entry
+                listed_rows[listed, 0] = entry
                 listed += 1
             if words.ngrams > 1:
                 hashes[seen] = state
@@ -613,12 +589,12 @@ def mean_of_words(
             gram = word_ngram(gram, hashes[j])
             row = row_among(first, pruned, kept, bucket_of(words.buckets, gram))
             if row >= 0:
-                if listed == len(which):
-                    _sum(model.rows, which, listed, hidden)
+                if listed == len(listed_rows):
+                    _sum(model.rows, listed_rows, listed, hidden)
                     count, listed = count + listed, 0
-                which[listed, 0] = row
+                listed_rows[listed, 0] = row
                 listed += 1
-    _sum(model.rows, which, listed, hidden)
+    _sum(model.rows, listed_rows, listed, hidden)
     count += listed
     if count:
         share = np.float32(1.0 / count)
@@ -627,37 +603,29 @@ def mean_of_words(
     return count
 
 
-# Sums of remembered words and fastText's differ by rounding alone: some 1e-6 of a score in short
-# texts, 1e-4 in megabytes. Where two labels are as near as this, the sum is made again in
-# fastText's order.
+# Sums of remembered words differ from fastText's by rounding: some 1e-6 of a score in short texts,
+# 1e-4 in megabytes. If two labels are closer than this, the sum is repeated in fastText's order.
 _NEAR = 1e-3
 
 
 class Classifier:
-    """A loaded model.
-
-    labels: without `__label__`, in the file's order; header: what the file says of itself.
-
-    UsageError where the file is no whole supervised model.
-    """
+    """A loaded model. `labels`: the labels without `__label__`, in the order of the file. `header`:
+    the settings in the file. Raises UsageError if the file is not a complete supervised model."""
 
     def __init__(self, path: str | Path, decoded: int = DECODED) -> None:
         self.path = str(path)
         self.header, self._model = read_model(path, decoded)
         self.labels = self.header.labels
         self._memory = memory(self.header.dim)
-        self._lock = Lock()  # kernels run without the interpreter's lock, and share the memory
+        self._lock = Lock()  # kernels run without the GIL and share the memory
 
     def top(
         self, lines: np.ndarray, ends: np.ndarray, k: int = 1, threshold: float = 0.0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(labels: int32[rows, k], indexes into `labels`, -1 for none; probabilities:
-        float32[rows, k]), the highest first: what fastText's `predict` gives for each line.
-
-        lines: uint8[bytes]; ends: int64[rows + 1], where the lines end, from 0 on; a line's newline
-        belongs to it. fastText's probabilities are up to 1.00003, and labels of less than the
-        threshold are left out.
-        """
+        """Predict the best labels of each line, like fastText's `predict`. Return (labels:
+        int32[rows, k], indexes into `labels` or -1; probabilities: float32[rows, k], up to
+        1.00003), likeliest label first. `lines`: uint8[bytes]. `ends`: int64[rows + 1], 0 and the
+        end of each line with its newline. Labels below the threshold are left out."""
         k = max(1, min(k, len(self.labels)))
         with self._lock:
             codes, scores = _top(self._model, self._memory, lines, ends, k, threshold)
@@ -666,8 +634,8 @@ class Classifier:
     def probabilities(
         self, lines: np.ndarray, ends: np.ndarray, labels: Sequence[int] | None = None
     ) -> np.ndarray:
-        """float32[rows, labels]: the probabilities of these labels, or of all, in that order; 0
-        in a line that has no feature, else at least 1e-5, as fastText's logarithm rounds."""
+        """Return float32[rows, labels]: the probabilities of these labels (indexes), or of all.
+        They are 0 for a line without features, and else at least 1e-5, as in fastText."""
         chosen = np.arange(len(self.labels)) if labels is None else np.asarray(labels, np.int64)
         if len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(self.labels):
             raise IndexError(f"labels {chosen.min()} to {chosen.max()} of {len(self.labels)}")
@@ -676,13 +644,13 @@ class Classifier:
         return self._numbers(values)
 
     def explain(self, line: bytes, label: int) -> tuple[list[Share], float]:
-        """(what each feature of a line adds to a label's logit, the most in either direction
-        first; the logit). With hs it is the sum of the branches on the way to the label."""
+        """Return what each feature of a line adds to a label's logit, largest first, and the logit.
+        With loss hs, the sum of the branches on the way to the label is taken as the logit."""
         return explain(self._model, line, label)
 
     def _numbers(self, values: np.ndarray) -> np.ndarray:
         if np.isnan(values).any():
-            raise UsageError(f"model {self.path} holds what is no number: fetch or train it again")
+            raise UsageError(f"model {self.path} contains NaN: fetch or train it again")
         return values
 
 
@@ -704,7 +672,7 @@ def _top(
     scores, codes = np.empty(k + 1, np.float32), np.empty(k + 1, np.int32)
     work, stack = np.empty(2 * labels, np.float32), np.empty(2 * labels, np.int32)
     for row in range(rows):
-        exactly = model.output.kind == SIGMOID  # its table jumps
+        exactly = model.output.kind == SIGMOID  # its table is a step function
         while True:
             count = hidden_of(model, kept, room, lines, ends[row], ends[row + 1], exactly, hidden)
             if count == 0:
@@ -730,12 +698,12 @@ def _all(
     hidden = np.empty(model.output.dense.shape[1], np.float32)
     room = scratch_for(model, kept, ends)
     scores, work = np.empty(labels, np.float32), np.empty(2 * labels, np.float32)
-    which = np.empty((LISTED, 1), np.int64)
+    listed_rows = np.empty((LISTED, 1), np.int64)
     exactly = model.output.kind == SIGMOID
     for row in range(rows):
         start, end = ends[row], ends[row + 1]
         if model.words.maxn == 0:
-            count = mean_of_words(model, lines, start, end, room.hashes, which, hidden)
+            count = mean_of_words(model, lines, start, end, room.hashes, listed_rows, hidden)
         else:
             count = hidden_of(model, kept, room, lines, start, end, exactly, hidden)
         if count == 0:
@@ -752,8 +720,9 @@ _WORD, _NGRAM, _WORDS = range(3)
 
 @dataclass(frozen=True)
 class Share:
-    """A feature of a line. text: the word, the n-gram (`<` and `>` are its word's ends), or the
-    words; kind: of KINDS; times: how often it occurs; adds: to the logit, all times together."""
+    """A feature of a line and its contribution to a logit. `text`: the word, the n-gram (`<` and
+    `>` are the ends of its word), or the words. `kind`: one of KINDS. `times`: the number of
+    occurrences. `adds`: the contribution of all occurrences."""
 
     text: str
     kind: str
@@ -763,11 +732,9 @@ class Share:
 
 @njit(cache=True, nogil=True)
 def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
-    """How many features a line (with its newline, where it has one) has, in fastText's order.
-
-    out: int64[any, 6] is filled as far as it goes: row of the input matrix; kind; start and end of
-    the word or words in the line, the newline's for `</s>`; from and to in <word> of an n-gram.
-    """
+    """Return the number of features of a line. Fills `out` (int64[any, 6]) with the features in
+    fastText's order, as many as fit: row of the input matrix; kind; start and end of the word or
+    words in the line (of the newline for `</s>`); start and end of an n-gram in <word>."""
     words = model.words
     minn, maxn, buckets, first = words.minn, words.maxn, words.buckets, words.words
     pruned, kept, sieve = words.pruned, words.kept, words.sieve
@@ -822,8 +789,8 @@ def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
 
 @njit(cache=True, nogil=True)
 def products(model: Weights, rows: np.ndarray, direction: np.ndarray) -> np.ndarray:
-    """float64[rows]: the rows of the input matrix, int64[rows, any] with their numbers first, times
-    direction: float64[dim]."""
+    """Return float64[rows]: the product of `direction` (float64[dim]) and each given row of the
+    input matrix. `rows`: int64[rows, any], with the row numbers in the first column."""
     out = np.zeros(len(rows))
     vector = np.empty(len(direction), np.float32)
     for i in range(len(rows)):
@@ -835,11 +802,9 @@ def products(model: Weights, rows: np.ndarray, direction: np.ndarray) -> np.ndar
 
 
 def direction(output: Output, label: int) -> np.ndarray:
-    """float64[dim]: what a hidden vector is multiplied by to give a label's logit.
-
-    Hierarchical softmax has no logit but a branch a node on the way to the label; there it is the
-    sum of them, those that lead away counted negative.
-    """
+    """Return float64[dim]: the vector whose product with a hidden vector is a label's logit.
+    Hierarchical softmax has no logit, but one branch per node on the way to the label. For this
+    loss, the product is the sum of the branches; branches that lead away count negative."""
     rows = output.dense.astype(np.float64) * output.norms[:, None]
     if output.kind != HS:
         return rows[label]
@@ -853,8 +818,7 @@ def direction(output: Output, label: int) -> np.ndarray:
 
 
 def explain(model: Weights, line: bytes, label: int) -> tuple[list[Share], float]:
-    """(the features of a line by what they add, the most in either direction first; their sum,
-    which is the logit of the label)."""
+    """Return what each feature of a line adds to a label's logit, largest first, and the logit."""
     data = np.frombuffer(bytearray(line), np.uint8)
     rows = np.empty((features(model, data, np.empty((0, 6), np.int64)), 6), np.int64)
     features(model, data, rows)

@@ -1,8 +1,8 @@
-"""The features of a line, rows of the input matrix: words, their n-grams, n-grams of words.
+"""The features of a line, as rows of the input matrix: words, character n-grams and word n-grams.
 
-fastText's `Dictionary::getLine`, `computeSubwords`, `addWordNgrams`, `pushHash` and `readWord` at
-version 0.9.2, byte by byte, also where they surprise: bytes are hashed as signed ones, an n-gram
-ends only where a UTF-8 character does, the end of a line is the word `</s>`.
+The code follows fastText 0.9.2 byte by byte: `Dictionary::getLine`, `computeSubwords`,
+`addWordNgrams`, `pushHash` and `readWord`. Some behaviour is surprising: bytes are hashed as
+signed, n-grams end only at UTF-8 character boundaries, and the end of a line is the word `</s>`.
 """
 
 from __future__ import annotations
@@ -13,30 +13,31 @@ import numpy as np
 
 from llmcurate.base.kernels import njit
 
-# What readWord takes for the end of a word.
+# Bytes that end a word in readWord.
 SPACE = np.zeros(256, np.bool_)
 SPACE[[0, 9, 10, 11, 12, 13, 32]] = True
 NEWLINE = 10
 END_WORD = np.frombuffer(b"</s>", np.uint8).copy()
 LABEL_PREFIX = np.frombuffer(b"__label__", np.uint8).copy()
-_OPEN, _CLOSE = 60, 62  # a word's n-grams are those of <word>
+_OPEN, _CLOSE = 60, 62  # n-grams are taken from <word>, with the brackets
 # FNV-1a, 32 bits (http://www.isthe.com/chongo/tech/comp/fnv/), in int64 to stay exact.
 FNV_START, _FNV_PRIME, _MASK32 = 2166136261, 16777619, 0xFFFFFFFF
 _WORDS_FACTOR = 116049371  # addWordNgrams
-_SCATTER = 0x9E3779B1  # Knuth's multiplicative hashing, for numbers of n-grams
-ROOM = 256  # n-grams that kernels ask for at once, beside the last few
-Integer = Any  # int to Python, int64 to kernels
+_SCATTER = 0x9E3779B1  # Knuth's multiplicative hashing of n-gram numbers
+ROOM = 256  # n-grams that kernels request at once, besides the last few
+Integer = Any  # int in Python, int64 in kernels
 
 
 class Words(NamedTuple):
     """The dictionary of a model, for kernels.
 
-    data: uint8[], holds the words; starts, ends: int64[entries], words first, then labels; slots:
-    int32[power of two], open addressing by FNV-1a, -1 where free; words: how many entries are
-    words; buckets, minn, maxn, ngrams: as in the header; pruned: n-grams that have a row, -1 for
-    all; kept: int32[power of two, 2], open addressing of (n-gram, row), -1 where free; sieve:
-    bool[power of two], whether any n-gram with a row has these lower bits: most of those asked for
-    are pruned, and this small array knows it; end: the entry of `</s>`, -1 where there is none.
+    `data`: uint8[], the bytes of the words. `starts`, `ends`: int64[entries], words first, then
+    labels. `slots`: int32[power of two], open addressing by FNV-1a, -1 if free. `words`: the number
+    of entries that are words. `buckets`, `minn`, `maxn`, `ngrams`: as in the header. `pruned`: the
+    number of n-grams that have a row, -1 if all have one. `kept`: int32[power of two, 2], open
+    addressing of (n-gram, row), -1 if free. `sieve`: bool[power of two], True if an n-gram with a
+    row has these low bits; it quickly rejects most pruned n-grams. `end`: the entry of `</s>`, or
+    -1.
     """
 
     data: np.ndarray
@@ -56,13 +57,12 @@ class Words(NamedTuple):
 
 @njit(nogil=True, inline="always")
 def fnv(state: Integer, byte: Integer) -> Integer:
-    """The hash after one more byte, which counts as a signed one."""
+    """Return the hash after one more byte. The byte is taken as signed."""
     return ((state ^ (byte + (byte >> 7) * 0xFFFFFF00)) * _FNV_PRIME) & _MASK32
 
 
 @njit(nogil=True)
 def hashed(data: np.ndarray, start: int, end: int) -> Integer:
-    """The hash of some bytes."""
     state = FNV_START
     for at in range(start, end):
         state = fnv(state, np.int64(data[at]))
@@ -73,7 +73,6 @@ def hashed(data: np.ndarray, start: int, end: int) -> Integer:
 def same(
     data: np.ndarray, start: int, end: int, other: np.ndarray, other_start: int, other_end: int
 ) -> bool:
-    """Whether two stretches have the same bytes."""
     if end - start != other_end - other_start:
         return False
     for k in range(end - start):
@@ -93,8 +92,7 @@ def entry_among(
     end: int,
     state: Integer,
 ) -> Integer:
-    """The number of a word or label with this hash, -1 where the dictionary lacks it; the first
-    four are the dictionary's."""
+    """Return the entry of a word or label, or -1. Arguments up to `words` are fields of `Words`."""
     mask = len(slots) - 1
     slot = state & mask
     entry = np.int64(slots[slot])
@@ -106,7 +104,8 @@ def entry_among(
 
 @njit(nogil=True, inline="always")
 def row_among(first: Integer, pruned: Integer, kept: np.ndarray, ngram: Integer) -> Integer:
-    """The row of a hashed n-gram, -1 where it was pruned; the first three are the dictionary's."""
+    """Return the row of a hashed n-gram, or -1 if pruned. Other arguments are the model's
+    fields."""
     row = ngram
     if pruned >= 0:
         mask = len(kept) - 1
@@ -119,8 +118,8 @@ def row_among(first: Integer, pruned: Integer, kept: np.ndarray, ngram: Integer)
 
 @njit(cache=True, nogil=True)
 def entries(data: np.ndarray, at: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """(starts, ends: int64[count]) of a dictionary's entries from `at` on; each is a string that
-    ends with NUL, a count (8 bytes) and a type (1 byte). The file was checked."""
+    """Return (starts, ends), each int64[count]: where the entries' strings from `at` on start and
+    end. An entry is a string ending with NUL, a count (8 bytes) and a type (1 byte)."""
     starts = np.empty(count, np.int64)
     ends = np.empty(count, np.int64)
     for entry in range(count):
@@ -134,7 +133,7 @@ def entries(data: np.ndarray, at: int, count: int) -> tuple[np.ndarray, np.ndarr
 
 @njit(cache=True, nogil=True)
 def word_slots(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """`Words.slots`; of equal entries the last counts, as with fastText."""
+    """Build `Words.slots`. Of equal entries the last counts, as in fastText."""
     size = 2
     while size < 2 * len(starts):
         size *= 2
@@ -142,8 +141,8 @@ def word_slots(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.nda
     for entry in range(len(starts)):
         slot = hashed(data, starts[entry], ends[entry]) & (size - 1)
         while slots[slot] >= 0:
-            other = slots[slot]
-            if same(data, starts[entry], ends[entry], data, starts[other], ends[other]):
+            stored = slots[slot]
+            if same(data, starts[entry], ends[entry], data, starts[stored], ends[stored]):
                 break
             slot = (slot + 1) & (size - 1)
         slots[slot] = entry
@@ -152,7 +151,7 @@ def word_slots(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.nda
 
 @njit(cache=True, nogil=True)
 def kept_slots(pairs: np.ndarray) -> np.ndarray:
-    """`Words.kept` of int32[pruned, 2]; of equal n-grams the last counts."""
+    """Build `Words.kept` from int32[pruned, 2]. Of equal n-grams the last counts."""
     size = 2
     while size < 2 * len(pairs):
         size *= 2
@@ -167,7 +166,7 @@ def kept_slots(pairs: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def sieve_of(pairs: np.ndarray) -> np.ndarray:
-    """`Words.sieve` of int32[pruned, 2], sixteen times as long."""
+    """Build `Words.sieve` from int32[pruned, 2], with at least sixteen entries per n-gram."""
     size = 1
     while size < 16 * len(pairs):
         size *= 2
@@ -179,18 +178,15 @@ def sieve_of(pairs: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def end_entry(slots: np.ndarray, starts: np.ndarray, ends: np.ndarray, words: np.ndarray) -> int:
-    """`Words.end`."""
     state = hashed(END_WORD, 0, len(END_WORD))
     return entry_among(slots, starts, ends, words, END_WORD, 0, len(END_WORD), state)
 
 
 @njit(nogil=True)
 def next_word(data: np.ndarray, at: int, end: int) -> tuple[int, int, Integer]:
-    """(start, end, hash) of the next word of a line from `at` on.
-
-    An end of the line has start == end: at a newline, which is the word `</s>`, start is its
-    position; where nothing follows, it is `end`.
-    """
+    """Return the start, end and hash of the next word of a line from `at` on. At the end of the
+    line, start and end are the position of the newline (the word `</s>`), or `end` if no newline
+    follows."""
     while at < end and SPACE[data[at]]:
         if data[at] == NEWLINE:
             return at, at, 0
@@ -205,7 +201,7 @@ def next_word(data: np.ndarray, at: int, end: int) -> tuple[int, int, Integer]:
 
 @njit(nogil=True)
 def begins_as_label(data: np.ndarray, start: int, end: int) -> bool:
-    """Whether a word that the dictionary lacks is a label to fastText, which counts for nothing."""
+    """Return True if fastText would take a word outside of the dictionary as a label."""
     size = len(LABEL_PREFIX)
     return end - start >= size and same(data, start, start + size, LABEL_PREFIX, 0, size)
 
@@ -226,12 +222,10 @@ def ngrams_from(
     grams: np.ndarray,
     count: int,
 ) -> tuple[int, int]:
-    """(count, at): n-grams of <word> that have a row, from those that begin at its byte `at` on,
-    as many as fit; and the byte to go on from, the size of <word> when all are found.
-
-    The first seven are the dictionary's. grams: int64[maxn + ROOM, 3], filled from `count` on with
-    each one's row and where it begins and ends in <word>.
-    """
+    """Find the n-grams of <word> that have a row, from byte `at` of <word> on, as many as fit.
+    Returns (count, at): the number of n-grams in `grams` so far, and the next byte, which is the
+    size of <word> when all are found. The first seven arguments are fields of the dictionary.
+    `grams`: int64[maxn + ROOM, 3], filled from `count` on with row, begin and end in <word>."""
     sifts = len(sieve) - 1
     last = end - start + 1  # of <word>
     while at <= last and count + maxn <= len(grams):
@@ -270,17 +264,17 @@ def ngrams_from(
 
 @njit(nogil=True, inline="always")
 def word_ngram(state: np.uint64, after: int) -> np.uint64:
-    """The hash of an n-gram of words after one more; hashes count as signed 32-bit numbers."""
+    """Return the hash of a word n-gram after one more word. `after`: the hash of that word."""
     return state * np.uint64(_WORDS_FACTOR) + signed(after)
 
 
 @njit(nogil=True, inline="always")
 def signed(state: int) -> np.uint64:
-    """A 32-bit hash as fastText's int32 becomes its uint64."""
+    """Convert a 32-bit hash to uint64 with sign extension, as fastText does."""
     return np.uint64(state - ((state >> 31) << 32))
 
 
 @njit(nogil=True, inline="always")
 def bucket_of(buckets: Integer, state: np.uint64) -> Integer:
-    """The number of an n-gram of words."""
+    """Return the number of the bucket of a word n-gram with this hash."""
     return np.int64(state % np.uint64(buckets))

@@ -1,8 +1,7 @@
-"""The header of a fastText model file, where its parts lie, and whether the file is whole.
+"""Read the header and layout of a fastText model file, and check that the file is complete.
 
-Every size that the file states is checked against its length before anything is allocated or
-followed (fastText's own loader trusts them). Only the dictionary is read through (one look at each
-entry); matrices are skipped by their size.
+Every size in the file is checked against the file's length before memory is allocated (fastText's
+own loader trusts them). Each dictionary entry is checked; matrices are skipped.
 
 Format: fastText's `FastText::loadModel`, `Dictionary::load`, `DenseMatrix::load`,
 `QuantMatrix::load`, `ProductQuantizer::load` at version 0.9.2; all numbers little-endian.
@@ -25,14 +24,13 @@ MAGIC, VERSIONS = 793712314, (11, 12)
 SUPERVISED = 3
 LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
 CENTROIDS = 256  # of each subquantizer
-_MOST_GRAMS = 1 << 10  # characters or words in an n-gram: more is no model, but hours of work
-_MOST = 10**15  # what fastText takes for infinity among counts
+_MOST_GRAMS = 1 << 10  # characters or words in an n-gram; a damaged value would take hours
+_MOST = 10**15  # fastText's infinity for counts
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a supervised model says of itself. names: its labels as they stand in the file, in the
-    file's order; labels: the same without `__label__`."""
+    """The settings of a supervised model. `names`: the labels in the file, in its order."""
 
     names: tuple[str, ...]
     words: int
@@ -51,8 +49,8 @@ class Header:
 
 @dataclass(frozen=True)
 class Quantizer:
-    """A product quantizer. at: where its centroids begin, float32[CENTROIDS * dim]; parts: codes a
-    row; each, last: floats a code stands for, in all parts but the last, and in the last."""
+    """A product quantizer. `at`: the offset of its centroids, float32[CENTROIDS * dim]. `parts`:
+    the codes per row. `each`: the floats per code. `last`: the floats per code in the last part."""
 
     at: int
     parts: int
@@ -62,8 +60,9 @@ class Quantizer:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Where a matrix lies: float32[rows, dim] at `at`, or with a quantizer its codes, uint8[rows,
-    parts]; with norms also uint8[rows] at norms_at, in a quantizer of their own."""
+    """The location of a matrix in the file. The file has float32[rows, dim] at `at`, or, with a
+    quantizer, the codes of the rows, uint8[rows, parts]. Codes of norms, uint8[rows], are at
+    `norms_at`, and `norms` is their quantizer."""
 
     rows: int
     dim: int
@@ -75,8 +74,9 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the parts of a model file lie, in bytes from its start. entries_at: words, then
-    labels; pruned_at: int32 pairs (n-gram, row), as many as pruned; -1: nothing is pruned."""
+    """The offsets of the parts of a model file, in bytes. `entries_at`: the offset of the
+    dictionary, words first, then labels. `pruned_at`: the offset of the `pruned` pairs (n-gram,
+    row) of int32; `pruned` is -1 if nothing is pruned."""
 
     size: int
     entries_at: int
@@ -87,17 +87,16 @@ class Layout:
 
 
 class _Damaged(Exception):
-    """What is wrong with the file, for the end of a sentence."""
+    pass
 
 
 def read_header(path: str | Path) -> Header:
-    """The header of a whole supervised model file. UsageError says what else the file is."""
+    """Return the header of a model file. Raises UsageError if the file is not a whole model."""
     return read_layout(path)[0]
 
 
 def read_layout(path: str | Path) -> tuple[Header, Layout]:
-    """The header of a whole supervised model file and where its parts lie. UsageError says what
-    else the file is."""
+    """Return header and layout of a model file. Raises UsageError if it is not a whole model."""
     try:
         state = Path(path).stat()
     except OSError as error:
@@ -110,11 +109,11 @@ def _checked(path: str, size: int, changed: int) -> tuple[Header, Layout]:
     try:
         with open(path, "rb") as file:
             if size < 8:
-                raise _Damaged("is no fastText model")
+                raise _Damaged("is not a fastText model")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 return _Reader(data, size).parts()
     except (_Damaged, struct.error) as error:
-        problem = error if isinstance(error, _Damaged) else "is cut short"
+        problem = error if isinstance(error, _Damaged) else "is truncated"
         raise UsageError(f"model {path} {problem}: fetch or train it again") from None
     except OSError as error:
         raise UsageError(f"model {path}: {error.strerror}") from None
@@ -131,62 +130,62 @@ class _Reader:
 
     def skip(self, count: int) -> None:
         if count < 0 or self.at + count > self.size:
-            raise _Damaged("is cut short")
+            raise _Damaged("is truncated")
         self.at += count
 
     def parts(self) -> tuple[Header, Layout]:
         magic, version = self.take("ii")
         if magic != MAGIC:
-            raise _Damaged("is no fastText model")
+            raise _Damaged("is not a fastText model")
         if version not in VERSIONS:
-            raise _Damaged(f"has format version {version}, known are 11 and 12")
+            raise _Damaged(f"has format version {version}, but only 11 and 12 can be read")
         dim, _, _, _, _, ngrams, loss, model, bucket, minn, maxn, _ = self.take("12i")
         self.skip(8)  # sampling threshold
         if model != SUPERVISED:
             raise _Damaged("holds word vectors, not a classifier")
         if version == 11:
-            maxn = 0  # as the library does: such classifiers had no character n-grams
+            maxn = 0  # like the library: such classifiers had no character n-grams
         if not 0 < dim <= 1 << 16 or bucket < 0 or ngrams < 0 or loss not in LOSSES:
-            raise _Damaged("has settings that make no sense")
+            raise _Damaged("has invalid settings")
         if minn < 0 or not 0 <= maxn <= _MOST_GRAMS or ngrams > _MOST_GRAMS:
-            raise _Damaged("has settings that make no sense")
+            raise _Damaged("has invalid settings")
         if bucket == 0 and (maxn > 0 or ngrams > 1):  # n-grams are numbered modulo the buckets
-            raise _Damaged("has settings that make no sense")
+            raise _Damaged("has invalid settings")
         entries_at = self.at + 3 * 4 + 2 * 8
         words, names, pruned = self.dictionary()
         pruned_at = self.at - 8 * max(pruned, 0)
         rows = words + (pruned if pruned >= 0 else bucket)
         (quantized,) = self.take("?")
         if not quantized and pruned >= 0:
-            raise _Damaged("has a pruned dictionary over a plain matrix")
+            raise _Damaged("has a pruned dictionary but no quantized matrix")
         inputs = self.matrix(rows, dim, bool(quantized))
         (packed,) = self.take("?")
         outputs = self.matrix(len(names), dim, bool(quantized and packed))
         if self.at != self.size:
-            raise _Damaged("goes on behind its end")
+            raise _Damaged("has extra bytes at its end")
         header = Header(
             tuple(names), words, dim, minn, maxn, ngrams, bucket, LOSSES[loss], bool(quantized)
         )
         return header, Layout(self.size, entries_at, pruned_at, pruned, inputs, outputs)
 
     def dictionary(self) -> tuple[int, list[str], int]:
-        """(words, names of labels, pruned n-grams or -1). Words come before labels, as ids do."""
+        """Return the number of words, the labels, and the number of pruned n-grams or -1."""
         entries, words, count = self.take("3i")
         _, pruned = self.take("2q")
         if words < 0 or count < 1 or entries != words + count or pruned < -1:
-            raise _Damaged("has a dictionary that makes no sense")
+            raise _Damaged("has an invalid dictionary")
         names = []
         find, data, at = self.data.find, self.data, self.at
         for entry in range(entries):
             end = find(b"\0", at)
             if end < 0 or end + 10 > self.size:
-                raise _Damaged("is cut short")
+                raise _Damaged("is truncated")
             if data[end + 9] != (entry >= words):
-                raise _Damaged("has a dictionary that makes no sense")
+                raise _Damaged("has an invalid dictionary")
             if entry >= words:
                 (times,) = struct.unpack_from("<q", data, end + 1)
                 if not 0 <= times < _MOST:  # the tree over labels is built from these
-                    raise _Damaged("has a dictionary that makes no sense")
+                    raise _Damaged("has an invalid dictionary")
                 names.append(data[at:end].decode("utf-8", "replace"))
             at = end + 10  # count: int64, type: one byte
         self.at = at
@@ -195,14 +194,13 @@ class _Reader:
             self.skip(8 * pruned)
             kept = np.frombuffer(data[at : self.at], "<i4")[1::2]
             if kept.min() < 0 or kept.max() >= pruned:
-                raise _Damaged("has a dictionary that makes no sense")
+                raise _Damaged("has an invalid dictionary")
         return words, names, pruned
 
     def matrix(self, rows: int, dim: int, quantized: bool) -> Matrix:
-        """Passes over a matrix of that shape."""
         if not quantized:
             if self.take("2q") != (rows, dim):
-                raise _Damaged("has a matrix of another shape than its dictionary")
+                raise _Damaged("has a matrix whose shape does not match the dictionary")
             at = self.at
             self.skip(4 * rows * dim)
             return Matrix(rows, dim, at)
@@ -210,12 +208,12 @@ class _Reader:
         shape = self.take("2q")
         (codes,) = self.take("i")
         if shape != (rows, dim):
-            raise _Damaged("has a matrix of another shape than its dictionary")
+            raise _Damaged("has a matrix whose shape does not match the dictionary")
         at = self.at
         self.skip(codes)
         quantizer = self.quantizer(dim)
         if codes != rows * quantizer.parts:
-            raise _Damaged("has a matrix of another shape than its dictionary")
+            raise _Damaged("has a matrix whose shape does not match the dictionary")
         if not normed:
             return Matrix(rows, dim, at, quantizer)
         norms_at = self.at
@@ -223,11 +221,10 @@ class _Reader:
         return Matrix(rows, dim, at, quantizer, norms_at, self.quantizer(1))
 
     def quantizer(self, dim: int) -> Quantizer:
-        """Passes over a product quantizer."""
         size, parts, each, last = self.take("4i")
         whole = each >= 1 and parts == -(-dim // each) and last == (dim % each or each)
         if size != dim or not whole:
-            raise _Damaged("has a quantizer that makes no sense")
+            raise _Damaged("has an invalid quantizer")
         at = self.at
         self.skip(4 * dim * CENTROIDS)
         return Quantizer(at, parts, each, last)

@@ -1,4 +1,4 @@
-"""A checked model file as arrays for kernels: what is dense stays in the file, mapped."""
+"""Load the checked file of a model as arrays for kernels. Dense matrices stay memory-mapped."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from llmcurate.base.kernels import read_only
 
 HS, SIGMOID, SOFTMAX = 0, 1, 2
 KIND = {"hs": HS, "ns": SIGMOID, "ova": SIGMOID, "softmax": SOFTMAX}
-DECODED = 1 << 28  # bytes up to which a quantized matrix is decoded once
+DECODED = 1 << 28  # quantized matrices up to this size in bytes are decoded when loaded
 
 
 class Rows(NamedTuple):
-    """The input matrix, for kernels: dense: float32[rows, dim], or none and codes: uint8[rows,
-    parts] with centroids: float32[], each: floats a code stands for; norms: float32[rows]."""
+    """The input matrix. `dense`: float32[rows, dim]. If empty, the matrix is quantized: `codes`:
+    uint8[rows, parts], `centroids`: float32[], `each`: floats per code, `norms`: float32[rows]."""
 
     dense: np.ndarray
     codes: np.ndarray
@@ -44,12 +44,10 @@ class Rows(NamedTuple):
 
 
 class Output(NamedTuple):
-    """The output matrix and the loss, for kernels.
-
-    kind: HS, SIGMOID or SOFTMAX; dense: float32[labels, dim]; norms: float32[labels], what a
-    product with a row is multiplied by; left, right: int32[2 * labels - 1], the children of each
-    node of hs's tree, -1 for its leaves, which are the labels; the last node is the root.
-    """
+    """The output matrix and the loss, for kernels. `kind`: HS, SIGMOID or SOFTMAX. `dense`:
+    float32[labels, dim]. `norms`: float32[labels], factors for the products with the rows. `left`,
+    `right`: int32[2 * labels - 1], the children of each node of the tree for hierarchical softmax;
+    -1 for leaves, which are the labels. The last node is the root."""
 
     kind: int
     dense: np.ndarray
@@ -59,27 +57,23 @@ class Output(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """A model, for kernels."""
-
     words: Words
     rows: Rows
     output: Output
 
 
 def read_model(path: str | Path, decoded: int = DECODED) -> tuple[Header, Weights]:
-    """A model file as arrays; a quantized matrix that takes more than `decoded` bytes stays so.
-
-    UsageError where the file is no whole supervised model.
-    """
+    """Read a model file as arrays. A quantized matrix that would take more than `decoded` bytes
+    stays quantized. Raises UsageError if the file is not a complete supervised model."""
     header, layout = read_layout(path)
     try:
         with open(path, "rb") as file:
-            held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
         raise UsageError(f"model {path}: {error}") from None
-    if len(held) != layout.size:
+    if len(mapped) != layout.size:
         raise UsageError(f"model {path} changed while it was read")
-    data = np.frombuffer(held, np.uint8)
+    data = np.frombuffer(mapped, np.uint8)
     words, counts = _dictionary(data, header, layout)
     left_children, right_children = (
         tree(counts) if header.loss == "hs" else (np.empty(0, np.int32),) * 2
@@ -90,7 +84,6 @@ def read_model(path: str | Path, decoded: int = DECODED) -> tuple[Header, Weight
 
 
 def _dictionary(data: np.ndarray, header: Header, layout: Layout) -> tuple[Words, np.ndarray]:
-    """(the dictionary, int64[labels]: how often each label occurred)."""
     starts, ends = entries(data, layout.entries_at, header.words + len(header.names))
     counts = np.array(
         [int(data[at + 1 : at + 9].view("<i8")[0]) for at in ends[header.words :]], np.int64
@@ -132,7 +125,6 @@ def _codes(data: np.ndarray, matrix: Matrix) -> np.ndarray:
 
 
 def _norms(data: np.ndarray, matrix: Matrix) -> np.ndarray:
-    """float32[rows] of a quantized matrix, ones where it has none."""
     if matrix.norms is None:
         return np.ones(matrix.rows, np.float32)
     codes = data[matrix.norms_at : matrix.norms_at + matrix.rows]
@@ -140,11 +132,6 @@ def _norms(data: np.ndarray, matrix: Matrix) -> np.ndarray:
 
 
 def _decoded(data: np.ndarray, matrix: Matrix) -> np.ndarray:
-    """float32[rows, dim] of a quantized matrix, not yet multiplied by the norms.
-
-    The centroids of a part are a block of CENTROIDS vectors, `last` floats each in the last part,
-    `each` in the others.
-    """
     quantizer = matrix.quantizer
     assert quantizer is not None
     book = _codebook(data, quantizer, matrix.dim)
@@ -181,11 +168,9 @@ def _output(data: np.ndarray, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tree(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(left, right_children: int32[2 * labels - 1]) of the Huffman tree over labels.
-
-    `HierarchicalSoftmaxLoss::buildTree`: it takes labels for ordered by falling counts, and builds
-    its tree all the same where they are not.
-    """
+    """Return the Huffman tree over labels as the (left, right) children of each node, each int32[2
+    * labels - 1]. As in `HierarchicalSoftmaxLoss::buildTree`, labels are assumed to be sorted by
+    falling counts; the tree is built in the same way if they are not."""
     labels = len(counts)
     nodes = 2 * labels - 1
     weight = [int(n) for n in counts] + [10**15] * (labels - 1)

@@ -1,8 +1,8 @@
-"""The ground of steps that apply a supervised fastText model of the user's, and the step `label`.
+"""The base of steps that apply a user's supervised fastText model, and the step `label`.
 
-What the best label means is the model's: WebOrganizer's topics and formats (Wettig et al. 2025),
-once distilled to fastText, as well as one trained by `fasttext supervised`. `mix --by label.label`
-mixes by it, and `quality_buckets` ranks within it.
+The meaning of labels depends on the model. It can be WebOrganizer's topics and formats (Wettig et
+al. 2025), distilled to fastText, or a model trained with `fasttext supervised`. `mix --by
+label.label` mixes by label, and `quality_buckets` can rank within labels.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ from llmcurate.base.settings import dataclass
 
 @dataclass(frozen=True)
 class Training:
-    """How to train a classifier. dim, minn, maxn, word_ngrams, loss and bucket are by default those
-    of lid.176, as its header says."""
+    """Settings for training a classifier. The defaults of dim, minn, maxn, word_ngrams, loss and
+    bucket are those in the header of lid.176."""
 
     dim: int = Field(16, ge=1, description="Dimensions of the vectors.")
     minn: int = Field(
         2,
         ge=0,
-        description=(
-            "Characters of the shortest character n-gram; 0 together with maxn 0 means none."
-        ),
+        description="Minimum characters of a character n-gram. Set it and maxn to 0 for none.",
     )
-    maxn: int = Field(4, ge=0, description="Characters of the longest character n-gram.")
+    maxn: int = Field(4, ge=0, description="Maximum characters of a character n-gram.")
     word_ngrams: int = Field(1, ge=1, description="Words of the longest word n-gram.")
     loss: Literal["hs", "softmax", "ova"] = Field(
         "hs",
-        description="The loss: hierarchical softmax (`hs`), `softmax`, or one against all (`ova`).",
+        description="The loss: hierarchical softmax (`hs`), `softmax`, or one-vs-all (`ova`).",
     )
     bucket: int = Field(
-        2_000_000, ge=1, description="Rows of the matrix that n-grams share by hash."
+        2_000_000,
+        ge=1,
+        description="Number of matrix rows for n-grams, which are assigned by hash.",
     )
     epochs: int = Field(10, ge=1, description="Passes over the training texts.")
     lr: float = Field(0.5, gt=0, description="Learning rate at the start; it falls to 0 linearly.")
     min_count: int = Field(
-        1, ge=1, description="Least number of occurrences of a word in the vocabulary."
+        1, ge=1, description="Minimum number of occurrences of a word in the vocabulary."
     )
     held_out: float = Field(
         0.05,
         ge=0,
         lt=1,
-        description="Share of the texts, by hash, that the model is tested on and not trained on.",
+        description="Share of the texts, chosen by hash, used for testing instead of training.",
     )
     piece_chars: int = Field(
         0,
         ge=0,
-        description="Characters of the pieces that documents are cut into; 0 leaves them whole.",
+        description="Cut documents into pieces of this many characters; 0 leaves them whole.",
     )
     quantize: bool = Field(
         False, description="Write the compressed form, language.ftz, instead of language.bin."
@@ -66,16 +66,13 @@ class Training:
     cutoff: int = Field(
         0,
         ge=0,
-        description="Number of n-grams and words that a compressed model keeps; 0 keeps all.",
+        description="Number of n-grams and words kept in a compressed model; 0 keeps all.",
     )
     seed: int = Field(0, ge=0, description="Seed of the training.")
 
 
 class FastTextStep(Step, FromFiles):
-    """Such a step: the model's path and content, by which its stage is named.
-
-    `where_from`: how to come by a model, for the message that there is none.
-    """
+    """The base of a step that applies a fastText model. `where_from`: how to get a model."""
 
     where_from: ClassVar[str] = ""
 
@@ -83,11 +80,11 @@ class FastTextStep(Step, FromFiles):
         min_length=1, description="The path of a supervised fastText model, .bin or .ftz."
     )
     model_sha256: str | None = Field(
-        None, description="The sha256 that the model's file must have; none: any."
+        None, description="The expected sha256 of the model file. Default: any."
     )
 
     def path(self) -> Path:
-        """The model's file; UsageError where there is none."""
+        """Return the path of the model file. Raises UsageError if it does not exist."""
         path = Path(self.model).expanduser()
         if not path.is_file():
             raise UsageError(
@@ -97,16 +94,16 @@ class FastTextStep(Step, FromFiles):
         return path
 
     def labels(self) -> list[str]:
-        """The model's labels, without `__label__`; UsageError where the file is no model."""
+        """Return the labels without `__label__`. Raises UsageError if the file is no model."""
         return list(read_header(self.path()).labels)
 
     def identity(self) -> Identity:
-        """UsageError where the model is not there, or another than the one meant."""
+        """Return the identity. Raises UsageError if the model is missing or its sha256 is wrong."""
         self.labels()
         if self.model_sha256 and file_digest(self.path()) != self.model_sha256.lower():
-            raise UsageError(f"{self.label}: {self.model} has another sha256 than model_sha256")
+            raise UsageError(f"{self.label}: the sha256 of {self.model} differs from model_sha256")
         facts = super().identity()
-        facts.settings |= {"model_sha256": None}  # the content counts
+        facts.settings |= {"model_sha256": None}  # replaced by the model's content
         return facts
 
     def as_found(self) -> dict[str, str]:
@@ -118,17 +115,17 @@ class FastTextStep(Step, FromFiles):
 
 @step("label")
 class Label(FastTextStep):
-    """Labels every document with a fastText model of one's own; drops none.
+    """Labels every document with your own fastText model, and drops no documents.
 
-    Columns: `label`, without `__label__`, and `score`, its probability; both null for a text
-    without any word, and where the probability is below `threshold`.
+    Columns: `label`, without `__label__`, and `score`, its probability. Both are null for a text
+    without words, or if the probability is below `threshold`.
     """
 
     paper: ClassVar[str] = "Joulin et al. 2017 (fastText); Wettig et al. 2025 (WebOrganizer)"
     only_measures: ClassVar[bool] = True
 
     threshold: float = Field(
-        0.0, ge=0, le=1, description="Least probability of a label; below it there is none."
+        0.0, ge=0, le=1, description="Minimum probability of a label; below it the label is null."
     )
     _model: Any = PrivateAttr(default=None)
 

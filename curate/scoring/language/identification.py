@@ -1,4 +1,4 @@
-"""The step `language`: which language a document is in, by a fastText model."""
+"""The step `language`: identify the language of each document with a fastText model."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from curate.scoring.language.model import Model
 
 VARIABLE = "LLMCURATE_LID_MODEL"
-OPTION = "--set language.model=PATH"  # which every command with this step takes
+OPTION = "--set language.model=PATH"  # works in every command with this step
 
 _HOME = "https://dl.fbaipublicfiles.com/fasttext/supervised-models"
-# fastText publishes no checksums. That of the .ftz was taken from the file; the figures of the
-# .bin are what others pin (telekom/mltb2, mltb2/fasttext.py).
+# fastText publishes no checksums. The .ftz checksum was computed from the file; those of the .bin
+# are used by another project (telekom/mltb2, mltb2/fasttext.py).
 PUBLISHED = {
     "lid.176.ftz": Published(
         f"{_HOME}/lid.176.ftz",
@@ -49,95 +49,91 @@ DEFAULT = "lid.176.ftz"
 
 
 def effective(model: str | None) -> str:
-    """The model that counts: the setting, else the environment's, else `lid.176.ftz`. A path, or
-    the name of a published model."""
+    """Return the model in effect: the setting, else LLMCURATE_LID_MODEL, else `lid.176.ftz`."""
     return model or os.environ.get(VARIABLE) or DEFAULT
 
 
 def model_path(model: str) -> Path:
-    """The file of an effective model; a published one that the cache lacks is fetched.
-
-    UsageError where there is none.
-    """
+    """Return the path of the model file. A published model that is not in the cache is downloaded.
+    Raises UsageError if there is no such file or model."""
     path = Path(model).expanduser()
     if path.is_file():
         return path
     published = PUBLISHED.get(model)
     if published is None:
-        problem = "is a folder" if path.is_dir() else "is not there"
+        problem = "is a folder" if path.is_dir() else "does not exist"
         raise UsageError(
-            f"language model {path} {problem}: give {OPTION}, set {VARIABLE}, or leave both"
-            f" away for {DEFAULT}"
+            f"language model {path} {problem}: give {OPTION}, set {VARIABLE}, or omit both to use"
+            f" {DEFAULT}"
         )
     return published.fetched(f"no language model: give {OPTION}, set {VARIABLE}")
 
 
-# CCNet's successors, RefinedWeb and FineWeb (Penedo et al. 2023, 2024), keep from here on.
+# The lowest score kept by RefinedWeb and FineWeb (Penedo et al. 2023, 2024).
 THRESHOLD = 0.65
 
 
 @step("language")
 class Language(Profiled, Step):
-    """Labels every document; drops those in other languages, or that are no language clearly.
+    """Labels every document with its language, and drops other languages and unclear documents.
 
-    Columns: the core `lang` (what stood there moves to `declared`), `score` (0 to 1), `iso639_3`
-    and `script`, null where the label has none. A document without any word has label null and
-    score 0. With `lines` also `line_score`, `switched`, null where no line counts, and `shares`
-    (model.py).
+    Columns: the core column `lang` (its previous value moves to `declared`), `score` (0 to 1),
+    `iso639_3` and `script` (null if the label has none). A document without words has a null label
+    and score 0. With `lines` also `line_score` and `switched`, null if no line counts, and
+    `shares`.
     """
 
     paper: ClassVar[str] = "Joulin et al. 2017 (fastText)"
     only_measures: ClassVar[bool] = True
-    version: ClassVar[int] = 2  # 2: an engine of our own, whose sums differ in the last digits
+    version: ClassVar[int] = 2  # 2: another engine, whose sums differ in the last digits
 
     model: str | None = Field(
         None,
-        description="The fastText model: a path, lid.176.ftz or lid.176.bin, which are fetched;"
-        " none: the path in LLMCURATE_LID_MODEL, else lid.176.ftz.",
+        description="The fastText model: a path, or lid.176.ftz or lid.176.bin, which are"
+        " downloaded. Default: the path in LLMCURATE_LID_MODEL, else lid.176.ftz.",
     )
     model_sha256: str | None = Field(
-        None, description="The sha256 that the model's file must have; none: any."
+        None, description="The expected sha256 of the model file. Default: any."
     )
     keep: tuple[str, ...] = Field(
         (),
-        description="Languages by ISO 639 code or label, whatever form the model's labels have (th,"
-        " tha, tha_Thai): documents in others are dropped; none: no language is.",
+        description="Languages to keep, by ISO 639 code or label in any form (th, tha, tha_Thai);"
+        " documents in other languages are dropped. Default: all languages.",
     )
     threshold: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="Documents with a lower score are dropped; none: 0.65 where keep is given"
+        description="Documents with a lower score are dropped. Default: 0.65 if keep is given"
         " (Penedo et al. 2023 and 2024), else no limit.",
     )
     max_chars: int = Field(
-        0, ge=0, description="The characters of a document that the model reads; 0: all."
+        0, ge=0, description="Number of characters that the model reads per document; 0: all."
     )
     profile: str = Field(
         "none",
-        description="Whose threshold holds where threshold is not given: auto takes that of the"
-        " label's profile, for labels that have one; else as of gopher_quality.",
+        description="Source of the threshold if threshold is not given: auto uses the label's"
+        " profile, for labels that have one. Other values are those of gopher_quality.",
     )
     min_chars: int = Field(
         0,
         ge=0,
-        description="Documents of fewer characters are labelled and never dropped; 0: all are"
-        " judged.",
+        description="Documents with fewer characters are labelled but never dropped.",
     )
     lines: bool = Field(
         False,
-        description="Each line is labelled too, which adds the columns line_score, switched and"
-        " shares (Abadji et al. 2022, section 3.2) and drops nothing.",
+        description="Label each line too: adds the columns line_score, switched and shares (Abadji"
+        " et al. 2022, section 3.2) and drops nothing.",
     )
     line_chars: int = Field(
-        20, ge=0, description="Lines of fewer characters do not count in these columns; 0: all do."
+        20, ge=0, description="Shorter lines (in characters) do not count in these columns."
     )
     _model: Model | None = PrivateAttr(default=None)
 
     @field_validator("keep", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """`en,de` as a list; YAML's `no`, which it takes for false, is Norwegian."""
+        """Split `en,de` into a list. YAML reads `no` (Norwegian) as false; restore `no`."""
         if isinstance(value, str):
             value = [name.strip() for name in value.split(",") if name.strip()]
         if value is False:
@@ -148,11 +144,11 @@ class Language(Profiled, Step):
 
     @property
     def least(self) -> float | None:
-        """The score under which documents are dropped; None: none is."""
+        """The score below which documents are dropped, or None if there is no limit."""
         return THRESHOLD if self.threshold is None and self.keep else self.threshold
 
     def identity(self) -> Identity:
-        """With the model that counts here and now, so that workers and later runs see the same."""
+        """Return the identity with the model in effect, which later runs and workers use too."""
         facts = super().identity()
         facts.settings |= {"model": effective(self.model), "model_sha256": None}
         self._check()
@@ -180,7 +176,7 @@ class Language(Profiled, Step):
     def _check(self) -> None:
         path = self._path()
         if self.model_sha256 and file_digest(path) != self.model_sha256.lower():
-            raise UsageError(f"{self.label}: {path} has another sha256 than model_sha256 says")
+            raise UsageError(f"{self.label}: the sha256 of {path} differs from model_sha256")
         try:
             languages.labels_named(self.keep, read_header(path).labels)
         except ValueError as error:
@@ -201,7 +197,7 @@ class Language(Profiled, Step):
         labels = self._model.labels
         data, offsets = docs.buffers()
         label_codes, rounded = self._model.best(*fasttext_lines(data, offsets, self.max_chars))
-        score = rounded.astype(np.float64)  # compared with the limit as it is written down
+        score = rounded.astype(np.float64)  # the limit is compared with the stored value
         at = pa.array(label_codes, mask=label_codes < 0)
         docs = docs.identify(pa.array(labels, pa.string()).take(at))
         docs = docs.annotate("score", score)
@@ -226,7 +222,8 @@ class Language(Profiled, Step):
         return docs.drop(judged & limit.over(score, least), "language_score", score, least)
 
     def limits(self) -> list[Limit]:
-        """None with `min_chars`: the length that decides with it is not stored."""
+        """Return the limits on stored scores. There are no limits if `min_chars` is set, because
+        then the length of a document decides too, and lengths are not stored."""
         return [] if self.min_chars else super().limits()
 
     def own_limits(self) -> list[Limit]:

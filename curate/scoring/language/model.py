@@ -1,8 +1,8 @@
-"""A language model on documents: as the lines that fastText reads, whole or line by line.
+"""Apply a language model to documents, as the lines that fastText reads: whole or line by line.
 
 The score of a document by its lines is OSCAR's (Abadji et al. 2022, "Towards a Cleaner
-Document-Oriented Multilingual Crawled Corpus", 3.2): bytes times score of the lines in its
-language, over the bytes of all lines.
+Document-Oriented Multilingual Crawled Corpus", 3.2): the sum of bytes times score of the lines in
+its language, divided by the bytes of all lines.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from curate.text.lines import newline_lines
 from curate.text.unicode import row_chars
 from llmcurate.base.errors import RunFailed
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import stands_at
+from llmcurate.base.kernels.intrinsics import matches_at
 
 _END, _LABEL = END_WORD, LABEL_PREFIX
 
 
 @njit(nogil=True)
 def _cut(data: np.ndarray, at: int, end: int, chars: int) -> int:
-    """Where the first `chars` characters from `at` end."""
     seen = 0
     while at < end:
         if data[at] & 0xC0 != 0x80:
@@ -46,12 +45,10 @@ def _cut(data: np.ndarray, at: int, end: int, chars: int) -> int:
 def fasttext_lines(
     data: np.ndarray, offsets: np.ndarray, max_chars: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(lines: uint8[bytes], ends: int64[rows + 1], words: bool[rows]).
-
-    Newlines become spaces, and so do words that are commands to fastText: `</s>`, behind which it
-    reads nothing, and whatever begins with `__label__`. max_chars: characters of a document that
-    count, 0 for all. words: whether the line has any word.
-    """
+    """Return texts as lines for fastText: (lines: uint8[bytes], ends: int64[rows + 1], words:
+    bool[rows], True if the line has a word). Newlines become spaces. So do words that are commands
+    to fastText: `</s>`, which ends a line, and words that begin with `__label__`. `max_chars`: the
+    number of characters to read per document, 0 for all."""
     rows = len(offsets) - 1
     total = offsets[rows] - offsets[0] + rows
     out = np.empty(total, np.uint8)
@@ -74,8 +71,8 @@ def fasttext_lines(
             if between:
                 between = False
                 after = at + len(_END)
-                ended = stands_at(data, at, end, _END) and (after == end or SPACE[data[after]])
-                if ended or stands_at(data, at, end, _LABEL):
+                ended = matches_at(data, at, end, _END) and (after == end or SPACE[data[after]])
+                if ended or matches_at(data, at, end, _LABEL):
                     while at < end and not SPACE[data[at]]:
                         out[to] = 32
                         at += 1
@@ -91,12 +88,12 @@ def fasttext_lines(
     return out[:to], ends, words
 
 
-# The C++ binding itself: the Python package around it warns on stderr at every load.
+# The C++ binding: the Python package around it prints a warning at every load.
 _MODULE = "fasttext_pybind"
 
 
 def need_library() -> None:
-    """RunFailed with what to do, where this Python has no fastText."""
+    """Raise RunFailed with instructions if fastText is not installed."""
     if find_spec(_MODULE) is not None:
         return
     if sys.version_info >= (3, 13):
@@ -108,7 +105,7 @@ def need_library() -> None:
 
 
 def library() -> Any:
-    """The binding. RunFailed where this Python has none."""
+    """Return the module of fastText's Python binding. Raises RunFailed if it is not installed."""
     need_library()
     import fasttext_pybind
 
@@ -116,7 +113,7 @@ def library() -> Any:
 
 
 class Model:
-    """A loaded supervised model. labels: without prefix, as in the header."""
+    """A loaded supervised model. `labels`: the labels without prefix, in the header's order."""
 
     def __init__(self, path: str | Path) -> None:
         self.classifier = Classifier(path)
@@ -126,25 +123,25 @@ class Model:
     def best(
         self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(code: int32[rows], an index into labels, -1 for none; score: float32[rows], 0 to 1).
-
-        The arguments are what `fasttext_lines` returns; a line without any word has no label.
-        """
+        """Return (code: int32[rows], score: float32[rows]): for each line the index of its best
+        label in `labels`, or -1, and the score of this label, 0 to 1. The arguments are those that
+        `fasttext_lines` returns."""
         codes, scores = (column[:, 0] for column in self.classifier.top(lines, ends))
-        # fastText's logarithms round up now and then: 1.00003.
+        # fastText's probabilities can exceed 1, up to 1.00003.
         scores = np.minimum(scores, np.float32(1.0)) * words
         return np.where(words, codes, np.int32(-1)), scores.astype(np.float32)
 
 
-MOST = 5  # languages of a document that are named
+MOST = 5  # languages listed per document
 SHARES = pa.list_(pa.struct([("lang", pa.string()), ("share", pa.float64())]))
 
 
 @dataclass(frozen=True)
 class ByLine:
-    """One value a document. score: float64, OSCAR's; switched: float64, the share of bytes in lines
-    of another language than the document's; both NaN where no line counts. codes: int32[rows, MOST]
-    and shares: float64[rows, MOST]: the languages with the most bytes, -1 for none."""
+    """Scores by line, one value per document. `score`: float64, OSCAR's score. `switched`: float64,
+    the share of bytes in lines of another language. Both are NaN if no line counts. `codes`:
+    int32[rows, MOST], the languages with the most bytes, -1 for no language; `shares`:
+    float64[rows, MOST], their shares of the bytes."""
 
     score: np.ndarray
     switched: np.ndarray
@@ -152,7 +149,6 @@ class ByLine:
     shares: np.ndarray
 
     def listed(self, labels: tuple[str, ...]) -> pa.Array:
-        """The languages and shares as a list column."""
         filled = self.codes >= 0
         offsets = np.concatenate(([0], np.cumsum(filled.sum(axis=1)))).astype(np.int32)
         names = pa.array(labels, pa.string()).take(pa.array(self.codes[filled]))
@@ -162,10 +158,8 @@ class ByLine:
 
 
 def by_line(docs: Documents, model: Model, language: np.ndarray, least: int) -> ByLine:
-    """Labels every line of at least so many characters and with a word; others do not count.
-
-    language: int32[rows], the label of each document, an index into the model's.
-    """
+    """Label each line of the documents, and return the scores by line. A line counts if it has a
+    word and at least `least` characters. `language`: int32[rows], the label of each document."""
     data, offsets = docs.buffers()
     lines = newline_lines(docs)
     tiles = np.append(lines.start, offsets[-1])  # each line with its newline, which is a space
@@ -186,17 +180,16 @@ def shares_of(
     language: np.ndarray,
     labels: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The fields of ByLine.
-
-    rows: int64[documents + 1], the first line of each; codes: int32[lines]; scores: float32[lines];
-    size: int64[lines], bytes; counts: bool[lines]; language: int32[documents].
-    """
+    """Return the fields of ByLine. `rows`: int64[documents + 1], the first line of each document.
+    `codes`: int32[lines], the label of each line. `scores`: float32[lines]. `size`: int64[lines],
+    the bytes of each line. `counts`: bool[lines], True if the line counts. `language`:
+    int32[documents], the label of each document. `labels`: the number of labels."""
     documents = len(rows) - 1
     score = np.full(documents, np.nan)
     switched = np.full(documents, np.nan)
     best = np.full((documents, MOST), -1, np.int32)
     shares = np.zeros((documents, MOST))
-    held = np.zeros(labels, np.int64)
+    bytes_of = np.zeros(labels, np.int64)
     seen = np.empty(labels, np.int64)
     for row in range(documents):
         total, many, weighed = 0, 0, 0.0
@@ -204,28 +197,30 @@ def shares_of(
             if not counts[line]:
                 continue
             code = codes[line]
-            if held[code] == 0:
+            if bytes_of[code] == 0:
                 seen[many] = code
                 many += 1
-            held[code] += size[line]
+            bytes_of[code] += size[line]
             total += size[line]
             if code == language[row]:
                 weighed += size[line] * np.float64(scores[line])
         if total == 0:
             continue
         score[row] = weighed / total
-        own_bytes = held[language[row]] if language[row] >= 0 else 0
+        own_bytes = bytes_of[language[row]] if language[row] >= 0 else 0
         switched[row] = 1.0 - own_bytes / total
         for place in range(min(MOST, many)):
             top = -1
             for k in range(many):
                 code = seen[k]
-                more = top < 0 or held[code] > held[top]
-                if held[code] > 0 and (more or (held[code] == held[top] and code < top)):
+                more = top < 0 or bytes_of[code] > bytes_of[top]
+                if bytes_of[code] > 0 and (
+                    more or (bytes_of[code] == bytes_of[top] and code < top)
+                ):
                     top = code
             best[row, place] = top
-            shares[row, place] = held[top] / total
-            held[top] = 0
+            shares[row, place] = bytes_of[top] / total
+            bytes_of[top] = 0
         for k in range(many):
-            held[seen[k]] = 0
+            bytes_of[seen[k]] = 0
     return score, switched, best, shares

@@ -1,4 +1,4 @@
-"""Figures on recognised labels: accuracy, F1, accuracy by length, confusions, calibration."""
+"""Measures of language identification: accuracy, F1, accuracy by length, confusions."""
 
 from __future__ import annotations
 
@@ -10,18 +10,15 @@ from curate.text.languages import comparable, script_of
 from llmcurate.base.disk.units import counted, format_percent
 from llmcurate.base.terminal import table
 
-BINS = 10  # of equal width
+BINS = 10  # of scores, equal width
 
 
 def calibration(
     bins: Sequence[Sequence[float]],
 ) -> dict[str, float | list[dict[str, float]] | None]:
-    """The expected calibration error (Guo et al. 2017, "On Calibration of Modern Neural Networks",
-    2) and the reliability of each bin that holds a text.
-
-    bins: for each, texts, how many are right, the sum of their scores. The error is the mean
-    distance between score and accuracy of the bins, by their texts; None where there is none.
-    """
+    """Return the expected calibration error (Guo et al. 2017, "On Calibration of Modern Neural
+    Networks", 2), or None without texts, and the reliability of each bin that has texts. `bins`:
+    for each bin, the number of texts, the number of correct ones, and the sum of their scores."""
     texts = sum(bin[0] for bin in bins)
     error = sum(abs(right - score) for _, right, score in bins)
     return {
@@ -39,21 +36,19 @@ def calibration(
     }
 
 
-# Shortest text of each bucket, in characters.
+# Lower limits of the length buckets, in characters.
 LENGTHS = (0, 20, 50, 100, 200, 500)
 CONFUSIONS = 20
 Pairs = Counter[tuple[str, str | None]]
 
 
 class Scores:
-    """Counts what was expected and what was found. labels: those of the model.
-
-    `en`, `eng` and `eng_Latn` are one language; where everything has a script, scripts count too.
-    """
+    """Counts of expected and predicted labels. `labels`: the labels of the model. `en`, `eng` and
+    `eng_Latn` count as one language; if all labels have a script, scripts must match too."""
 
     def __init__(self, labels: Iterable[str]) -> None:
         self.labels = tuple(labels)
-        # (expected, found, length, bin of its score): texts, and the sum of their scores.
+        # (expected, found, length bucket, score bin): number of texts, and sum of their scores.
         self._counts: Counter[tuple[str, str | None, int, int]] = Counter()
         self._sums: defaultdict[tuple[str, str | None, int, int], float] = defaultdict(float)
 
@@ -64,8 +59,9 @@ class Scores:
         chars: Sequence[int],
         scores: Sequence[float],
     ) -> None:
-        """One batch; predicted: None where the model gave no label; chars: length of each text;
-        scores: what the model gave its label, 0 to 1."""
+        """Add a batch of texts. `predicted`: the label of each text, or None if the model gave
+        none. `chars`: the length of each text. `scores`: the score of the predicted label, 0 to 1.
+        """
         lengths = [sum(c >= least for least in LENGTHS[1:]) for c in chars]
         bins = [min(BINS - 1, int(score * BINS)) for score in scores]
         for key, score in zip(
@@ -75,14 +71,12 @@ class Scores:
             self._sums[key] += score  # type: ignore[assignment]
 
     def _names(self) -> tuple[Callable[[str], str], set[str]]:
-        """(what makes labels of one language equal, what the model's labels become)."""
         truths = {key[0] for key in self._counts}
         scripts = all(script_of(x) for x in (*truths, *self.labels))
         canonical = (lambda x: x) if scripts else comparable
         return canonical, {canonical(x) for x in self.labels}
 
     def pairs(self) -> Pairs:
-        """Texts by (expected, found)."""
         canonical, _ = self._names()
         counts: Pairs = Counter()
         for (truth, label, _, _), times in self._counts.items():
@@ -90,8 +84,7 @@ class Scores:
         return counts
 
     def result(self) -> dict[str, Any]:
-        """The figures; shares are None where nothing was counted. `known` leaves out texts in
-        languages that the model has no label for."""
+        """Return the measures. Those under `known` exclude languages that the model lacks."""
         canonical, knows = self._names()
         truths = {key[0] for key in self._counts}
         lengths = [[0, 0, 0, 0] for _ in LENGTHS]  # texts, right; of those known, right
@@ -144,7 +137,8 @@ def _share(part: int, whole: int) -> float | None:
 
 
 class Language(NamedTuple):
-    """A language among the truths or predictions: how often it is expected, found, right."""
+    """Figures of a language: numbers of texts expected, found and right; precision, recall and
+    F1."""
 
     label: str
     texts: int
@@ -156,10 +150,6 @@ class Language(NamedTuple):
 
 
 def _languages(pairs: Pairs, knows: set[str]) -> list[Language]:
-    """Of each known language among the truths or predictions: texts, found, right, precision, F1.
-
-    Texts in unknown languages count against the precision of what they were taken for.
-    """
     expected: Counter[str] = Counter()
     predicted: Counter[str] = Counter()
     for (want, have), n in pairs.items():
@@ -178,7 +168,6 @@ def _languages(pairs: Pairs, knows: set[str]) -> list[Language]:
 
 
 def text_of(result: dict[str, Any]) -> str:
-    """The figures for a terminal."""
     totals = result["known"]
     lines = [
         f"{counted(result['texts'], 'text')}, accuracy {_percent(result['accuracy'])}",
@@ -188,7 +177,7 @@ def text_of(result: dict[str, Any]) -> str:
     ]
     error = result["calibration"]["all"]["error"]
     if error is not None:
-        lines.append(f"scores differ from the share that is right by {_percent(error)} on average")
+        lines.append(f"scores differ from the accuracy by {_percent(error)} on average")
     if result["unknown_labels"]:
         lines.append(f"languages without a label: {' '.join(result['unknown_labels'])}")
     rows = result["by_length"]

@@ -1,11 +1,10 @@
 """Train a fastText classifier of languages from labelled documents.
 
-The same documents give the same bytes, in whatever order they come: lines are ordered by hash,
-one thread trains, the seed is a setting, and the memory of the process begins as zeros. With one
-thread fastText 0.9.2 draws random numbers for a tenth of the input matrix only
-(`DenseMatrix::uniform` runs block 0 of ten) and trains on whatever the memory held in the rest:
-the same lines give another model, or one that diverges. Where the allocator fills what it hands
-out, the rest is the same in every run, and zero with glibc.
+The same documents give the same bytes in any order: lines are ordered by hash, one thread trains,
+the seed is a setting, and the process's memory starts as zeros. Zeroed memory is needed because
+fastText 0.9.2 with one thread initializes only a tenth of the input matrix (`DenseMatrix::uniform`
+runs block 0 of ten) and trains on whatever the memory holds in the rest. Otherwise the same lines
+would give another model, or one that diverges.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ Example = tuple[str, str]  # text, label
 
 
 def pieces(text: str, chars: int) -> Iterator[str]:
-    """The text in pieces of at most so many characters, cut at a blank of the second half where
-    there is one; 0: the text."""
+    """Yield the text in pieces of at most `chars` characters, cut at a blank in the second half of
+    a piece if there is one. If `chars` is 0, yield the whole text."""
     start, size = 0, chars or len(text)
     while start < len(text):
         end = min(start + size, len(text))
@@ -53,17 +52,13 @@ def pieces(text: str, chars: int) -> Iterator[str]:
 
 
 class Counts(NamedTuple):
-    """What a card says of the lines."""
-
     labels: dict[str, dict[str, int]]
     lines: dict[str, int]
 
 
 class Lines:
-    """Examples in a file: prepared lines one after another, and what is known of each.
-
-    prepare: what is done to texts before they become lines; None: nothing.
-    """
+    """Training examples in a file: prepared lines, with label, length and hash of each. `prepare`:
+    a function to apply to texts before they become lines, or None."""
 
     def __init__(
         self,
@@ -79,7 +74,6 @@ class Lines:
         self.empty = 0
 
     def add_all(self, examples: Iterable[Example]) -> None:
-        """All examples, in batches."""
         batch: list[Example] = []
         for example in examples:
             batch.append(example)
@@ -89,23 +83,22 @@ class Lines:
         self.add(batch)
 
     def add(self, examples: list[Example]) -> None:
-        """A batch of (text, label)."""
         texts: list[str] = []
-        marks: list[tuple[int, bool]] = []
+        sides: list[tuple[int, bool]] = []
         for text, label in examples:
             code = self.names.setdefault(label, len(self.names))
             held = xxhash.xxh3_64_intdigest(text.encode(), self.training.seed)
-            mark = (code, held < self.training.held_out * 2.0**64)
-            self.documents[mark] += 1
+            side = (code, held < self.training.held_out * 2.0**64)
+            self.documents[side] += 1
             for piece in pieces(text, self.training.piece_chars):
                 texts.append(piece)
-                marks.append(mark)
+                sides.append(side)
         data, offsets = text_buffers(pa.array(texts, pa.large_string()))
         if self.prepare is not None:
             data, offsets = self.prepare(data, offsets)
         lines, ends, words = fasttext_lines(data, offsets, 0)
         packed, names = lines.tobytes(), list(self.names)
-        for row, (code, out) in enumerate(marks):
+        for row, (code, out) in enumerate(sides):
             if not words[row]:
                 self.empty += 1
                 continue
@@ -115,18 +108,19 @@ class Lines:
             self.label.append(code)
             self.held.append(out)
             self.chars.append(len(texts[row]))
-            # The seed below held-out's is its own, so that both draws are independent.
+            # Another seed than for held_out, so that both draws are independent.
             key = xxhash.xxh3_64(names[code].encode() + b"\0", self.training.seed + 1)
             key.update(line)
             self.key.append(key.intdigest())
 
     def order(self, held: bool) -> np.ndarray:
-        """int64[rows]: the lines of one side, in the order of the hashes."""
+        """Return int64[rows]: the held-out lines if `held`, else the training lines, sorted by
+        hash."""
         rows = np.flatnonzero(np.frombuffer(self.held, np.int8) == held)
         return rows[np.argsort(np.frombuffer(self.key, np.uint64)[rows], kind="stable")]
 
     def first(self, rows: np.ndarray, most: int) -> np.ndarray:
-        """Those rows of an order that are among the first `most` of their label."""
+        """Return those of the rows that are among the first `most` rows of their label."""
         labels = np.frombuffer(self.label, np.int32)[rows]
         kept = np.zeros(len(rows), np.bool_)
         for code in range(len(self.names)):
@@ -134,31 +128,27 @@ class Lines:
         return rows[kept]
 
     def ordered(self, held: bool) -> Iterator[tuple[int, bytes]]:
-        """(row, line) of one side, in the order of the hashes."""
+        """Yield (row, line) of held-out lines if `held`, else of training lines, sorted by hash."""
         yield from self.read(self.order(held))
 
     def read(self, rows: np.ndarray) -> Iterator[tuple[int, bytes]]:
-        """(row, line) of the rows."""
         self.file.flush()
         for row in rows.tolist():
             self.file.seek(self.start[row])
             yield row, self.file.read(self.start[row + 1] - self.start[row])
 
     def write(self, path: Path, rows: np.ndarray) -> None:
-        """fastText's training file, of the given rows."""
         names = list(self.names)
         with path.open("wb") as out:
             for row, line in self.read(rows):
                 out.write(f"{PREFIX}{names[self.label[row]]} ".encode() + line)
 
     def labels_in_training(self) -> list[str]:
-        """Labels with a line that is not held out."""
         names = list(self.names)
         seen = {self.label[i] for i, out in enumerate(self.held) if not out}
         return sorted(names[code] for code in seen)
 
     def counts(self) -> Counts:
-        """Documents of each label on both sides, lines, and lines without any word."""
         labels = {
             name: {
                 "documents": self.documents[code, False],
@@ -172,19 +162,19 @@ class Lines:
 
 
 def labelled(batch: pa.RecordBatch, label: str) -> tuple[pa.LargeStringArray, list[str | None]]:
-    """(texts, labels) of a batch; a label without prefix, None where there is none or where it
-    holds white space, which fastText's labels cannot. UsageError without such a column."""
+    """Return the texts and the labels without prefix of a batch. Raises UsageError if the column
+    `label` is missing. A label that is missing or has white space is None."""
     if label not in batch.schema.names:
         names = ", ".join(n for n in batch.schema.names if n != "text" and not n.startswith("_"))
-        raise UsageError(f"no column {label!r} with labels; there are {names}")
+        raise UsageError(f"no column {label!r} with labels; the columns are {names}")
     values = batch.column(label).cast(pa.string()).to_pylist()
     clean = [None if v is None else v.removeprefix("__label__") for v in values]
     usable = [v if v and v.split() == [v] and "\0" not in v else None for v in clean]
     return as_large_string(batch.column("text")), usable
 
 
-# glibc fills with the complement of 255 (mallopt(3), M_PERTURB), macOS with 0xAA, which as numbers
-# is -3e-13.
+# glibc fills memory with the complement of 255 (mallopt(3), M_PERTURB), macOS with 0xAA, which is
+# -3e-13 as a float.
 FILLED = {
     "MALLOC_PERTURB_": "255",
     "GLIBC_TUNABLES": "glibc.malloc.perturb=255",
@@ -193,15 +183,15 @@ FILLED = {
 
 
 def fit_apart(source: Path, target: Path, training: Training, call_apart: CallApart) -> None:
-    """Trains on fastText's own file format, in a process of its own, and writes the model to
-    target. RunFailed says why not."""
+    """Train a model in a separate process on a file in fastText's format, and write the model to
+    `target`. Raises RunFailed with the reason if training fails."""
     need_library()
     call_apart("curate.scoring.language.train:fit", FitTask(source, target, training), FILLED)
 
 
 @dataclass(frozen=True)
 class FitTask(Message):
-    """A model is to be trained on a file and written to another."""
+    """The task to train a model on one file and write it to another."""
 
     source: Path
     target: Path
@@ -209,7 +199,6 @@ class FitTask(Message):
 
 
 def fit(task: FitTask) -> None:
-    """The work of that process."""
     source, training = str(task.source), task.training
     native = library()
     arguments = native.args()
@@ -229,7 +218,7 @@ def fit(task: FitTask) -> None:
         "minn": training.minn,
         "maxn": training.maxn,
         "bucket": training.bucket if training.maxn or training.word_ngrams > 1 else 0,
-        "thread": 1,  # several threads write into one matrix in no order
+        "thread": 1,  # several threads would update one matrix in random order
         "seed": training.seed,
         "verbose": 0,
     }
@@ -240,8 +229,8 @@ def fit(task: FitTask) -> None:
         native.train(model, arguments)
         if training.quantize:
             cut, again = training.cutoff, training.cutoff > 0
-            rest = (training.epochs, training.lr, 1, 0, 2, True)  # dsub 2, norms apart
-            model.quantize(source, False, cut, again, *rest)
+            options = (training.epochs, training.lr, 1, 0, 2, True)  # dsub 2, separate norms
+            model.quantize(source, False, cut, again, *options)
         model.saveModel(str(task.target))
     except (RuntimeError, ValueError, MemoryError) as error:
         reason = str(error).splitlines()[0] if str(error) else "out of memory"
@@ -263,8 +252,9 @@ def train_on(
     judge: Callable[[Path, Lines], T],
     prepare: Callable[[np.ndarray, np.ndarray], Buffers] | None = None,
 ) -> tuple[Lines, np.ndarray, T]:
-    """Trains on (text, label) pairs. choose: the lines that are trained on; judge: figures on what
-    is held out. Returns all lines, those that it was trained on, and the figures."""
+    """Train on (text, label) pairs and write the model to `target`. Return all lines, the rows used
+    for training, and the figures. `choose`: a function that selects the training rows. `judge`: a
+    function that computes figures on the held-out lines."""
     folder = target.parent
     folder.mkdir(parents=True, exist_ok=True)
     clear_temporary(folder)
@@ -281,7 +271,6 @@ def train_on(
 
 
 def write_card(target: Path, **facts: Any) -> dict[str, Any]:
-    """Writes what is known of a model, and returns it."""
     size, digest = target.stat().st_size, file_digest(target)
     card = {"version": 1, **facts, "file": target.name, "bytes": size, "sha256": digest}
     write_text(target.with_name(CARD), json.dumps(card, indent=1, ensure_ascii=False) + "\n")
@@ -291,18 +280,16 @@ def write_card(target: Path, **facts: Any) -> dict[str, Any]:
 def train(
     examples: Iterable[Example], folder: Path, training: Training, call_apart: CallApart
 ) -> dict[str, Any]:
-    """Trains on (text, label) pairs; leaves language.bin (or .ftz) and card.json in the folder.
-
-    call_apart: for fastText's own training. Returns the card. UsageError with fewer than two
-    labels, RunFailed where training diverges.
-    """
+    """Train on (text, label) pairs, and write language.bin (or .ftz) and card.json to the folder.
+    Return the model card. `call_apart`: a function that runs fastText's training in a separate
+    process. Raises UsageError if there are less than two labels, RunFailed if training diverges."""
 
     def choose(lines: Lines) -> np.ndarray:
         if len(lines.labels_in_training()) < 2:
             labels = ", ".join(sorted(lines.names)) or "none"
             raise UsageError(
-                f"a language model needs two labels at least; found: {labels}"
-                " (--label-column names theirs)"
+                f"a language model needs at least two labels; found: {labels}"
+                " (give their column with --label-column)"
             )
         return lines.order(held=False)
 

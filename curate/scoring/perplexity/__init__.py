@@ -1,1 +1,1 @@
-"""N-gram language models: training, scoring, buckets."""
+"""N-gram language models: training, scoring, and buckets by perplexity."""

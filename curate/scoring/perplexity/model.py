@@ -1,9 +1,9 @@
-"""A language model that scores texts: documents and sentences to log10 probabilities.
+"""Score texts with an n-gram language model: log10 probabilities of documents and sentences.
 
-CCNet's own models (Wenzek et al. 2020) are scored with too, and there are cut-offs published for
-them. A perplexity means something only beside others of the same model, so the cut-offs are for
-CCNet's models alone: KenLM binaries `{lang}.arpa.bin` with `{lang}.sp.model` beside them, known by
-sha256. KenLM reads them: pip install kenlm.
+CCNet's own models (Wenzek et al. 2020) can be used too, with their published cut-offs. Perplexities
+are comparable only within one model, so the cut-offs hold for CCNet's models alone: KenLM binaries
+`{lang}.arpa.bin`, each with a `{lang}.sp.model`, identified by sha256. They need `pip install
+kenlm`.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from llmcurate.base.disk.files import file_digest
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.kernels import njit
 
-# Lines and words are those of `str.splitlines()` and `str.split()`. A row without white space
-# other than space, tab and line feed is cut without a branch a byte.
+# Lines and words are those of `str.splitlines()` and `str.split()`. Rows whose only white space is
+# space, tab and line feed are split without a branch per byte.
 _ONE = np.uint64(1)
 _TAB, _LINE_FEED, _SPACE = np.uint8(9), np.uint8(10), np.uint8(32)
 
 
 @njit(nogil=True)
 def _simple(text):
-    """Whether the white space of text: uint8[] is space, tab and line feed alone, and no other byte
-    is under 33. May say no where a text ends in the middle of a character."""
+    """Return True if the only white space of text: uint8[] is space, tab and line feed, and no
+    other byte is below 33. May return False if the text ends in the middle of a character."""
     odd = np.uint8(0)
     for i in range(len(text) - 2):
         a, b, c = text[i], text[i + 1], text[i + 2]
@@ -61,10 +61,8 @@ def _simple(text):
 
 @njit(cache=True, nogil=True)
 def _split(data, offsets):
-    """(start, end: int64[words], words so far at the end of each line that holds any, first line of
-    each row and the end)."""
     rows = len(offsets) - 1
-    # Upper bounds, cut to size as views; memory that is never touched is never used.
+    # Upper bounds, cut to size as views; untouched memory costs nothing.
     limit = (offsets[rows] - offsets[0]) // 2 + rows + 2
     start, end = np.empty(limit, np.int64), np.empty(limit, np.int64)
     line_ends, row_lines = np.empty(limit, np.int64), np.empty(rows + 1, np.int64)
@@ -119,28 +117,29 @@ def _split(data, offsets):
 def numbered_lines(
     data: np.ndarray, offsets: np.ndarray, words: Vocabulary
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(ids: uint32[words], ends: int64[lines], rows: int64[rows + 1]) of texts (data: uint8[],
-    offsets: int64[rows + 1]): lines without a word are left out; rows: the first line of each."""
+    """Return (ids: uint32[words], ends: int64[lines], rows: int64[rows + 1]): the id of each word,
+    the end of each line in the ids, and the first line of each row. `data`: uint8[] and `offsets`:
+    int64[rows + 1] of the texts. Lines without words are omitted."""
     start, end, ends, rows = _split(data, offsets)
     return words.ids(data, start, end), ends, rows
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Of rows or sentences: log10: float64[n], the probability of all words and ends of sentences;
-    length: int64[n], words and ends of sentences."""
+    """Scores of rows or sentences. `log10`: float64[n], the log10 probability of all words and
+    sentence ends. `length`: int64[n], the number of words and sentence ends."""
 
     log10: np.ndarray
     length: np.ndarray
 
     def perplexity(self) -> np.ndarray:
-        """float64[n]: 10 ** (-log10 / length); not a number where there is no word."""
+        """Return float64[n]: 10 ** (-log10 / length), or NaN if there are no words."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return 10.0 ** (-self.log10 / np.where(self.length, self.length, np.nan))
 
 
 class NgramModel:
-    """A model's tables and what its texts are cut into."""
+    """An n-gram model of llmcurate: the tables of the model, and the way its texts are split."""
 
     def __init__(self, data: ModelData, path: Path | str = "model") -> None:
         self.data, self.path = data, str(path)
@@ -148,7 +147,7 @@ class NgramModel:
 
     @classmethod
     def open(cls, path: Path, whole: bool = False) -> NgramModel:
-        """Loads a file (model_file.py); UsageError where it is none, or damaged."""
+        """Load a model file. Raises UsageError if the file is damaged or not a model."""
         return cls(read_model(path, whole), path)
 
     @cached_property
@@ -157,7 +156,7 @@ class NgramModel:
         return processor, piece_ids(self.data.words.ids, processor)
 
     def sentences(self, texts: pa.LargeStringArray) -> Sentences:
-        """The texts as ids of words; a null is an empty text."""
+        """Return the texts as sentences of word ids. A null counts as an empty text."""
         if self.data.unit == "pieces":
             number = self.data.words.ids
             return of_pieces(texts, self.data.variant, *self._pieces, number)
@@ -166,8 +165,9 @@ class NgramModel:
         return of_words(texts, self.data.variant, self.data.unit, self.data.words.ids)
 
     def log10(self, ids: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(float64[sentences], the same as float32 sums) of ids: uint32[words]; ends:
-        int64[sentences]. ValueError where an id is no word, or <s>."""
+        """Return the log10 probability of each sentence twice, as float64[sentences] and as sums in
+        float32. `ids`: uint32[words], the words of all sentences. `ends`: int64[sentences], the end
+        of each sentence in `ids`. Raises ValueError if an id is not a word or is <s>."""
         if len(ids) and (int(ids.max()) >= len(self.data.words) or bool((ids == BOS).any())):
             raise ValueError("ids must be below the vocabulary's size, and not <s>")
         if len(ends) and (ends[-1] != len(ids) or (np.diff(ends, prepend=0) < 0).any()):
@@ -181,37 +181,35 @@ class NgramModel:
         return sums, floats
 
     def by_sentence(self, texts: pa.LargeStringArray) -> tuple[Scores, np.ndarray]:
-        """(the scores of all sentences, rows: int64[rows + 1], the first sentence of each)."""
+        """Return the scores of all sentences, and each row's first sentence: int64[rows + 1]."""
         sentences = self.sentences(texts)
         exact, floats = self.log10(sentences.ids, sentences.ends)
-        # CCNet's numbers come from KenLM's binding, which sums in float32.
+        # KenLM's binding, which CCNet uses, sums in float32.
         sums = floats.astype(np.float64) if self.data.variant == "ccnet" else exact
         return Scores(sums, np.diff(sentences.ends, prepend=0) + 1), sentences.rows
 
     def by_document(self, texts: pa.LargeStringArray) -> Scores:
-        """The scores of texts: all their sentences together."""
+        """Return one score per text, over all sentences of the text."""
         scores, rows = self.by_sentence(texts)
         total = np.concatenate([[0.0], np.cumsum(scores.log10)])
         length = np.concatenate([[0], np.cumsum(scores.length)])
-        single = np.diff(rows) == 1  # as it is: a difference of sums would round
+        single = np.diff(rows) == 1  # copied: a difference of sums would round
         log10 = np.diff(total[rows])
         log10[single] = scores.log10[rows[:-1][single]]
         return Scores(log10, np.diff(length[rows]))
 
     def perplexity(self, texts: pa.LargeStringArray) -> np.ndarray:
-        """float64[rows]; NaN where a text has no word. Variant `ccnet`: rounded to one decimal."""
+        """Return each text's perplexity, NaN without words; to one decimal for variant `ccnet`."""
         values = self.by_document(texts).perplexity()
         if self.data.variant == "ccnet":
             return np.array([round(x, 1) for x in values.tolist()])
         return values
 
     def first_occurrences(self, texts: pa.LargeStringArray) -> np.ndarray:
-        """float64[rows]: perplexity where a line that the text had before is taken as certain.
-
-        An n-gram model does not remember: a line over and over is as unexpected each time. Here it
-        costs nothing from the second time on, so a text that says little new is low. NaN where a
-        text has no word. For models whose sentences are lines: variant `plain`.
-        """
+        """Return float64[rows]: the perplexity of each text if repetitions of a line within a text
+        have probability 1, NaN for a text without words. An n-gram model has no memory: a repeated
+        line is as unexpected each time. Here repetitions cost nothing, so repetitive texts score
+        low. Only for variant `plain`, whose sentences are lines."""
         lines = [(text or "").splitlines() for text in texts.to_pylist()]
         scores = self.by_document(pa.array([x for row in lines for x in row], pa.large_string()))
         log10, length = np.zeros(len(texts)), np.zeros(len(texts), np.int64)
@@ -237,7 +235,7 @@ _SUFFIX = ".arpa.bin"
 
 
 class KenlmModel:
-    """A model that the library kenlm reads, with its SentencePiece model; scores as CCNet does."""
+    """A model that the kenlm library reads, with its SentencePiece model; it scores as in CCNet."""
 
     def __init__(self, path: Path, pieces: Path) -> None:
         self.path, self.pieces = path, pieces
@@ -247,13 +245,11 @@ class KenlmModel:
         try:
             import kenlm
         except ModuleNotFoundError:
-            raise UsageError(f"{self.path} is KenLM's: pip install kenlm") from None
+            raise UsageError(f"{self.path} is a KenLM binary: pip install kenlm") from None
         try:
             data = self.pieces.read_bytes()
         except OSError as error:
-            raise UsageError(
-                f"{self.path} needs {self.pieces} beside it: {error.strerror}"
-            ) from None
+            raise UsageError(f"{self.path} needs {self.pieces}: {error.strerror}") from None
         config = kenlm.Config()
         config.show_progress = False
         config.arpa_complain = kenlm.ARPALoadComplain.NONE
@@ -263,7 +259,7 @@ class KenlmModel:
             raise UsageError(f"{self.path}: {str(error).splitlines()[0]}") from None
 
     def perplexity(self, texts: pa.LargeStringArray) -> np.ndarray:
-        """float64[rows], rounded to one decimal; NaN where a text has no piece."""
+        """Return each text's perplexity to one decimal, NaN for a text without pieces."""
         model, processor = self._loaded
         values = np.full(len(texts), np.nan)
         for i, text in enumerate(texts.to_pylist()):
@@ -275,26 +271,25 @@ class KenlmModel:
 
 
 def kenlm_beside(path: Path) -> KenlmModel:
-    """CCNet's model at a path `{lang}.arpa.bin`."""
     return KenlmModel(path, path.with_name(path.name.removesuffix(_SUFFIX) + ".sp.model"))
 
 
 def check_own(label: str, models: dict[str, Path], sha256: dict[str, str]) -> None:
-    """UsageError where the published cut-offs would be put to models that are not CCNet's own."""
+    """Raise UsageError if the published cut-offs would be used with models other than CCNet's."""
     for lang, path in models.items():
         if lang not in CUTOFFS:
             continue
-        meant = f"{label}: the published cut-offs hold for CCNet's own models alone"
+        scope = f"{label}: the published cut-offs hold only for CCNet's own models"
         if path.name != lang + _SUFFIX or not is_kenlm(path):
             raise UsageError(
-                f"{meant} ({{lang}}.arpa.bin, KenLM's binary), and {path} is another;"
+                f"{scope} ({{lang}}.arpa.bin, KenLM binaries), and {path} is not one;"
                 " use cutoffs: own"
             )
         if lang not in sha256:
-            raise UsageError(f"{meant}: give its sha256, ccnet_sha256: {{{lang}: ...}}")
+            raise UsageError(f"{scope}: give its sha256, ccnet_sha256: {{{lang}: ...}}")
         try:
             digest = file_digest(path)
         except OSError as error:
             raise RunFailed(f"cannot read {path}: {error.strerror}") from None
         if digest != sha256[lang].lower():
-            raise UsageError(f"{label}: {path} has another sha256 than ccnet_sha256 says")
+            raise UsageError(f"{label}: the sha256 of {path} differs from ccnet_sha256")

@@ -1,12 +1,12 @@
-"""The binary file of an n-gram model: memory-mapped, checked before it is used, no pickle.
+r"""The files of an n-gram model: the binary file, checked and memory-mapped, and ARPA files.
 
-magic (8 bytes), version and size of the header (two uint32), the header as JSON, its xxh3-128, and
-at multiples of 64 bytes the sections: raw little-endian numbers. The header says of each section
-where it is, how many bytes it has and their xxh3-128.
+The binary file has a magic number (8 bytes), version and size of the header (two uint32), the
+header as JSON, its xxh3-128, and sections at multiples of 64 bytes: raw little-endian numbers. The
+header lists offset, bytes and xxh3-128 of each section.
 
-Their text form are ARPA files, ours and KenLM's, read and written: `\\data\\`, the number of
-n-grams of each order, then a section an order of lines `log10 probability TAB words TAB log10
-back-off`, `\\end\\`. Source: ngram-format(5) of SRILM.
+ARPA files, of llmcurate or KenLM, are the text form: `\data\`, the number of n-grams of each order,
+then a section per order with lines `log10 probability TAB words TAB log10 back-off`, `\end\`.
+Source: ngram-format(5) of SRILM.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ SECTIONS = {
 
 @dataclass(frozen=True)
 class ModelData:
-    """What a file holds. counts: n-grams of each order; firsts: int64[order + 2], where levels
-    begin in entries; word_prob, word_backoff: float32[words]; about: free-form facts."""
+    """The content of a model file. `counts`: the number of n-grams of each order. `firsts`:
+    int64[order + 2], where each level begins in `entries`. `word_prob`, `word_backoff`:
+    float32[words]. `about`: free-form facts."""
 
     counts: tuple[int, ...]
     variant: Variant
@@ -63,14 +64,11 @@ class ModelData:
 
     @property
     def order(self) -> int:
-        """The longest n-grams."""
         return len(self.counts)
 
 
 @dataclass(frozen=True)
 class _Header:
-    """The header of a file. sections: where each begins, its bytes, and its checksum."""
-
     counts: Sequence[int]
     variant: Variant
     unit: Unit
@@ -80,7 +78,7 @@ class _Header:
 
 
 def write_model(path: Path, model: ModelData) -> None:
-    """Writes the file aside, syncs and renames it."""
+    """Write the model file. It appears under its name only when it is complete."""
     pairs = np.stack([model.word_prob, model.word_backoff], 1).astype("<f4")
     arrays = {
         "blob": model.words.blob,
@@ -108,7 +106,6 @@ def write_model(path: Path, model: ModelData) -> None:
 
 
 def is_kenlm(path: Path) -> bool:
-    """Whether the file is a binary of KenLM."""
     try:
         with open(path, "rb") as f:
             return f.read(len(KENLM_MAGIC)) == KENLM_MAGIC
@@ -117,8 +114,8 @@ def is_kenlm(path: Path) -> bool:
 
 
 def read_model(path: Path, whole: bool = False) -> ModelData:
-    """The model of a file, its tables memory-mapped. whole: sections are compared with their
-    checksums too, which reads all of the file. UsageError where the file is none, or damaged."""
+    """Read a model file, whose tables are memory-mapped. `whole`: True to check the entries too,
+    which takes longer. Raises UsageError if the file is damaged or not a model."""
     try:
         return _read(path, whole)
     except OSError as error:
@@ -139,23 +136,26 @@ def _read(path: Path, whole: bool) -> ModelData:
         start = f.read(_HEAD.size)
         if len(start) < _HEAD.size or start[:8] != MAGIC:
             if start.startswith(KENLM_MAGIC[:8]):
-                raise _Damaged("is KenLM's binary; give the ARPA file that it was made from")
+                raise _Damaged("is a KenLM binary; give the ARPA file that it was made from")
             raise _Damaged(
-                "is no n-gram model of llmcurate; ARPA files: llmcurate perplexity convert"
+                "is not an n-gram model of llmcurate; convert ARPA files with"
+                " `llmcurate perplexity convert`"
             )
         _, version, length = _HEAD.unpack(start)
         if version != VERSION:
-            raise _Damaged(f"has format version {version}, this llmcurate reads {VERSION}")
+            raise _Damaged(
+                f"has format version {version}, but this llmcurate reads version {VERSION}"
+            )
         if length > _MOST_HEADER:
             raise _Damaged("the model's header is damaged")
         raw, digest = f.read(length), f.read(16)
     if len(raw) < length or xxh3_128_digest(raw) != digest:
-        raise _Damaged("the model's header is damaged, or the file is cut off")
+        raise _Damaged("the model's header is damaged, or the file is truncated")
     header = _Header(**json.loads(raw))
     base = -(-(_HEAD.size + length + 16) // _ALIGN) * _ALIGN
     ends = [a + -(-n // _ALIGN) * _ALIGN for a, n, _ in header.sections.values()]
     if size != base + max(ends):
-        raise _Damaged(f"has {size:,} bytes where {base + max(ends):,} belong; copy it again")
+        raise _Damaged(f"has {size:,} bytes, expected {base + max(ends):,}; copy it again")
     arrays = {n: _section(path, base, n, header.sections[n], whole) for n in SECTIONS}
     return _checked(header, arrays)
 
@@ -164,7 +164,7 @@ def _section(path: Path, base: int, name: str, place: list[Any], whole: bool) ->
     at, length, digest = place
     dtype = np.dtype("<" + SECTIONS[name])
     if at < 0 or length < 0 or at % _ALIGN or length % dtype.itemsize:
-        raise _Damaged(f"the section {name} is not where it should be")
+        raise _Damaged(f"the section {name} has an invalid position")
     if length == 0:
         return np.empty(0, dtype)
     array = np.memmap(path, dtype, "r", base + at, (length // dtype.itemsize,))
@@ -202,7 +202,7 @@ def _checked(header: _Header, arrays: dict[str, np.ndarray]) -> ModelData:
         and (header.unit == "pieces") == bool(len(arrays["pieces"]))
     )
     if not sound:
-        raise _Damaged("the sizes in the model's header do not fit each other")
+        raise _Damaged("the sizes in the model's header contradict each other")
     vocabulary = Vocabulary(arrays["blob"], offsets, arrays["slots"])
     pairs = arrays["words"].reshape(-1, 2)
     return ModelData(
@@ -213,42 +213,38 @@ def _checked(header: _Header, arrays: dict[str, np.ndarray]) -> ModelData:
 
 
 _COUNT = re.compile(r"ngram (\d{1,9})=(\d{1,15})")
-_MOST = 3.4e38  # of a float32
+_MOST = 3.4e38  # largest float32
 _MOST_LINE = 1 << 20
 _BATCH = 50_000
-# KenLM's log10 probability of <unk> where a file has none.
+# KenLM's log10 probability of <unk> for a file without <unk>.
 _NO_UNK = -100.0
 
 
 class _Lines:
-    """Lines of a file with their numbers, stripped."""
-
     def __init__(self, path: Path) -> None:
         self.path, self.number = path, 0
         self._file = open(path, "rb")  # noqa: SIM115
 
     def next(self) -> str:
-        """The next line without white space at its ends; UsageError at the end of the file."""
         raw = self._file.readline(_MOST_LINE)
         self.number += 1
         if not raw:
-            raise UsageError(f"{self.path}: ends before \\end\\; it is cut off")
+            raise UsageError(f"{self.path}: ends before \\end\\; it is truncated")
         if len(raw) == _MOST_LINE:
             raise self.wrong("is too long")
         return raw.decode("utf-8", "surrogateescape").strip(" \t\r\n")
 
     def wrong(self, problem: str) -> UsageError:
-        """The error that names this line."""
         return UsageError(f"{self.path}, line {self.number}: {problem}")
 
     def close(self) -> None:
-        """The file is closed."""
         self._file.close()
 
 
 def read_arpa(path: Path, variant: Variant, unit: Unit, pieces: bytes) -> ModelData:
-    """The model of an ARPA file; what texts are cut into is not in it. UsageError names the line
-    that is wrong. <unk> with log10 -100 is added where the file has none, as KenLM does."""
+    """Read an ARPA file. The caller gives `variant`, `unit` and `pieces`, which the file lacks. A
+    missing <unk> is added with log10 -100, as in KenLM. Raises UsageError with the number of the
+    wrong line."""
     try:
         with closing(_Lines(path)) as lines:
             return _read_arpa(lines, variant, unit, pieces)
@@ -264,7 +260,7 @@ def _read_arpa(lines: _Lines, variant: Variant, unit: Unit, pieces: bytes) -> Mo
     for value, parts, back in _ngrams(lines, 1, counts[0]):
         number = words.setdefault(parts[0], len(words))
         if number in seen:
-            raise lines.wrong(f"the word {parts[0][:200]!r} is there twice")
+            raise lines.wrong(f"the word {parts[0][:200]!r} appears twice")
         seen.add(number)
         if number == len(prob):
             prob.append(value)
@@ -272,13 +268,13 @@ def _read_arpa(lines: _Lines, variant: Variant, unit: Unit, pieces: bytes) -> Mo
         else:
             prob[number], backoff[number] = value, back
     if 2 not in seen:
-        raise UsageError(f"{lines.path}: has no </s>; models of sentences are needed")
+        raise UsageError(f"{lines.path}: has no </s>; give a model of sentences")
     prob[1] = 0.0
     sizes = (len(words), *counts[1:])
     if sum(sizes) > MOST_SLOTS // 2:
         raise UsageError(f"{lines.path}: {sum(sizes):,} n-grams are more than a model can hold")
     if sum((2 * n + 2) * size for n, size in enumerate(counts, 1)) > lines.path.stat().st_size:
-        raise UsageError(f"{lines.path}: ngram counts of more lines than the file has")
+        raise UsageError(f"{lines.path}: the ngram counts need more lines than the file has")
     levels = (_level(lines, n, sizes[n - 1], words) for n in range(2, len(sizes) + 1))
     try:
         firsts, entries = tables(sizes, levels, lambda n: np.zeros(n, np.uint64))
@@ -287,7 +283,7 @@ def _read_arpa(lines: _Lines, variant: Variant, unit: Unit, pieces: bytes) -> Mo
         ngram = " ".join(names[w] for w in error.words.tolist())
         raise UsageError(f"{lines.path}: the n-gram {ngram[:200]!r}: {error.why}") from None
     if lines.next() != "\\end\\":
-        raise lines.wrong("\\end\\ belongs here")
+        raise lines.wrong("expected \\end\\")
     return ModelData(
         sizes, variant, unit, vocabulary([w.encode("utf-8", "surrogateescape") for w in words]),
         np.array(prob, np.float32), np.array(backoff, np.float32), firsts, entries, pieces,
@@ -295,19 +291,21 @@ def _read_arpa(lines: _Lines, variant: Variant, unit: Unit, pieces: bytes) -> Mo
 
 
 def _head(lines: _Lines) -> list[int]:
-    for _ in range(1000):  # a header of some kind may come first
+    for _ in range(1000):  # some files have other lines first
         if lines.next() == "\\data\\":
             break
     else:
-        raise UsageError(f"{lines.path} is no ARPA file: it has no \\data\\")
+        raise UsageError(f"{lines.path} is not an ARPA file: it has no \\data\\")
     counts: list[int] = []
     while line := lines.next():
         match = _COUNT.fullmatch(line)
         if not match or int(match[1]) != len(counts) + 1:
-            raise lines.wrong(f"`ngram {len(counts) + 1}=COUNT` belongs here")
+            raise lines.wrong(f"expected `ngram {len(counts) + 1}=COUNT`")
         counts.append(int(match[2]))
     if not 1 <= len(counts) <= MOST_ORDER:
-        raise UsageError(f"{lines.path}: is of order {len(counts)}; 1 to {MOST_ORDER} can be read")
+        raise UsageError(
+            f"{lines.path}: has order {len(counts)}; orders 1 to {MOST_ORDER} can be read"
+        )
     return counts
 
 
@@ -316,19 +314,19 @@ def _ngrams(lines: _Lines, n: int, count: int) -> Iterator[tuple[float, list[str
     while not line:
         line = lines.next()
     if line != f"\\{n}-grams:":
-        raise lines.wrong(f"\\{n}-grams: belongs here")
+        raise lines.wrong(f"expected \\{n}-grams:")
     for _ in range(count):
         fields = lines.next().replace("\t", " ").split(" ")
         try:
             value = float(fields[0])
             back = float(fields[n + 1]) if len(fields) == n + 2 else 0.0
         except ValueError:
-            raise lines.wrong("log10 probability, words, log10 back-off belong here") from None
+            raise lines.wrong("expected log10 probability, words, log10 back-off") from None
         if len(fields) not in (n + 1, n + 2) or not -_MOST < value <= 0 or not abs(back) < _MOST:
-            raise lines.wrong(f"is no {n}-gram with a log10 probability of 0 at most")
+            raise lines.wrong(f"expected a {n}-gram with a log10 probability of at most 0")
         yield value, fields[1 : n + 1], back
     if lines.next():
-        raise lines.wrong(f"more {n}-grams than \\data\\ says")
+        raise lines.wrong(f"more {n}-grams than the count in \\data\\")
 
 
 def _level(lines: _Lines, n: int, count: int, words: dict[str, int]) -> Iterator[Rows]:
@@ -343,7 +341,7 @@ def _level(lines: _Lines, n: int, count: int, words: dict[str, int]) -> Iterator
         try:
             ids.append([words[w] for w in parts])
         except KeyError as error:
-            raise lines.wrong(f"{error.args[0][:200]!r} is no word of the 1-grams") from None
+            raise lines.wrong(f"{error.args[0][:200]!r} is not among the 1-grams") from None
         values.append((value, back))
         if len(ids) == _BATCH:
             yield rows()
@@ -353,8 +351,7 @@ def _level(lines: _Lines, n: int, count: int, words: dict[str, int]) -> Iterator
 
 
 def write_arpa(path: Path, model: ModelData) -> None:
-    """The model as an ARPA file, n-grams sorted by the numbers of their words; numbers are written
-    so that the same float32 come back."""
+    """Write the model as an ARPA file, sorted by word ids. It restores the same float32."""
     words = [w.decode("utf-8", "surrogateescape") for w in model.words.words()]
     order = model.order
     with (

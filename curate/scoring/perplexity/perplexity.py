@@ -1,10 +1,10 @@
-"""The step `perplexity`: how expected documents are, and head, middle and tail of a corpus.
+"""The step `perplexity`: score documents with a language model and sort them into buckets.
 
-Buckets are CCNet's (Wenzek et al. 2020, section 3.4); the cuts are percentiles of the corpus
-itself, language by language, unless the models are CCNet's own. CCNet compares strictly: under the
-first cut is head, under the second middle, else tail; documents without a model, or without a word,
-are `all`. What is under a percentile given for it is `low`. Scores are of documents, or lists of
-those of their paragraphs.
+The buckets head, middle and tail are CCNet's (Wenzek et al. 2020, section 3.4). The cuts are
+percentiles of the corpus per language, or CCNet's published ones for CCNet's models. As in CCNet,
+comparison is strict: head is below the first cut, middle below the second, tail the rest. Documents
+without a model or a word are `all`. `low` is the bucket below an optional lower percentile. With
+`by: paragraph`, the score of a document is the list of its paragraphs' scores.
 """
 
 from __future__ import annotations
@@ -43,24 +43,25 @@ from llmcurate.base.messages import OPTIONAL, Message, json_values
 if TYPE_CHECKING:
     from curate.scoring.perplexity.model import KenlmModel, NgramModel
 
-MARK = "{lang}"  # stands for the language in a model's path
+MARK = "{lang}"  # placeholder for the language in a model's path
 EVERY = "*"  # the key of a model for all languages
 BUCKETS = ("head", "middle", "tail", "all", "low")
 ALL, LOW = BUCKETS.index("all"), BUCKETS.index("low")
 
 
 def find_models(pattern: str) -> dict[str, Path]:
-    """Models by label of language, EVERY for all; files that are there, found by the pattern alone,
-    so that no label of a document becomes a path. UsageError where there is none."""
+    """Return the path of each language's model file, or of one model for all languages under the
+    key EVERY. Languages come from existing files that match the pattern, so a document's label
+    never becomes a path. Raises UsageError if no file is found."""
     if MARK not in pattern:
         if not Path(pattern).is_file():
-            raise UsageError(f"no model at {pattern}: train one, llmcurate perplexity train")
+            raise UsageError(f"no model at {pattern}: train one with `llmcurate perplexity train`")
         return {EVERY: Path(pattern)}
     if pattern.count(MARK) > 1:
-        raise UsageError(f"model {pattern}: {MARK} can stand in it once")
+        raise UsageError(f"model {pattern}: {MARK} may appear only once")
     before, after = pattern.split(MARK)
     name_pattern = re.compile(re.escape(before) + r"([A-Za-z0-9_-]+)" + re.escape(after))
-    # The folder, or folders, that the label is the name of or stands in.
+    # The label is part of the name of an entry in `top`: a file, or a folder on the way to it.
     head, tail = before.rpartition("/")[0], after.partition("/")
     top = Path(head or ("/" if before.startswith("/") else "."))
     models = {}
@@ -83,119 +84,117 @@ _NO_LANG = ""
 class Perplexity(CorpusStep, FromFiles):
     """Sorts documents into head, middle and tail by perplexity.
 
-    Columns: `score` (perplexity; null without a model or a word), `bucket`, on demand `first`. By
-    paragraph: `paragraphs` and `cut` (paragraphs.py).
+    Columns: `score` (perplexity; null without a model or a word), `bucket`, and `first` on request.
+    With `by: paragraph`: `paragraphs`, the number of paragraphs with a score, and `cut`, the number
+    of paragraphs removed.
     """
 
     in_tasks: ClassVar[bool] = True
-    version: ClassVar[int] = 2  # a model is for all labels of its language
+    version: ClassVar[int] = 2  # 2: a model serves all labels of its language
     paper: ClassVar[str] = "Wenzek et al. 2020, section 3.4"
 
     model: str = Field(
         min_length=1,
-        description="The path of the model perplexity.bin; with {lang} in it, of one model a"
-        " language.",
+        description="Path of the model perplexity.bin; with {lang} in it, one model per language.",
     )
     by: Literal["document", "paragraph"] = Field(
         "document",
-        description="What is scored and put into buckets: documents, as CCNet's code does, or"
-        " paragraphs (lines), as its paper says (Wenzek et al. 2020, section 3.4), of which those"
-        " outside the buckets that stay are cut.",
+        description="Score documents, as CCNet's code does, or paragraphs (lines), as its paper"
+        " describes (Wenzek et al. 2020, section 3.4). Paragraphs outside the kept buckets are"
+        " cut from the text.",
     )
     keep: tuple[str, ...] = Field(
         (),
-        description="Buckets that stay: low, head, middle, tail or all (documents without a model"
-        " or a word); none: every bucket.",
+        description="Buckets to keep: low, head, middle, tail, all (documents without a model or a"
+        " word). Default: every bucket.",
     )
     low: float = Field(
         0.0,
         ge=0,
         le=100,
-        description="The percentile of perplexity under which a document is in low and not in"
-        " head: near-copies of what the model was trained on, and text that repeats itself in"
-        " few words; 0: none is.",
+        description="Documents below this percentile of perplexity are in low instead of head:"
+        " near-duplicates of the model's training text, and repetitive text of few words. 0: no"
+        " document.",
     )
     head: float = Field(
         30.0,
         ge=0,
         le=100,
-        description="The percentile of perplexity under which a document is in head (Wenzek et al."
-        " 2020, section 3.4).",
+        description="Documents below this percentile of perplexity are in head (Wenzek et al. 2020,"
+        " section 3.4).",
     )
     tail: float = Field(
         60.0,
         ge=0,
         le=100,
-        description="The percentile of perplexity from which on a document is in tail (Wenzek et"
-        " al. 2020, section 3.4).",
+        description="Documents at or above this percentile of perplexity are in tail (Wenzek et al."
+        " 2020, section 3.4).",
     )
     cutoffs: Literal["own", "ccnet"] = Field(
         "own",
-        description="The limits of the buckets: own are percentiles of this corpus, ccnet those"
-        " published with CCNet's own models (cc_net/data/cutoff.csv).",
+        description="Limits of the buckets: own for percentiles of this corpus, ccnet for the"
+        " limits published with CCNet's own models (cc_net/data/cutoff.csv).",
     )
     ccnet_sha256: dict[str, str] = Field(
-        {}, description="The sha256 of each of CCNet's models, by language."
+        {}, description="The sha256 of each CCNet model, by language."
     )
     cuts: dict[str, tuple[float, float]] = Field(
         {},
-        description="Perplexities where head ends and tail begins, by language, in place of"
-        " percentiles.",
+        description="Perplexities where head ends and tail begins, by language.",
     )
     least: float | None = Field(
-        None, ge=0, description="Documents of lower perplexity are dropped; none: no limit."
+        None, ge=0, description="Documents of lower perplexity are dropped. Default: no limit."
     )
     most: float | None = Field(
-        None, ge=0, description="Documents of higher perplexity are dropped; none: no limit."
+        None, ge=0, description="Documents of higher perplexity are dropped. Default: no limit."
     )
     first: bool = Field(
         False,
-        description="The column first is added: the perplexity where a line that the document had"
-        " before is taken as certain.",
+        description="Add the column first: the perplexity if repetitions of a line within the"
+        " document have probability 1.",
     )
     least_first: float | None = Field(
         None,
         ge=0,
-        description="Documents whose value of first is lower are dropped, since they repeat"
-        " themselves; none: no limit.",
+        description="Documents with a lower value of first are dropped. Default: no limit.",
     )
     _models: dict[str, NgramModel | KenlmModel] = PrivateAttr(default_factory=dict)
 
     @field_validator("keep", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
-        """`head,middle` as a list of known buckets."""
         if isinstance(value, str):
             value = [name.strip() for name in value.split(",") if name.strip()]
         if not isinstance(value, (list, tuple)):
             return value
         unknown = [str(v) for v in value if v not in BUCKETS]
         if unknown:
-            raise ValueError(f"{', '.join(unknown)}: buckets are {', '.join(BUCKETS)}")
+            raise ValueError(f"unknown: {', '.join(unknown)}; buckets are {', '.join(BUCKETS)}")
         return tuple(value)
 
     @model_validator(mode="after")
     def _ordered(self) -> Perplexity:
         if self.head > self.tail or any(a > b for a, b in self.cuts.values()):
-            raise ValueError("head must not end behind the beginning of tail")
+            raise ValueError("head must not end above the beginning of tail")
         if self.cuts and self.cutoffs == "ccnet":
-            raise ValueError("cuts are your own: they go with cutoffs own")
+            raise ValueError("cuts need cutoffs: own")
         if self.low and self.cutoffs == "ccnet":
-            raise ValueError("low is a percentile of this corpus: it goes with cutoffs own")
+            raise ValueError("low is a percentile of this corpus: it needs cutoffs: own")
         if self.low > self.head:
-            raise ValueError("low must not end behind the end of head")
+            raise ValueError("low must not end above the end of head")
         of_documents = ("least", "most", "least_first")
         if self.by == "paragraph" and (
             self.first or any(getattr(self, name) is not None for name in of_documents)
         ):
             raise ValueError(
-                "least, most, first and least_first are of whole documents: leave them out with by:"
-                " paragraph, or put a second step perplexity behind this one"
+                "least, most, first and least_first apply to whole documents: leave them out with"
+                " by: paragraph, or add a second step perplexity after this one"
             )
         return self
 
     def identity(self) -> Identity:
-        """With the models found here and now; a damaged one is refused before the run."""
+        """Return the identity, which includes the languages of the models. Raises UsageError if a
+        model is damaged."""
         from curate.scoring.perplexity.model import check_own
         from curate.scoring.perplexity.model_file import is_kenlm, read_model
 
@@ -206,15 +205,15 @@ class Perplexity(CorpusStep, FromFiles):
             whole = is_kenlm(path) or read_model(path, whole=True).variant == "ccnet"
             if whole and self.repeats:
                 raise UsageError(
-                    f"{self.label}: {path} takes a document for one sentence, so no line of it can"
-                    " be a repeated one; first and least_first need a model of variant plain"
+                    f"{self.label}: {path} treats a document as one sentence, so it has no repeated"
+                    " lines; first and least_first need a model of variant plain"
                 )
         identity = super().identity()
         identity.contents["languages"] = sorted(models)
         return identity
 
     def sketch_identity(self) -> Identity:
-        """The models alone: other buckets do not score again."""
+        """Return the identity of the settings that change scores, without those of the buckets."""
         settings: dict[str, str | bool] = {"model": self.model}
         settings |= {"first": True} if self.repeats else {}
         settings |= {"by": self.by} if self.by == "paragraph" else {}
@@ -222,7 +221,7 @@ class Perplexity(CorpusStep, FromFiles):
 
     @property
     def repeats(self) -> bool:
-        """Whether perplexities with repeated lines as certain are measured too."""
+        """True if the perplexity by `first_occurrences` is needed too."""
         return self.first or self.least_first is not None
 
     def resources(self) -> list[str]:
@@ -240,7 +239,6 @@ class Perplexity(CorpusStep, FromFiles):
         return [f"{self.label}: models for {', '.join(models)}; other languages are `all`"]
 
     def open(self) -> None:
-        """Loads the models: those of llmcurate are memory-mapped."""
         from curate.scoring.perplexity.model import NgramModel, kenlm_beside
         from curate.scoring.perplexity.model_file import is_kenlm
 
@@ -252,7 +250,7 @@ class Perplexity(CorpusStep, FromFiles):
     def sketch(self, docs: Documents) -> pa.Table:
         if not self._models:
             self.open()
-        # A model, or cuts, of a language are for all its labels.
+        # A language's model and cuts apply to all its labels.
         names = [*self._models, *self.cuts]
         labels = docs.table["lang"].fill_null(_NO_LANG).to_pylist()
         langs = [entry_for(label, names) or label for label in labels]
@@ -271,7 +269,6 @@ class Perplexity(CorpusStep, FromFiles):
         return pa.table(columns)
 
     def _by_language(self, texts: pa.LargeStringArray, langs: list[str], of: str) -> np.ndarray:
-        """float64[rows]: what the method `of` of each language's model gives; NaN without one."""
         if MARK not in self.model:
             scores: np.ndarray = getattr(self._models[EVERY], of)(texts)
             return scores
@@ -283,19 +280,18 @@ class Perplexity(CorpusStep, FromFiles):
         return values
 
     @property
-    def meets_by(self) -> str | None:
-        """Buckets by percentiles of the corpus decide where only some of them are kept."""
+    def shared_key_column(self) -> str | None:
+        """None if percentiles of the whole corpus decide which documents are dropped, else ""."""
         return None if self.keep and self.cutoffs == "own" else ""
 
     @property
     def obstacle(self) -> str | None:
-        """Percentiles."""
         if self.cutoffs == "ccnet":
             return None
         without = f" --set {self.label}.low=0" if self.low else ""
         return (
-            f"percentiles are of the whole corpus; --set {self.label}.cutoffs=ccnet{without}"
-            " takes the limits that CCNet's models have"
+            f"percentiles need the whole corpus; --set {self.label}.cutoffs=ccnet{without}"
+            " uses the published limits of CCNet's models"
         )
 
     def limits(self) -> list[Limit]:
@@ -324,29 +320,29 @@ class Perplexity(CorpusStep, FromFiles):
             docs = docs.annotate("first", rows["first"].combine_chunks().cast(pa.float64()))
         docs = decide(docs, self.limits())
         if self.keep:
-            gone = np.array([b not in self.keep for b in bucket], np.bool_)
-            docs = docs.drop(gone, "bucket", values, detail=bucket)
+            dropped = np.array([b not in self.keep for b in bucket], np.bool_)
+            docs = docs.drop(dropped, "bucket", values, detail=bucket)
         return docs
 
 
-# Tasks on groups of sketch files run in three phases: seen -> cuts -> pieces. The caller keeps
-# nothing of the documents; it copies the pieces of decisions into one file.
+# Tasks on groups of sketch files run in three phases: seen -> cuts -> pieces. The caller holds no
+# documents; it joins the pieces of decisions into one file.
 
 BINS = 40
-MOST = 1e300  # perplexities above, infinite ones too, stand in the last bin
+MOST = 1e300  # higher and infinite perplexities are counted in the last bin
 Cuts = dict[str, tuple[float, float, float]]  # where head ends, tail begins, low ends
 
 
 def ranks_between(scores: int, percent: float) -> tuple[int, int]:
-    """The ranks (from 0) that a percentile of so many scores lies between."""
+    """Return the two ranks (from 0) between which a percentile of `scores` scores lies."""
     place = (scores - 1) * percent / 100
     return math.floor(place), math.ceil(place)
 
 
 def percentile(scores: int, ranked: dict[int, float], percent: float) -> float:
-    """The exact percentile, between ranks by the straight line, as numpy has it. ranked: scores by
-    rank. Infinite scores rank above all others, and a percentile between two of them is infinite,
-    where numpy has NaN."""
+    """Return the exact percentile of scores, interpolated linearly as in numpy. `scores`: the
+    number of scores. `ranked`: the scores by rank. Infinite scores rank highest. A percentile
+    between two infinite scores is infinite, while in numpy it is NaN."""
     low, high = (ranked[rank] for rank in ranks_between(scores, percent))
     if low == high:
         return low
@@ -357,19 +353,19 @@ def percentile(scores: int, ranked: dict[int, float], percent: float) -> float:
 def bucket_of(
     score: np.ndarray, head: np.ndarray, tail: np.ndarray, low: np.ndarray | float = 0.0
 ) -> np.ndarray:
-    """int8[rows]: places in BUCKETS; all are float64[rows], NaN: no score, or no cuts."""
+    """Return int8[rows]: the bucket of each score, as an index into BUCKETS. All arguments are
+    float64[rows]: the scores, and the cuts that apply to each score. NaN means no score or no
+    cuts."""
     buckets = np.where(score < head, 0, np.where(score < tail, 1, 2))
     buckets = np.where(score < low, LOW, buckets)
     return np.where(np.isnan(score) | np.isnan(head), ALL, buckets).astype(np.int8)
 
 
 # "We [...] compute the perplexity of each paragraph" (Wenzek et al. 2020, section 3.4); their code
-# scores pages. A paragraph is a line, as in CCNet's dedup. One without a word has no score and
-# stays with its neighbours; the percentiles are of all paragraphs of a language.
-
-
+# scores pages. A paragraph is a line, as in CCNet's dedup. A paragraph without words has no score
+# and is kept; percentiles are over all paragraphs of a language.
 def paragraph_texts(docs: Documents) -> tuple[np.ndarray, pa.LargeStringArray]:
-    """(int64[rows + 1], the first line of each row; every line with the newline behind it)."""
+    """Return the first line of each row, int64[rows + 1], and all lines, each with its newline."""
     from curate.text.buffers import text_array
     from curate.text.lines import newline_lines
 
@@ -380,12 +376,11 @@ def paragraph_texts(docs: Documents) -> tuple[np.ndarray, pa.LargeStringArray]:
 
 
 def cut_paragraphs(docs: Documents, keep: tuple[str, ...], decisions: pa.Table) -> Documents:
-    """The batch without paragraphs of buckets that are not kept. decisions: a row a document, with
-    the scores of its lines and the cuts of its language.
-
-    Columns: `paragraphs`, how many have a score, and `cut`, how many of them went. Rules: `bucket`
-    (all) for a document none of whose paragraphs has a score, `nothing_left` where all went.
-    """
+    """Cut paragraphs outside the kept buckets from the documents. `decisions`: one row per
+    document, with the scores of its lines and the cuts of its language. Adds the columns
+    `paragraphs`, the number of paragraphs with a score, and `cut`, the number of paragraphs
+    removed. Drops documents without scored paragraphs by the rule `bucket` (all), and documents
+    whose scored paragraphs are all cut by the rule `nothing_left`."""
     from curate.documents.cutting import cut_marked
     from curate.text.lines import newline_lines
 
@@ -414,33 +409,31 @@ def cut_paragraphs(docs: Documents, keep: tuple[str, ...], decisions: pa.Table) 
         return docs
     marks = np.where(removed, bucket + 1, 0).astype(np.uint8)
     mark = np.repeat(marks, np.diff(np.append(lines.start, offsets[-1])))
-    # Where the last paragraphs went, the line end of the last that stays goes with them.
-    stays = np.flatnonzero(scored & ~removed)
+    # If the last paragraphs are cut, the line end of the last one kept is cut too.
+    kept = np.flatnonzero(scored & ~removed)
     for r in np.flatnonzero(edited):
-        last = stays[np.searchsorted(row[stays], r, "right") - 1]
-        behind = marks[last + 1 : lines.rows[r + 1]]
-        if behind.any():
+        last = kept[np.searchsorted(row[kept], r, "right") - 1]
+        after = marks[last + 1 : lines.rows[r + 1]]
+        if after.any():
             end = lines.end[last] - offsets[0]
-            mark[end : offsets[r + 1] - offsets[0]] = behind[behind > 0][-1]
+            mark[end : offsets[r + 1] - offsets[0]] = after[after > 0][-1]
     return cut_marked(docs, mark, edited, BUCKETS)
 
 
 def bins_of(low: float, high: float) -> tuple[float, float]:
-    """(logarithm where the first bin begins, width) of bins from the least to the greatest score,
-    of equal width of the logarithm."""
+    """Return (start, width) of logarithmic bins of equal width from lowest to highest score."""
     least, most = math.log10(1 + min(low, MOST)), math.log10(1 + min(high, MOST))
     return least, max((most - least) / BINS, 1e-6)
 
 
 def bin_counts(score: np.ndarray, least: float, width: float) -> np.ndarray:
-    """int64[BINS]: scores by bin."""
     place = np.floor((np.log10(1 + np.minimum(score, MOST)) - least) / width)
     return np.bincount(np.clip(place, 0, BINS - 1).astype(np.int64), minlength=BINS)
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """As those of the report (inspect/report/store.py)."""
+    """A histogram in the form of the report (inspect/report/store.py)."""
 
     scale: str
     edges: list[float]
@@ -448,13 +441,12 @@ class Histogram:
 
 
 def histogram(counts: np.ndarray, least: float, width: float) -> Histogram:
-    """Of scores by bin."""
     edges = 10 ** (least + width * np.arange(BINS + 1)) - 1
     return Histogram("log", [round(e, 6) for e in edges.tolist()], counts.tolist())
 
 
 MOST_LANGS = 50  # in the report
-CUTS = ("head", "tail", "low")  # the last is read where the scores of a document are several
+CUTS = ("head", "tail", "low")  # `low` is needed only for paragraphs
 
 
 def _schema(first: bool, paragraphs: bool) -> pa.Schema:
@@ -468,7 +460,6 @@ def _schema(first: bool, paragraphs: bool) -> pa.Schema:
 def _cuts(
     step: Perplexity, sketches: Sketches, folder: Path, file_groups: list[Group], counted: Path
 ) -> Cuts:
-    """By language; a language without a score has none."""
     if step.cutoffs == "ccnet":
         from curate.scoring.perplexity.model import CUTOFFS
 
@@ -493,7 +484,6 @@ def _cuts(
 
 
 def resolve(step: Perplexity, sketches: Sketches) -> Decided:
-    """Writes the decisions; returns figures by language."""
     file_groups = groups(sketches, sketches.sizes.task_documents)
     first, paragraphs = step.repeats, step.by == "paragraph"
 
@@ -513,8 +503,8 @@ def resolve(step: Perplexity, sketches: Sketches) -> Decided:
     def pieces(folder: Path, done: Done) -> Facts:
         file = done.file("cuts", LANGUAGES)
         tasks = [PiecesTask(g.part, folder, g, file, first, paragraphs) for g in file_groups]
-        answers = run_tasks(sketches.run, f"{__name__}:write_pieces", tasks, Seen)
-        total = Seen({lang: {} for lang in _languages(file).shown}, {})
+        answers = run_tasks(sketches.run, f"{__name__}:write_pieces", tasks, BucketCounts)
+        total = BucketCounts({lang: {} for lang in _languages(file).shown}, {})
         for answer in answers:
             total.add(answer)
         (folder / SEEN).write_bytes(total.to_json())
@@ -529,7 +519,7 @@ def resolve(step: Perplexity, sketches: Sketches) -> Decided:
     piece_files = part_files(done.folder("pieces"), PIECE, len(file_groups))
     join_pieces(sketches.decisions, _schema(first, paragraphs), piece_files)
     languages = _languages(done.file("cuts", LANGUAGES))
-    total = Seen.from_json(done.file("pieces", SEEN).read_bytes())
+    total = BucketCounts.from_json(done.file("pieces", SEEN).read_bytes())
     forget(sketches.folder)
     figures = {lang or "(none)": _figures(languages, total, lang, step) for lang in languages.shown}
     return Decided({}, tables={"perplexity": json_values(figures)})
@@ -540,8 +530,8 @@ LANGUAGES, SEEN = "languages.json", "seen.json"
 
 @dataclass(frozen=True)
 class Languages(Message):
-    """By language: cuts. Of the languages that are shown: bins, as `bins_of` has them, where they
-    have scores."""
+    """The cuts and bins of languages. `cuts`: the cuts of each language. `shown`: the languages in
+    the report. `bins`: the start and width of the bins of each language with scores."""
 
     cuts: Cuts
     shown: list[str]
@@ -553,14 +543,13 @@ def _languages(file: Path) -> Languages:
 
 
 @dataclass(frozen=True)
-class Seen(Message):
-    """By language: documents (or paragraphs) by bucket, and scores by bin."""
+class BucketCounts(Message):
+    """Per language: the number of documents or paragraphs by bucket, and of scores by bin."""
 
     buckets: dict[str, dict[str, int]]
     bins: dict[str, list[int]]
 
-    def add(self, other: Seen) -> None:
-        """Add the counts of another one."""
+    def add(self, other: BucketCounts) -> None:
         for lang, counts in other.buckets.items():
             own = self.buckets.setdefault(lang, {})
             for name, count in counts.items():
@@ -572,7 +561,7 @@ class Seen(Message):
 
 @dataclass(frozen=True)
 class Figures:
-    """Of a language: documents (or paragraphs) by bucket, cuts, a histogram where it has scores."""
+    """Figures of a language: documents or paragraphs by bucket, cuts, histogram of scores."""
 
     by: str
     buckets: dict[str, int]
@@ -581,7 +570,7 @@ class Figures:
     histogram: Histogram | None = field(default=None, metadata=OPTIONAL)
 
 
-def _figures(languages: Languages, seen: Seen, lang: str, step: Perplexity) -> Figures:
+def _figures(languages: Languages, seen: BucketCounts, lang: str, step: Perplexity) -> Figures:
     *cuts, low = languages.cuts.get(lang, (0.0,))
     bins = languages.bins.get(lang)
     return Figures(
@@ -595,24 +584,24 @@ def _figures(languages: Languages, seen: Seen, lang: str, step: Perplexity) -> F
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """The decisions on a group's documents are to be written. languages: the file of their cuts;
-    first: whether sketches have `first`; paragraphs: whether scores are of these."""
+    """The task to write the decisions on documents of a group of sketch files. `languages`: the
+    file with the cuts. `first`: True if sketches have the column `first`. `paragraphs`: True if
+    scores are per paragraph."""
 
     languages: Path
     first: bool
     paragraphs: bool
 
 
-def write_pieces(task: PiecesTask) -> Seen:
-    """A task: the decisions on a group's documents. Held is a batch. Returns, by language of those
-    that are shown, documents by bucket and scores by bin."""
-    seen = Seen({}, {})
+def write_pieces(task: PiecesTask) -> BucketCounts:
+    """Run a task: write the decisions on a group of sketch files. Return counts by language."""
+    seen = BucketCounts({}, {})
     schema = _schema(task.first, task.paragraphs)
     write_piece(task.file(PIECE), schema, _pieces(task, schema, seen))
     return seen
 
 
-def _pieces(task: PiecesTask, schema: pa.Schema, seen: Seen) -> Iterator[pa.RecordBatch]:
+def _pieces(task: PiecesTask, schema: pa.Schema, seen: BucketCounts) -> Iterator[pa.RecordBatch]:
     columns = ["lang", "score", *(["first"] if task.first else [])]
     languages = _languages(task.languages)
     names = pa.array(BUCKETS, pa.string())
@@ -637,7 +626,7 @@ def _pieces(task: PiecesTask, schema: pa.Schema, seen: Seen) -> Iterator[pa.Reco
                 some = values[of_lang]
                 counted = bin_counts(some[~np.isnan(some)], *languages.bins[lang])
                 of_bins[lang] = counted.tolist()
-            seen.add(Seen({lang: by_bucket}, of_bins))
+            seen.add(BucketCounts({lang: by_bucket}, of_bins))
         rows = len(batch)
         out = {name: batch[name] for name in ("part", "n", "id", "score")}
         out |= {"drop": pa.repeat(pa.scalar(False), rows)}

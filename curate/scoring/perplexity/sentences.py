@@ -1,14 +1,14 @@
-"""Texts as sentences of word ids: normal form, ends of sentences, words and pieces.
+"""Convert texts to sentences of word ids: normalization, sentence ends, words and pieces.
 
-Variant `plain`: each line (as `str.splitlines()` cuts) that holds a word is a sentence. `ccnet`:
-the whole document in CCNet's normal form is one (`ccnet_text`). Units: `whitespace`
-(`str.split()`), `words` (the word table of text/words.py, as written) or `pieces` of a
-SentencePiece model, which is trained with CCNet's settings (the Makefile of cc_net, Wenzek et al.
-2020: unigram, coverage 0.9995, texts normalised before). It draws at most a million sentences, by a
-fixed seed.
+Variant `plain`: each line (as in `str.splitlines()`) with a word is a sentence. Variant `ccnet`:
+the whole document in CCNet's normal form is one sentence (`ccnet_text`). Units: `whitespace`
+(`str.split()`), `words` (the word table of text/words.py, as written), or `pieces` of a
+SentencePiece model. This model is trained with CCNet's settings (the Makefile of cc_net, Wenzek et
+al. 2020: unigram, coverage 0.9995, texts normalised before), on at most a million sentences drawn
+with a fixed seed.
 
-Words have numbers by a hash table from bytes to ids, exact, since it compares the bytes. 0 is
-<unk>, 1 <s>, 2 </s>; a text that holds these as words holds unknown words.
+A hash table maps words to ids; it compares the bytes, so it is exact. Id 0 is <unk>, 1 <s>, 2 </s>.
+If a text contains these as words, they are unknown words.
 """
 
 from __future__ import annotations
@@ -29,23 +29,22 @@ from curate.text.folding import CCNET_CONTROLS, CCNET_PUNCTUATION
 from curate.text.tables import segment
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import load8, load_few, prefetch, stir
+from llmcurate.base.kernels.intrinsics import load8, load_few, mix_bits, prefetch
 
 SPECIAL = (b"<unk>", b"<s>", b"</s>")
 UNK, EOS = 0, 2
-BUCKET = 4  # slots of 16 bytes: what one load from memory brings
-BLOCK = 512  # words that are looked up together
+BUCKET = 4  # slots of 16 bytes: one cache line
+BLOCK = 512  # words looked up together
 _ONE, _2, _4, _6 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(6)
 _8, _32 = np.uint64(8), np.uint64(32)
-_WIDE = np.uint64(2 * BUCKET)  # numbers of a bucket
+_WIDE = np.uint64(2 * BUCKET)  # uint64 numbers per bucket
 _LOW = np.uint64(0xFFFFFFFF)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @njit(nogil=True, inline="always")
 def _bytes(data, i, n):
-    """The first n <= 8 bytes from i as `load8` places them."""
-    if i + _8 <= np.uint64(len(data)):  # loads what is behind them too, and takes it off
+    if i + _8 <= np.uint64(len(data)):  # loads 8 bytes and masks the excess
         short = n < _8
         mask = ~(_ALL << ((n if short else np.uint64(0)) * _8))
         return load8(data, i) & (mask if short else _ALL)
@@ -54,29 +53,28 @@ def _bytes(data, i, n):
 
 @njit(nogil=True)
 def word_key(data, start, size):
-    """What a word is known by, beside its size: up to 8 bytes themselves, else a hash of them."""
+    """Return the key of a word: the bytes of the word if it has up to 8 bytes, else a hash."""
     i, n = np.uint64(start), np.uint64(size)
     value = _bytes(data, i, n if n < _8 else _8)
     if n > _8:
-        value = stir(value)
+        value = mix_bits(value)
         stop = i + n
         i += _8
         while i < stop:
-            value = stir(value ^ _bytes(data, i, stop - i if stop - i < _8 else _8))
+            value = mix_bits(value ^ _bytes(data, i, stop - i if stop - i < _8 else _8))
             i += _8
     return value
 
 
 @njit(nogil=True, inline="always")
 def home(key, size, slots):
-    """Where the bucket begins that is looked at first."""
-    spread = stir(key ^ np.uint64(size)) >> _32
+    """Return the position of the first bucket in which to search for a key."""
+    spread = mix_bits(key ^ np.uint64(size)) >> _32
     return ((spread * (np.uint64(len(slots)) // _WIDE)) >> _32) * _WIDE
 
 
 @njit(nogil=True)
 def _same(data, start, size, blob, a):
-    """Whether blob[a:] begins with data[start : start + size]."""
     for k in range(size):
         if blob[a + k] != data[start + k]:
             return False
@@ -85,15 +83,13 @@ def _same(data, start, size, blob, a):
 
 @njit(nogil=True)
 def _place(data, start, size, key, blob, offsets, slots, at):
-    """(where it stands in slots, id) of a word, looked for from `at` on; id -1 where it is not in
-    the table, and then len(slots) where the table is full."""
-    meant = np.uint64(size) << _32
+    wanted = np.uint64(size) << _32
     for _ in range(len(slots) // 2):
-        have = slots[at + _ONE]
-        if have == 0:
+        stored = slots[at + _ONE]
+        if stored == 0:
             return at, np.int64(-1)
-        if slots[at] == key and have & ~_LOW == meant:
-            word = np.int64(have & _LOW) - 1
+        if slots[at] == key and stored & ~_LOW == wanted:
+            word = np.int64(stored & _LOW) - 1
             if size <= 8:
                 return at, word
             if word < len(offsets) - 1:
@@ -108,22 +104,22 @@ def _place(data, start, size, key, blob, offsets, slots, at):
 
 @njit(nogil=True)
 def resolve(data, start, size, keys, places, count, blob, offsets, slots, out, first):
-    """out[first:]: uint32, the ids of `count` words whose keys and first buckets are known."""
+    """Write the ids of `count` words with known keys and first buckets to out[first:]: uint32."""
     most = np.uint64(len(offsets) - 1)
     for i in range(count):
         key, at = keys[i], places[i]
-        meant = np.uint64(size[i]) << _32
-        # Without branches: which slot of the bucket it is cannot be foretold.
+        wanted = np.uint64(size[i]) << _32
+        # Without branches: the slot within the bucket is unpredictable.
         h0, h1 = slots[at + _ONE], slots[at + _2 + _ONE]
         h2, h3 = slots[at + _4 + _ONE], slots[at + _6 + _ONE]
-        w0 = np.uint64((slots[at] == key) & (h0 & ~_LOW == meant))
-        w1 = np.uint64((slots[at + _2] == key) & (h1 & ~_LOW == meant))
-        w2 = np.uint64((slots[at + _4] == key) & (h2 & ~_LOW == meant))
-        w3 = np.uint64((slots[at + _6] == key) & (h3 & ~_LOW == meant))
+        w0 = np.uint64((slots[at] == key) & (h0 & ~_LOW == wanted))
+        w1 = np.uint64((slots[at + _2] == key) & (h1 & ~_LOW == wanted))
+        w2 = np.uint64((slots[at + _4] == key) & (h2 & ~_LOW == wanted))
+        w3 = np.uint64((slots[at + _6] == key) & (h3 & ~_LOW == wanted))
         number = (h0 * w0 | h1 * w1 | h2 * w2 | h3 * w3) & _LOW
         sure = size[i] <= 8 or number == 0
         if not sure and number <= most and size[i] <= 16:
-            # The key is a hash: compares the first eight bytes and the last ones.
+            # The key is a hash: compare the first and the last eight bytes.
             a, back = np.uint64(offsets[number - _ONE]), np.uint64(size[i]) - _8
             position = np.uint64(start[i])
             sure = (
@@ -139,7 +135,7 @@ def resolve(data, start, size, keys, places, count, blob, offsets, slots, out, f
 
 @njit(cache=True, nogil=True)
 def word_ids(data, start, end, blob, offsets, slots):
-    """uint32[words]: the ids of data[start:end]; 0 where a word is not known."""
+    """Return uint32[words]: the id of each word data[start[k]:end[k]], 0 for unknown words."""
     out = np.zeros(len(start), np.uint32)
     keys, places = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint64)
     sizes = end - start
@@ -158,7 +154,6 @@ def word_ids(data, start, end, blob, offsets, slots):
 
 @njit(cache=True, nogil=True)
 def _grow(data, start, end, blob, offsets, slots, words, out):
-    """Ids of all words, new ones added; returns the number of words. There must be room."""
     for i in range(len(start)):
         size = end[i] - start[i]
         key = word_key(data, start[i], size)
@@ -179,7 +174,6 @@ def _grow(data, start, end, blob, offsets, slots, words, out):
 
 @njit(cache=True, nogil=True)
 def _fill(blob, offsets, slots):
-    """Puts all words into an empty table; returns an id that is there twice, or -1."""
     for i in range(len(offsets) - 1):
         size = offsets[i + 1] - offsets[i]
         key = word_key(blob, offsets[i], size)
@@ -194,9 +188,9 @@ def _fill(blob, offsets, slots):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """blob: uint8[], the words; offsets: int64[words + 1]; slots: uint64[], two a slot: the word's
-    key, then its size (32 bits) and its id + 1; 0 is free. Slots are looked through from the
-    beginning of a bucket on. Another key needs another version of the model's file."""
+    """The words of a model. `blob`: uint8[], the bytes of the words. `offsets`: int64[words + 1].
+    `slots`: uint64[], two per slot: the key of a word, then its size (32 bits) and its id + 1; 0 if
+    free. Buckets are searched from their first slot. A new kind of key needs a new file version."""
 
     blob: np.ndarray
     offsets: np.ndarray
@@ -206,11 +200,10 @@ class Vocabulary:
         return len(self.offsets) - 1
 
     def ids(self, data: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """uint32[words] of data[start:end]; data: uint8[]; start, end: int64[words]."""
+        """Return uint32[words]: the id of each word data[start[k]:end[k]] (data: uint8[])."""
         return word_ids(data, start, end, self.blob, self.offsets, self.slots)
 
     def words(self) -> list[bytes]:
-        """All words, by id."""
         blob, ends = self.blob.tobytes(), self.offsets.tolist()
         return [blob[a:z] for a, z in pairwise(ends)]
 
@@ -220,19 +213,19 @@ def _slots(words: int) -> np.ndarray:
 
 
 def vocabulary(words: Sequence[bytes]) -> Vocabulary:
-    """The vocabulary of words by id; ValueError where one is there twice."""
+    """Return a vocabulary with ids in this order. Raises ValueError if a word appears twice."""
     blob = np.frombuffer(bytearray().join(words), np.uint8)
     offsets = np.zeros(len(words) + 1, np.int64)
     np.cumsum([len(w) for w in words], out=offsets[1:])
     slots = _slots(len(words))
     twice = _fill(blob, offsets, slots)
     if twice >= 0:
-        raise ValueError(f"the word {words[twice].decode('utf-8', 'replace')!r} is there twice")
+        raise ValueError(f"the word {words[twice].decode('utf-8', 'replace')!r} appears twice")
     return Vocabulary(blob, offsets, slots)
 
 
-class Growing:
-    """A vocabulary that takes in new words, numbered as they come, and counts them."""
+class VocabularyBuilder:
+    """A vocabulary that adds new words as they appear, and counts how often each word occurs."""
 
     def __init__(self) -> None:
         start = vocabulary(SPECIAL)
@@ -244,9 +237,9 @@ class Growing:
         self.counts = np.zeros(len(SPECIAL), np.int64)
 
     def add(self, data: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """uint32[words]: ids of data[start:end]."""
+        """Add the words data[start[k]:end[k]]. Return uint32[words]: the id of each word."""
         out = np.empty(len(start), np.uint32)
-        step = 1 << 16  # words that get room at once
+        step = 1 << 16  # words per reservation
         for a in range(0, len(start), step):
             part, stop = start[a : a + step], end[a : a + step]
             self._room(len(part), int((stop - part).sum()))
@@ -283,9 +276,9 @@ class Growing:
             _fill(self._blob, self._offsets[: self.words + 1], self._slots)
 
     def settled(self, least: int, first: int = 0) -> tuple[Vocabulary, np.ndarray]:
-        """The first words as they came, then those that came `least` times and more, the most
-        frequent first, equal ones by their bytes; and uint32[words so far]: the new ids, 0 of the
-        others."""
+        """Return the final vocabulary, and the new id of each word so far: uint32[words], 0 if the
+        word was dropped. The vocabulary has the `first` words in their order, then the words with
+        at least `least` occurrences, most frequent first; equally frequent ones by their bytes."""
         ends = self._offsets[: self.words + 1].tolist()
         blob = self._blob.tobytes()
         words = [blob[a:z] for a, z in pairwise(ends)]
@@ -299,8 +292,8 @@ class Growing:
         return vocabulary([*SPECIAL, *(words[i] for i in kept)]), new
 
 
-# What stands for each of CCNET_PUNCTUATION; that of `１` is a quotation mark there, but digits are
-# 0 before it is looked at.
+# The replacement for each character of CCNET_PUNCTUATION. CCNet maps `１` to a quotation mark, but
+# digits have become 0 before.
 _REPLACED = (
     ",", ".", ",", '"', '"', '"', '"', '"', '"', '"', '"', '"', '"', "'", ":", ":", "?", "!",
     "(", ")", ";", "-", " - ", ". ", "~", "'", "...", "-", "<", ">", "[", "]", "%", "-",
@@ -311,8 +304,8 @@ _DIGIT = re.compile(r"\d")
 
 
 def ccnet_text(text: str) -> str:
-    """Stripped, in lower case, without accents (NFD without Mn), each digit 0, 34 punctuation
-    characters as ASCII, without control characters."""
+    """Return the text in CCNet's normal form: stripped, in lower case, without accents (NFD without
+    Mn) and control characters, each digit as 0, and 34 punctuation characters as ASCII."""
     text = text.strip().lower()
     if not text.isascii():
         split = unicodedata.normalize("NFD", text)
@@ -327,8 +320,8 @@ Numbers = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Sentences:
-    """ids: uint32[words]; ends: int64[sentences], where each ends; rows: int64[rows + 1], the first
-    sentence of each row."""
+    """Sentences of word ids. `ids`: uint32[words]. `ends`: int64[sentences], the end of each
+    sentence in `ids`. `rows`: int64[rows + 1], the first sentence of each row."""
 
     ids: np.ndarray
     ends: np.ndarray
@@ -338,7 +331,7 @@ class Sentences:
 def of_words(
     texts: pa.LargeStringArray, variant: Variant, unit: Unit, number: Numbers
 ) -> Sentences:
-    """Sentences of words; number: (data, start, end) -> ids of words."""
+    """Return texts as sentences of words. `number`: converts (data, start, end) to word ids."""
     if variant == "ccnet":
         texts = pa.array([ccnet_text(t or "") for t in texts.to_pylist()], pa.large_string())
     data, offsets = text_buffers(texts)
@@ -359,11 +352,10 @@ def of_words(
 def of_pieces(
     texts: pa.LargeStringArray, variant: Variant, processor: Any, ids: np.ndarray, number: Numbers
 ) -> Sentences:
-    """Sentences of pieces; ids: uint32[pieces], the word id of each piece of the model.
-
-    What SentencePiece has no piece for is a word by its letters (number), as where its output goes
-    to a language model as text: else another script would be a row of one and the same word.
-    """
+    """Return texts as sentences of pieces. `ids`: uint32[pieces], the word id of each piece. If
+    SentencePiece has no piece for some letters, these letters together count as a word, and the
+    function `number` returns its id. Otherwise all words in another script would be one and the
+    same word."""
     rows = np.zeros(len(texts) + 1, np.int64)
     lines: list[str] = []
     for r, text in enumerate(texts.to_pylist()):
@@ -391,14 +383,13 @@ def of_pieces(
 
 
 def _joined(words: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(data, start, end) of words one behind the other."""
     ends = np.cumsum([len(w) for w in words], dtype=np.int64)
     start = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     return np.frombuffer(bytearray().join(words), np.uint8), start[: len(words)], ends
 
 
 def load_pieces(model: bytes, source: str) -> Any:
-    """A SentencePiece model from its file's bytes; UsageError where it is none."""
+    """Load a SentencePiece model from its file's bytes. Raises UsageError if it is not one."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor()
@@ -406,15 +397,15 @@ def load_pieces(model: bytes, source: str) -> Any:
         processor.LoadFromSerializedProto(model)
         size = processor.GetPieceSize()
         processor.IdToPiece(list(range(size)))
-    except (RuntimeError, OSError, ValueError):  # the last of a piece that is not UTF-8
+    except (RuntimeError, OSError, ValueError):  # ValueError: a piece is not UTF-8
         size = 0
     if not size:
-        raise UsageError(f"{source} is no SentencePiece model")
+        raise UsageError(f"{source} is not a SentencePiece model")
     return processor
 
 
 def piece_words(processor: Any) -> tuple[list[bytes], np.ndarray]:
-    """The pieces as words, by piece id; and bool[pieces], which of them texts are cut into."""
+    """Return the pieces as words, by piece id, and bool[pieces]: True if one can occur in texts."""
     names = processor.IdToPiece(list(range(processor.GetPieceSize())))
     real = [
         not (processor.IsControl(i) or processor.IsUnknown(i) or n.encode() in SPECIAL)
@@ -424,7 +415,7 @@ def piece_words(processor: Any) -> tuple[list[bytes], np.ndarray]:
 
 
 def piece_ids(number: Numbers, processor: Any) -> np.ndarray:
-    """uint32[pieces]: the word id of each piece by number, 0 of those that are no words."""
+    """Return uint32[pieces]: the word id of each piece, 0 for pieces that are not words."""
     names, real = piece_words(processor)
     ids = np.zeros(len(names), np.uint32)
     ids[real] = number(*_joined([n for n, r in zip(names, real.tolist(), strict=True) if r]))
@@ -433,28 +424,27 @@ def piece_ids(number: Numbers, processor: Any) -> np.ndarray:
 
 _COVERAGE = 0.9995
 _SENTENCES = 1_000_000
-_LONGEST = 16_384  # bytes of a sentence; what is longer is passed over, so it is cut before
-_THREADS = 4  # fixed, since sums of their floats depend on their number
+_LONGEST = 16_384  # bytes of a sentence; longer ones would be skipped, so they are cut before
+_THREADS = 4  # fixed: float sums depend on the number of threads
 
 
 def _no_pieces(vocab: int, why: str) -> LlmcurateError:
-    """What SentencePiece says of a vocabulary that does not fit the text, for a user."""
     if most := re.search(r"size too high.* value <= (\d+)", why):
         return UsageError(
-            f"vocab {vocab}: the text gives {most[1]} pieces at most; ask for fewer, or give more"
-            " text"
+            f"vocab {vocab}: the text gives at most {most[1]} pieces; ask for fewer or add text"
         )
     if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", why):
         return UsageError(
-            f"vocab {vocab}: the characters of the text need {least[1]} pieces or more"
+            f"vocab {vocab}: the characters of the text need at least {least[1]} pieces"
         )
-    return RunFailed(f"no {vocab} pieces can be trained on this text: {why[-160:]}")
+    return RunFailed(f"cannot train {vocab} pieces on this text: {why[-160:]}")
 
 
 def train_pieces(
     texts: Callable[[], Iterable[pa.LargeStringArray]], variant: Variant, vocab: int
 ) -> bytes:
-    """A SentencePiece model's file. RunFailed where the text is too little for so many pieces."""
+    """Train a SentencePiece model and return the bytes of its file. Raises UsageError if the text
+    does not fit the vocabulary size, RunFailed if training fails otherwise."""
     import sentencepiece
 
     def lines() -> Iterator[str]:

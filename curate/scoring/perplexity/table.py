@@ -1,16 +1,14 @@
-"""The n-grams of a model in hash tables, a level an order, and texts scored against them.
+"""Hash tables of a model's n-grams, one level per order; sorting of n-grams; scoring of texts.
 
-An entry of level n is two numbers of 64 bits: the key + 1 (0: empty), and log10 probability and
+An entry of level n is two 64-bit numbers: the key + 1 (0 if empty), and log10 probability and
 back-off as two float32. The key is exact: the slot of the n-gram's last n - 1 words in the level
-below, times 2^32, plus its first word. Levels lie behind each other in one array; words themselves
-are level 1.
+below, times 2^32, plus its first word. All levels are in one array; words themselves are level 1.
 
-n-grams are 128-bit keys, and more keys are sorted than fit into memory. A key is (hi, lo): uint64,
-the last word highest, so that the order of keys is the suffix order of Heafield et al. 2013:
-n-grams with a common suffix stand together. With B bits a word, the n-gram of the last n words of
-an N-gram is its key >> (N - n)B. Runs are sorted in memory, written to disk and merged in one pass.
-Files are columns of raw numbers; they are read back memory-mapped and in order, so that the
-operating system holds only the part that is being worked on.
+For sorting, n-grams are 128-bit keys (hi, lo): uint64, with the last word in the highest bits. So
+keys sort in the suffix order of Heafield et al. 2013: n-grams with a common suffix are adjacent.
+With B bits per word, the last n words of an N-gram are its key >> (N - n)B. There can be more keys
+than memory: runs are sorted in memory, written to disk and merged in one pass. Files are columns of
+raw numbers, read memory-mapped and in order, so the operating system holds only the part in use.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from curate.text.hashing import mix
-from llmcurate.base.disk.files import reserve
+from llmcurate.base.disk.files import allocate
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import prefetch
 
@@ -30,12 +28,11 @@ BOS = 1  # the id of <s>
 _64 = np.uint64(64)
 _ONE = np.uint64(1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-_DIGIT = 11  # bits that a pass of the sort looks at
+_DIGIT = 11  # bits per pass of the radix sort
 
 
 @njit(nogil=True, inline="always")
 def shift_right(hi, lo, k):
-    """(hi, lo) >> k; k: uint64 below 128."""
     if k == 0:
         return hi, lo
     if k >= _64:
@@ -45,7 +42,6 @@ def shift_right(hi, lo, k):
 
 @njit(nogil=True, inline="always")
 def shift_left(hi, lo, k):
-    """(hi, lo) << k; k: uint64 below 128."""
     if k == 0:
         return hi, lo
     if k >= _64:
@@ -55,7 +51,6 @@ def shift_left(hi, lo, k):
 
 @njit(nogil=True, inline="always")
 def low_bits(hi, lo, k):
-    """The k lowest bits of (hi, lo)."""
     if k >= _64:
         if k == _64:
             return np.uint64(0), lo
@@ -65,17 +60,14 @@ def low_bits(hi, lo, k):
 
 @njit(nogil=True, inline="always")
 def less(ahi, alo, bhi, blo):
-    """Whether key a stands before key b."""
     return ahi < bhi or (ahi == bhi and alo < blo)
 
 
 @njit(cache=True, nogil=True)
 def ngram_keys(ids, ends, order, bits):
-    """(hi, lo) of the n-gram that ends at each word and at the </s> (id 2) of each sentence.
-
-    ids: uint32[words]; ends: int64[sentences], where each sentence ends. Beginnings are filled up
-    with <s>.
-    """
+    """Return the keys (hi, lo) of the n-grams that end at each word and at the </s> (id 2) of each
+    sentence. `ids`: uint32[words]. `ends`: int64[sentences], the end of each sentence in `ids`. <s>
+    fills up the n-grams at the beginning of a sentence."""
     n = len(ids) + len(ends)
     hi, lo = np.empty(n, np.uint64), np.empty(n, np.uint64)
     width, top = np.uint64(bits), np.uint64((order - 1) * bits)
@@ -100,13 +92,13 @@ def ngram_keys(ids, ends, order, bits):
 
 @njit(cache=True, nogil=True)
 def context_keys(hi, lo, order, bits):
-    """The keys that sort n-grams of that order by context, then by last word: the last word moves
-    to the lowest place, and the context before it stands as the key of an (n-1)-gram."""
+    """Return keys that sort n-grams by context, then by last word. The last word moves to the
+    lowest bits; the bits above are the key of the context, an (n-1)-gram."""
     outh, outl = np.empty_like(hi), np.empty_like(lo)
-    width, rest = np.uint64(bits), np.uint64((order - 1) * bits)
+    width, context_bits = np.uint64(bits), np.uint64((order - 1) * bits)
     for i in range(len(hi)):
-        _, word = shift_right(hi[i], lo[i], rest)
-        chi, clo = low_bits(hi[i], lo[i], rest)
+        _, word = shift_right(hi[i], lo[i], context_bits)
+        chi, clo = low_bits(hi[i], lo[i], context_bits)
         chi, clo = shift_left(chi, clo, width)
         outh[i], outl[i] = chi, clo | word
     return outh, outl
@@ -114,7 +106,7 @@ def context_keys(hi, lo, order, bits):
 
 @njit(cache=True, nogil=True)
 def words_of(hi, lo, order, bits):
-    """uint32[n, order]: the words of each n-gram, the first word first."""
+    """Return uint32[n, order]: the ids of the words of each n-gram, first word first."""
     out = np.empty((len(hi), order), np.uint32)
     width = np.uint64(bits)
     mask = (_ONE << width) - _ONE
@@ -128,9 +120,9 @@ def words_of(hi, lo, order, bits):
 
 @njit(cache=True, nogil=True)
 def sort_order(hi, lo, bits):
-    """int64[n]: the stable order of keys of so many bits; a radix sort, lowest digits first."""
+    """Return int64[n]: the stable order of keys of `bits` bits, found by a radix sort."""
     n = len(hi)
-    order, other = np.arange(n), np.empty(n, np.int64)
+    order, next_order = np.arange(n), np.empty(n, np.int64)
     shi, slo = hi.copy(), lo.copy()
     thi, tlo = np.empty_like(hi), np.empty_like(lo)
     counts = np.empty((1 << _DIGIT) + 1, np.int64)
@@ -148,57 +140,51 @@ def sort_order(hi, lo, bits):
             d = np.int64(low & mask)
             at = counts[d]
             counts[d] = at + 1
-            thi[at], tlo[at], other[at] = shi[i], slo[i], order[i]
+            thi[at], tlo[at], next_order[at] = shi[i], slo[i], order[i]
         shi, thi = thi, shi
         slo, tlo = tlo, slo
-        order, other = other, order
+        order, next_order = next_order, order
     return order
 
 
-CHUNK = 1 << 18  # rows that a merge gives at once
+CHUNK = 1 << 18  # rows per chunk of a merge
 
 
 class Column:
-    """A file of numbers that grows at its end and is read memory-mapped."""
+    """A file of numbers. Numbers are appended to the file, and it is read memory-mapped."""
 
     def __init__(self, path: Path, dtype: str) -> None:
         self.path, self.dtype, self.rows = path, np.dtype(dtype), 0
         self._file = open(path, "wb")  # noqa: SIM115
 
     def append(self, values: np.ndarray) -> None:
-        """Adds values at the end."""
         self._file.write(np.ascontiguousarray(values, self.dtype).data)
         self.rows += len(values)
 
     def array(self) -> np.ndarray:
-        """All values so far; memory-mapped, writable."""
         self._file.flush()
         if self.rows == 0:
             return np.empty(0, self.dtype)
         return np.asarray(np.memmap(self.path, self.dtype, "r+", shape=(self.rows,)))
 
     def close(self) -> None:
-        """No more is added; arrays stay readable."""
         self._file.close()
 
     def remove(self) -> None:
-        """The file goes; arrays that are open stay readable."""
         self.close()
         self.path.unlink(missing_ok=True)
 
 
 def mapped(path: Path, rows: int, dtype: str) -> np.ndarray:
-    """A new file of zeros as an array."""
     if rows == 0:
         return np.empty(0, dtype)
     array = np.asarray(np.memmap(path, dtype, "w+", shape=(rows,)))
-    reserve(path)
+    allocate(path)
     return array
 
 
 @njit(nogil=True)
 def _sift(heap, size, at, hi, lo, heads):
-    """Moves the run at heap[at] down to its place."""
     run = heap[at]
     while True:
         child = 2 * at + 1
@@ -221,7 +207,6 @@ def _sift(heap, size, at, hi, lo, heads):
 
 @njit(cache=True, nogil=True)
 def _start(hi, lo, heads, ends, heap):
-    """Makes the heap of the runs that hold anything; returns its size."""
     size = np.int64(0)
     for r in range(len(heads)):
         if heads[r] < ends[r]:
@@ -235,7 +220,6 @@ def _start(hi, lo, heads, ends, heap):
 
 @njit(cache=True, nogil=True)
 def _merge(hi, lo, heads, ends, heap, size, out):
-    """Fills out: int64[n] with the rows that come next; returns (rows, the heap's size)."""
     n = 0
     while n < len(out) and size > 0:
         run = heap[0]
@@ -251,18 +235,17 @@ def _merge(hi, lo, heads, ends, heap, size, out):
 
 
 class Sorter:
-    """Rows with a key of 128 bits and further columns, sorted by key; equal keys in the order in
-    which they came."""
+    """Sorts rows with a 128-bit key and further columns. Rows with equal keys keep their order.
+    `rows`: the number of rows to sort in memory at once. `columns`: the dtypes by name."""
 
     def __init__(self, folder: Path, name: str, bits: int, rows: int, columns: dict[str, str]):
-        """rows: of a run, which is sorted in memory; columns: name -> dtype."""
         self.bits, self.most = bits, max(1, rows)
         kinds = {"hi": "u8", "lo": "u8", **columns}
         self._files = {c: Column(folder / f"{name}.{c}.run", d) for c, d in kinds.items()}
         self._ends: list[int] = [0]
 
     def add(self, *columns: np.ndarray) -> None:
-        """Takes rows, a column each: hi, lo, then the further ones."""
+        """Add rows, given as columns: hi and lo of the key, then the further columns."""
         for begin in range(0, len(columns[0]), self.most):
             part = [c[begin : begin + self.most] for c in columns]
             order = sort_order(part[0], part[1], self.bits)
@@ -272,11 +255,10 @@ class Sorter:
 
     @property
     def runs(self) -> int:
-        """How many runs there are so far."""
         return len(self._ends) - 1
 
     def sorted(self) -> Iterator[tuple[np.ndarray, ...]]:
-        """All rows in order, in chunks of the columns as they were added."""
+        """Yield all rows in order of the keys, in chunks. The columns are in the order of `add`."""
         arrays = [f.array() for f in self._files.values()]
         hi, lo = arrays[:2]
         heads, ends = np.array(self._ends[:-1], np.int64), np.array(self._ends[1:], np.int64)
@@ -287,19 +269,18 @@ class Sorter:
             yield tuple(a[out[:n]] for a in arrays)
 
     def remove(self) -> None:
-        """Its files go."""
         for file in self._files.values():
             file.remove()
 
 
-LOAD = 1.5  # slots an n-gram
-BUCKET = 4  # slots of 16 bytes: what one load from memory brings
+LOAD = 1.5  # slots per n-gram
+BUCKET = 4  # slots of 16 bytes: one cache line
 MOST_SLOTS = (1 << 32) - 2 * BUCKET
 NOT_THERE = np.int64(-1)
-_BLOCK = 512  # words scored together: what they need stays in the first caches
+_BLOCK = 512  # words scored together; their data stays in the first caches
 _32 = np.uint64(32)
 _2, _4, _6 = np.uint64(2), np.uint64(4), np.uint64(6)
-_WIDE = np.uint64(2 * BUCKET)  # numbers of a bucket
+_WIDE = np.uint64(2 * BUCKET)  # uint64 numbers per bucket
 
 
 @njit(nogil=True, inline="always")
@@ -309,14 +290,14 @@ def _home(key, buckets):
 
 @njit(nogil=True)
 def find_entry(entries, first, slots, key):
-    """The slot of the key in the level that begins at `first`; NOT_THERE. A bucket is filled from
-    its first slot on; what finds it full lies in one of the next buckets."""
+    """Return the slot of the key in the level that begins at `first`, or NOT_THERE. Buckets are
+    filled from their first slot; a key that does not fit goes to a later bucket."""
     at = _home(key, slots // BUCKET) * BUCKET
     for _ in range(slots):
-        have = entries[2 * (first + at)]
-        if have == key + _ONE:
+        stored = entries[2 * (first + at)]
+        if stored == key + _ONE:
             return at
-        if have == 0:
+        if stored == 0:
             return NOT_THERE
         at += 1
         if at == slots:
@@ -326,7 +307,6 @@ def find_entry(entries, first, slots, key):
 
 @njit(nogil=True)
 def _slot_of(entries, firsts, words, i, skip):
-    """The slot of words[i, skip:] in its level; NOT_THERE."""
     n = words.shape[1]
     slot = np.int64(words[i, n - 1])
     for k in range(n - 2, skip - 1, -1):
@@ -341,12 +321,10 @@ def _slot_of(entries, firsts, words, i, skip):
 
 @njit(cache=True, nogil=True)
 def insert(entries, values, firsts, words, prob, backoff):
-    """Adds n-grams to their level: words: uint32[rows, n]; prob, backoff: float32[rows], log10.
-
-    firsts: int64[order + 2], where each level begins, in entries; values: float32 view of entries.
-    Returns -1, or the row of the first n-gram whose last n - 1 words are no n-gram of the level
-    below, or ~row + (-1) of one that is there already (below -1).
-    """
+    """Add n-grams to their level. `words`: uint32[rows, n]. `prob`, `backoff`: float32[rows],
+    log10. `firsts`: int64[order + 2], where each level begins, in entries. `values`: the entries,
+    viewed as float32. Returns -1 if all were added. Otherwise returns the first row whose last n -
+    1 words are missing in the level below, or -2 - row of an n-gram that appears twice."""
     n = words.shape[1]
     first, slots = firsts[n], firsts[n + 1] - firsts[n]
     for i in range(len(words)):
@@ -369,7 +347,7 @@ def insert(entries, values, firsts, words, prob, backoff):
 
 @njit(cache=True, nogil=True)
 def missing(entries, firsts, words):
-    """Row of the first of words: uint32[rows, n] that is no n-gram of the tables; -1."""
+    """Return the first row of words: uint32[rows, n] that the tables lack, or -1 if none."""
     for i in range(len(words)):
         if _slot_of(entries, firsts, words, i, 0) < 0:
             return i
@@ -378,12 +356,13 @@ def missing(entries, firsts, words):
 
 @njit(cache=True, nogil=True)
 def level_words(entries, firsts, n, vocab, out, prob, backoff, values):
-    """Fills out: uint32[rows, n] with the n-grams of a level in the order of its slots, and their
-    prob, backoff: float32[rows]. Returns their number, or -1 where entries point nowhere."""
+    """Fill `out` (uint32[rows, n]) with the n-grams of a level in slot order, and `prob`, `backoff`
+    (float32[rows]) with their values. Returns the number of n-grams, or -1 if entries are damaged.
+    """
     rows = 0
     for at in range(firsts[n + 1] - firsts[n]):
-        have = entries[2 * (firsts[n] + at)]
-        if have == 0:
+        stored = entries[2 * (firsts[n] + at)]
+        if stored == 0:
             continue
         if rows == len(out):
             return -1
@@ -409,10 +388,7 @@ def level_words(entries, firsts, n, vocab, out, prob, backoff, values):
 
 @njit(nogil=True)
 def _level(entries, values, firsts, n, ids, count, level, slot, prob, backs, homes, todo):
-    """Looks up the n-grams of order n that end at words whose (n-1)-gram is there.
-
-    Positions are unsigned: numba checks a signed index for being negative.
-    """
+    # Positions are unsigned, because numba checks signed indexes for negative values.
     start, end = np.uint64(2 * firsts[n]), np.uint64(2 * firsts[n + 1])
     buckets = (firsts[n + 1] - firsts[n]) // BUCKET
     this_level, before = np.uint8(n), np.uint8(n - 1)
@@ -438,7 +414,7 @@ def _level(entries, values, firsts, n, ids, count, level, slot, prob, backs, hom
             j = np.uint64(k)
             i = todo[j]
             want = ((slot[i] << _32) | np.uint64(ids[i - reach])) + _ONE
-            # Without branches: which slot it is cannot be foretold.
+            # Without branches: the slot is unpredictable.
             at = homes[j]
             last = entries[at + _6]
             at_first, at_second = (
@@ -465,10 +441,9 @@ def _level(entries, values, firsts, n, ids, count, level, slot, prob, backs, hom
 
 @njit(cache=True, nogil=True)
 def score(entries, values, firsts, word_prob, word_backoff, ids, ends, sums, floats):
-    """log10 probabilities of sentences, each between <s> and </s>.
-
-    ids: uint32[words] below the vocabulary's size; ends: int64[sentences]; sums: float64[sentences]
-    and floats: float32[sentences], the same summed as KenLM's binding does, are filled in.
+    """Compute the log10 probabilities of sentences, each between <s> and </s>. `ids`:
+    uint32[words], below the vocabulary's size. `ends`: int64[sentences], each sentence's end in
+    `ids`. Fills `sums` (float64[sentences]) and `floats` (float32[sentences], summed as in KenLM).
     """
     order = len(firsts) - 2
     room, begin = np.int64(_BLOCK), np.int64(0)
@@ -499,7 +474,7 @@ def score(entries, values, firsts, word_prob, word_backoff, ids, ends, sums, flo
         for n in range(2, order + 1):
             backs[n, :count] = 0
             _level(entries, values, firsts, n, line, count, level, slot, prob, backs, homes, todo)
-        # Back-offs of the contexts that were there and longer than what was found.
+        # Add the back-offs of existing contexts that are as long as the n-gram found, or longer.
         for n in range(1, order):
             for i in range(1, count):
                 prob[i] += backs[n, i - 1] if level[i] <= n else np.float32(0)
@@ -522,7 +497,7 @@ Allocate = Callable[[int], np.ndarray]
 
 
 class NotClosed(Exception):
-    """An n-gram without a part of it, or one that is there twice; words: uint32[n]; why: text."""
+    """An error: an n-gram lacks a part or appears twice. `words`: uint32[n]. `why`: the reason."""
 
     def __init__(self, words: np.ndarray, why: str) -> None:
         super().__init__(why)
@@ -530,7 +505,7 @@ class NotClosed(Exception):
 
 
 def starts(counts: Sequence[int]) -> np.ndarray:
-    """int64[order + 2]: where each level begins, in entries; those of words take none."""
+    """Return int64[order + 2]: where each level begins, in entries. Single words take none."""
     slots = (int(n * LOAD) + 1 for n in counts[1:])  # one is always free
     sizes = [0, 0, *(-(-n // BUCKET) * BUCKET for n in slots)]
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -539,8 +514,10 @@ def starts(counts: Sequence[int]) -> np.ndarray:
 def tables(
     counts: Sequence[int], levels: Iterable[Iterable[Rows]], allocate: Allocate
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(firsts, entries: uint64[]) of the levels 2 and up, each in batches; counts: n-grams of each
-    order. allocate: makes an array of zeros. NotClosed where an n-gram lacks a part."""
+    """Return (firsts, entries): where each level begins, int64[order + 2], and the entries of all
+    levels from 2 on, uint64[]. `counts`: the number of n-grams per order. `levels`: the batches of
+    each level. `allocate`: makes an array of zeros. Raises NotClosed if an n-gram lacks a part or
+    appears twice."""
     firsts = starts(counts)
     entries = allocate(2 * int(firsts[-1]))
     values = entries.view(np.float32)
@@ -549,17 +526,17 @@ def tables(
             beginnings = np.ascontiguousarray(words[:, :-1])
             lacks = missing(entries, firsts, beginnings) if words.shape[1] > 2 else -1
             if lacks >= 0:
-                raise NotClosed(words[lacks], "its beginning is no n-gram of the model")
+                raise NotClosed(words[lacks], "its beginning is not an n-gram of the model")
             at = insert(entries, values, firsts, words, prob, backoff)
             if at < -1:
-                raise NotClosed(words[-2 - at], "it is there twice")
+                raise NotClosed(words[-2 - at], "it appears twice")
             if at >= 0:
-                raise NotClosed(words[at], "its end is no n-gram of the model")
+                raise NotClosed(words[at], "its end is not an n-gram of the model")
     return firsts, entries
 
 
 def level(entries: np.ndarray, firsts: np.ndarray, counts: Sequence[int], n: int) -> Rows:
-    """The n-grams of a level above 1, sorted by their words. ValueError: damaged entries."""
+    """Return the sorted n-grams of a level above 1. Raises ValueError if entries are damaged."""
     rows = counts[n - 1]
     words = np.empty((rows, n), np.uint32)
     prob, backoff = np.empty(rows, np.float32), np.empty(rows, np.float32)
@@ -572,6 +549,5 @@ def level(entries: np.ndarray, firsts: np.ndarray, counts: Sequence[int], n: int
 
 
 def batches(rows: Rows, size: int) -> Iterator[Rows]:
-    """The same in parts."""
     for a in range(0, len(rows[0]), size):
         yield rows[0][a : a + size], rows[1][a : a + size], rows[2][a : a + size]

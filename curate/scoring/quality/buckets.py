@@ -1,13 +1,13 @@
-"""The step `quality_buckets`: scores of several kinds as percentiles, combined, in buckets.
+"""The step `quality_buckets`: combine percentiles of several scores and put documents into buckets.
 
 Nemotron-CC (Su et al. 2024) ranks a corpus by each of its classifiers, takes the best of a
-document's ranks, and reads it off in twentieths; Dolma 3 (Olmo 3, 2025) samples twentieths by a
-curve, topic by topic.
+document's ranks and divides the result into twentieths. Dolma 3 (Olmo 3, 2025) samples twentieths
+by a curve for each topic.
 
-A percentile is the share of scored documents below a score, rounded down to a tenth of a percent.
-It is exact: the scores at those ranks are (corpus/ranks.py), so neither workers nor the order of
-documents change one. Equal scores have one percentile, that of the last of them. Weights are
-learned by least squares from sums of whole numbers, which are the same in any order.
+A percentile is the share of scored documents below a score, rounded down to a tenth of a percent;
+equal scores get the percentile of the last of them. Percentiles are exact (corpus/ranks.py), so
+workers and document order do not change them. Weights are learned by least squares from integer
+sums.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ from llmcurate.base.disk.parquet_writer import one_array
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 
-MOST_SCORES = 8  # every set of scores is tried for weights
-NONE = "none"  # of documents without a value in the column `by`
+MOST_SCORES = 8  # learning tries every subset of the scores
+NONE = "none"  # group of documents without a value in the column `by`
 
 
 @step("quality_buckets")
 class QualityBuckets(CorpusStep):
-    """Puts documents into buckets of equal size by percentiles of their scores; drops none.
+    """Puts documents into buckets by percentiles of their scores, and drops no documents.
 
-    Columns: `bucket`, 0 for the worst, and `percentile`, the combined one, from 0 to 99.9; null for
-    a document without any score.
+    Columns: `bucket`, 0 for the worst, and `percentile`, the combined percentile from 0 to 99.9.
+    Both are null for a document without any score.
     """
 
     paper: ClassVar[str] = "Su et al. 2024 (Nemotron-CC); Olmo 3 (2025), Dolma 3"
@@ -64,43 +64,32 @@ class QualityBuckets(CorpusStep):
     scores: tuple[str, ...] = Field(
         min_length=1,
         max_length=MOST_SCORES,
-        description=(
-            "Columns that hold the scores, such as quality.score; a minus before the name says "
-            "that less is better, as in -perplexity.perplexity."
-        ),
+        description="Columns that hold the scores, such as quality.score. A minus before the name"
+        " means that lower is better, as in -perplexity.perplexity.",
     )
     combine: Literal["mean", "max", "learned"] = Field(
         "mean",
-        description=(
-            "How the percentiles of a document become one: their `mean`, the `max` "
-            "(Nemotron-CC), or a mean whose weights are `learned` from the column `target`."
-        ),
+        description="Combination of a document's percentiles: their `mean`, the `max`"
+        " (Nemotron-CC), or a mean with weights `learned` from the column `target`.",
     )
     weights: tuple[float, ...] = Field(
         (),
-        description="Weights of the scores in the mean, in their order; without any all are equal.",
+        description="Weights of the scores in the mean, in their order. Default: all are equal.",
     )
     target: str | None = Field(
         None,
-        description=(
-            "Column of the numbers that weights are learned from; documents without one teach "
-            "nothing."
-        ),
+        description="Column of numbers to learn weights from; documents without one are ignored.",
     )
     by: str | None = Field(
         None,
-        description=(
-            "Column whose values have percentiles of their own, such as label.label (Dolma 3: "
-            "topics). Without a value the whole corpus is ranked together."
-        ),
+        description="Rank documents separately for each value of this column, such as label.label"
+        " (Dolma 3: topics). Without it, the whole corpus is ranked together.",
     )
     buckets: int = Field(20, ge=2, le=1000, description="Number of buckets.")
     equal: bool = Field(
         True,
-        description=(
-            "Whether buckets hold equally many documents; otherwise they are equal parts of the "
-            "combined percentile, as Nemotron-CC has them."
-        ),
+        description="Put the same number of documents into each bucket. If false, buckets are equal"
+        " ranges of the combined percentile, as in Nemotron-CC.",
     )
 
     @field_validator("scores", mode="before")
@@ -111,17 +100,17 @@ class QualityBuckets(CorpusStep):
     @model_validator(mode="after")
     def _fitting(self) -> QualityBuckets:
         if len(set(self.scores)) < len(self.scores):
-            raise ValueError("scores: a column stands twice")
+            raise ValueError("scores: a column appears twice")
         if (self.combine == "learned") != (self.target is not None):
-            raise ValueError("combine: learned needs target, and target combine: learned")
+            raise ValueError("combine: learned and target must be given together")
         if self.weights and self.combine != "mean":
-            raise ValueError("weights: need combine: mean")
+            raise ValueError("weights need combine: mean")
         if self.weights and len(self.weights) != len(self.scores):
-            raise ValueError(f"weights: give {len(self.scores)}, one a score")
+            raise ValueError(f"weights: give {len(self.scores)}, one per score")
         if any(not 0 <= w < float("inf") for w in self.weights) or (
             self.weights and not any(self.weights)
         ):
-            raise ValueError("weights: numbers of 0 or more, and not all 0")
+            raise ValueError("weights must be 0 or more, and not all 0")
         return self
 
     def sketch(self, docs: Documents) -> pa.Table:
@@ -145,24 +134,23 @@ class QualityBuckets(CorpusStep):
 
 def _column(docs: Documents, label: str, name: str) -> pa.Array:
     if name not in docs.table.column_names:
-        have = ", ".join(n for n in docs.table.column_names if not n.startswith("_"))
-        raise UsageError(f"{label}: no column {name!r} (have: {have})")
+        names = ", ".join(n for n in docs.table.column_names if not n.startswith("_"))
+        raise UsageError(f"{label}: no column {name!r} (have: {names})")
     return one_array(docs.table[name])
 
 
 def _numbers(docs: Documents, label: str, name: str) -> pa.Array:
-    """float64[rows]; NaN: none. A minus before a name turns the order around."""
-    turned = name.startswith("-") and name not in docs.table.column_names
-    column = _column(docs, label, name[1:] if turned else name)
+    negated = name.startswith("-") and name not in docs.table.column_names
+    column = _column(docs, label, name[1:] if negated else name)
     try:
         values = pc.fill_null(column.cast(pa.float64()), np.nan)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise UsageError(f"{label}: the column {name!r} holds {column.type}, no numbers") from None
-    return pc.negate(values) if turned else values
+        raise UsageError(f"{label}: the column {name!r} holds {column.type}, not numbers") from None
+    return pc.negate(values) if negated else values
 
 
-LEVELS = 1000  # of a percentile: tenths of a percent
-UNIT = 1_000_000  # a target is a whole number of these parts
+LEVELS = 1000  # percentiles are in tenths of a percent
+UNIT = 1_000_000  # targets are rounded to millionths
 THRESHOLDS = "thresholds.json"
 SCHEMA = pa.schema([*COLUMNS, ("percentile", pa.float64()), ("bucket", pa.int32())])
 _COMBINED = pa.schema(
@@ -171,25 +159,22 @@ _COMBINED = pa.schema(
 
 
 def bounds_of(scored: int, parts: int) -> list[int]:
-    """The ranks, from 0, at which the parts of so many scores begin, without the first. Of few
-    scores the last parts are empty, and have none."""
+    """Return the ranks, from 0, where parts begin if `scored` scores are divided into `parts`
+    parts; the first part is left out. With few scores the last parts are empty and have no rank."""
     ranks = (-(-part * scored // parts) for part in range(1, parts))
     return [rank for rank in ranks if rank < scored]
 
 
 def learned_weights(sums: np.ndarray) -> list[float]:
-    """Weights of 0 or more that add up to 1, by least squares with an intercept. sums:
-    object[k + 2, k + 2], whole numbers, the products of (1, k percentiles, the target) added up
-    over documents.
-
-    Every set of scores is solved on its own; the best one without a negative weight counts.
-    RunFailed where no score goes up with the target.
-    """
+    """Return the weights of the scores: numbers >= 0 that add up to 1, fitted by least squares with
+    an intercept. `sums`: object[k + 2, k + 2], the products of (1, k percentiles, target), summed
+    over documents as integers. The best subset of scores without a negative weight is used. Raises
+    RunFailed if no score increases with the target."""
     n = sums[0, 0]
     count = len(sums) - 2
     if n < 2:
         raise RunFailed("quality_buckets: fewer than two documents have a target and all scores")
-    # n times the covariances, as whole numbers: nothing is lost before the division.
+    # n times the covariances, as exact integers.
     spread = [[n * sums[i, j] - sums[0, i] * sums[0, j] for j in range(1, count + 2)]
               for i in range(1, count + 2)]  # fmt: skip
     matrix = np.array([[float(value) for value in row] for row in spread])
@@ -203,14 +188,13 @@ def learned_weights(sums: np.ndarray) -> list[float]:
             if (solved >= 0).all() and gain > explained * (1 + 1e-9):
                 best, explained = (at, solved), gain
     if best is None:
-        raise RunFailed("quality_buckets: no score goes up with the target: look at their signs")
+        raise RunFailed("quality_buckets: no score increases with the target: check their signs")
     weights = np.zeros(count)
     weights[best[0]] = best[1]
     return [round(w, 6) for w in (weights / weights.sum()).tolist()]
 
 
 def resolve(step: QualityBuckets, sketches: Sketches) -> Decided:
-    """Writes the decisions; returns figures for the report."""
     file_groups = groups(sketches, sketches.sizes.task_documents)
     run, db, by_lang = sketches.run, sketches.connection, step.by is not None
     many = len(step.scores)
@@ -218,7 +202,7 @@ def resolve(step: QualityBuckets, sketches: Sketches) -> Decided:
     def ranked(
         folder: Path, of: list[Group], counted: Path, column: str, parts: int
     ) -> dict[str, list[float]]:
-        """By value of `by`, the scores at which parts begin."""
+        """Return the scores where parts begin, for each value of `by`."""
         totals = score_totals(db, counted, len(of))
         ranks = {lang: bounds_of(scored, parts) for lang, (_, scored, *_) in totals.items()}
         ranks_of = {lang: sorted(set(of_lang)) for lang, of_lang in ranks.items() if of_lang}
@@ -319,14 +303,15 @@ def resolve(step: QualityBuckets, sketches: Sketches) -> Decided:
     return Decided({"scored": done.facts["scored"]}, notes, tables={"buckets": buckets})
 
 
-# Of a group: the combined percentiles of its documents. Of all: weights, and documents by bucket.
+# Per group: the combined percentiles of its documents. Overall: weights, and documents per bucket.
 COMBINED, WEIGHTS, BUCKETS = "combined.parquet", "weights.f64", "buckets.i64"
 
 
 @dataclass(frozen=True)
 class LevelsTask(GroupTask):
-    """Percentiles of a group are to be looked up. thresholds: a file a score; weights: of the
-    scores; best: the best percentile counts, not the mean."""
+    """The task to look up the percentiles of the documents of a group of sketch files.
+    `thresholds`: one file per score. `weights`: one weight per score. `best`: True to take a
+    document's best percentile, False the mean."""
 
     thresholds: list[Path]
     by_lang: bool
@@ -334,12 +319,11 @@ class LevelsTask(GroupTask):
     best: bool
 
     def columns(self, *more: str) -> list[str]:
-        """Return the columns of sketches that are read."""
         names = [f"score{k}" for k in range(len(self.thresholds))]
         return [*names, *(["lang"] if self.by_lang else []), *more]
 
     def levels(self, batch: pa.RecordBatch) -> tuple[np.ndarray, list[str]]:
-        """(int64[rows, scores]: percentiles in tenths, -1: none; the value of `by` of each row)."""
+        """Return (ten times the percentiles: int64[rows, scores], -1 for no score; `by` values)."""
         langs = batch["lang"].to_pylist() if self.by_lang else [""] * len(batch)
         columns = [
             _placed(batch[f"score{k}"].to_numpy(zero_copy_only=False), langs, _limits(path))
@@ -350,8 +334,9 @@ class LevelsTask(GroupTask):
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """A group's documents, by their combined percentiles, are to be put into buckets. edges: the
-    file of where these begin; equal: whether they hold equally many; method: the step's name."""
+    """The task to put the documents of a group of files into buckets by their combined percentiles.
+    `edges`: the file with the scores where buckets begin. `equal`: True if buckets are equally
+    large. `method`: the name of the step."""
 
     edges: Path
     by_lang: bool
@@ -366,7 +351,6 @@ def _limits(path: Path) -> dict[str, np.ndarray]:
 
 
 def _placed(values: np.ndarray, langs: list[str], limits: dict[str, np.ndarray]) -> np.ndarray:
-    """int64[rows]: how many limits of its language each value reaches; -1: no number."""
     placed = np.full(len(values), -1, np.int64)
     names = np.array(langs, object)
     for lang in set(langs):
@@ -376,7 +360,7 @@ def _placed(values: np.ndarray, langs: list[str], limits: dict[str, np.ndarray])
 
 
 def add_products(task: LevelsTask) -> list[list[int]]:
-    """A task: the products of (1, percentiles, target) added up over documents that have all."""
+    """Run a task: return the products of (1, percentiles, target), summed over documents."""
     size = len(task.thresholds) + 2
     products = np.zeros((size, size), object)
     for batch in sketch_batches(task.group.files, task.columns("target"), ROWS):
@@ -390,7 +374,7 @@ def add_products(task: LevelsTask) -> list[list[int]]:
 
 
 def combine(task: LevelsTask) -> int:
-    """A task: one percentile of each document, of those that it has."""
+    """Run a task: combine each document's percentiles. Return how many documents have any."""
     scored, schema = 0, pa.schema([*_COMBINED, ("part", pa.int32())])
     weights = np.array(task.weights, np.float64)
     path = task.file(COMBINED)
@@ -413,7 +397,7 @@ def combine(task: LevelsTask) -> int:
 
 
 def write_pieces(task: PiecesTask) -> list[int]:
-    """A task: the bucket of each document of a group, and how many each bucket has."""
+    """Run a task: write the bucket of each document. Return the number of documents per bucket."""
     counts = np.zeros(task.buckets, np.int64)
     write_piece(task.file(PIECE), SCHEMA, _pieces(task, counts))
     filled: list[int] = counts.tolist()

@@ -1,7 +1,7 @@
-"""Figures on scores that tell two sets apart: curves, areas, calibration, thresholds.
+"""Measures of scores that separate two sets: curves, areas, calibration, thresholds.
 
-scores: float64[n]; good: bool[n], whether a document is of the positive set. A document is kept
-where score >= threshold, here as in the step.
+`scores`: float64[n], the scores of documents of both sets. `good`: bool[n], True for documents of
+the positive set. A document is kept if score >= threshold.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ POINTS = 200  # of a curve in evaluation.json and on the page
 
 
 def kept_count(documents: int, fraction: float) -> int:
-    """How many of the documents are the best `fraction` of them: one at least, rounded up."""
+    """Return how many documents are the best `fraction` of them: rounded up, at least one."""
     exact = documents * fraction
     near = round(exact)
     return max(1, near if math.isclose(exact, near, rel_tol=1e-12) else math.ceil(exact))
 
 
 def threshold_of(scores: np.ndarray, fraction: float) -> float:
-    """The highest threshold that keeps at least this fraction; more stay only by equal scores."""
+    """Return the highest threshold that keeps at least this fraction of the scores."""
     at = len(scores) - kept_count(len(scores), fraction)
     return float(np.partition(scores, at)[at])
 
 
 def steps(scores: np.ndarray, good: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(threshold: float64[k], descending; good kept: int64[k]; others kept: int64[k]), one for each
-    different score."""
+    """Return one row per distinct score. The columns are threshold: float64[k], descending; good
+    documents kept: int64[k]; other documents kept: int64[k]."""
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
     last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
@@ -40,7 +40,7 @@ def steps(scores: np.ndarray, good: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 
 def roc_auc(scores: np.ndarray, good: np.ndarray) -> float:
-    """The share of pairs (good, other) in which the good one scores higher; ties count half."""
+    """Return the share of pairs (good, other) with a higher score for good. Ties count half."""
     _, right, wrong = steps(scores, good)
     x = np.concatenate(([0], wrong)).astype(np.float64)
     y = np.concatenate(([0], right)).astype(np.float64)
@@ -48,7 +48,7 @@ def roc_auc(scores: np.ndarray, good: np.ndarray) -> float:
 
 
 def average_precision(scores: np.ndarray, good: np.ndarray) -> float:
-    """The sum over thresholds of precision times the gain in recall; no interpolation."""
+    """Return the sum over thresholds of precision times gain in recall, not interpolated."""
     _, right, wrong = steps(scores, good)
     precision = right / (right + wrong)
     return float(np.sum(np.diff(np.concatenate(([0], right))) * precision) / right[-1])
@@ -57,8 +57,9 @@ def average_precision(scores: np.ndarray, good: np.ndarray) -> float:
 def calibration(
     scores: np.ndarray, good: np.ndarray
 ) -> dict[str, float | list[dict[str, float | None]]]:
-    """Documents by score in tenths: how many, their mean score, the share of good ones; and the
-    expected calibration error, the mean distance of the two (Naeini et al. 2015)."""
+    """Return figures for each tenth of the score (documents, mean score, share of good documents),
+    and the expected calibration error: the mean |score - share| (Naeini et al. 2015).
+    """
     place = np.minimum((scores * BINS).astype(np.int64), BINS - 1)
     rows, error = [], 0.0
     for b in range(BINS):
@@ -73,7 +74,8 @@ def calibration(
 
 
 def deciles(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
-    """Ten parts of equal size by score, the best first: bounds, documents, good ones."""
+    """Return ten parts of equal size, best scores first, with the bounds of the scores, the number
+    of documents and the number of good documents of each."""
     order = np.argsort(-scores, kind="stable")
     rows = []
     for part in np.array_split(order, BINS):
@@ -90,7 +92,8 @@ def deciles(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
 
 
 def kept_fractions(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
-    """Thresholds that keep a fraction of the others, and what they keep of the good ones."""
+    """Return the thresholds at which given fractions of the other documents are kept, and the share
+    of the good documents that each threshold keeps."""
     others, best = np.sort(scores[~good]), np.sort(scores[good])
     rows = []
     for fraction in KEPT:
@@ -103,11 +106,12 @@ def kept_fractions(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float
 
 
 def curves(scores: np.ndarray, good: np.ndarray) -> dict[str, list[list[float]]]:
-    """`precision_recall`: [recall, precision], `roc`: [share of others, share of good]; thinned."""
+    """Return two curves with few points: `precision_recall`, whose points are [recall, precision],
+    and `roc`, whose points are [share of others kept, share of good kept]."""
     _, right, wrong = steps(scores, good)
     recall, false = right / right[-1], wrong / wrong[-1]
     precision = right / (right + wrong)
-    # Evenly along both axes, so that neither end of a curve is a single long line.
+    # Points are spaced evenly along both axes, so neither end of a curve is one long line.
     length = np.cumsum(np.diff(recall, prepend=0) + np.diff(false, prepend=0))
     at = np.unique(np.searchsorted(length, np.linspace(length[0], length[-1], POINTS)))
     at = np.minimum(at, len(right) - 1)
@@ -125,7 +129,7 @@ def curves(scores: np.ndarray, good: np.ndarray) -> dict[str, list[list[float]]]
 
 
 def measure(scores: np.ndarray, good: np.ndarray) -> dict[str, Any] | None:
-    """All figures as JSON values; None where one of the two sets is empty."""
+    """Return all measures as JSON values, or None if one of the two sets is empty."""
     positive = int(good.sum())
     if positive in (0, len(good)):
         return None
@@ -141,7 +145,6 @@ def measure(scores: np.ndarray, good: np.ndarray) -> dict[str, Any] | None:
 
 
 def summary(figures: dict[str, Any]) -> str:
-    """The figures of `measure` in a line."""
     n = figures["documents"]
     return (
         f"{n['positive']} positive, {n['negative']} negative: ROC AUC {figures['roc_auc']:.4f},"

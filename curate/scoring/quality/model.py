@@ -1,8 +1,8 @@
-"""A quality classifier: a supervised fastText model, the label that means good, the text it reads.
+"""A quality classifier: a supervised fastText model and the label that means good.
 
-The text is `" ".join(text.strip().splitlines())`, as in DCLM,
+The model reads `" ".join(text.strip().splitlines())`, as in DCLM,
 baselines/mappers/enrichers/quality_prediction_enrichers_calc_fasttext.py. Every line end of
-`str.splitlines` becomes one blank, not only the newline that fastText knows.
+`str.splitlines` becomes a blank, not only the newline that fastText knows.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from curate.text.unicode import ASCII_LINE_END, line_end_bytes, space_bytes
 from llmcurate.base.errors import UsageError
 from llmcurate.base.kernels import njit
 
-# Bytes that a line end may begin with.
+# The possible first bytes of a line end.
 _LOOK = ASCII_LINE_END.copy()
 _LOOK[[0xC2, 0xE2]] = True
 
 
 @njit(nogil=True)
 def _stripped(data: np.ndarray, start: int, end: int) -> int:
-    """Where the text from start to end ends without the white space behind it."""
     n = 1
     while n <= 3:
         if end - n >= start and space_bytes(data, end - n, end) == n:
@@ -40,13 +39,12 @@ def _stripped(data: np.ndarray, start: int, end: int) -> int:
 
 
 def joined_lines(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(data: uint8[bytes], offsets: int64[rows + 1]): each text stripped, line ends as blanks."""
+    """Strip texts; line ends become blanks. Return (uint8[bytes], offsets: int64[rows + 1])."""
     return _joined(data, offsets, False)
 
 
 @njit(cache=True, nogil=True)
 def _joined(data: np.ndarray, offsets: np.ndarray, ended: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The same; ended: with a newline behind each text."""
     rows = len(offsets) - 1
     out = np.empty(offsets[rows] - offsets[0] + rows, np.uint8)
     ends = np.zeros(rows + 1, np.int64)
@@ -64,7 +62,7 @@ def _joined(data: np.ndarray, offsets: np.ndarray, ended: bool) -> tuple[np.ndar
             while at < end and not _LOOK[data[at]]:
                 at += 1
             n = line_end_bytes(data, at, end) if at < end else 0
-            at += 1 if at < end and n == 0 else 0  # another character that begins so
+            at += 1 if at < end and n == 0 else 0  # a character that only shares the first byte
             out[to : to + at - start] = data[start:at]
             to += at - start
             if n > 0:
@@ -80,7 +78,6 @@ def _joined(data: np.ndarray, offsets: np.ndarray, ended: bool) -> tuple[np.ndar
 
 @njit(cache=True, nogil=True)
 def _has_words(lines: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """bool[rows]: whether a line has more than what fastText takes for space."""
     filled = np.zeros(len(ends) - 1, np.bool_)
     for row in range(len(filled)):
         at = ends[row]
@@ -93,8 +90,9 @@ def _has_words(lines: np.ndarray, ends: np.ndarray) -> np.ndarray:
 def quality_lines(
     data: np.ndarray, offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(lines: uint8[bytes], ends: int64[rows + 1], words: bool[rows]) of texts, for a model: what
-    `fasttext_lines` makes of the joined lines, which it is asked only where commands may be."""
+    """Return texts as lines for the model: (lines: uint8[bytes], ends: int64[rows + 1], words:
+    bool[rows], True if the line has a word). The lines of a text are joined. Words that are
+    commands to fastText become spaces, as in `fasttext_lines`."""
     lines, ends = _joined(data, offsets, True)
     raw = lines.tobytes()
     if any(command.tobytes() in raw for command in (END_WORD, LABEL_PREFIX)):
@@ -103,12 +101,13 @@ def quality_lines(
 
 
 VARIABLE = "LLMCURATE_QUALITY_MODEL"
-# The labels of DCLM's model, which ours have too; RedPajama's has `wiki` and `cc`.
+# The labels of DCLM's model and of models trained here; RedPajama's model has `wiki` and `cc`.
 GOOD, REST = "hq", "cc"
 
 
 def effective(model: str | None) -> str:
-    """The path that counts: the setting, else the environment's. UsageError where there is none."""
+    """Return the path of the model: the setting, else LLMCURATE_QUALITY_MODEL. Raises UsageError if
+    neither is set."""
     path = model or os.environ.get(VARIABLE)
     if not path:
         raise UsageError(
@@ -119,10 +118,8 @@ def effective(model: str | None) -> str:
 
 
 def good_label(path: str | Path, label: str | None = None) -> str:
-    """The label whose probability is the score: as given, else `hq`, else the one beside `cc`.
-
-    UsageError where the model has no such label, or where it is not clear which it is.
-    """
+    """Return the label to score: `label` if given, else `hq`, else, if there are two labels and one
+    is `cc`, the other. Raises UsageError if there is no such label or no rule applies."""
     labels = read_header(path).labels
     if label is not None:
         label = label.removeprefix("__label__")
@@ -135,15 +132,15 @@ def good_label(path: str | Path, label: str | None = None) -> str:
     if len(labels) == 2 and REST in labels:
         return next(x for x in labels if x != REST)
     raise UsageError(
-        f"the quality model {path} has the labels {', '.join(labels[:8])}: say which one is good"
+        f"the quality model {path} has the labels {', '.join(labels[:8])}: name the good one"
         " (--label, or score_label in a recipe)"
     )
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a text scores as it does. shares: what each word and n-gram adds to the logit, the most
-    in either direction first; against: the label that the logit is measured against, if any."""
+    """The score of a text and the reasons for it. `shares`: what each word and n-gram adds to the
+    logit, largest absolute values first. `against`: the label whose logit is subtracted, if any."""
 
     score: float
     logit: float
@@ -152,26 +149,24 @@ class Explanation:
 
 
 class Classifier:
-    """A loaded model; label: the one that is scored, without prefix."""
+    """A loaded model. `label`: the label to score, without prefix."""
 
     def __init__(self, path: str | Path, label: str | None = None) -> None:
         self.label = good_label(path, label)
         self._model = classifier.Classifier(path)
         self._code = self._model.labels.index(self.label)
-        # The scored label, and the other one where there are two.
+        # The scored label, followed by the other label if the model has two.
         self._codes = [self._code] + [1 - self._code] * (len(self._model.labels) == 2)
 
     def scores(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """float64[rows], 0 to 1: the label's probability of each text (data: uint8[bytes],
-        offsets: int64[rows + 1]); 0 of one without any word."""
+        """Return float64[rows]: for each text, the probability of the label to score, 0 to 1; 0 for
+        a text without words. `data`: uint8[bytes]. `offsets`: int64[rows + 1]."""
         return self.line_scores(*quality_lines(data, offsets))
 
     def line_scores(self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """The same of prepared lines (`quality_lines`).
-
-        Of two labels as DCLM computes it: the probability of the likelier one, or 1 minus that.
-        fastText's probabilities are 0.00001 too high, which its published threshold contains.
-        """
+        """Return the scores of lines that `quality_lines` returned. With two labels the score is
+        computed as in DCLM: the probability of the likelier label, or 1 minus that. fastText's
+        probabilities are 0.00001 too high, and DCLM's published threshold includes that."""
         chances = self._model.probabilities(lines, ends, self._codes).astype(np.float64)
         score = chances[:, 0]
         if chances.shape[1] == 2:
@@ -179,12 +174,10 @@ class Classifier:
         return np.clip(score, 0.0, 1.0) * words
 
     def explain(self, text: str) -> Explanation:
-        """What each word and n-gram of a text does to its score; nothing is approximated.
-
-        Of two labels under softmax the score is the logistic function of the difference of their
-        logits, so that the shares are of that difference; of more, it is the one to the label that
-        is likeliest beside the scored one. Other losses have a logit for each label on its own.
-        """
+        """Return exactly how much each word and n-gram of a text adds to its score. With two labels
+        under softmax, the score is the logistic function of the difference of the labels' logits,
+        and the shares add up to that difference. With more labels, the difference is to the
+        likeliest other label. With other losses, the labels have independent logits."""
         data = np.frombuffer(bytearray(text.encode("utf-8", "replace")), np.uint8)
         lines, ends, words = quality_lines(data, np.array([0, len(data)], np.int64))
         score = float(self.line_scores(lines, ends, words)[0])
@@ -196,9 +189,9 @@ class Classifier:
             return Explanation(score, logit, None, shares)
         chances = self._model.probabilities(lines, ends)[0]
         chances[self._code] = -1
-        other = int(np.argmax(chances))
-        rest, less = self._model.explain(line, other)
-        theirs = {(s.text, s.kind): s.adds for s in rest}
-        apart = [replace(s, adds=s.adds - theirs[s.text, s.kind]) for s in shares]
-        apart.sort(key=lambda s: (-abs(s.adds), s.text, s.kind))
-        return Explanation(score, logit - less, self._model.labels[other], apart)
+        against = int(np.argmax(chances))
+        against_shares, against_logit = self._model.explain(line, against)
+        adds = {(s.text, s.kind): s.adds for s in against_shares}
+        differences = [replace(s, adds=s.adds - adds[s.text, s.kind]) for s in shares]
+        differences.sort(key=lambda s: (-abs(s.adds), s.text, s.kind))
+        return Explanation(score, logit - against_logit, self._model.labels[against], differences)

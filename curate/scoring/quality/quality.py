@@ -1,8 +1,8 @@
-"""The step `quality`: a classifier's score of each document, and which scores stay.
+"""The step `quality`: score each document with a classifier and decide which documents to keep.
 
-Three ways to decide, at most one of them: `threshold`; `keep_fraction`, the threshold that keeps
-this share of the documents that reach the step; `pareto`, GPT-3's draw. With none of them every
-document stays and has its score.
+There are three ways to decide: `threshold`, a limit; `keep_fraction`, the share of documents that
+reach the step to keep, from which the threshold follows; `pareto`, GPT-3's random draw. By default
+all are kept.
 """
 
 from __future__ import annotations
@@ -48,60 +48,57 @@ from curate.steps.contracts import (
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.errors import UsageError
 
-EXPLAINED = 12  # words and n-grams that `explain` names
-_KEY = "quality\0"  # so that another draw by the same ids and seed would be another
+EXPLAINED = 12  # words and n-grams that `explain` lists
+_KEY = "quality\0"  # makes this draw independent of others with the same ids and seed
 
 
 def pareto_draws(ids: pa.Array, alpha: float, seed: int) -> np.ndarray:
-    """float64[rows]: for each id a number as `np.random.pareto(alpha)` draws it, by hash.
-
-    numpy's is the Lomax distribution, P(draw > x) = (1 + x)^-alpha.
-    """
+    """Return float64[rows]: a pseudo-random number for each id, distributed as
+    `np.random.pareto(alpha)`. The numbers come from hashes of the ids. numpy's Pareto is the Lomax
+    distribution, P(draw > x) = (1 + x)^-alpha."""
     hashes = [xxhash.xxh3_64_intdigest((_KEY + i).encode(), seed) for i in ids.to_pylist()]
     share = (np.array(hashes, np.uint64).astype(np.float64) + 0.5) / 2.0**64
     return np.minimum(share, 1.0) ** (-1.0 / alpha) - 1.0
 
 
 class Scored(FromFiles, Explains, Kinds):
-    """The settings of both kinds of the step, and the model behind them."""
+    """The settings and the model of both kinds of the step: `Quality` and `QualityShare`."""
 
     name: ClassVar[str] = "quality"  # of both kinds
     paper: ClassVar[str] = "Brown et al. 2020, appendix A; Li et al. 2024, section 4.4"
 
     model: str | None = Field(
-        None, description=f"The path of a supervised fastText model; none: the path in {VARIABLE}."
+        None, description=f"Path of a supervised fastText model. Default: the path in {VARIABLE}."
     )
     model_sha256: str | None = Field(
-        None, description="The sha256 that the model's file must have; none: any."
+        None, description="The expected sha256 of the model file. Default: any."
     )
     score_label: str | None = Field(
         None,
-        description="The label whose probability is the score; none: hq, or the label beside cc.",
+        description="The label whose probability is the score. Default: hq, else the other label of"
+        " a model with cc.",
     )
     threshold: float | None = Field(
-        None, ge=0, le=1, description="Documents with a lower score are dropped; none: no limit."
+        None, ge=0, le=1, description="Documents with a lower score are dropped. Default: no limit."
     )
     keep_fraction: float | None = Field(
         None,
         gt=0,
         le=1,
-        description="The share of the documents that stays, those with the highest scores; none: no"
-        " limit.",
+        description="Share of documents to keep, those with the highest scores. Default: no limit.",
     )
     pareto: float | None = Field(
         None,
         gt=0,
-        description="GPT-3's draw: a document of score s stays where a Pareto variable of this"
-        " shape is above 1 - s (Brown et al. 2020, appendix A: 9); none: no draw.",
+        description="GPT-3's draw: a document with score s is kept if a Pareto variable of this"
+        " shape is above 1 - s (Brown et al. 2020, appendix A: 9). Default: no draw.",
     )
-    seed: int = Field(
-        0, ge=0, lt=2**64, description="The seed of the draw: another seed draws anew."
-    )
+    seed: int = Field(0, ge=0, lt=2**64, description="Seed of the draw.")
     _model: Classifier | None = PrivateAttr(default=None)
 
     @classmethod
     def fitting(cls, settings: Mapping[str, Any]) -> type[Settings]:
-        """A share of the corpus needs the whole corpus, everything else one document."""
+        """Return QualityShare, for the whole corpus, if `keep_fraction` is set, else Quality."""
         return Quality if settings.get("keep_fraction") is None else QualityShare
 
     @model_validator(mode="after")
@@ -109,11 +106,11 @@ class Scored(FromFiles, Explains, Kinds):
         ways = ("threshold", "keep_fraction", "pareto")
         set_ways = [n for n in ways if getattr(self, n) is not None]
         if len(set_ways) > 1:
-            raise ValueError(f"{' and '.join(set_ways)} exclude each other; give one of them")
+            raise ValueError(f"{' and '.join(set_ways)} cannot be combined; give one of them")
         return self
 
     def identity(self) -> Identity:
-        """With the model that counts here and now, so that workers and later runs see the same."""
+        """Return the identity with the model in effect, which later runs and workers use too."""
         facts = super().identity()
         facts.settings |= {"model": effective(self.model), "model_sha256": None}
         self._check()
@@ -121,10 +118,10 @@ class Scored(FromFiles, Explains, Kinds):
 
     def _check(self) -> None:
         path = self._path()
-        label = good_label(path, self.score_label)  # says what is wrong with a file that is none
+        label = good_label(path, self.score_label)  # raises an error if the file is not a model
         if self.model_sha256 and file_digest(path) != self.model_sha256.lower():
             raise UsageError(
-                f"{self.label}: {path} (label {label}) has another sha256 than model_sha256 says"
+                f"{self.label}: the sha256 of {path} (label {label}) differs from model_sha256"
             )
 
     def as_found(self) -> dict[str, str]:
@@ -145,7 +142,7 @@ class Scored(FromFiles, Explains, Kinds):
         self._model = Classifier(self._path(), self.score_label)
 
     def explain(self, text: str) -> list[str]:
-        """The words and n-grams that moved the score most."""
+        """Return lines of text about the words and n-grams that changed the score most."""
         if self._model is None:
             self._check()
             self.open()
@@ -153,22 +150,21 @@ class Scored(FromFiles, Explains, Kinds):
         explanation = self._model.explain(text)
         if not explanation.shares:
             return ["score 0, no word"]
-        beside = f" against {explanation.against}" if explanation.against else ""
+        against = f" against {explanation.against}" if explanation.against else ""
         lines = [
             f"score {explanation.score:.6f}, logit {explanation.logit:+.4f} of"
-            f" {self._model.label}{beside}"
+            f" {self._model.label}{against}"
         ]
         for share in explanation.shares[:EXPLAINED]:
             times = f" ({share.times} times)" if share.times > 1 else ""
             lines.append(f"{share.adds:+.4f} {share.kind} {share.text!r}{times}")
         more = len(explanation.shares) - EXPLAINED
         if more > 0:
-            rest = sum(s.adds for s in explanation.shares[EXPLAINED:])
-            lines.append(f"{rest:+.4f} {more} others together")
+            remainder = sum(s.adds for s in explanation.shares[EXPLAINED:])
+            lines.append(f"{remainder:+.4f} {more} others together")
         return lines
 
     def scores(self, docs: Documents) -> np.ndarray:
-        """float64[rows], 0 to 1."""
         if self._model is None:
             self.open()
         assert self._model is not None
@@ -177,9 +173,9 @@ class Scored(FromFiles, Explains, Kinds):
 
 @step("quality")
 class Quality(Scored, Step):
-    """Scores documents; drops those below `threshold`, or by GPT-3's draw.
+    """Scores documents, and drops those below `threshold`, or by GPT-3's draw.
 
-    Columns: `score`, 0 to 1, 0 of a text without any word; with `pareto` also `draw`.
+    Columns: `score`, 0 to 1 (0 for a text without words); with `pareto` also `draw`.
     """
 
     only_measures: ClassVar[bool] = True
@@ -197,22 +193,20 @@ class Quality(Scored, Step):
         docs = decide(docs, self.limits())
         if self.pareto is not None:
             draw = pareto_draws(docs.table["id"], self.pareto, self.seed)
-            gone = ~(draw > 1.0 - score)
+            dropped = ~(draw > 1.0 - score)
             docs = docs.annotate("draw", draw)
             reasons = {
                 int(r): f"draw {draw[r]:.6g}, needed above {1.0 - score[r]:.6g}"
-                for r in np.flatnonzero(gone)
+                for r in np.flatnonzero(dropped)
             }
             detail = [reasons.get(r) for r in range(len(docs))]
-            return docs.drop(gone, "not_drawn", score, detail=detail)
+            return docs.drop(dropped, "not_drawn", score, detail=detail)
         return docs
 
 
 class QualityShare(Scored, CorpusStep):
-    """Scores documents; drops those below the score that `keep_fraction` of them reach.
-
-    The threshold is exact: the score of the last document that must stay. Documents with the same
-    score stay too.
+    """Scores documents, and keeps the share `keep_fraction` with the highest scores. The threshold
+    is exact: the lowest score of the documents to keep. Documents with an equal score are kept too.
     """
 
     in_tasks: ClassVar[bool] = True
@@ -235,14 +229,13 @@ class QualityShare(Scored, CorpusStep):
         return docs.drop(score < threshold, "low_score", score, threshold)
 
 
-# The phases are seen -> threshold -> pieces. `drop` is left to the step's `apply`, and no row has a
-# cluster, so that OUT/decisions.parquet has none of them.
+# The phases are seen -> threshold -> pieces. No row has `drop` set or a cluster, so
+# OUT/decisions.parquet has none of them: the step's `apply` drops documents.
 SCHEMA = pa.schema([*COLUMNS, ("score", pa.float64()), ("threshold", pa.float64())])
 THRESHOLD = "threshold.f64"
 
 
 def resolve(step: QualityShare, sketches: Sketches) -> Decided:
-    """Writes the decisions; returns counts for the report."""
     file_groups = groups(sketches, sketches.sizes.task_documents)
     run, db = sketches.run, sketches.connection
     share = step.keep_fraction
@@ -287,15 +280,14 @@ def resolve(step: QualityShare, sketches: Sketches) -> Decided:
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """The decisions on a group's documents are to be written. method: the name of the step."""
+    """The task to write decisions on a group of sketch files. `method`: the name of the step."""
 
     threshold: float
     method: str
 
 
 def write_pieces(task: PiecesTask) -> int:
-    """A task: the decisions on a group's documents, and how many of them reach the threshold. Held
-    is a batch."""
+    """Run a task: write the decisions. Return how many documents reach the threshold."""
     kept: list[int] = []
     write_piece(task.file(PIECE), SCHEMA, _pieces(task, kept))
     return sum(kept)

@@ -1,14 +1,14 @@
-"""Train a quality classifier: documents that are good against documents as they come.
+"""Train a quality classifier that separates good documents from ordinary ones.
 
-The same documents give the same bytes, in whatever order they come (scoring/language/train.py).
+The same documents give the same bytes in any order (scoring/language/train.py).
 
-Presets. They train on whole documents, prepared as curate/scoring/quality/model.py says.
+Presets train on whole documents, prepared as in curate/scoring/quality/model.py.
 - `dclm` (Li et al. 2024, section 4.4 and appendix): words and pairs of words, lr 0.1, dim 100,
   5 epochs, as published with the paper. The script in its repository,
   baselines/train_fasttext_classifier.py, has the same defaults but wordNgrams 1.
 - `llama`: Touvron et al. 2023, section 2.1, has "a linear model to classify pages used as
   references in Wikipedia v.s. randomly sampled pages". Its settings are not published; these are
-  fastText's defaults, as RedPajama's rebuilding of it takes them
+  fastText's defaults, as in RedPajama's reproduction
   (RedPajama-Data, app/src/artifacts/ft_trainer.py).
 - `openwebmath`: Paster et al. 2023 train MathScore with fastText; its settings are not published.
   Texts are in the normal form of the step `math_score`, without formulas.
@@ -37,7 +37,7 @@ from llmcurate.base.errors import UsageError
 
 
 class Texts:
-    """The documents of some inputs that have text; read as often as `batches` is called."""
+    """The texts of the documents of some inputs. Every call of `batches` reads the inputs again."""
 
     def __init__(
         self, inputs: list[str], quiet: bool = False, read: ReadSettings | None = None
@@ -45,23 +45,22 @@ class Texts:
         self._direct = DirectInput.of_texts(inputs, read, quiet)
 
     def batches(self) -> Iterator[pa.LargeStringArray]:
-        """Texts in batches, in input order."""
         for batch in self._direct.batches(["text"]):
             yield as_large_string(batch.column(0))
 
     @property
     def tally(self) -> dict[str, int]:
-        """What the last reading met: documents, and what could not be read."""
+        """Numbers of documents in the last reading: read, kept, corrupt."""
         figures = self._direct.tally
         return {name: figures[name] for name in ("read", "kept", "corrupt")}
 
 
 def score_all(model: Classifier, texts: Texts) -> np.ndarray:
-    """float64[documents] of all texts; UsageError where there is none."""
+    """Return float64[documents]: the scores. Raises UsageError if the input has no documents."""
     parts = [model.scores(*text_buffers(batch)) for batch in texts.batches()]
     scores = np.concatenate(parts) if parts else np.zeros(0)
     if not len(scores):
-        raise UsageError("no document with text in the input")
+        raise UsageError("the input has no document with text")
     return scores
 
 
@@ -91,17 +90,15 @@ def train(
     balance: bool = False,
     preset: str | None = None,
 ) -> dict[str, Any]:
-    """Trains on the two sets; leaves quality.bin (or .ftz) and card.json in the folder.
-
-    call_apart: for fastText's own training; samples: most documents of each set that are trained
-    on, chosen by hash (0: all); balance: as many of the larger set as of the smaller one. Returns
-    the card. UsageError where a set has nothing to train on, RunFailed where training diverges.
-    """
+    """Train on two sets, and write quality.bin (or .ftz) and card.json to the folder. Return the
+    model card. `call_apart`: a function that runs fastText's training in a separate process.
+    `samples`: the most documents per set, by hash, 0 for all. `balance`: True to use equally many
+    of both. Raises UsageError if a set has nothing to train on, RunFailed if training diverges."""
 
     def choose(lines: Lines) -> np.ndarray:
         for label, option in ((GOOD, "--positive"), (REST, "--negative")):
             if label not in lines.labels_in_training():
-                raise UsageError(f"nothing to train on: no document with words in {option}")
+                raise UsageError(f"nothing to train on: {option} has no document with words")
         rows = lines.order(held=False)
         most = min(_by_label(lines, rows).values()) if balance else len(rows)
         return lines.first(rows, min(most, samples) if samples else most)

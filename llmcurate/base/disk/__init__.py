@@ -1,1 +1,1 @@
-"""Files that are whole or absent, parquet, DuckDB, publishing, units."""
+"""Files that are whole or absent, parquet files, DuckDB, publishing to a store, units of sizes."""

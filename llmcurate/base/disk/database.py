@@ -1,4 +1,4 @@
-"""DuckDB for what is larger than memory: grouping, sorting and joining over parquet files."""
+"""DuckDB for data larger than memory: grouping, sorting and joining over parquet files."""
 
 from __future__ import annotations
 
@@ -13,33 +13,29 @@ MEMORY = "1GB"
 
 
 def quoted(name: str) -> str:
-    """A column's name as SQL has it, whatever it is."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(path: Path | str) -> str:
-    """The path as an SQL string."""
     return "'" + str(path).replace("'", "''") + "'"
 
 
 def paths_literal(paths: list[Path]) -> str:
-    """A list of paths as an SQL list of strings."""
     return "[" + ", ".join(literal(p) for p in paths) + "]"
 
 
-# Instances that nobody uses, one within another at most: each takes 20 ms of CPU to make.
+# Idle instances, at most two: each takes 20 ms of CPU to create.
 _idle: list[Any] = []
 
 
 @atexit.register
 def _close_idle() -> None:
-    """DuckDB 2 prints a list of its functions when Python ends with a connection open."""
+    """Close idle connections: at exit, DuckDB 2 prints the functions of one that is open."""
     while _idle:
         _idle.pop().close()
 
 
 def _open(instance: Any, spill: Path, threads: int) -> Any:
-    """A connection to an empty database of its own in the instance."""
     connection = instance.cursor()
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     connection.execute(f"SET threads = {threads}")
@@ -52,15 +48,15 @@ def _open(instance: Any, spill: Path, threads: int) -> Any:
     return connection
 
 
-def _empty(connection: Any) -> bool:
-    """Drops the database of a connection and closes it; whether its instance can serve again."""
+def _reset(connection: Any) -> bool:
+    """Drop the connection's database, close the connection, return whether DuckDB is reusable."""
     import duckdb
 
     try:
         connection.execute("USE memory")
         connection.execute("DETACH work")
-        connection.execute("SET memory_limit = '1MB'")  # gives its memory back
-        connection.execute("SET temp_directory = ''")  # refused where it has been used
+        connection.execute("SET memory_limit = '1MB'")  # frees its memory
+        connection.execute("SET temp_directory = ''")  # refused if it was used
     except duckdb.Error:
         return False
     finally:
@@ -70,12 +66,10 @@ def _empty(connection: Any) -> bool:
 
 @contextmanager
 def scratch_database(spill: Path, threads: int = 1) -> Iterator[Any]:
-    """A connection with bounded memory that spills into the folder `spill`, which is removed
-    afterwards with all that is in it; into one of the system's where that one may not be made.
-
-    Full disks come back as one line (errors.disk_error), whatever DuckDB calls them, and files that
-    it cannot read, too.
-    """
+    """Open a DuckDB connection with bounded memory that spills to the folder `spill`. The folder is
+    removed afterwards with all its content. If it cannot be created, a temporary folder of the
+    system is used. RunFailed says in one line that the disk is full or that DuckDB cannot read a
+    file; DuckDB's other errors are raised as they are."""
     import duckdb
 
     from llmcurate.base.disk.files import remove
@@ -86,7 +80,7 @@ def scratch_database(spill: Path, threads: int = 1) -> Iterator[Any]:
     except OSError as error:
         if not may_not_write(error):
             raise
-        # Somebody else's run, or one on a medium for reading: it can be looked at all the same.
+        # Another user's run, or one on a read-only medium: it can still be inspected.
         spill = Path(tempfile.mkdtemp(prefix="llmcurate-spill-"))
     try:
         instance = _idle.pop()  # another thread may take the last one first
@@ -96,7 +90,7 @@ def scratch_database(spill: Path, threads: int = 1) -> Iterator[Any]:
     try:
         connection = _open(instance, spill, threads)
         yield connection
-        reusable = _empty(connection)
+        reusable = _reset(connection)
     except (duckdb.InvalidInputException, duckdb.IOException) as error:
         reason = f"{str(error).splitlines()[0]}; run the same command again"
         raise disk_error(error) or RunFailed(reason) from error
@@ -111,6 +105,6 @@ def scratch_database(spill: Path, threads: int = 1) -> Iterator[Any]:
 
 
 def arrow_batches(relation: Any, rows: int = 100_000) -> Iterator[Any]:
-    """The result of a DuckDB query as Arrow record batches of `rows` rows."""
-    modern = hasattr(relation, "to_arrow_reader")  # else a DuckDB of 2025 or before
+    """Yield the result of a DuckDB query as Arrow record batches of `rows` rows."""
+    modern = hasattr(relation, "to_arrow_reader")  # False for DuckDB of 2025 and before
     yield from relation.to_arrow_reader(rows) if modern else relation.fetch_arrow_reader(rows)

@@ -1,4 +1,4 @@
-"""Parquet files of a stage and of OUT: whole or absent, with row groups that depend on the rows."""
+"""Parquet files of steps and of OUT: whole or absent, with row groups that depend on the rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from llmcurate.base.disk.files import replacing
-from llmcurate.base.errors import RunFailed, name_file
+from llmcurate.base.errors import RunFailed, set_error_file
 
 GROUP_ROWS = 10_000
 GROUP_BYTES = 16 << 20
@@ -21,7 +21,7 @@ DISTINCT = {"text", "id", "url", "html"}
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The column as one array, without a copy where it already is one."""
+    """Return the column as one array, without a copy if it already is one."""
     if isinstance(column, pa.Array):
         return column
     if column.num_chunks == 0:
@@ -30,8 +30,8 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with exactly the schema's columns; absent ones are null. RunFailed names one whose
-    values are of another type."""
+    """Return the table with exactly the columns of the schema; missing columns are null. Raises
+    RunFailed, which names the column, if values do not fit the column's type."""
     if table.schema == schema:
         return table
     columns = []
@@ -45,14 +45,14 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
         except pa.ArrowException as error:
             raise RunFailed(
                 f"column {f.name} was {f.type} and is now {column.type}, which does not fit: a"
-                f" step has to give a column one type in all batches ({error})"
+                f" step must give a column the same type in all batches ({error})"
             ) from error
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def row_bytes(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """int64[rows]: bytes of each row's values, and 8 for the row. How they lie in memory, which
-    `nbytes` counts with them, must not decide where a row group or a batch ends."""
+    """Return the size of each row in bytes, plus 8: int64[rows]. Unlike `nbytes`, it does not
+    depend on the layout in memory, so row groups and batches end at the same rows every time."""
     kind = values.type
     size = np.full(len(values), 8, np.int64)
     if isinstance(values, pa.ChunkedArray) and pa.types.is_nested(kind):
@@ -83,8 +83,8 @@ def _has_bytes(kind: pa.DataType) -> bool:
 
 
 class TableWriter:
-    """A parquet file whose row groups depend on the rows alone, in place when closed. sink: makes
-    the file object that it writes to of the temporary path; None: Arrow's own."""
+    """A parquet file whose row groups depend on the rows alone; `close` moves it into place.
+    `sink(path)` opens the temporary file to write to; if `sink` is None, Arrow opens it."""
 
     def __init__(self, path: Path, sink: Callable[[Path], Any] | None = None) -> None:
         self._path = path
@@ -97,10 +97,10 @@ class TableWriter:
         self.rows = 0
 
     def write(self, table: pa.Table) -> None:
-        """Adds rows; the first table sets the schema, also when it is empty."""
+        """Add rows. The first table sets the schema, even if it is empty."""
         if self._writer is None:
             self._schema = table.schema
-            # Of values that seldom repeat, a dictionary and the least and greatest cost much.
+            # Dictionaries and min/max statistics are expensive for values that rarely repeat.
             others = [f.name for f in table.schema if f.name not in DISTINCT]
             self._writer = pq.ParquetWriter(
                 self._aside if self.sink is None else self.sink,
@@ -126,12 +126,12 @@ class TableWriter:
             try:
                 self._writer.write_table(table, row_group_size=max(1, table.num_rows))
             except OSError as error:
-                name_file(error, self._path)
+                set_error_file(error, self._path)
                 raise
         self._waiting, self._rows, self._bytes = [], 0, 0
 
     def close(self, failed: bool = False) -> None:
-        """Finishes the file, or leaves nothing behind."""
+        """Finish the file, or discard it if writing failed."""
         error = RuntimeError("unfinished") if failed else None
         try:
             if not failed:
@@ -153,7 +153,7 @@ class TableWriter:
 
 @contextmanager
 def writing(path: Path, sink: Callable[[Path], Any] | None = None) -> Iterator[TableWriter]:
-    """A writer that is finished at the end of the block, or leaves nothing after an error."""
+    """Yield a `TableWriter`, closed at the end of the block. After an error, no file is left."""
     writer = TableWriter(path, sink)
     done = False
     try:

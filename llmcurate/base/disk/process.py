@@ -1,4 +1,4 @@
-"""This process: its peak memory, its machine, and a few threads for work that waits for storage."""
+"""This process: its peak memory, its machine, and threads for work that waits for storage."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has held, in bytes; on Linux of this program alone, where
-    getrusage would count what started it too."""
+    """Return the peak memory of this process in bytes. On Linux, the number leaves out the memory
+    of the program that started this one, which getrusage would count."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
@@ -29,8 +29,8 @@ def peak_bytes() -> int:
 
 @dataclass(frozen=True)
 class Host:
-    """The class of a machine, and nothing that names it. machine: the architecture; cores: those
-    that this process may use; memory: in bytes."""
+    """The kind of machine, without anything that identifies it: its architecture `machine`, the
+    number of `cores` that this process may use, and its `memory` in bytes."""
 
     system: str
     machine: str
@@ -40,7 +40,7 @@ class Host:
 
 
 def host() -> Host:
-    """Return the class of this machine."""
+    """Return the kind of this machine."""
     system = platform.uname()
     try:
         info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
@@ -54,24 +54,23 @@ def host() -> Host:
     return Host(system.system, system.machine, processor, cores(), memory)
 
 
-def cores() -> int:
-    """Processor cores that this process may use."""
+def cores() -> int:  # that this process may use
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-# A store answers in tens of milliseconds, whatever the processor does meanwhile. Of 10^5 archives
-# at 0.1 s a request 16 threads wait for 53 minutes, 128 for 7 (benchmarks/bench_planning.py).
+# A store takes tens of milliseconds to answer. For 10^5 archives at 0.1 s per request, 16 threads
+# wait for 53 minutes, 128 for 7 (benchmarks/bench_planning.py).
 AT_ONCE = 128
 
 
 class Threads(ThreadPoolExecutor):
-    """Threads that work for whoever submits to them: what they commit, its seals and its journal
-    hear of (`files.listening`)."""
+    """Threads that share the context of the thread that submits work. The listeners of that thread
+    (`files.listening`), such as its seals and journal, therefore learn of the files that these
+    threads commit."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """As the base class has it, in the caller's context."""
         return super().submit(copy_context().run, fn, *args, **kwargs)
 
 
@@ -82,8 +81,9 @@ Result = TypeVar("Result")
 def in_order(
     work: Callable[[Item], Result], items: Iterable[Item], at_once: int = AT_ONCE
 ) -> Iterator[Result]:
-    """work(item) of each item, in their order; no more than 2 * at_once results wait to
-    be taken. What one raises is raised in its place, and those behind it are not begun."""
+    """Yield work(item) for each item, in the order of the items. At most 2 * at_once results wait
+    to be consumed. If work(item) raises an error, it is raised in place of the result, and later
+    items that have not begun are cancelled."""
     if isinstance(items, Sized):
         at_once = min(at_once, len(items))
     if at_once < 2:

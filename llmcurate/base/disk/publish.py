@@ -1,9 +1,9 @@
-"""OUT as a URL: a run works in a scratch folder and puts what it leaves for readers into a store.
+"""OUT as a URL: a run works in a scratch folder, then uploads what readers need to a store.
 
-An object store has no rename; a put is whole or not there. So files go first, the manifest of their
-folder after them, and the list of all, `published.json`, last. A manifest whose folder will change
-is taken away before the first of its files is put, so that no reader sees a manifest beside files
-of another run. What the list says is there already, byte for byte, is not put again.
+An object store has no rename, but an upload is whole or absent. So files are uploaded first, then
+their folder's manifest, and last the list of all, `published.json`. A manifest whose folder will
+change is removed first: no reader sees it beside another run's files. Files that the list
+has with the same bytes are not uploaded again.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from llmcurate.base.errors import RunFailed, UsageError
 
 LIST = "published.json"
 VERSION = 1
-AT_ONCE = 8  # puts on their way
-MANIFESTS = ("manifest.json", "index.json")  # of the folder that they lie in
-STAY = ("stages", "ledger.db")  # what only the run itself needs, at the root or in RUN
+AT_ONCE = 8  # uploads at the same time
+MANIFESTS = ("manifest.json", "index.json")  # each of the folder that holds it
+STAY = ("stages", "ledger.db")  # not uploaded: only the run needs it; at the root or in RUN
 RUN = ".run/"
 TRIES = 5
-WAIT_SECONDS = 0.5  # before the second try; each further one waits twice as long
+WAIT_SECONDS = 0.5  # before the second try, doubled for each further one
 
 T = TypeVar("T")
 
 
 class Store:
-    """A folder of an object store, or of anything else that fsspec knows. wait: seconds before the
-    second try."""
+    """A folder in an object store or another fsspec file system. A failed operation is tried again
+    after `wait` seconds."""
 
     def __init__(self, url: str, wait: float = WAIT_SECONDS) -> None:
         import fsspec
 
         self.url, self.wait = url.rstrip("/"), wait
         self._folder = url.startswith("file:")
-        # Folders of this machine must be made first; objects have none.
+        # Folders on this machine must be created first; objects need none.
         options = {"auto_mkdir": True} if self._folder else {}
         try:
             self.fs, self.root = fsspec.core.url_to_fs(self.url, **options)
@@ -56,23 +56,23 @@ class Store:
         self,
         name: str,
         error: Exception,
-        advice: str = "run again, it goes on",
-        what: str = "written",
+        advice: str = "run the same command again, it resumes",
+        verb: str = "written",
     ) -> RunFailed:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return RunFailed(f"{self.url}{name} cannot be {what} ({reason}): {advice}")
+        return RunFailed(f"{self.url}{name} cannot be {verb} ({reason}): {advice}")
 
     def _at(self, name: str) -> str:
-        """A file's place in the store; RunFailed for a name that leads elsewhere."""
+        """Return a file's path in the store. Raises RunFailed for a path outside the store."""
         if not is_below(name):
             raise RunFailed(
-                f"{self.url} names {name[:100]!r}, which is nothing inside it: nothing was done"
-                f" with it; remove {LIST} there, and run again"
+                f"{self.url} names {name[:100]!r}, which is not inside it: it was not used; remove"
+                f" {LIST} there and run again"
             )
         return f"{self.root}/{name}"
 
     def retried(self, work: Callable[[], T], tries: int = TRIES) -> T:
-        """The work's result; tried again while the store is away for a moment."""
+        """Return the result of `work()`; after RunFailed try again, waiting longer each time."""
         for tried in range(tries - 1):
             try:
                 return work()
@@ -81,30 +81,30 @@ class Store:
         return work()
 
     def check(self) -> None:
-        """RunFailed where nothing can be written, before hours of work."""
+        """Raise RunFailed if the store cannot be written to, before a run spends hours of work."""
         name = ".llmcurate-may-write"
         try:
             self.fs.pipe_file(f"{self.root}/{name}", b"")
             self.fs.rm_file(f"{self.root}/{name}")
         except Exception as error:
-            advice = "see that it is there and that you may write to it"
+            advice = "check that it exists and that you may write to it"
             raise self._failed("", error, advice) from None
 
     def listed(self) -> dict[str, list[Any]]:
-        """name -> [bytes, sha256] of what the last run put there."""
+        """Return [size, sha256] of each file that the last run uploaded, by the file's name."""
         try:
             published = json.loads(self.fs.cat_file(f"{self.root}/{LIST}"))
         except (FileNotFoundError, ValueError):
             return {}
         except Exception as error:
-            raise self._failed(f"/{LIST}", error, what="read") from None
+            raise self._failed(f"/{LIST}", error, verb="read") from None
         if not isinstance(published, dict) or published.get("version") != VERSION:
             return {}
         files = published.get("files")
         return dict(files) if isinstance(files, dict) else {}
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of what is there, by name."""
+        """Return the size of each file in the store in bytes, by the file's name."""
         self.fs.invalidate_cache()
         try:
             objects = self.fs.find(self.root, detail=True)
@@ -115,11 +115,11 @@ class Store:
         top = self.fs._strip_protocol(self.root).rstrip("/") + "/"
         return {k.removeprefix(top): v["size"] for k, v in objects.items()}
 
-    def put(self, path: Path, name: str) -> None:
-        """One file, whole or not at all."""
+    def upload(self, path: Path, name: str) -> None:
+        """Upload one file, so that the store has all of it or nothing."""
         place = self._at(name)
         try:
-            if self._folder:  # where a copy is not whole until its end, as a put is
+            if self._folder:  # unlike an upload, a copy is visible before it is complete
                 with replacing(Path(place), sync=False) as aside:
                     shutil.copyfile(path, aside)
                 return
@@ -129,7 +129,6 @@ class Store:
             raise self._failed(f"/{name}", error) from None
 
     def write(self, name: str, data: bytes) -> None:
-        """A small file."""
         place = self._at(name)
         try:
             self.fs.pipe_file(place, data)
@@ -137,9 +136,9 @@ class Store:
             raise self._failed(f"/{name}", error) from None
 
     def remove(self, names: Iterable[str]) -> None:
-        """Files that may be gone already, each tried as `retried` does."""
+        """Remove files from the store, trying again after failures. Missing files are no error."""
 
-        def one(name: str) -> None:
+        def remove_file(name: str) -> None:
             try:
                 self.fs.rm_file(f"{self.root}/{name}")
             except FileNotFoundError:
@@ -149,63 +148,63 @@ class Store:
 
         all_names = list(names)
         for name in all_names:
-            self._at(name)  # before the first of them is removed
-        for _ in in_order(lambda name: self.retried(lambda: one(name)), all_names, AT_ONCE):
+            self._at(name)  # all are checked before the first is removed
+        for _ in in_order(lambda name: self.retried(lambda: remove_file(name)), all_names, AT_ONCE):
             pass
 
 
 def publish(out: Path, store: Store) -> dict[str, int]:
-    """Puts what a finished run left in `out`; returns counts: files, put, bytes (put), removed."""
+    """Upload what a finished run left in `out`. Return, by name, the number of files, of uploaded
+    files (put), of uploaded bytes and of removed files."""
     names = [n for n in _files(out) if n.removeprefix(RUN).split("/")[0] not in STAY]
     new: dict[str, list[Any]] = {
         name: [(out / name).stat().st_size, file_digest(out / name)] for name in names
     }
     old, stored = store.retried(store.listed), store.retried(store.sizes)
-    last = manifests(names)
+    own_manifests = manifests(names)
     changed = [n for n in names if old.get(n) != new[n] or stored.get(n) != new[n][0]]
-    gone = [n for n in old if n not in new and n in stored]
+    deleted = [n for n in old if n not in new and n in stored]
 
-    def put(name: str) -> None:
-        store.retried(lambda: store.put(out / name, name))
+    def upload(name: str) -> None:
+        store.retried(lambda: store.upload(out / name, name))
 
-    if changed or gone:
-        # Until the list is back, what stands there is of no run; a folder without its manifest is
-        # not complete either.
-        touched = {n.rpartition("/")[0] for n in (*changed, *gone)}
-        heads = [n for n, folder in manifests(stored).items() if folder in touched]
-        store.remove([LIST, *heads])
-        changed += [n for n in heads if n in new and n not in changed]
+    if changed or deleted:
+        # Without the list the files belong to no run; a folder without its manifest is incomplete.
+        touched = {n.rpartition("/")[0] for n in (*changed, *deleted)}
+        outdated = [n for n, folder in manifests(stored).items() if folder in touched]
+        store.remove([LIST, *outdated])
+        changed += [n for n in outdated if n in new and n not in changed]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            files = [n for n in changed if n not in last]
-            list(pool.map(put, files))
-        store.remove(gone)
-        for name in last:
+            files = [n for n in changed if n not in own_manifests]
+            list(pool.map(upload, files))
+        store.remove(deleted)
+        for name in own_manifests:
             if name in changed:
-                put(name)
-    if changed or gone or LIST not in stored:
+                upload(name)
+    if changed or deleted or LIST not in stored:
         listing = {"version": VERSION, "files": new}
         text = json.dumps(listing, indent=1, sort_keys=True).encode() + b"\n"
         store.retried(lambda: store.write(LIST, text))
     size = sum(new[n][0] for n in changed)
-    return {"files": len(new), "put": len(changed), "bytes": size, "removed": len(gone)}
+    return {"files": len(new), "put": len(changed), "bytes": size, "removed": len(deleted)}
 
 
 def manifests(names: Collection[str]) -> dict[str, str]:
-    """The manifests among the names of files, each with the folder that it is of: its own, or for
-    FOLDER.json the one beside it; those of inner folders first."""
+    """Return the manifests among file names, each with the folder that it describes: the folder
+    that holds the manifest, or for FOLDER.json the folder beside it. Manifests of inner folders
+    come first."""
     folders = {name.rpartition("/")[0] for name in names}
-    of: dict[str, str] = {}
+    folder_of: dict[str, str] = {}
     for name in sorted(names, key=lambda n: (-n.count("/"), n)):
         folder, _, file = name.rpartition("/")
         if file in MANIFESTS:
-            of[name] = folder
+            folder_of[name] = folder
         elif name.endswith(".json") and name.removesuffix(".json") in folders:
-            of[name] = name.removesuffix(".json")
-    return of
+            folder_of[name] = name.removesuffix(".json")
+    return folder_of
 
 
 def _files(out: Path) -> list[str]:
-    """Relative paths of all files that are not hidden, but for records of the run."""
     paths = (path.relative_to(out).as_posix() for path in sorted(out.rglob("*")) if path.is_file())
     hidden = re.compile(r"(^|/)\.")
     return [path for path in paths if not hidden.search(path.removeprefix(RUN))]

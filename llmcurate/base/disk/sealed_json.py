@@ -1,4 +1,4 @@
-"""JSON objects in files, with a checksum that shows damage, and read from anyone's."""
+"""JSON objects with a checksum that reveals damage, and JSON files that anyone may have written."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from llmcurate.base.errors import UsageError
 
 
 def encode_json(value: Any) -> bytes:
-    """JSON as people read it: two spaces, UTF-8 kept, a final newline."""
+    """Return JSON for readers: indented by two spaces, UTF-8, with a final newline."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
 def checksum(data: bytes) -> str:
-    """xxh3-128, in hexadecimal."""
+    """Return the xxh3-128 hash in hexadecimal."""
     return xxhash.xxh3_128_hexdigest(data)
 
 
 def seal(values: dict[str, Any]) -> dict[str, Any]:
-    """The values, and under ``checksum`` that of their JSON with sorted keys."""
+    """Return the values with a ``checksum`` of their JSON, whose keys are sorted."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return {**values, "checksum": checksum(text.encode())}
 
 
 def unseal(values: Any) -> dict[str, Any]:
-    """What ``seal`` was given; raises ``ValueError`` where it is anything else."""
+    """Return the values that were given to ``seal``. Raises ValueError if the checksum is wrong."""
     if not isinstance(values, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     content = {name: value for name, value in values.items() if name != "checksum"}
     if seal(content) != values:
         raise ValueError("it is not what was written")
@@ -38,7 +38,7 @@ def unseal(values: Any) -> dict[str, Any]:
 
 
 def read_json(path: Path, limit: int = 64_000_000) -> dict[str, Any]:
-    """An object from a file that anyone may have written; ``LlmcurateError`` names it."""
+    """Read a JSON object from an untrusted file. Raises UsageError, which names the file."""
     try:
         if path.stat().st_size > limit:
             raise UsageError(f"{path}: larger than {limit} bytes")

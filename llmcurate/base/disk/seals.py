@@ -1,8 +1,8 @@
-"""Seals: size and digest of a file as it was committed, compared before it is used again.
+"""Seals: size and digest of a file when it was committed, compared before it is used again.
 
-Who commits a file seals it, right after it was written and while the system still has it in memory;
-the seals stand where the commit is recorded: in the ledger, or in the manifest beside the files. A
-seal is [size, digest], as JSON has it: xxh3-128 in hexadecimal, or the sha256 of a manifest.
+A file is sealed right after it was written, while the system still has it in memory. The seal is
+recorded with the commit, in the ledger or in the manifest beside the files, as [size, digest]: an
+xxh3-128 in hexadecimal, or a manifest's sha256.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from llmcurate.base.errors import Damaged
 from llmcurate.base.messages import Message, Task
 
 Seal = list[Any]
-SealedPath = list[Any]  # [path, seal], as a task has it
+SealedPath = list[Any]  # [path, seal]
 DIGEST = "xxh3-128"
-TASK_BYTES = 256 << 20  # what one task compares
+TASK_BYTES = 256 << 20  # compared by one task
 SHA256_DIGITS = 64
 
 
 def seal(path: Path) -> Seal:
-    """The seal of a file as it is now."""
+    """Return the seal of a file as it is now."""
     return [path.stat().st_size, file_digest(path, DIGEST)]
 
 
 def seal_folder(folder: Path) -> dict[str, Seal]:
-    """The seals of all files below a folder, by their names from there."""
+    """Return the seals of all files below a folder, by relative path."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): seal(path) for path in files}
 
 
 def fault(path: Path, sealed: object, content: bool = True) -> str | None:
-    """What is wrong with a file, or None. content: whether its bytes are compared as well; a size
-    of None is not known."""
+    """Return what is wrong with a sealed file, or None. If `content`, its bytes are compared too. A
+    seal with the size None says nothing about the size."""
     if not isinstance(sealed, (list, tuple)) or len(sealed) < 2:
-        return "has a record that is damaged"
+        return "has a damaged record"
     size, digest = sealed[0], str(sealed[1])
     kind = "sha256" if len(digest) == SHA256_DIGITS else DIGEST
     try:
@@ -56,34 +56,34 @@ def fault(path: Path, sealed: object, content: bool = True) -> str | None:
 
 @contextmanager
 def sealing() -> Iterator[list[SealedPath]]:
-    """The files that this thread puts in their place within (`listening`), sealed at once."""
+    """Yield a list that gets [path, seal] of each file that this thread commits in the block."""
     sealed: list[SealedPath] = []
     with listening(lambda path: sealed.append([str(path), seal(path)])):
         yield sealed
 
 
-_stamps: dict[str, tuple[Seal, tuple[int, ...]]] = {}  # of files that this process compared
+_stamps: dict[str, tuple[Seal, tuple[int, ...]]] = {}  # of shared files that this process compared
 
 
 def verify(own: Iterable[SealedPath], shared: Iterable[SealedPath] = ()) -> None:
-    """Compares what a task is about to read; Damaged names the first file that is not what was
-    written. own: files of this task; shared: those that every task reads, which a process compares
-    once, and again if a time of change is another."""
+    """Compare the files that a task is about to read with their seals. Raises Damaged, which names
+    the first file that differs. `own` are files of this task alone. `shared` are files that every
+    task reads; a process compares each of them once, and again if it was written to since."""
     for path, sealed in own:
-        _compared(path, sealed)
+        _check(path, sealed)
     for path, sealed in shared:
         if _stamps.get(path) != (sealed, stamp := _stamp(path)):
-            _compared(path, sealed)
+            _check(path, sealed)
             _stamps[path] = sealed, stamp
 
 
-def _compared(path: str, sealed: Seal) -> None:
+def _check(path: str, sealed: Seal) -> None:
     if (difference := fault(Path(path), sealed)) is not None:
         raise Damaged(f"{path} {difference}")
 
 
 def _stamp(path: str) -> tuple[int, ...]:
-    """Another one after every write: nobody sets the time of a file's last change of state."""
+    """Return values that differ after every write to a file, as ctime, which nobody can set."""
     try:
         stat = Path(path).stat()
     except OSError:
@@ -93,26 +93,21 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class CompareTask(Task):
-    """Files to be compared by content."""
-
     files: list[SealedPath]
 
 
 @dataclass(frozen=True)
 class Faults(Message):
-    """What is wrong with files, by their paths."""
-
     faults: dict[str, str]
 
 
 def compare(task: CompareTask) -> Faults:
-    """Return the faults of a task's files."""
     faults = {path: fault(Path(path), sealed) for path, sealed in task.files}
     return Faults({path: text for path, text in faults.items() if text is not None})
 
 
 def tasks(files: Iterable[tuple[Path, Seal]]) -> Iterator[CompareTask]:
-    """The tasks of `compare` over so many files."""
+    """Yield tasks for workers, which together compare these files with their seals."""
     waiting: list[SealedPath] = []
     size = part = 0
     for path, sealed in files:

@@ -14,10 +14,8 @@ _POWERS = " kMGTPE"
 
 
 def parse_size(text: str, option: str = "--as-if") -> int:
-    """Bytes of `100TB`, `1.5 GiB`, `2000`. UsageError for anything else, and for 0.
-
-    option: the option or setting that holds the text, for the message.
-    """
+    """Return the bytes of a size such as `100TB`, `1.5 GiB` or `2000`. Raises UsageError for other
+    texts and for 0; the message names `option`, the option or setting that holds the text."""
     size = round(_bytes(text))
     if size <= 0:
         raise UsageError(f"{option} {text}: give bytes, such as 100TB or 500GB")
@@ -25,15 +23,15 @@ def parse_size(text: str, option: str = "--as-if") -> int:
 
 
 def parse_rate(text: str, option: str = "--rate") -> float:
-    """Bytes a second of `5MB/s`, `800kB`, `1.5MiB/s`. UsageError for anything else, and for 0."""
+    """Return the bytes per second of `5MB/s` or `1.5MiB/s`. Raises UsageError for other texts."""
     rate = _bytes(text.rstrip().removesuffix("/s"))
     if rate <= 0:
-        raise UsageError(f"{option} {text}: give bytes a second, such as 5MB/s or 500kB/s")
+        raise UsageError(f"{option} {text}: give bytes per second, such as 5MB/s or 500kB/s")
     return rate
 
 
 def parse_count(text: str | float) -> float:
-    """The number of `100k`, `1.5M`, `2B` or `1e5`. ValueError for anything else."""
+    """Return the number of `100k`, `1.5M`, `2B` or `1e5`. Raises ValueError for anything else."""
     match = _COUNT.fullmatch(str(text))
     if match is None:
         raise ValueError("give a number, such as 100000, 100k or 1e5")
@@ -42,7 +40,7 @@ def parse_count(text: str | float) -> float:
 
 
 def as_whole(value: Any) -> Any:
-    """The whole number of `100k`, `1e5`, `32_000` or 1e5; any other value as it is."""
+    """Return the whole number in `100k`, `1e5`, `32_000` or 1e5, or any other value unchanged."""
     if isinstance(value, str):
         try:
             return int(value)
@@ -52,22 +50,21 @@ def as_whole(value: Any) -> Any:
 
 
 def _bytes(text: str) -> float:
-    """0 for what is no size."""
     match = _SIZE.fullmatch(text)
     if match is None:
-        return 0.0
+        return 0.0  # not a size
     number, prefix, binary = match.groups()
     power = _POWERS.index(prefix.replace("K", "k") or " ")
     return float(number) * float((1024 if binary else 1000) ** power)
 
 
 def format_bytes(size: float) -> str:
-    """Bytes to three figures: `12.3 MB`, `950 B`."""
+    """Format bytes with three significant digits: `12.3 MB`, `950 B`."""
     return f"{format_scaled(size)}B" if size >= 999.5 else f"{size:.0f} B"
 
 
 def format_scaled(number: float) -> str:
-    """A number to three figures with its decimal prefix: `12.3 T`; `950 ` needs none."""
+    """Format a number to three digits with a decimal prefix: `12.3 T`, or `950 ` without prefix."""
     for prefix in _POWERS:
         if abs(number) < 999.5 or prefix == "E":
             size = abs(number)
@@ -78,24 +75,24 @@ def format_scaled(number: float) -> str:
 
 
 def format_count(number: float) -> str:
-    """A whole number with thousands separated: `1,234,567`."""
+    """Format a whole number with thousands separators: `1,234,567`."""
     return f"{number:,.0f}"
 
 
 def format_estimate(number: float) -> str:
-    """A whole number of which two figures are known: `100,000` for 99,639."""
+    """Format a whole number rounded to two significant digits: `100,000` for 99,639."""
     return format_count(float(f"{number:.2g}"))
 
 
 def counted(number: float, noun: str) -> str:
-    """A whole number of things: `1 document`, `1,234 documents`."""
+    """Format a number of things: `1 document`, `1,234 documents`."""
     plural = "es" if noun.endswith(("ch", "ss")) else "s"
     return f"{format_count(number)} {noun}{'' if number == 1 else plural}"
 
 
 def format_percent(share: float | None, digits: int = 1) -> str:
-    """A share of 1 as `5.3 %`; `< 0.1 %` for less than that, and `-` for None. digits: behind the
-    point."""
+    """Format a fraction as `5.3 %`, as `< 0.1 %` if it would round to 0, and None as `-`. `digits`
+    is the number of digits after the decimal point."""
     if share is None:
         return "-"
     least = 10.0**-digits
@@ -103,7 +100,7 @@ def format_percent(share: float | None, digits: int = 1) -> str:
 
 
 def format_measure(value: float | None) -> str:
-    """A measured value, at most four digits behind the point: `1,234`, `0.1235`."""
+    """Format a measured value, whole from 1,000 on, else to four digits: `1,234`, `0.1235`."""
     if value is None:
         return ""
     if value == int(value) and abs(value) < 1e15:
@@ -112,7 +109,7 @@ def format_measure(value: float | None) -> str:
 
 
 def format_short(value: float) -> str:
-    """A number in the least room: `1.2k`, `3M`, `0.05`."""
+    """Format a number with three significant digits and a suffix: `1.2k`, `3M`, `0.05`."""
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"
@@ -120,13 +117,13 @@ def format_short(value: float) -> str:
 
 
 def format_power(value: float) -> str:
-    """A number to three figures with its power of ten, as of operations: `1.5e12`, `2e9`."""
+    """Format a number with three significant digits and its power of ten: `1.5e12`, `2e9`."""
     figures, power = f"{value:.2e}".split("e")
     return f"{float(figures):g}e{int(power)}"
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds in the largest fitting unit: `3.2 d`, `5.0 h`, `12.5 min`, `0.8 s`."""
+    """Format seconds in the largest fitting unit: `3.2 d`, `5.0 h`, `12.5 min`, `0.8 s`."""
     for least, size, unit in ((172_800, 86_400, "d"), (3600, 3600, "h"), (60, 60, "min")):
         if seconds >= least:
             return f"{seconds / size:.1f} {unit}"
@@ -134,5 +131,4 @@ def format_duration(seconds: float) -> str:
 
 
 def either(names: tuple[str, ...]) -> str:
-    """The names in a row with `or` before the last one."""
     return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]

@@ -1,7 +1,7 @@
-"""YAML that anyone may have written: of bounded size and depth, no key twice, mistakes by line.
+"""YAML that anyone may have written: limited in size and depth, no duplicate keys, errors by line.
 
-PyYAML keeps the last of two equal keys, follows any depth until Python's stack ends, and multiplies
-what aliases name.
+PyYAML keeps the last of two equal keys, recurses until Python's stack ends, and expands aliases
+without limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from llmcurate.base.disk.units import as_whole
 from llmcurate.base.errors import UsageError
 
 MOST_BYTES = 4 << 20
-MOST_NODES = 300_000  # of what a text holds once aliases are followed
+MOST_NODES = 300_000  # with aliases followed
 MOST_DEPTH = 40
 MOST_DIGITS = 100  # characters of a number or a date
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -22,22 +22,22 @@ _TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
 
 
 def within_64_bits(value: Any) -> Any:
-    """The value of a setting; ValueError for a whole number that no column and no file holds."""
+    """Return the value of a setting. Raises ValueError for a whole number of more than 64 bits."""
     if isinstance(value, int) and abs(value) >= 1 << 63:
         raise ValueError("a number of more than 64 bits")
     return value
 
 
 def read_counts(cls: Any, value: Any, info: Any) -> Any:
-    """The value of a setting that takes whole numbers alone, which may be written as `100k`."""
+    """Return the value of a setting. A setting that takes only whole numbers accepts `100k` too."""
     kinds = {kind := cls.model_fields[info.field_name].annotation, *get_args(kind)}
     return as_whole(value) if int in kinds and kinds.isdisjoint({str, float}) else value
 
 
 def read_yaml(text: str, source: str, lines: bool = True) -> tuple[Any, yaml.Node | None]:
-    """(the value of a YAML text, its tree of nodes, which know their lines). UsageError says in one
-    line what is wrong and where. source: the text's file or option, for that line; lines: whether
-    its number of the line says anything."""
+    """Return (the value of a YAML text, the text's tree of nodes, which know their lines). Raises
+    UsageError, whose one line says what is wrong, in which `source` (file or option) and, if
+    `lines`, in which line."""
     if len(text) > MOST_BYTES:
         raise UsageError(f"{source}: it has more than {MOST_BYTES >> 20} MiB of YAML")
     try:
@@ -59,7 +59,7 @@ def read_yaml(text: str, source: str, lines: bool = True) -> tuple[Any, yaml.Nod
 
 
 def _check_events(text: str, source: str) -> None:
-    """UsageError where it is too deep or too long to make a tree of, which takes recursion."""
+    """Raise UsageError if a YAML text is too deep or too long for a tree built by recursion."""
     depth = 0
     for number, event in enumerate(yaml.parse(text, _Loader)):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -78,18 +78,18 @@ def _too_many(source: str) -> UsageError:
 
 
 class _Check:
-    """Checks a tree of nodes, each once however many aliases name it."""
+    """A check of a tree of YAML nodes. A node is checked once, even if several aliases name it."""
 
     def __init__(self, loader: Any, source: str) -> None:
         self.loader, self.source = loader, source
-        self._weights: dict[int, int] = {}  # 0: of a node whose children are being looked at
+        self._weights: dict[int, int] = {}  # 0 while a node's children are being checked
 
     def weight(self, node: yaml.Node) -> int:
-        """How many nodes it is with its aliases followed."""
+        """Return the number of nodes in a node's tree; an alias counts like what it names."""
         at = f"{self.source}:{node.start_mark.line + 1}"
         weight_before = self._weights.get(id(node))
         if weight_before == 0:
-            raise UsageError(f"{at}: an alias within what it names")
+            raise UsageError(f"{at}: an alias inside the value that it names")
         if weight_before is not None:
             return weight_before
         self._weights[id(node)] = 0
@@ -116,8 +116,8 @@ class _Check:
             value = self._value(key, f"{self.source}:{line}")
             if value in seen:
                 raise UsageError(
-                    f"{self.source}:{line}: the key {key.value!r} stands twice, first in line"
-                    f" {seen[value]}: take one of them out"
+                    f"{self.source}:{line}: the key {key.value!r} appears twice, first in line"
+                    f" {seen[value]}: remove one of them"
                 )
             seen[value] = line
 

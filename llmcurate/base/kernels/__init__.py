@@ -1,6 +1,6 @@
-"""Kernels: functions compiled by numba, whose machine code is kept (cache.py).
+"""Kernels: functions compiled by numba, whose machine code is cached (cache.py).
 
-Importing this package loads no numba, which takes most of a second; `njit` does.
+The package loads numba, which takes most of a second, only when `njit` is asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """A view that is not written to: one type for kernels, whether memory or a file holds it."""
+    """Return a read-only view, whose type for kernels is the same in memory and in a file."""
     import numpy as np
 
     view = array.view(np.ndarray)

@@ -1,22 +1,16 @@
-"""The cache of compiled kernels: machine code, kept under the content of what it is compiled from.
+"""The cache of compiled kernels: machine code, keyed by the content that it is compiled from.
 
-A kernel is compiled together with the kernels that it calls and the constants that it reads, and
-most of them stand in other modules. So its key is the source of its own module and of all modules
-of ours that this one imports, directly or through others, with the versions of the compiler. No
-path, place or time is in the key: another clone, a worktree and an installed wheel with the same
-sources share their machine code, and what another branch has compiled stays beside it.
+A kernel is compiled with the kernels that it calls and the constants that it reads, most of them in
+other modules. So its key covers the sources of its module and of all llmcurate modules imported
+there, and the compiler's versions, but no path, place or time: clones, worktrees, branches and
+wheels can share the folder. Processes share the work: one compiles, others wait (locks.py).
 
     KERNELS / module / digest of sources and versions / function-digest of types and processor.nbc
 
-A wheel that `make wheel` built carries such a folder, compiled for x86-64-v3: processors since 2013
-to 2015. It is looked into after the cache, where the processor has these instructions.
-
-KERNELS is NUMBA_CACHE_DIR where it is set, else `kernels` in LLMCURATE_CACHE, else
-`llmcurate/kernels` in XDG_CACHE_HOME or ~/.cache. Like __pycache__, the folder is trusted and may
-be deleted. Where it cannot be written, kernels are compiled and not kept.
-
-Processes share the work: a kernel that one compiles is locked, and others take it from the cache
-when it is there (locks.py).
+KERNELS is NUMBA_CACHE_DIR, else `kernels` in LLMCURATE_CACHE, else `llmcurate/kernels` in
+XDG_CACHE_HOME or ~/.cache. Like __pycache__, it is trusted and may be deleted; if it cannot be
+written, kernels are not kept. A wheel by `make wheel` carries such a folder for x86-64-v3
+(processors since 2013 to 2015), which is searched second if the processor supports it.
 """
 
 from __future__ import annotations
@@ -52,10 +46,10 @@ from llmcurate.base.kernels.folder import kernels_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PACKAGES = ("curate", "llmcurate", "tokenize_kit", "train")
-VERSIONS = 8  # of a module's machine code that are kept, the last written ones
+VERSIONS = 8  # of a module's machine code that are kept: those written last
 
 compile_time.listen()
-_STARTED = time.time()
+STARTED = time.time()
 _COMPILER = (
     f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')} numba {numba.__version__}"
     f" llvmlite {llvmlite.__version__} numpy {np.__version__.split('.')[0]}"
@@ -68,7 +62,8 @@ HAS = {
     *("+cx16", "+popcnt", "+sahf", "+sse3", "+sse4.1", "+sse4.2", "+ssse3"),
     *("+avx", "+avx2", "+bmi", "+bmi2", "+f16c", "+fma", "+lzcnt", "+movbe", "+xsave"),
 }
-# Also in functions and in docstrings: a module too many costs a compilation, one too few is stale.
+# Matches in functions and docstrings too: an extra module costs a compilation, a missing one leaves
+# stale machine code.
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\((?:[^)#]|#.*)*\)|.*)|import[ \t]+(.*))",
     re.MULTILINE,
@@ -77,28 +72,29 @@ _COMMENT = re.compile(r"#.*")
 
 
 def prepare() -> None:
-    """Loads what numba loads with its first kernel, a fifth of a second."""
-    with compilation.ours():
+    """Load what numba would load with its first kernel; this takes a fifth of a second."""
+    with compilation.patched():
         cpu_target.target_context.refresh()
 
 
 def njit(
     *, cache: bool = False, allocates: bool = False, **options: Any
 ) -> Callable[[Function], Function]:
-    """numba's `njit`. With `cache`, machine code comes from our cache and goes there; without, the
-    function is a part of kernels: compiled without a wrapper for calls from Python, which raise
-    TypeError. Neither has numba's wrapper for calls from C.
+    """Compile a function with numba, for calls from Python (`cache`) or from kernels alone.
 
-    A part borrows its arrays, which whoever called it holds: no references are counted, an atomic
-    addition each, which took as long as half of the parts' work. A part that makes arrays or
-    returns some has to count, and says `allocates`. One that says nothing cannot make any, and may
-    neither return arrays nor call what returns some.
+    With `cache`, the function is a kernel, whose machine code is read from and written to this
+    cache. Without it, the function is a part: only kernels call it, and calls from Python raise
+    TypeError. Neither can be called from C.
+
+    A part does not count references to arrays, since its caller holds them: counting took as long
+    as half of the parts' work. A part that creates or returns arrays needs `allocates`. Without it,
+    a part cannot create arrays, and may neither return arrays nor call a function that does.
     """
     options.update(no_cfunc_wrapper=True, no_cpython_wrapper=not cache, _nrt=cache or allocates)
 
     def compiled(function: Function) -> Function:
         kernel: Any = numba.njit(**options)(function)
-        if not isinstance(kernel, Dispatcher):  # where NUMBA_DISABLE_JIT is set
+        if not isinstance(kernel, Dispatcher):  # if NUMBA_DISABLE_JIT is set
             return cast(Function, kernel)
         kernel.compile = functools.partial(  # type: ignore[method-assign]
             _compile, kernel, not (cache or allocates), not cache
@@ -118,8 +114,8 @@ def njit(
 
 
 def _without_collector(kernel: Dispatcher, *args: Any, **named: Any) -> Any:
-    """Compiles a kernel for a call, with the garbage collector off: numba makes millions of objects
-    that stay, which it would look through again and again."""
+    """Compile a kernel when it is called, with the garbage collector off: numba creates millions of
+    lasting objects, which the collector would scan again and again."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -131,46 +127,50 @@ def _without_collector(kernel: Dispatcher, *args: Any, **named: Any) -> Any:
 
 def _refuse(function: Callable[..., Any], *args: Any, **named: Any) -> None:
     raise TypeError(
-        f"{function.__module__}.{function.__qualname__} is a part of kernels; what Python calls is"
-        " decorated with njit(cache=True)"
+        f"{function.__module__}.{function.__qualname__} can be called by kernels only: decorate a"
+        " function that Python calls with njit(cache=True)"
     )
 
 
 def _compile(kernel: Dispatcher, borrows: bool, part: bool, signature: Any) -> Any:
-    """Dispatcher.compile. What counts no references may have no arrays from others: one that it
-    returns would be freed early, one that something returns to it never."""
+    """Replace Dispatcher.compile. A part (a function for kernels alone) that counts no references
+    must not get arrays from functions that it calls: if it returned such an array, the array would
+    be freed too early, and otherwise never."""
     function = kernel.py_func
     kinds = tuple(normalize_signature(signature)[0])
     if kinds in kernel.overloads:
         return kernel.overloads[kinds].entry_point
-    inside = libraries.part(function.__qualname__) if part else _alone(kernel, kinds)
-    with compilation.ours(), inside:
+    inside = libraries.part(function.__qualname__) if part else _compile_lock(kernel, kinds)
+    with compilation.patched(), inside:
         entry = type(kernel).compile(kernel, signature)
-    if not part and compilation.ACTS:
-        libraries.know_environments(kernel.overloads[kinds])
+    if not part and compilation.ENABLED:
+        libraries.set_environments(kernel.overloads[kinds])
     called = map(function.__globals__.get, function.__code__.co_names)
     for other in (kernel, *(other for other in called if isinstance(other, Dispatcher))):
         if borrows and any(_has_array(known.return_type) for known in other.nopython_signatures):
             name = f"{function.__module__}.{function.__qualname__}"
-            raise TypeError(f"{name} has arrays from {other.__name__}: decorate it with allocates")
+            raise TypeError(
+                f"{name} gets arrays from {other.__name__}: give it njit(allocates=True)"
+            )
     return entry
 
 
 def _call_template(
     kernel: Dispatcher, args: tuple[types.Type, ...], named: dict[str, types.Type]
 ) -> Any:
-    """Dispatcher.get_call_template, with constants as any values of their types: a part is compiled
-    once for all of them, and optimised for each where it is inlined."""
+    """Replace Dispatcher.get_call_template for a function that only kernels call: the function is
+    compiled once per type, not once per constant, and optimised for a constant when inlined."""
     named = {name: types.unliteral(kind) for name, kind in named.items()}
     return type(kernel).get_call_template(kernel, tuple(map(types.unliteral, args)), named)
 
 
-def _alone(kernel: Dispatcher, kinds: tuple[types.Type, ...]) -> AbstractContextManager[None]:
-    """Within, no other process compiles the kernel for these types."""
+def _compile_lock(
+    kernel: Dispatcher, kinds: tuple[types.Type, ...]
+) -> AbstractContextManager[None]:
     codegen = kernel.targetctx.codegen()
     path = kernel._cache.path(kinds, codegen)
     known = path is None or any(p.exists() for p in kernel._cache.places(kinds, codegen))
-    return nullcontext() if path is None or known else locks.alone(path)
+    return nullcontext() if path is None or known else locks.exclusive(path)
 
 
 def _has_array(kind: types.Type) -> bool:
@@ -180,19 +180,17 @@ def _has_array(kind: types.Type) -> bool:
 
 
 def _no_entry(*entry: Any) -> None:
-    """A part of kernels has no wrapper that numba could call."""
+    """Replace Dispatcher._insert: a function for kernels alone has no wrapper to insert."""
 
 
 class KernelCache(_Cache):
-    """The machine code of a kernel, a file for each combination of types and processor.
-
-    numba's own cache numbers these files in an index, and two processes that compile for different
-    types at once may give both the same number; here a file is named for what it holds.
-    """
+    """The machine code of a kernel, in one file per combination of types and processor. numba's own
+    cache numbers these files in an index, and two processes that compile for different types at
+    once may use the same number. Here a file is named after its types and processor."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._enabled = not function.__closure__  # what a closure holds is in no source
+        self._enabled = not function.__closure__  # a closure's values are in no source
         self._root = kernels_folder()
 
     @property
@@ -214,7 +212,7 @@ class KernelCache(_Cache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         target_context.refresh()
         for path in self.places(sig, target_context.codegen()):
-            # Not there, or cut off by a crash.
+            # Missing, or truncated by a crash.
             with suppress(OSError, EOFError, pickle.UnpicklingError):
                 return CompileResult._rebuild(target_context, *pickle.loads(path.read_bytes()))
         return None
@@ -224,14 +222,14 @@ class KernelCache(_Cache):
         if path is None or data.lifted or data.library.has_dynamic_globals:
             return
         code = dumps(data._reduce())
-        with suppress(OSError):  # a full disk, a folder of somebody else
+        with suppress(OSError):  # a full disk, another user's folder
             path.parent.mkdir(parents=True, exist_ok=True)
-            beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
+            aside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
             try:
-                beside.write_bytes(code)
-                beside.replace(path)
+                aside.write_bytes(code)
+                aside.replace(path)
             finally:
-                beside.unlink(missing_ok=True)
+                aside.unlink(missing_ok=True)
             _prune(path.parents[1])
 
     def _folder(self) -> Path | None:
@@ -243,12 +241,12 @@ class KernelCache(_Cache):
         return root / module / stamp if self._enabled and stamp else None
 
     def path(self, sig: Any, codegen: Any) -> Path | None:
-        """Where the machine code for these types goes; None where it is not kept."""
+        """Return the file for the machine code for these types, or None if the code is not kept."""
         folder = self._folder()
         return folder / self._file(sig, codegen.magic_tuple()) if folder else None
 
     def places(self, sig: Any, codegen: Any) -> Iterator[Path]:
-        """Where the machine code for these types may lie, the best place first."""
+        """Yield the files that may hold the machine code for these types, the best file first."""
         if own := self.path(sig, codegen):
             yield own
         triple, _, features = codegen.magic_tuple()
@@ -263,8 +261,8 @@ class KernelCache(_Cache):
 
 
 def _described(kind: types.Type) -> str:
-    """A type in words. Of a named tuple numba says neither where it is from nor its fields, and
-    kernels are called with tuples that stand in modules which they do not import."""
+    """Return a type in words. numba's words for a named tuple leave out the tuple's module and
+    fields, and a kernel may get tuples from modules that it does not import."""
     if not isinstance(kind, types.BaseTuple):
         return repr(kind)
     parts = ", ".join(_described(part) for part in kind.types)
@@ -281,17 +279,18 @@ def _prune(folder: Path) -> None:
 
 
 class Source(NamedTuple):
-    """A module's source. imports: (module, the names taken from it), of our packages only."""
+    """The source of a module. `changed`: when, in seconds since 1970. `package`: whether the file
+    is an `__init__.py`. `imports`: (a module of llmcurate, the names taken from it)."""
 
     digest: bytes
-    changed: float  # when, in seconds since 1970
+    changed: float
     package: bool
     imports: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @functools.cache
 def read_source(root: str, module: str) -> Source | None:
-    """None: there is no such module below the folder `root`."""
+    """Return the source of a module below the folder `root`, or None if it does not exist."""
     base = Path(root, *module.split("."))
     for path in (base / "__init__.py", base.with_name(f"{base.name}.py")):
         with suppress(FileNotFoundError, NotADirectoryError), path.open("rb") as file:
@@ -313,7 +312,7 @@ def _imports(source: str) -> list[tuple[str, tuple[str, ...]]]:
 
 @functools.cache
 def import_closure(root: str, module: str) -> dict[str, Source]:
-    """The sources of a module and of all modules of ours that it imports, by name, sorted."""
+    """Return the sources of a module and, recursively, of the llmcurate modules that it imports."""
     closure: dict[str, Source] = {}
     waiting = [module]
     while waiting:
@@ -331,16 +330,14 @@ def import_closure(root: str, module: str) -> dict[str, Source]:
 
 @functools.cache
 def source_stamp(module: str, file: str) -> str | None:
-    """What a module's kernels are compiled from and with, as a digest.
-
-    None where that is not sure: the module is none of ours, or a file has changed while this
-    process ran, which may hold its old content.
-    """
+    """Return a digest of the sources and compiler versions of a module's kernels. Return None if
+    the digest may be wrong: the module is not llmcurate's, or a source changed after the start of
+    this process, so that the old content may have been loaded."""
     if module.split(".")[0] not in PACKAGES:
         return None
     up = module.count(".") + (Path(file).name == "__init__.py")
     closure = import_closure(str(Path(file).absolute().parents[up]), module)
-    if module not in closure or any(s.changed > _STARTED for s in closure.values()):
+    if module not in closure or any(s.changed > STARTED for s in closure.values()):
         return None
     stamp = hashlib.sha256(_COMPILER.encode())
     for name, source in closure.items():

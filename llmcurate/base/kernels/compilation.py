@@ -1,13 +1,11 @@
-"""Compilation without work that numba does again or in vain.
+"""Faster compilation of kernels: without work that numba repeats or does in vain.
 
-Two thirds of a kernel's compile time is Python. For each operation numba tries the signatures of a
-function in turn, twenty for an addition, and compares all options of the compilation with those of
-earlier ones; it analyses which variables live at each of a dozen passes, for generators alone; and
-it makes machine code of each of its own functions that a kernel calls. Here an answer is kept,
-what nobody reads is neither computed nor loaded, and numba's functions are parts as ours are
-(libraries.py). It rests on numba's internals, so it acts on the versions alone that the tests have
-run with, and only while a kernel of ours is compiled or loaded (`ours`): others in the same
-process are compiled by numba as it is.
+Two thirds of a kernel's compile time is Python. numba tries a function's signatures in turn, twenty
+for an addition; compares all compilation options with earlier ones; analyses which variables live
+in each of a dozen passes, for generators alone; and compiles its own functions separately. Here
+answers are kept, unused results are neither computed nor loaded, and numba's functions become parts
+of kernels (libraries.py). This relies on numba's internals, so it acts only on the versions that
+the tests ran with and only while a kernel of llmcurate is compiled or loaded (`patched`).
 """
 
 from __future__ import annotations
@@ -30,17 +28,17 @@ from numba.np import linalg
 from llmcurate.base.kernels import libraries
 
 TESTED = "0.68."  # the versions of numba that the tests have run with
-ACTS = numba.__version__.startswith(TESTED)
+ENABLED = numba.__version__.startswith(TESTED)
 
 
 def _call_type(function: Any, context: Any, arguments: Any, named: Any) -> Any:
-    """BaseFunction.get_call_type: the signature for these types."""
+    """Replace BaseFunction.get_call_type by a function that remembers its answers."""
     answers = function.__dict__.setdefault("_answers", {})
     question = (context, tuple(arguments), tuple(named.items()))
     answer = answers.get(question)
     if answer is None:
         answer = _numbas_call_type(function, context, arguments, named)
-        # Others compile an implementation, which depends on the options of this compilation.
+        # Other answers compile an implementation, which depends on this compilation's options.
         built_in = answer and function._impl_keys[answer.args] == function.typing_key
         if built_in and all(kind.is_precise() for kind in arguments):
             answers[question] = answer
@@ -48,32 +46,30 @@ def _call_type(function: Any, context: Any, arguments: Any, named: Any) -> Any:
 
 
 def _hash(options: Any) -> int:
-    """TargetConfig.__hash__: numba's, which is of the options' names, so one for all of a class."""
+    """Replace TargetConfig.__hash__ by one hash per class: numba hashes only the options' names."""
     return _hashes.get(kind := type(options)) or _hashes.setdefault(kind, _numbas_hash(options))
 
 
 def _equal(options: Any, others: Any) -> Any:
-    """TargetConfig.__eq__: what was set alike is equal without a look at what was not set."""
+    """Replace TargetConfig.__eq__: if all values are the same, skip numba's longer comparison."""
     if type(options) is type(others) and options._values == others._values:
         return True
     return _numbas_equal(options, others)
 
 
 def _process(processor: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
-    """PostProcessor.run, without the variables that live at each block's entry where no generator
-    needs them."""
+    """Replace PostProcessor.run: skip the search for live variables, which only generators need."""
     code = processor.func_ir
     if emit_dels or code.is_generator:
         _numbas_process(processor, emit_dels, extend_lifetimes)
         return
     code.blocks = transforms.canonicalize_cfg(code.blocks)
-    code.variable_lifetime = VariableLifetime(code.blocks)  # computed when it is asked for
+    code.variable_lifetime = VariableLifetime(code.blocks)  # computed on demand
     code.generator_info = None
 
 
 def _decorator(template: Any) -> Any:
-    """_OverloadFunctionTemplate._get_jit_decorator: numba's implementation of a function is a part
-    of the kernels that call it."""
+    """Replace _get_jit_decorator, so that numba's own functions become parts of kernels."""
 
     def decorator(**options: Any) -> Any:
         def decorated(function: Any) -> Any:
@@ -92,45 +88,45 @@ def _decorator(template: Any) -> Any:
     return decorator
 
 
-def _see_later() -> None:
-    """linalg.ensure_blas, as numba loads its functions on arrays: it would load SciPy, a tenth of a
-    second, to see whether it is there. It will see when a kernel asks."""
+def _postpone_blas() -> None:
+    """Replace linalg.ensure_blas while numba loads its array functions. The original loads SciPy, a
+    tenth of a second; numba calls the original when a kernel needs SciPy."""
 
 
 @contextmanager
-def ours() -> Iterator[None]:
-    """Within, numba compiles and loads as this module says, for the thread that has its lock."""
+def patched() -> Iterator[None]:
+    """Within the block, numba uses this module's functions, in the thread with numba's lock."""
     global _depth
     with global_compiler_lock:
         _depth += 1
-        outermost = ACTS and _depth == 1
-        # numba times each call of LLVM, ten thousands a kernel, for figures of its own.
+        outermost = ENABLED and _depth == 1
+        # numba times each call of LLVM for its statistics: tens of thousands per kernel.
         timers = tuple(getattr(ffi.lib._lock, "_cblist", ())) if outermost else ()
         try:
             if outermost:
-                _put(_OURS)
+                _install(_PATCHES)
                 for timer in timers:
                     ffi.unregister_lock_callback(*timer)
                 if "numba.np.arraymath" not in sys.modules:
-                    _linalg.ensure_blas = _see_later
+                    _linalg.ensure_blas = _postpone_blas
             yield
         finally:
             _depth -= 1
             if outermost:
-                _put(_NUMBAS)
+                _install(_ORIGINALS)
                 for timer in timers:
                     ffi.register_lock_callback(*timer)
 
 
-def _put(functions: dict[tuple[Any, str], Any]) -> None:
+def _install(functions: dict[tuple[Any, str], Any]) -> None:
     for (owner, name), function in functions.items():
         setattr(owner, name, function)
 
 
-_depth = 0  # of kernels, each compiled for another
+_depth = 0  # of kernels whose compilation is nested
 _linalg: Any = linalg
 _hashes: dict[type, int] = {}
-_OURS: dict[tuple[Any, str], Any] = {
+_PATCHES: dict[tuple[Any, str], Any] = {
     (BaseFunction, "get_call_type"): _call_type,
     (TargetConfig, "__hash__"): _hash,
     (TargetConfig, "__eq__"): _equal,
@@ -139,11 +135,11 @@ _OURS: dict[tuple[Any, str], Any] = {
     (codegen.JITCPUCodegen, "create_library"): libraries.create_library,
     (linalg, "ensure_blas"): linalg.ensure_blas,
 }
-_NUMBAS = {(owner, name): getattr(owner, name) for owner, name in _OURS}
-_numbas_call_type = _NUMBAS[BaseFunction, "get_call_type"]
-_numbas_hash = _NUMBAS[TargetConfig, "__hash__"]
-_numbas_equal = _NUMBAS[TargetConfig, "__eq__"]
-_numbas_process = _NUMBAS[PostProcessor, "run"]
-_numbas_decorator = _NUMBAS[_OverloadFunctionTemplate, "_get_jit_decorator"]
-if ACTS:  # a kernel of others may call what one of ours made a part
+_ORIGINALS = {(owner, name): getattr(owner, name) for owner, name in _PATCHES}
+_numbas_call_type = _ORIGINALS[BaseFunction, "get_call_type"]
+_numbas_hash = _ORIGINALS[TargetConfig, "__hash__"]
+_numbas_equal = _ORIGINALS[TargetConfig, "__eq__"]
+_numbas_process = _ORIGINALS[PostProcessor, "run"]
+_numbas_decorator = _ORIGINALS[_OverloadFunctionTemplate, "_get_jit_decorator"]
+if ENABLED:  # other packages' kernels may call a function that became a part
     codegen.JITCPUCodegen._library_class = libraries.KernelLibrary

@@ -1,7 +1,4 @@
-"""What this process compiles: the CPU seconds, which a machine spends once, and who hears of it.
-
-Importing this module loads no numba: it says before any kernel is loaded what is to happen.
-"""
+"""The compile time of this process in CPU seconds, with callbacks. This module loads no numba."""
 
 from __future__ import annotations
 
@@ -13,18 +10,17 @@ seconds = 0.0
 
 
 def nothing() -> None:
-    """Nobody is to hear."""
+    """Do nothing; this is the default callback."""
 
 
-# Called where this process begins to compile a kernel, and before it waits for one that another
-# process compiles.
+# Called when this process begins to compile a kernel, and before it waits for another process that
+# compiles one.
 on_start: Callable[[], None] = nothing
 on_busy: Callable[[], None] = nothing
 
 
 def listen() -> None:
-    """Counts from now on: numba says when a compilation begins and ends, in others or alone, and
-    always under its lock."""
+    """Count compile time from now on. Time in nested compilations is counted once."""
     from numba.core.event import Listener, register
 
     class Compilations(Listener):

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept."""
+"""The folder of compiled kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def kernels_folder() -> Path | None:
-    """KERNELS; None where the user has no home."""
+    """Return the folder KERNELS (see cache.py), or None if the user has no home."""
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):
         return Path(chosen)
     if chosen := os.environ.get("LLMCURATE_CACHE"):

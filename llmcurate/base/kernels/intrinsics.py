@@ -1,5 +1,4 @@
-"""Parts of kernels: a prefetch instruction, loads of eight bytes at once, a hash of bytes; a search
-and a copy."""
+"""Parts of kernels: prefetch, loads of eight bytes, a hash of bytes, a search and a copy."""
 
 from __future__ import annotations
 
@@ -16,12 +15,10 @@ _READ, _ALL_CACHES, _DATA = 0, 3, 1  # of LLVM's llvm.prefetch
 
 
 def _prefetch(typing: Any, array: Any, at: Any) -> Any:
-    """prefetch(array, at) in kernels: has array.flat[at] brought into the caches; array:
-    contiguous. An address that is not there does no harm.
-
-    Code that looks up many keys of a table larger than the caches asks for all of them first: the
-    processor has a dozen loads on their way at once, where plain loads hold up what comes after.
-    """
+    """Request array.flat[at] into the processor's caches: `prefetch(array, at)` in kernels. The
+    array is contiguous; an address outside of it does no harm. Code that looks up many keys in a
+    table larger than the caches prefetches all of them first: the processor then has a dozen loads
+    under way at once, while plain loads delay what comes after them."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         held = context.make_array(signature.args[0])(context, builder, args[0])
@@ -45,7 +42,7 @@ _SHIFT = np.uint64(32)
 
 @njit(nogil=True, forceinline=True)
 def load8(data, i):
-    """Eight bytes from i (uint64), the first one lowest; the compiler makes it one load."""
+    """Return the eight bytes from i (uint64) on as a uint64, the first byte lowest, by one load."""
     return (
         np.uint64(data[i])
         | (np.uint64(data[i + np.uint64(1)]) << np.uint64(8))
@@ -60,7 +57,7 @@ def load8(data, i):
 
 @njit(nogil=True)
 def load_few(data, i, n):
-    """The n < 8 bytes from i as `load8` places them."""
+    """Return the n < 8 bytes from i on as a uint64, placed as by `load8`."""
     value = np.uint64(0)
     for k in range(n):
         value |= np.uint64(data[i + np.uint64(k)]) << np.uint64(8 * k)
@@ -68,9 +65,9 @@ def load_few(data, i, n):
 
 
 @njit(nogil=True)
-def first_from(values, value):
-    """Where the first of ascending values stands that is not below `value`: np.searchsorted, which
-    takes ten times as long to compile."""
+def lower_bound(values, value):
+    """Return the index of the first of the ascending `values` that is not below `value`.
+    np.searchsorted does the same, but takes ten times as long to compile."""
     low, high = 0, len(values)
     while low < high:
         middle = (low + high) >> 1
@@ -82,15 +79,15 @@ def first_from(values, value):
 
 
 @njit(nogil=True)
-def place_of(values, value):
-    """Where a value stands in ascending values, -1 if it is not there."""
-    k = first_from(values, value)
+def sorted_index(values, value):
+    """Return the index of a value in ascending values, or -1."""
+    k = lower_bound(values, value)
     return k if k < len(values) and values[k] == value else -1
 
 
 @njit(nogil=True)
-def stands_at(data, at, end, word):
-    """Whether the bytes of a word stand in data[:end] at that place."""
+def matches_at(data, at, end, word):
+    """Return whether data[at:end] begins with the bytes of a word."""
     if at + len(word) > end:
         return False
     for k in range(len(word)):
@@ -101,15 +98,15 @@ def stands_at(data, at, end, word):
 
 @njit(nogil=True)
 def copy(source, a, z, out, at):
-    """Copies source[a:z] to `at` of out, of one dimension both; the place behind it."""
+    """Copy source[a:z] to out[at:], both of one dimension, and return the position after it."""
     for k in range(z - a):
         out[at + k] = source[a + k]
     return at + z - a
 
 
 @njit(nogil=True, forceinline=True)
-def stir(value):
-    """A round of mixing that moves every bit of the value."""
+def mix_bits(value):
+    """Return a uint64 with its bits mixed in one round."""
     value *= _K1
     value ^= value >> _SHIFT
     value *= _K2
@@ -118,12 +115,12 @@ def stir(value):
 
 @njit(nogil=True)
 def hash_bytes(data, start, end):
-    """A 64-bit hash of data[start:end]; equal bytes, equal hash."""
+    """Return a 64-bit hash of data[start:end]. Equal bytes have equal hashes."""
     value = np.uint64(end - start)
     i, stop = np.uint64(start), np.uint64(end)
     while i + np.uint64(8) <= stop:
-        value = stir(value ^ load8(data, i))
+        value = mix_bits(value ^ load8(data, i))
         i += np.uint64(8)
     if i < stop:
-        value = stir(value ^ load_few(data, i, stop - i))
-    return stir(value)
+        value = mix_bits(value ^ load_few(data, i, stop - i))
+    return mix_bits(value)

@@ -1,10 +1,9 @@
-"""Machine code for kernels alone, not for the parts that they are made of.
+"""Machine code for whole kernels, not for each part: a function that only kernels call.
 
-numba optimises every function with all that it calls, and makes machine code of it, before its
-caller does the same again with a copy; through five levels of calls that is most of the time. A
-part's code is kept as it was lowered and goes whole into the kernels that call it, which are
-optimised and made machine code once. It rests on numba.core.codegen, which is not numba's public
-interface; compilation.py says when it acts.
+numba optimises every function with all that it calls and makes machine code of it, before its
+caller does the same with a copy; with five levels of calls that is most of the time. Here a part's
+code is kept as it was lowered and linked whole into the kernels that call it. This relies on
+numba.core.codegen, which is not numba's public interface; compilation.py says when it acts.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from typing import Any
 
 from numba.core import codegen
 
-_parts: list[str] = []  # that are being compiled, by name
+_parts: list[str] = []  # names of those that are being compiled
 
 
-class _Unset:
-    """A codegen that does not set environments: a part has no address where they would go."""
+class _WithoutEnvironments:
+    """A code generator that skips environments (links to Python objects): parts have none."""
 
     def __init__(self, whole: Any) -> None:
         self._whole = whole
@@ -32,11 +31,11 @@ class _Unset:
 
 
 class PartLibrary(codegen.JITCodeLibrary):
-    """Code of a part alone, neither optimised nor known to the processor."""
+    """The code of a part (a function for kernels alone), neither optimised nor machine code yet."""
 
     @property
     def codegen(self) -> Any:
-        return _Unset(self._codegen)
+        return _WithoutEnvironments(self._codegen)
 
     def finalize(self) -> None:
         self._finalized = True
@@ -47,9 +46,8 @@ class PartLibrary(codegen.JITCodeLibrary):
 
 
 class KernelLibrary(codegen.JITCodeLibrary):
-    """Code of any other function, with all parts that it calls, directly or through others; as
-    numba's own where it calls none.
-    """
+    """The code of any other function, linked with all parts that it calls, directly or indirectly.
+    If it calls no parts, this does what numba's own class does."""
 
     def finalize(self) -> None:
         linked: dict[Any, None] = {}
@@ -67,8 +65,8 @@ class KernelLibrary(codegen.JITCodeLibrary):
 
 @contextmanager
 def part(function: str) -> Iterator[None]:
-    """The code of the function of that qualified name, which is compiled inside, is a part's; not
-    that of numba's own functions, which it makes compile others."""
+    """Within the block, the code of the function with this qualified name becomes that of a part.
+    Functions of numba that are compiled within the block do not become parts."""
     _parts.append(function)
     try:
         yield
@@ -76,19 +74,19 @@ def part(function: str) -> Iterator[None]:
         _parts.pop()
 
 
-def know_environments(kernel: Any) -> None:
-    """Tells a kernel's code (numba's CompileResult) where its parts' environments are, which their
-    errors are made from; numba does so with code out of its cache."""
+def set_environments(kernel: Any) -> None:
+    """Tell a kernel's code (numba's CompileResult) where its parts find the Python objects
+    (environments) that their errors need. numba does this for code from its own cache only."""
     for environment in kernel._find_referenced_environments():
         kernel.library.codegen.set_env(environment.env_name, environment)
 
 
 def create_library(self: Any, name: str, **options: Any) -> Any:
-    """JITCPUCodegen.create_library."""
+    """Replace JITCPUCodegen.create_library: functions named by `part` get a `PartLibrary`."""
     if _parts and _parts[-1] == name:
         _parts[-1] = ""
         return PartLibrary(self, name, **options)
-    return _numbas(self, name, **options)
+    return _original(self, name, **options)
 
 
-_numbas = codegen.JITCPUCodegen.create_library
+_original = codegen.JITCPUCodegen.create_library

@@ -1,4 +1,4 @@
-"""One process at a time compiles a kernel; others that need it wait, or do something else first."""
+"""Locks: one process at a time compiles a kernel. Others wait for it, or do other work first."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ except ImportError:  # Windows, where two processes may compile one kernel
 
 
 class Busy(Exception):
-    """Another process compiles the kernel."""
+    """Another process is compiling the kernel."""
 
 
 def refuse() -> None:
-    """For compile_time.on_busy: Busy, so that the caller goes on with what needs other kernels."""
+    """Raise Busy. If compile_time.on_busy is set to this, the caller goes on with other kernels."""
     raise Busy
 
 
-PATIENCE = 120.0  # seconds; no kernel takes a tenth of it
-_held = 0  # kernels that this process compiles now, each within another
+WAIT_SECONDS = 120.0  # no kernel takes a tenth of it
+_held = 0  # nested kernels that this process compiles now
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Within, no other process compiles the kernel whose machine code goes to `path`, which may be
-    there by then. Kernels call each other in no circle, so no two processes wait for each other."""
+def exclusive(path: Path) -> Iterator[None]:
+    """Within the block, no other process compiles the kernel whose code goes to `path`. If another
+    process has just compiled it, `path` exists when the block begins. Kernels never call each other
+    in a circle, so no two processes wait for each other."""
     global _held
-    # Taken first in all threads: one with a kernel's lock could else wait for one that needs it.
+    # First in all threads: otherwise one with a kernel's lock could wait for one that needs it.
     with global_compiler_lock, ExitStack() as stack:
         lock = path.with_name(f"{path.name}.lock")
-        with suppress(OSError):  # a folder of somebody else, a file system without locks
+        with suppress(OSError):  # another user's folder, a file system without locks
             path.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(lock.open("w"))
-            if not _taken(file):
+            if not _try_lock(file):
                 if not _held:
                     compile_time.on_busy()
                 _wait(file)
@@ -54,8 +55,7 @@ def alone(path: Path) -> Iterator[None]:
             _held -= 1
 
 
-def _taken(file: IO[str]) -> bool:
-    """Whether this process has the lock now."""
+def _try_lock(file: IO[str]) -> bool:
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -65,7 +65,7 @@ def _taken(file: IO[str]) -> bool:
 
 
 def _wait(file: IO[str]) -> None:
-    """Waits for the lock, or PATIENCE seconds: who has it may have been stopped."""
-    until = time.monotonic() + PATIENCE
-    while not _taken(file) and time.monotonic() < until:
+    """Wait for the lock, but at most WAIT_SECONDS: the process that has it may be suspended."""
+    until = time.monotonic() + WAIT_SECONDS
+    while not _try_lock(file) and time.monotonic() < until:
         time.sleep(0.02)

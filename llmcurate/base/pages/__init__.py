@@ -1,1 +1,1 @@
-"""HTML pages: templates, charts, differences of texts."""
+"""HTML pages: templates, charts, differences between texts."""

@@ -1,8 +1,4 @@
-"""Charts as inline SVG: histograms, curves, yields, bars, heat maps.
-
-Colours are CSS variables of the page, so that they follow it into the dark; text is text in the
-page's font. Equal figures give equal bytes.
-"""
+"""Charts as inline SVG. Colours are CSS variables of the page; equal figures give equal bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 340, 140  # of a chart, in CSS pixels; drawn at this size or smaller
 SPARK = (120, 24)  # of a sparkline
 FONT = 11
-LETTER = 0.6 * FONT  # width of a letter, about
+LETTER = 0.6 * FONT  # approximate width of a letter
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24  # margins around the axes
 INK, MUTED, ACCENT, GONE, GRID = (f"var(--{name})" for name in "ink muted accent gone line".split())
 COLOURS = tuple(f"var(--s{nth})" for nth in range(4))  # of series: Okabe and Ito's
@@ -36,7 +32,6 @@ def px(value: float) -> str:
 
 
 def text_width(text: str) -> float:
-    """The width of a text in pixels, about."""
     return len(text) * LETTER
 
 
@@ -51,9 +46,8 @@ def svg(parts: Iterable[str], label: str, width: float = WIDTH, height: float = 
 
 
 class Axes:
-    """The axes of a chart of `height` pixels over x from low to high and y from 0 or `bottom` to
-    `top`; what is drawn is appended to `parts`, in pixels. ys: (height, label) of lines across the
-    chart, whose longest label sets the margin."""
+    """The axes of a chart: x from `low` to `high`, y from `bottom` to `top`. `parts` collects SVG
+    elements. `ys` are (value, label) of lines across; the longest label sets the left margin."""
 
     def __init__(
         self,
@@ -84,13 +78,13 @@ class Axes:
         self.parts.append(f'<path d="M{steps}{"Z" if close else ""}" {style}/>')
 
     def ticks(self, xs: Sequence[tuple[float, str]]) -> None:
-        """Labels along both axes, and lines across the chart. Of two labels that would touch, the
-        one further right stays."""
+        """Draw labels along both axes, and lines across the chart. Of two labels that would touch
+        each other, only the right one is drawn."""
         for at, name in self.ys:
             y = self.y(at)
             self.line(f"M{px(self.left)} {px(y)}H{WIDTH - RIGHT}", GRID, 1.1)
             self.parts.append(svg_text(self.left - 4, y + FONT / 3, name, "end"))
-        free = float(WIDTH)  # up to here nothing is written yet
+        free = float(WIDTH)  # the labels so far begin here
         for at, name in reversed(xs):
             wide = text_width(name)
             middle = min(self.x(at), WIDTH - wide / 2)  # further right it would be cut off
@@ -99,7 +93,7 @@ class Axes:
                 free = middle - wide / 2 - LETTER
 
     def name(self, name: str, y: float, style: str, dot: str = "") -> None:
-        """A line of the legend, below the chart; dot: the colour of a dot in place of a line."""
+        """Draw a name of the legend after a short line, or after a dot if `dot` is its colour."""
         if dot:
             self.dot(self.left + 14, y - 4, dot)
         else:
@@ -107,33 +101,29 @@ class Axes:
         self.parts.append(svg_text(self.left + 34, y, name, "start", INK))
 
     def dot(self, x: float, y: float, colour: str, radius: float = 2.6) -> None:
-        """A dot; in pixels."""
         self.parts.append(f'<circle cx="{px(x)}" cy="{px(y)}" r="{radius}" fill="{colour}"/>')
 
     def least(self, x: float, y: float) -> None:
-        """A ring around the least of a line, with its value."""
+        """Draw a ring around the lowest point of a line, and write the point's value."""
         place = f'cx="{px(self.x(x))}" cy="{px(self.y(y))}" r="5"'
         self.parts.append(f'<circle {place} fill="none" stroke="{INK}" stroke-width="1.5"/>')
         anchor = "end" if self.x(x) > WIDTH / 2 else "start"
-        text = f"least {y:.3g} at {format_short(x)}"
+        text = f"lowest {y:.3g} at {format_short(x)}"
         self.parts.append(svg_text(self.x(x), self.y(y) - 9, text, anchor, INK))
 
     def line(self, path: str, colour: str, width: float) -> None:
-        """A line; in pixels."""
         self.parts.append(f'<path d="{path}" stroke="{colour}" stroke-width="{width}"/>')
 
     def axis(self) -> None:
-        """The x axis, over what is drawn."""
         self.line(f"M{px(self.left)} {self.base}H{WIDTH - RIGHT}", MUTED, 1.1)
 
     def x_name(self, name: str) -> None:
-        """What the x axis is of, below its labels."""
         middle = (self.left + WIDTH - RIGHT) / 2
         self.parts.append(svg_text(middle, self.base + BOTTOM + FONT, name))
 
     def marks(self, marks: Iterable[tuple[float, str]]) -> None:
-        """Upright lines with a name above each; of two, which may stand close together, the first
-        has its name to the left and the second to the right."""
+        """Draw vertical lines with a name above each. If there are two lines, which may be close
+        together, the name of the first is on its left and that of the second on its right."""
         inside = [(at, name) for at, name in marks if self.low <= at <= self.high]
         for nth, (at, name) in enumerate(inside):
             x = self.x(at)
@@ -146,7 +136,7 @@ class Axes:
 
 
 def round_values(low: float, high: float, most: int, whole: bool = False) -> list[float]:
-    """At most `most` + 1 multiples of 1, 2, 2.5 or 5 times a power of ten between low and high."""
+    """Return up to `most` + 1 multiples of 1, 2, 2.5 or 5 times a power of ten from low to high."""
     if high <= low:
         return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / most))
@@ -157,7 +147,7 @@ def round_values(low: float, high: float, most: int, whole: bool = False) -> lis
 
 
 def scaling(scale: str) -> Callable[[float], float]:
-    """Where values stand on an axis: `log` is the signed logarithm of 1 + the size, else linear."""
+    """Return the function that scales values for an axis; `log` is the signed log(1 + size)."""
     if scale == "log":
         return lambda v: math.copysign(math.log10(1 + abs(v)), v)
     return lambda v: v
@@ -174,7 +164,7 @@ def x_ticks(low: float, high: float, scale: str, whole: bool = False) -> list[fl
 
 
 def root_ticks(most: float) -> list[tuple[float, str]]:
-    """Ticks of a square root axis: 0, a tenth, a half and all of a round number."""
+    """Return square-root ticks: 0, and 0.1, 0.5 and 1 times a round number up to `most`."""
     power = 10.0 ** math.floor(math.log10(most)) if most >= 1 else 1.0
     top = max(m * power for m in (1, 2, 5) if m * power <= max(most, 1))
     values = sorted({0.0, *(v for v in (top / 10, top / 2 if top > 1 else top, top) if v >= 1)})
@@ -182,7 +172,7 @@ def root_ticks(most: float) -> list[tuple[float, str]]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten; of many, the powers alone, at most 7 of them."""
+    """Return 1, 2 and 5 times powers of ten; if these are more than 7, at most 7 powers of ten."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     fine = [m * 10.0**k for k in powers for m in (1, 2, 5) if low <= m * 10.0**k <= high]
     if len(fine) <= 7:
@@ -195,7 +185,7 @@ Chart = Callable[..., str]
 
 
 def drawn(chart: Chart) -> Chart:
-    """A chart that cannot be drawn is a line of text: it must not cost the run its report."""
+    """Decorate a chart function: a chart that fails becomes a line of text in the report."""
 
     @wraps(chart)
     def safe(*args: Any, **named: Any) -> Markup:
@@ -219,13 +209,11 @@ def histogram(
     above: bool | None = None,
     lines: Sequence[tuple[float, str]] = (),
 ) -> str:
-    """Documents by value; those marked in the colour of what goes; the threshold as a line, and
-    further lines (value, label).
-
-    record: a histogram, or its JSON values. The height is the square root of the number, so that
-    a few documents beside many can be seen. only_marked: nothing is known of the others. above: on
-    which side of the threshold values are marked.
-    """
+    """Draw the number of documents by value, with the threshold and further vertical `lines`
+    (value, label). `record` is a histogram or its JSON values. Documents marked by a rule have the
+    colour of removed ones. The height is the square root of the number, so that a few documents
+    beside many can be seen. `only_marked`: the record has marked documents only. `above`: whether a
+    rule marks values above the threshold (True) or below it (False)."""
     data = json_values(record)
     counts, edges = data["counts"], data["edges"]
     scaled = scaling(data["scale"])
@@ -251,11 +239,10 @@ def histogram(
 
 
 def _outlines(data: dict[str, Any], only_marked: bool) -> list[list[Point]]:
-    """Of all documents, and of those that stay: the root of the number by scaled value."""
     counts, edges = data["counts"], [scaling(data["scale"])(edge) for edge in data["edges"]]
-    gone = counts if only_marked else data.get("marked") or [0] * len(counts)
+    removed = counts if only_marked else data.get("marked") or [0] * len(counts)
     outlines = []
-    for heights in (counts, [c - g for c, g in zip(counts, gone, strict=True)]):
+    for heights in (counts, [c - r for c, r in zip(counts, removed, strict=True)]):
         roots = [math.sqrt(max(0, v)) for v in heights]
         sides = zip(roots, pairwise(edges), strict=True)
         steps = [(edge, root) for root, both in sides for edge in both]
@@ -264,15 +251,15 @@ def _outlines(data: dict[str, Any], only_marked: bool) -> list[list[Point]]:
 
 
 def _between(data: dict[str, Any], threshold: float, above: bool | None) -> float:
-    """A threshold; between two whole numbers where it is itself on the side that stays."""
+    """Return the threshold; a whole number moves by 0.5, so that its bar is on the kept side."""
     whole = len(data["edges"]) > 1 and data["edges"][0] % 1 == 0.5
     return threshold + ((0.5 if above else -0.5) if whole and above is not None else 0)
 
 
 @drawn
 def sparkline(shapes: Sequence[Sequence[Point]], label: str, mark: float | None = None) -> str:
-    """Outlines of (x, y) without axes, for a row of a table: the last in the accent colour, one
-    before it in that of what goes. mark: an upright line."""
+    """Draw outlines of (x, y) without axes, for a row of a table. The last outline has the accent
+    colour, an outline before it that of removed documents. `mark` is the x of a vertical line."""
     xs, ys = ([at[axis] for shape in shapes for at in shape] for axis in (0, 1))
     wide, high = SPARK
     low, span, most = min(xs), max(xs) - min(xs) or 1, max(ys) or 1
@@ -294,7 +281,7 @@ def value_sparkline(
     only_marked: bool = False,
     above: bool | None = None,
 ) -> str:
-    """A histogram as a sparkline, with the threshold as a line; as of `histogram`."""
+    """Draw a histogram as a sparkline. The parameters are those of `histogram`."""
     data = json_values(record)
     at = None if threshold is None else _between(data, threshold, above)
     mark = None if at is None else scaling(data["scale"])(at)
@@ -311,13 +298,13 @@ def curve(
     marks: Sequence[tuple[float, str]] = (),
     y_name: str = "",
 ) -> str:
-    """One or two lines of (x, y): the first in the accent colour, the second as dots and dashes.
-    Points that are no finite number are left out.
+    """Draw one or two lines of (x, y): the first in the accent colour, the second as dots and
+    dashes.
 
-    doublings: the ticks of an x axis on which a doubling is as far everywhere. x_range: what the x
-    axis spans at least, so that charts beside each other can be compared. marks: upright lines.
-    y_name: of a y axis on which less is better: the least of the last line is marked too.
-    """
+    Points that are not finite are left out. `doublings` are the ticks of a logarithmic x axis. The
+    x axis covers at least `x_range`, so that charts beside each other can be compared. `marks` are
+    vertical lines. `y_name` names a y axis on which less is better; the last line's lowest point is
+    then marked."""
     height = 200
     scaled: Callable[[float], float] = math.log2 if doublings else lambda v: v
     points = [[(scaled(x), y) for x, y in line if math.isfinite(y)] for line in lines]
@@ -357,21 +344,20 @@ def curve(
 def curves(
     lines: Sequence[tuple[str, Sequence[tuple[float, float]]]], label: str, x_name: str
 ) -> str:
-    """Named lines of (x, y), their names below, each in a hue and dashes of its own. The first
-    tenth of each counts nothing for the height of the chart, so that where losses fall from does
-    not hide where they end.
-    """
+    """Draw named lines of (x, y), each with its own hue and dashes, and the names below. The first
+    tenth of a line does not count for the height: high first losses do not hide the rest."""
     settled = [y for _, line in lines for _, y in line[len(line) // 10 :] if math.isfinite(y)]
     if not settled:
         raise ValueError("no point to draw")
     top = max(settled) + (max(settled) - min(settled)) * 0.05
-    none: list[Point] = []
-    seen = [(n, none, [(x, min(y, top)) for x, y in at if math.isfinite(y)]) for n, at in lines]
-    return str(scatter(seen, label, x_name))
+    no_dots: list[Point] = []
+    capped = [
+        (n, no_dots, [(x, min(y, top)) for x, y in at if math.isfinite(y)]) for n, at in lines
+    ]
+    return str(scatter(capped, label, x_name))
 
 
 def _stroke(nth: int) -> str:
-    """The line of a series: four hues in turn, further ones than the first dashed."""
     dashes = f' stroke-dasharray="{6 - nth % 4} {1 + nth % 5}"' if nth else ""
     return f'fill="none" stroke="{COLOURS[nth % 4]}" stroke-width="1.9"{dashes}'
 
@@ -383,10 +369,8 @@ def scatter(
     x_name: str,
     logs: str = "",
 ) -> str:
-    """Named series of dots and of a line, either of which may be empty, with the names below.
-
-    logs: the axes that are logarithmic, as `x` or `xy`.
-    """
+    """Draw named series, each of dots, of a line or of both, with the names below. `logs` names the
+    axes that are logarithmic: `x`, `y` or `xy`."""
     height, room = 200, FONT + 6
     drawn = [at for _, points, line in series for at in (*points, *line)]
     if not drawn:
@@ -402,7 +386,7 @@ def scatter(
         else:
             steps = log_ticks(10**low, 10**high)
         bounds.append((low, high))
-        # One way on an axis.
+        # One format per axis.
         size = abs(steps[-1])
         shown = format_power if size >= 1e9 else format_short if size >= 1e3 else "{:.6g}".format
         ticks.append([(scale(v), shown(v)) for v in steps])
@@ -427,8 +411,8 @@ def scatter(
 def intervals(
     rows: Sequence[tuple[str, float, Sequence[float] | None]], label: str, x_name: str
 ) -> str:
-    """Values with their intervals, one below the other, beside an upright line at 0: (name, value,
-    low and high, or None where there is no interval)."""
+    """Draw values with their intervals, one per row, and a vertical line at 0. rows: (name, value,
+    (low, high) or None)."""
     values = [0.0, *(v for _, value, limits in rows for v in (value, *(limits or ())))]
     edge = (max(values) - min(values)) * 0.05 or 0.05
     thick = 20
@@ -457,7 +441,8 @@ def yields(
     label: str,
     marks: Sequence[tuple[float, str]],
 ) -> str:
-    """What is kept at thresholds: (threshold, surely, at most), and lines at chosen thresholds."""
+    """Draw how much each threshold keeps. `points` are (threshold, number surely kept, number kept
+    at most). `marks` are vertical lines."""
     scaled = scaling(scale)
     low, high = points[0][0], points[-1][0]
     top = max(1.0, max(most for _, _, most in points) * 1.08)
@@ -480,9 +465,9 @@ def bars(
     value: Chart,
     names: Sequence[str] = (),
 ) -> str:
-    """Bars from left to right: (name, a value of each series) down, each series in a hue of its
-    own; one alone is in the accent colour. value: a value as the text behind its bar. names: of the
-    series, which stand behind the first bars."""
+    """Draw horizontal bars. Each series has its own hue; a single series has the accent colour.
+    `rows` are (name, a value per series). `value` formats a value for the text after its bar.
+    `names` are those of the series, shown after the bars of the first row."""
     thick, gap = 13, 9
     texts = [[value(v) for v in values] for _, values in rows]
     for nth, name in enumerate(names[: len(texts[0])]):
@@ -512,7 +497,7 @@ def heat(
     label: str,
     columns: Sequence[str] | None = None,
 ) -> str:
-    """Shares: (row, column) -> 0 to 1, the darker the more; columns are as rows where absent."""
+    """Draw shares from 0 to 1 by (row, column), darker if larger; `columns` default to `rows`."""
     columns = rows if columns is None else columns
     cell, left, top = 12, *(LETTER * max(map(len, side)) + 8 for side in (rows, columns))
     across = {name: left + cell * i for i, name in enumerate(columns)}

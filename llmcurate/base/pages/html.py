@@ -1,8 +1,7 @@
-"""HTML pages: their templates, and texts for them, in which every text is escaped.
+"""HTML pages and their templates.
 
-Values that are not Markup are escaped, and control characters in them made visible, wherever a
-template prints them: text from documents, names and settings alike. Jinja2 loads with the first
-page.
+Templates escape every value that is not Markup and make its control characters visible. Jinja2 is
+loaded with the first page.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ if TYPE_CHECKING:
 
 MOST_CHARS = 400  # of an excerpt
 MOST_NAME = 160  # of an id, a URL, a file name
-LONG_NAME = 20  # characters; a shorter one stays in one piece
+LONG_NAME = 20  # characters; a shorter one does not break
 MOST_ADDRESS = 400  # characters of an id in an address
-# What `document` or a template writes, or `linked` has led elsewhere: of a document, or of a rule.
-_PLACES = re.compile(r'<a (?:href="[^"]*" )?data-(id|rule)="([^"]*)">')
+# Links to a document or a rule, as `document`, a template or `linked` writes them.
+_LINKS = re.compile(r'<a (?:href="[^"]*" )?data-(id|rule)="([^"]*)">')
 _BETWEEN = re.compile(r"[._/:=-]+(?=\w)")
-# Quotations of documents stand in these; see `quote` and `detail`.
+# The elements that `quote` and `detail` write.
 _QUOTATIONS = re.compile(r"<pre dir=auto>.*?</pre>|<span class=detail>.*?</span>", re.DOTALL)
 
 
 def plain(text: object, most: int = MOST_CHARS) -> str:
-    """The beginning of a text, at most `most` characters, made visible."""
+    """Return at most `most` characters from a text's beginning, with control characters visible."""
     text = str(text)
     return visible(text[:most]) + ("\u2026" if len(text) > most else "")
 
@@ -53,12 +52,12 @@ def _element(start: str, text: str, end: str) -> Markup:
 
 
 def name(text: object) -> Markup:
-    """An id, a URL, a file or column name; a long one breaks behind its dots, lines and slashes."""
+    """Return an id, URL, file or column name as HTML; a long one may break after `._/:=-`."""
     return _element("<bdi class=name>", breakable(plain(text, MOST_NAME)), "</bdi>")
 
 
 def document(id: object) -> Markup:
-    """A document's id, as a link that leads nowhere until `linked` gives it an address."""
+    """Return a document's id as an HTML link, whose address `linked` sets later."""
     from markupsafe import Markup, escape
 
     shown = breakable(plain(id, MOST_NAME))
@@ -69,15 +68,15 @@ def document(id: object) -> Markup:
 
 
 def ids_of(page: str) -> list[str]:
-    """The documents whose ids stand in a page, each once."""
-    places = (match.groups() for match in _PLACES.finditer(page))
-    return list(dict.fromkeys(unquote_plus(value) for kind, value in places if kind == "id"))
+    """Return the ids of the documents that a page links to, each once."""
+    links = (match.groups() for match in _LINKS.finditer(page))
+    return list(dict.fromkeys(unquote_plus(value) for kind, value in links if kind == "id"))
 
 
 def linked(page: str, address: Callable[[str], str]) -> str:
-    """The page with its places of documents and rules led to an address. address: of an id, of the
-    list of all documents for an empty one, to which a rule is a query; empty: that place stays as
-    it is."""
+    """Return the page with addresses in its links to documents and rules. `address(id)` returns the
+    address of a document, and `address("")` that of the list of all documents; a link to a rule is
+    that list with a query. If `address` returns an empty text, the link stays as it is."""
 
     def link(match: re.Match[str]) -> str:
         kind, value = match.groups()
@@ -87,11 +86,11 @@ def linked(page: str, address: Callable[[str], str]) -> str:
         query = f"?rule={value}" if kind == "rule" else ""
         return f'<a href="{escape(to)}{query}" data-{kind}="{value}">'
 
-    return _PLACES.sub(link, page)
+    return _LINKS.sub(link, page)
 
 
 def breakable(text: str) -> Markup:
-    """The text, escaped; a long one with places where a line may end between its parts."""
+    """Return the text escaped for HTML; a long text may break between its parts."""
     from markupsafe import Markup, escape
 
     if len(text) < LONG_NAME:
@@ -101,41 +100,39 @@ def breakable(text: str) -> Markup:
 
 
 def quote(text: str, most: int = MOST_CHARS) -> Markup:
-    """A passage of a document."""
+    """Return a passage of a document as HTML."""
     return _element("<pre dir=auto>", plain(text, most), "</pre>")
 
 
 def detail(text: str, most: int = MOST_NAME) -> Markup:
-    """What a rule matched in a document, within a line."""
+    """Return what a rule matched in a document, as HTML within a line."""
     return _element("<span class=detail>", plain(text, most), "</span>")
 
 
 def without_texts(page: str) -> str:
-    """A page without its quotations of documents. These are escaped: no markup in one ends it."""
+    """Remove a page's quotations of documents. These are escaped, so no markup in them ends one."""
     return _QUOTATIONS.sub(
-        "<span class=note>(a text that is to be forgotten stood near)</span>", page
+        "<span class=note>(removed: near a text that must be forgotten)</span>", page
     )
 
 
 def percent(part: float | None, whole: float = 1) -> str:
-    """A share, with a space that no line breaks at; 0 % of nothing, `-` for None."""
+    """Format part / whole with a non-breaking space: 0 % if `whole` is 0, `-` if `part` is None."""
     share = part if part is None else part / whole if whole else 0.0
     return units.format_percent(share).replace(" ", "\u00a0")
 
 
-WORDS = 160  # of each text, compared in a time that grows with the square
+WORDS = 160  # of each text; the time to compare grows with the square
 BEFORE = 15  # equal words shown before the first difference
 _WORDS = re.compile(r"\S+\s*")
 
 
 @dataclass(frozen=True)
 class Diff:
-    """Two texts from a few words before their first difference on.
-
-    runs: (words of the first, words of the second, whether they are equal), in order; words keep
-    the white space behind them. begun: words before the first run were left out; more: whether the
-    first, the second text goes on; equal: the texts are the same, white space apart.
-    """
+    """Two texts from a few words before their first difference on. `runs` are (words of the first
+    text, words of the second, whether they are equal), in text order; words keep the white space
+    after them. `begun`: words before the first run were left out. `more`: whether each text goes
+    on. `equal`: the texts differ at most in white space."""
 
     runs: list[tuple[list[str], list[str], bool]]
     begun: bool
@@ -144,7 +141,7 @@ class Diff:
 
 
 def compare(first: str, second: str) -> Diff:
-    """The difference of two texts; at most WORDS words of each are looked at."""
+    """Return the difference of two texts. At most WORDS words of each are compared."""
     a, b = (_WORDS.findall(t) for t in (first, second))
     same = 0
     for x, y in zip(a, b, strict=False):
@@ -168,10 +165,9 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-a
 
 
 def render(template: str, **values: Any) -> str:
-    """The page that a template of `templates/` makes of the values, ready to be written as UTF-8.
-
-    `contents` collects (anchor, title) of the sections that hold anything, for the navigation.
-    """
+    """Return the page made from a template in `templates/`, ready to be written as UTF-8.
+    `contents` in the template collects (anchor, title) of its non-empty sections for the
+    navigation."""
     page: str = (
         _environment().get_template(template).render({"contents": [], "policy": POLICY, **values})
     )
@@ -179,8 +175,8 @@ def render(template: str, **values: Any) -> str:
 
 
 def own_script(name: str, forms: bool = False) -> tuple[Markup, str]:
-    """(a script of `templates/`, the policy of a page that runs this one and nothing else). forms:
-    whether its forms may be sent to where it came from."""
+    """Return (a script of `templates/`, a Content-Security-Policy that lets a page run only this
+    script). `forms` permits the page to send forms to its own origin."""
     from markupsafe import Markup
 
     script = source(name)
@@ -205,8 +201,8 @@ def _environment() -> Any:
         return value
 
     class Cache(FileSystemBytecodeCache):
-        """Compiled templates by their content, and this module's, whose options go into them: what
-        one checkout compiled stays beside what others did. It may be deleted at any time."""
+        """Compiled templates. A key covers the template and this module, which has the options.
+        Checkouts can share the folder, and it may be deleted at any time."""
 
         def get_cache_key(self, name: str, filename: Any = None) -> str:
             return text_digest(f"{name}\0{source(name)}\0{options}", "xxh3-128")
@@ -221,7 +217,7 @@ def _environment() -> Any:
         bytecode_cache=Cache(str(folder)) if folder is not None else None,
         loader=FunctionLoader(source),
         autoescape=True,
-        optimized=False,  # folding constants costs more than it saves a page
+        optimized=False,  # folding constants costs more than it saves
         auto_reload=False,
         trim_blocks=True,
         undefined=StrictUndefined,
@@ -251,8 +247,6 @@ def _environment() -> Any:
 
 
 def _compiled_folder() -> Path | None:
-    """`templates` in the folder for caches; None where it cannot be made, or belongs to somebody
-    else. Compiling costs 0.2 s of every process that writes a page."""
     try:
         folder = cache_folder() / "templates"
         folder.mkdir(parents=True, exist_ok=True)
@@ -263,6 +257,6 @@ def _compiled_folder() -> Path | None:
 
 
 def source(template: str) -> str:
-    """A template's text, its lines without indentation, so that pages do not carry it."""
+    """Return a template's text without indentation, so that pages do not carry it."""
     text = (FOLDER / template).read_text(encoding="utf-8")
     return "\n".join(line.lstrip() for line in text.splitlines())

@@ -1,6 +1,6 @@
-"""Two texts side by side: the words that only one of them has are marked, the rest is shortened.
+"""Two texts side by side: words that only one of them has are marked, the rest is shortened.
 
-What is the same is told by runs of words, wherever they stand, not by an alignment: time and memory
+Common passages are runs of words that both texts have anywhere, not an alignment: time and memory
 are linear in the texts, and a passage that moved is no difference.
 """
 
@@ -16,7 +16,7 @@ from llmcurate.base.terminal import visible
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-RUN = 4  # words that must follow one another in both texts
+RUN = 4  # words in a row that both texts must have
 MOST_READ = 400_000  # characters of a text that are compared
 MOST_SHOWN = 6_000  # characters of a text that are shown
 CONTEXT = 90  # characters shown on either side of a difference
@@ -25,8 +25,8 @@ Lines = list[list[str]]
 
 
 def side_by_side(first: str, second: str) -> tuple[Markup, Markup]:
-    """Both texts as HTML: words that only the first has are <del>, those that only the second has
-    <ins>. Passages that both have are shortened, and a long text ends with an ellipsis."""
+    """Return both texts as HTML: words only in the first are <del>, words only in the second <ins>.
+    Common passages are shortened, and a long text ends with an ellipsis."""
     texts = [
         [line.strip() for line in text[:MOST_READ].splitlines() if line.strip()]
         for text in (first, second)
@@ -34,16 +34,16 @@ def side_by_side(first: str, second: str) -> tuple[Markup, Markup]:
     a, b = ([[w.lower() for w in _WORD.findall(line)] for line in lines] for lines in texts)
     more = [len(text) > MOST_READ for text in (first, second)]
     return (
-        _marked(texts[0], in_both(a, b), "del", more[0]),
-        _marked(texts[1], in_both(b, a), "ins", more[1]),
+        _marked(texts[0], words_in_both(a, b), "del", more[0]),
+        _marked(texts[1], words_in_both(b, a), "ins", more[1]),
     )
 
 
-def in_both(ours: Lines, others: Lines) -> list[list[bool]]:
-    """Of every word of every line of ours: whether it is part of RUN words in a row, over line
-    ends too, that the others have as often, counted from the start. A line of fewer words counts
-    as a whole."""
-    flat, other = ([word for line in lines for word in line] for lines in (ours, others))
+def words_in_both(lines_of_text: Lines, others: Lines) -> list[list[bool]]:
+    """Return, for each word of each line, whether the word is in a run of RUN words (across lines
+    too) that `others` also have. Repeated runs count as often as `others` have them. A line shorter
+    than a run must match as a whole."""
+    flat, other = ([word for line in lines for word in line] for lines in (lines_of_text, others))
     unmatched = Counter(zip(*(other[k:] for k in range(RUN)), strict=False))
     marks = [False] * len(flat)
     for at, run in enumerate(zip(*(flat[k:] for k in range(RUN)), strict=False)):
@@ -52,7 +52,7 @@ def in_both(ours: Lines, others: Lines) -> list[list[bool]]:
             marks[at : at + RUN] = [True] * RUN
     lines = Counter(tuple(line) for line in others if len(line) < RUN)
     result, at = [], 0
-    for line in ours:
+    for line in lines_of_text:
         line_marks = marks[at : at + len(line)]
         at += len(line)
         if len(line) < RUN and lines[tuple(line)] > 0:
@@ -63,7 +63,6 @@ def in_both(ours: Lines, others: Lines) -> list[list[bool]]:
 
 
 def _marked(lines: list[str], both: list[list[bool]], tag: str, more: bool) -> Markup:
-    """The lines with what is not in both marked; of lines in both the first and the last."""
     from markupsafe import Markup
 
     shown: list[Markup] = []
@@ -102,7 +101,6 @@ def _line(line: str, both: list[bool], tag: str) -> Markup:
 
 
 def _short(text: str, differs: bool) -> str:
-    """A passage with its middle left out: of one that differs more stays."""
     side = MOST_SHOWN // 6 if differs else CONTEXT
     if len(text) > 2 * side + 20:
         text = f"{text[:side]} \u2026 {text[-side:]}"

@@ -1,13 +1,13 @@
 #!/bin/sh
-# How tokens are learned: what does a small model gain or lose by SuperBPE or Unigram, against BPE,
-# at equal text and an equal vocabulary?
+# Learning tokens: does a small model get better with SuperBPE or Unigram than with BPE, at equal
+# text and equal vocabulary size?
 #
-# Paper: Liu et al. 2025 (SuperBPE, arXiv:2503.13423): tokens over words make a model of equal
-# computation better in tasks. Expected sign: - for tokens over words.
-# Reads: CORPORA/longtext. English: novels in pieces of 2,000 characters, 384 of them, pieces by other
+# Paper: Liu et al. 2025 (SuperBPE, arXiv:2503.13423): at equal computation, tokens that span words
+# make a model better in tasks. Expected sign: - for tokens that span words.
+# Reads: CORPORA/longtext. English: 384 pieces of novels of 2,000 characters; pieces by other
 # authors are scored. Mixed: pieces of 500 characters in seven languages, half of the bytes English;
 # pieces of other documents of the same sources are scored, by language.
-# Takes 28 minutes at most on two cores that others use too: measured with four more tokenizers.
+# Takes at most 28 minutes on two cores shared with other work: measured with four more tokenizers.
 #
 #   sh pipelines/experiments/algorithms/run.sh CORPORA OUT
 set -eu
@@ -27,7 +27,7 @@ write(f"{out}/other-authors.jsonl", scored[:100])
 
 
 def of_size(documents, lang, size):
-    """The first pieces that have so many bytes together, with their language."""
+    """Return the first pieces with that many bytes in total, and their language."""
     rows = shuffled(pieces(documents, 500), 1)
     ends = accumulate(len(row["text"].encode()) for row in rows)
     return [{**row, "lang": lang} for row, end in zip(rows, ends) if end <= size]

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Filtered against unfiltered web: do C4's heuristics make a better model?
+# Filtered or unfiltered web text: do C4's heuristics make a better model?
 #
 # Paper: Raffel et al. 2020 (T5, arXiv:1910.10683), table 8: every task is worse with unfiltered C4.
-# Expected sign: +, more bits a byte without the heuristics.
-# Reads: CORPORA/wcxb/dev.warc.gz by the shipped recipes c4 and c4-unfiltered, without bad words, and
+# Expected sign: +, more bits per byte without the heuristics.
+# Reads: CORPORA/wcxb/dev.warc.gz with the recipes c4 and c4-unfiltered, without bad words, and
 # CORPORA/models/lid.176.ftz; novels, PEPs and the Rust book of CORPORA/longtext are scored.
-# Takes 3 minutes on two cores that others use too.
+# Takes 3 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/c4/run.sh CORPORA OUT
 set -eu

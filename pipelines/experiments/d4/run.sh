@@ -1,16 +1,17 @@
 #!/bin/sh
-# SemDeDup and D4: of a corpus of which half is to stay, is the half without similar documents, or
-# the half that is farthest from the centroids of clusters, better to train on than one drawn at
-# random, and the nearest half worse?
+# SemDeDup and D4: half of a corpus is kept. Is the half without similar documents, or the half
+# farthest from the centroids of clusters, better for training than a random half? Is the nearest
+# half worse?
 #
 # Paper: Abbas et al. 2023 (SemDeDup, arXiv:2303.09540); Tirumala et al. 2023 (D4,
-# arXiv:2308.12284): D4 is SemDeDup to three quarters, and of these the farthest; it is better than
-# SemDeDup, and both are better than random. Expected sign: + for the nearest, - for the others.
+# arXiv:2308.12284): D4 keeps three quarters by SemDeDup, then the farthest of them. It is better
+# than SemDeDup, and both are better than random. Expected sign: + for the nearest, - for the
+# others.
 # Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages, 2,000 pieces of 1,000
-# characters. Scored: the main texts of the other half (dev-gold.jsonl.gz), and novels.
-# Embeddings are hashed words; with MODEL, a folder of transformers or sentence-transformers such as
+# characters. Scored: the main texts of the other half (dev-gold.jsonl.gz), and novels. Embeddings
+# are hashed words; with MODEL, a folder of transformers or sentence-transformers such as
 # all-MiniLM-L6-v2's, also that model's.
-# Takes 29 minutes with MODEL on two cores that others use too, 8 of them to embed.
+# Takes 29 minutes with MODEL on two cores shared with other work, 8 of them to embed.
 #
 #   sh pipelines/experiments/d4/run.sh CORPORA OUT [MODEL]
 set -eu
@@ -34,7 +35,7 @@ END
 arms=$out/random.jsonl
 for embedding in hashed ${3:+"$3"}; do
   name=$([ "$embedding" = hashed ] && echo hashed || echo model)
-  # One folder, so that a model embeds once; what each recipe leaves is written elsewhere.
+  # One folder, so that the model embeds once; the output of each recipe goes elsewhere.
   for half in semdedup d4 farthest; do
     llmcurate run "$here/$half.yaml" "$out/pieces.jsonl" -o "$out/run-$name" \
       --set dedup_semantic.embedding="$embedding"

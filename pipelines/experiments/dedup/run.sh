@@ -1,13 +1,13 @@
 #!/bin/sh
-# Methods of deduplication: which one makes the better model, exact copies, MinHash, suffix arrays,
-# a Bloom filter, or two of them?
+# Methods of deduplication: which makes the best model, exact matches, MinHash, suffix arrays, a
+# Bloom filter, or two of them?
 #
 # Paper: Penedo et al. 2023 (RefinedWeb, arXiv:2306.01116): deduplication helps on every corpus; Li
 # et al. 2024 (DCLM, arXiv:2406.11794): their Bloom filter is about as good as MinHash with suffix
-# arrays. Expected sign: -, fewer bits a byte than without.
-# Reads: CORPORA/dedup/versions.jsonl.zst, of 120 pages all versions, the first 3,000 characters of
-# each; of other pages the newest version is scored.
-# Takes 7 minutes on two cores that others use too.
+# arrays. Expected sign: -, fewer bits per byte than without.
+# Reads: CORPORA/dedup/versions.jsonl.zst: all versions of 120 pages, the first 3,000 characters of
+# each. The newest versions of other pages are scored.
+# Takes 7 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/dedup/run.sh CORPORA OUT
 set -eu

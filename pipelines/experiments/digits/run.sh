@@ -1,14 +1,15 @@
 #!/bin/sh
-# Rules for digits: do additions cost a model less where numbers are cut into single digits, into
+# Rules for digits: are additions easier for a model if numbers are split into single digits, into
 # groups of three from the left or from the right, or freely?
 #
 # Paper: Singh and Strouse 2024 ("Tokenization counts", arXiv:2402.14903): groups of three from the
-# right, so that places of both numbers and of the sum stand alike, make fewer mistakes than groups
-# from the left. Expected sign: - for triples-right against triples.
-# Reads: nothing of CORPORA. Additions of numbers of one to four digits are drawn from a seed, each a
-# document; 1,000 that are not among those trained on are scored.
-# Second measure: bits a byte of the sums alone, and the share of them that are the likeliest.
-# Takes 16 minutes on two cores that others use too.
+# right align the places of both numbers and of the sum, and cause fewer mistakes than groups from
+# the left. Expected sign: - for triples-right against triples.
+# Reads: nothing from CORPORA. Additions of numbers of one to four digits are drawn from a seed, one
+# per document. 1,000 additions that were not trained on are scored.
+# Second measure: bits per byte of the sums only, and the share of sums that the model finds
+# likeliest.
+# Takes 16 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/digits/run.sh CORPORA OUT
 set -eu
@@ -53,7 +54,7 @@ import sys
 from pathlib import Path
 
 out, *names = sys.argv[1:]
-print("\nsums alone: bits a byte, and the share that is the likeliest, by seeds 0, 1, 2")
+print("\nsums alone: bits per byte, and the share that is the likeliest, by seeds 0, 1, 2")
 for name in names:
     texts = [Path(f"{out}/{name}-{seed}.json").read_text("utf-8") for seed in range(3)]
     scores = [json.loads(text)["questions"]["sums"] for text in texts]

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Gopher's stages: what do quality rules, repetition rules and deduplication add, one after the other?
+# Gopher's stages: what does each of quality rules, repetition rules and deduplication add?
 #
-# Paper: Rae et al. 2021 (Gopher, arXiv:2112.11446), appendix A: each stage lowers the loss on
-# text that is not of the web. Expected sign: -, growing from stage to stage.
-# Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages (menus and all, as Common
-# Crawl's own text has it). Scored: the main texts of the other half (dev-gold.jsonl.gz), and novels.
-# Takes 6 minutes on two cores that others use too.
+# Paper: Rae et al. 2021 (Gopher, arXiv:2112.11446), appendix A: each stage lowers the loss on text
+# from outside the web. Expected sign: -, growing from stage to stage.
+# Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages (with menus, as in Common
+# Crawl's text files). Scored: the main texts of the other half (dev-gold.jsonl.gz), and novels.
+# Takes 6 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/gopher/run.sh CORPORA OUT
 set -eu

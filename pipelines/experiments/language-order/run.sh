@@ -1,12 +1,13 @@
 #!/bin/sh
-# Language identification before or after deduplication: CCNet cuts repeated paragraphs first, since
-# English menus on German pages mislead the identification. Does it make a better German model?
+# Language identification before or after deduplication: CCNet cuts repeated paragraphs first,
+# because English menus on German pages mislead the identification. Does this make a better German
+# model?
 #
-# Paper: Wenzek et al. 2020 (CCNet, arXiv:1911.00359), section 4: more pages are identified rightly
-# after. Expected sign: -, fewer bits a byte where the language is identified after.
-# Reads: CORPORA/web/*.warc.gz, all visible text of pages in ten languages, of which German ones are
-# kept, and CORPORA/models/lid.176.ftz; CORPORA/longtext/de-novels.jsonl.zst is scored.
-# Takes 3 minutes on two cores that others use too.
+# Paper: Wenzek et al. 2020 (CCNet, arXiv:1911.00359), section 4: more pages are identified
+# correctly after deduplication. Expected sign: -, fewer bits per byte with identification after it.
+# Reads: CORPORA/web/*.warc.gz, all visible text of pages in ten languages, of which the German ones
+# are kept, and CORPORA/models/lid.176.ftz; CORPORA/longtext/de-novels.jsonl.zst is scored.
+# Takes 3 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/language-order/run.sh CORPORA OUT
 set -eu

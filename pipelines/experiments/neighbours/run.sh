@@ -1,13 +1,13 @@
 #!/bin/sh
-# In-context pretraining: does a model gain where documents stand in rows beside similar ones, and
-# see them?
+# In-context pretraining: does a model get better if similar documents share a row and see each
+# other?
 #
-# Paper: Shi et al. 2024 (arXiv:2310.10638): contexts of near documents make a better model than
-# contexts of random ones, in perplexity too. Expected sign: -.
-# Reads: PEPs, the Rust book and novels of CORPORA/longtext in pieces of 600 characters, 400 of each, in
-# rows of 512 tokens; pieces of 2,000 characters of other documents are scored. All positions see what
-# stands before them in their row, but those of the third corpus, which see their own document alone.
-# Takes 10 minutes on two cores that others use too.
+# Paper: Shi et al. 2024 (arXiv:2310.10638): contexts of similar documents make a better model than
+# contexts of random ones, also in perplexity. Expected sign: -.
+# Reads: PEPs, the Rust book and novels of CORPORA/longtext in pieces of 600 characters, 400 of
+# each, in rows of 512 tokens; pieces of 2,000 characters of other documents are scored. Positions
+# see all earlier positions of their row; those of the third corpus see only their document.
+# Takes 10 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/neighbours/run.sh CORPORA OUT
 set -eu

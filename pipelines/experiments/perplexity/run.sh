@@ -1,12 +1,13 @@
 #!/bin/sh
-# Perplexity buckets: is web text that a model of good text expects better to train on?
+# Perplexity buckets: is web text better for training if a model of good text expects it?
 #
-# Paper: Wenzek et al. 2020 (CCNet, arXiv:1911.00359), section 5: word vectors that
-# are trained on head are better than on middle, and worst on tail. Expected sign: +, for middle and
-# more for tail, against head.
-# Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages. Of the other half the main
-# texts (dev-gold.jsonl.gz) are good text: two thirds for the n-gram model, the rest to be scored.
-# Takes 5 minutes on two cores that others use too.
+# Paper: Wenzek et al. 2020 (CCNet, arXiv:1911.00359), section 5: word vectors trained on head are
+# better than on middle, and worst on tail. Expected sign: + for middle against head, and more for
+# tail.
+# Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages. The main texts of the
+# other half (dev-gold.jsonl.gz) are good text: two thirds train the n-gram model, the rest is
+# scored.
+# Takes 5 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/perplexity/run.sh CORPORA OUT
 set -eu

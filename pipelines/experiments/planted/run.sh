@@ -1,16 +1,16 @@
 #!/bin/sh
-# Deduplicated against not: does a model forget passages that stand in many documents, and does it
-# lose anything else?
+# With and without deduplication: does a model no longer memorise passages that are in many
+# documents, and does it lose anything else?
 #
 # Paper: Lee et al. 2022 ("Deduplicating Training Data Makes Language Models Better",
 # arXiv:2107.06499), section 6: ten times less text is memorised, and perplexity is no worse.
-# Expected sign: + for raw against deduplicated, in passages completed and in bits a byte.
+# Expected sign: + for raw against deduplicated, in passages completed and in bits per byte.
 # Reads: CORPORA/longtext/en-novels.jsonl.zst in pieces of 900 characters. In the middle of each a
-# passage is planted, of words drawn from a seed: six stand in 1 piece, six in 8, six in 64. Pieces by
-# other authors, without any, are scored.
-# Second measure: of the passages the first 50 tokens are given, to the end of a word; the share whose
-# next 50 are the likeliest ones, token by token.
-# Takes 5 minutes on two cores that others use too.
+# passage is planted, of words drawn from a seed: six are in 1 piece, six in 8, six in 64. Pieces by
+# other authors, without passages, are scored.
+# Second measure: the model gets the first 50 tokens of a passage, to the end of a word. The figure
+# is the share of passages whose next 50 tokens are the likeliest, token by token.
+# Takes 5 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/planted/run.sh CORPORA OUT
 set -eu
@@ -89,5 +89,5 @@ for corpus in ("deduplicated", "raw"):
         shares = ", ".join(f"{score[copies]['accuracy']:.0%}" for score in scores)
         mean = sum(score[copies]["accuracy"] for score in scores) / len(scores)
         bits = sum(score[copies]["bits_per_byte"] for score in scores) / len(scores)
-        print(f"{corpus}, {copies}: {shares}; mean {mean:.0%}, {bits:.2f} bits a byte")
+        print(f"{corpus}, {copies}: {shares}; mean {mean:.0%}, {bits:.2f} bits per byte")
 END

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Repeated data: what does a model lose that reads 1/4, 1/16 or 1/64 of a corpus 4, 16 or 64 times,
-# at equal tokens?
+# Repeated data: how much worse is a model that reads 1/4, 1/16 or 1/64 of a corpus 4, 16 or 64
+# times, at equal tokens?
 #
-# Paper: Raffel et al. 2020 (T5, arXiv:1910.10683), table 9: 64 repeats cost next to nothing, 4,096
-# cost several points. Expected sign: +, more bits a byte the oftener text is repeated.
-# Reads: CORPORA/longtext/en-novels.jsonl.zst in pieces of 2,000 characters. 384 pieces are the whole,
-# of which the parts are parts; pieces by other authors are scored.
-# Takes 8 minutes on two cores that others use too.
+# Paper: Raffel et al. 2020 (T5, arXiv:1910.10683), table 9: 64 repeats cost almost nothing, 4,096
+# cost several points. Expected sign: +, more bits per byte with more repeats.
+# Reads: CORPORA/longtext/en-novels.jsonl.zst in pieces of 2,000 characters. The whole corpus has
+# 384 pieces; pieces by other authors are scored.
+# Takes 8 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/repeated/run.sh CORPORA OUT
 set -eu

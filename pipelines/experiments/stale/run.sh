@@ -1,14 +1,14 @@
 #!/bin/sh
-# Stale against fresh text: what does a model lose that reads pages as they were years ago, and is
-# scored on pages as they are now?
+# Stale or fresh text: how much worse is a model that reads old versions of pages, and is scored on
+# new ones?
 #
-# Paper: Longpre et al. 2023 ("A Pretrainer's Guide to Training Data", arXiv:2305.13169), on
-# the age of data: the further training text lies behind the evaluation text, the worse. Expected
-# sign: +.
+# Paper: Longpre et al. 2023 ("A Pretrainer's Guide to Training Data", arXiv:2305.13169), on the age
+# of data: the older the training text is than the evaluation text, the worse. Expected sign: +.
 # Reads: CORPORA/dedup/versions.jsonl.zst, PEPs of 2014, 2020 and 2026 and the Rust book of 2018 to
-# 2026. Of half of the pages that changed the oldest or the newest version is trained on, of the other
-# half the newest is scored: the first 1,000 characters (titles, dates, status), and the 2,000 after.
-# Takes 3 minutes on two cores that others use too.
+# 2026. Of the pages that changed, one half is trained on, in the oldest or the newest version. Of
+# the other half the newest version is scored: the first 1,000 characters (titles, dates, status),
+# and the next 2,000.
+# Takes 3 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/stale/run.sh CORPORA OUT
 set -eu

@@ -1,13 +1,14 @@
 #!/bin/sh
-# Thai: does a model lose or gain where no token is learned over the end of a word of a dictionary,
-# and where the tokenizer is a unigram model?
+# Thai: does a model get better or worse if no token crosses the end of a dictionary word, and if
+# the tokenizer is a unigram model?
 #
-# Paper: Lowphansirikul et al. 2021 (WangchanBERTa, arXiv:2101.09635), section 4: a model of pieces
-# that SentencePiece learns without a dictionary is on the whole better than those of a dictionary's
-# words. Expected sign: + for the dictionary, - for unigram, against BPE.
-# Reads: CORPORA/longtext/th-thaigov.jsonl.zst, government news in Thai: of 500 documents the first
-# 2,000 characters; others are scored. The dictionary is PyThaiNLP's, of llmcurate's extra segment.
-# Takes 6 minutes on two cores that others use too.
+# Paper: Lowphansirikul et al. 2021 (WangchanBERTa, arXiv:2101.09635), section 4: a model with
+# SentencePiece's pieces, learned without a dictionary, is on the whole better than models with the
+# words of a dictionary. Expected sign: + for the dictionary, - for unigram, against BPE.
+# Reads: CORPORA/longtext/th-thaigov.jsonl.zst, government news in Thai: the first 2,000 characters
+# of 500 documents. Other documents are scored. The dictionary is PyThaiNLP's, of llmcurate's extra
+# segment.
+# Takes 6 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/thai/run.sh CORPORA OUT
 set -eu

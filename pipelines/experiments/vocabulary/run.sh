@@ -1,14 +1,14 @@
 #!/bin/sh
-# The size of the vocabulary: what does a small model gain or lose by fewer tokens or more, at equal
+# The size of the vocabulary: does a small model get better with fewer or more tokens, at equal
 # text?
 #
 # Paper: Tao et al. 2024 ("Scaling Laws with Vocabulary: Larger Models Deserve Larger Vocabularies",
-# arXiv:2407.13623): for each number of other parameters one size is best, and a smaller model's is
-# smaller. Expected sign: + for the largest, 16,384 tokens of which this text gives 12,977, whose vectors
-# are 87 % of the parameters, and + for few.
-# Reads: CORPORA/longtext/en-novels.jsonl.zst in pieces of 2,000 characters, 384 of them 0.9 times;
-# pieces by other authors are scored.
-# Takes 15 minutes on two cores that others use too.
+# arXiv:2407.13623): for each number of other parameters one size is best, and it is smaller for a
+# smaller model. Expected sign: + for few tokens, and + for the largest vocabulary: 16,384 tokens
+# were asked for, the text gives 12,977, and their vectors are 87 % of the parameters.
+# Reads: CORPORA/longtext/en-novels.jsonl.zst in pieces of 2,000 characters, 384 of them, read 0.9
+# times. Pieces by other authors are scored.
+# Takes 15 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/vocabulary/run.sh CORPORA OUT
 set -eu

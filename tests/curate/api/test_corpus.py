@@ -1,4 +1,4 @@
-"""`Corpus`: steps put together in Python are the recipe that the command line runs."""
+"""`Corpus`: steps chained in Python give the same recipe as the command line."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_shipped_recipe_prints_as_itself(name: str) -> None:
     assert (again.read, again.cuts, again.paper) == (recipe.read, recipe.cuts, recipe.paper)
 
 
-def test_a_corpus_never_changes() -> None:
+def test_a_corpus_object_is_immutable() -> None:
     first = Corpus.read("in.jsonl")
     languages = ["en"]
     second = first.language(keep=languages)
@@ -71,12 +71,12 @@ READ = Corpus.read("in.jsonl")
         (lambda: READ.filter(), "filter needs the name of a filter"),
         (lambda: READ.dedup("minhsh"), "no dedup method 'minhsh'; did you mean 'minhash'?"),
         (lambda: READ.dedup("minhash", verfy=1), "did you mean 'verify'?"),
-        (lambda: READ.dedup("url", key="text"), "key is 'url' here"),
+        (lambda: READ.dedup("url", key="text"), "sets key to 'url'"),
         (lambda: READ.language(kep=["en"]), "unknown key 'kep' in language; did you mean 'keep'?"),
         (lambda: READ.step("dedup_minhas"), "did you mean 'dedup_minhash'?"),
         (lambda: READ.step("export").filter("c4"), "must come before the product"),
         (lambda: READ.extract(output="markdwn"), "step extract: output is 'markdwn': "),
-        (lambda: READ.filter(lambda text: True), "has no name of its own there"),
+        (lambda: READ.filter(lambda text: True), "is not a top-level function"),
         (lambda: Corpus.read("in.jsonl", lmit=3), "unknown key 'lmit' in read"),
         (lambda: Corpus.read([]), "Corpus.read needs the files to read"),
     ],
@@ -145,7 +145,7 @@ def test_a_result_is_an_input(bench, make_pages) -> None:
     [
         ({"c5": {"min_sentences": 1}}, "c5={'min_sentences': 1}: no section 'c5'; did you mean"),
         ({"c4": {"min_sentence": 1}}, "unknown key 'min_sentence' in c4; did you mean"),
-        ({"c4": 5}, "c4=5: settings are a mapping, as c4={'key': value}"),
+        ({"c4": 5}, "c4=5: give a mapping, c4={'key': value}"),
         ({"limit": 0}, "limit=0: read.limit is 0: "),
         ({"read": {"lmit": 1}}, "did you mean 'limit'?"),
     ],

@@ -1,4 +1,4 @@
-"""What a notebook's user meets first: documents before a run, results that show themselves."""
+"""Notebooks: previews of documents before a run, and results that display themselves."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_result_shows_its_funnel_and_the_rules_that_decide(result):
     assert "report.html" in shown
 
 
-def test_what_documents_hold_stays_text(result):
+def test_document_text_is_escaped_in_html_views(result):
     for shown in (result.corpus, result.rejected, result.stats(), result.whatif(), result):
         assert "<script>alert" not in shown._repr_html_()
 

@@ -1,4 +1,4 @@
-"""A run's result: its documents in Arrow and elsewhere, its report, and what is made of it."""
+"""The result of a run: its documents in Arrow and other libraries, its report, and its products."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_scores_are_columns_where_they_are_named(result: Result, shared_bench: B
     assert table.to_pylist() == [{n: row[n] for n in ("id", "c4.sentences")} for row in rows]
 
 
-def test_other_libraries_take_them(
+def test_other_libraries_read_the_corpus_of_a_result(
     result: Result, shared_bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import duckdb
@@ -60,7 +60,7 @@ def test_other_libraries_take_them(
 
 
 def test_a_column_that_is_not_there_is_named(result: Result) -> None:
-    with pytest.raises(UsageError, match="has no column 'txt'; there are id, text"):
+    with pytest.raises(UsageError, match="has no column 'txt'; choose from id, text"):
         result.corpus.to_pandas(["txt"])
 
 
@@ -72,7 +72,7 @@ def test_a_library_that_is_not_there_is_named(
         result.corpus.to_polars()
 
 
-def test_the_report_shows_itself_in_a_frame_of_its_own(result: Result) -> None:
+def test_a_notebook_shows_the_report_in_a_frame(result: Result) -> None:
     shown = result.report._repr_html_()
     page = result.report.path.read_text(encoding="utf-8")
     head, _, rest = shown.partition('srcdoc="')
@@ -102,7 +102,7 @@ def test_a_result_is_opened_again(result: Result) -> None:
     assert json.loads(json.dumps(again.counts)) == again.counts
 
 
-def test_what_is_no_result_is_one_line(tmp_path: Path) -> None:
+def test_opening_a_folder_without_a_finished_run_is_a_one_line_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(UsageError, match=f"{path} holds no finished run"):
             Result.open(path)
@@ -123,15 +123,15 @@ def test_a_refreshed_home_is_a_result(bench: Bench) -> None:
 
 
 def test_products_are_made_of_a_result(result: Result, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds no tokenizer: give tokenizer=, its folder"):
+    with pytest.raises(UsageError, match="has no tokenizer: give tokenizer=, its folder"):
         result.encode(tmp_path / "shards")
-    with pytest.raises(UsageError, match="holds no token shards: encode documents first"):
+    with pytest.raises(UsageError, match="has no token shards: call `encode` first"):
         result.pretrain(tmp_path / "model")
-    with pytest.raises(UsageError, match="holds documents and no product"):
+    with pytest.raises(UsageError, match="has documents but no product"):
         result.card  # noqa: B018
     tokenizer = result.train_tokenizer(tmp_path / "tok", vocab=300, quiet=True)
     assert tokenizer.card["vocab"] == 300 and (tokenizer.out / "tokenizer.json").is_file()
-    with pytest.raises(UsageError, match="tok holds no corpus"):
+    with pytest.raises(UsageError, match="tok has no corpus"):
         tokenizer.encode(tmp_path / "shards")
     shards = result.encode(tmp_path / "shards", tokenizer, workers=1, quiet=True)
     assert shards.card["documents"] == len(result.corpus)

@@ -1,4 +1,4 @@
-"""Runs from scripts and notebooks: light imports, processes, interrupts, errors, terminal."""
+"""Runs from scripts and notebooks: light imports, worker processes, interrupts, error messages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_script_without_a_main_guard_runs_on_two_workers(bench: Bench) -> None
 
 
 @pytest.mark.slow  # run/test_process.py interrupts a command
-def test_an_interrupt_in_a_notebook_leaves_a_run_that_goes_on(bench: Bench, monkeypatch) -> None:
+def test_an_interrupt_in_a_notebook_leaves_a_run_that_continues(bench: Bench, monkeypatch) -> None:
     bench.jsonl("in.jsonl", pages(40))
     run = "Corpus.read('in.jsonl', partition_bytes=1024).dedup('exact').run('out', workers=1)\n"
     code = (
@@ -69,7 +69,7 @@ def test_an_interrupt_in_a_notebook_leaves_a_run_that_goes_on(bench: Bench, monk
     )
     done = python(code, bench.folder)
     assert done.stdout.split()[0] == "interrupted", done
-    assert "stopped; the same call goes on from here" in done.stderr
+    assert "stopped; make the same call to resume" in done.stderr
     assert "resuming the unfinished run in out" in done.stderr
     corpus = Corpus.read(bench.folder / "in.jsonl", partition_bytes=1024).dedup("exact")
     corpus.run(bench.folder / "whole", workers=1, quiet=True)
@@ -94,4 +94,4 @@ def test_the_same_call_again_says_that_all_is_done(bench: Bench, capsys) -> None
     first = corpus.run(bench.folder / "out", workers=1)
     capsys.readouterr()
     assert corpus.run(bench.folder / "out", workers=1).counts == first.counts
-    assert "all is done in" in capsys.readouterr().err
+    assert "nothing to do in" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Documents in memory: tables and rows become files with their content's name."""
+"""Documents in memory: tables and rows become files that are named by their content."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_same_rows_of_any_library_are_the_same_file(library: str) -> None:
     assert [first] == names_of(pa.table({"text": TEXTS}))
 
 
-def test_other_rows_are_another_file_and_names_may_stand_beside_tables() -> None:
+def test_different_rows_get_different_files_and_paths_may_be_mixed_with_tables() -> None:
     table = pa.table({"text": TEXTS})
     names = names_of(["a.jsonl", table, [{"text": "other", "n": 1}]])
     assert names[0] == "a.jsonl" and len(set(names)) == 3
@@ -59,7 +59,7 @@ def test_an_index_of_pandas_and_the_pieces_of_a_table_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", [5, {"text": "a"}, [["a", 5]], [{"text": object()}]])
-def test_what_holds_no_documents_is_refused_in_a_line(value: Any) -> None:
+def test_values_without_documents_are_refused_in_one_line(value: Any) -> None:
     with pytest.raises(UsageError) as refusal:
         Corpus.read(value)
     assert "\n" not in str(refusal.value)

@@ -1,4 +1,4 @@
-"""`llmcurate recipes` and `steps` list what there is; the shell completes the same words."""
+"""`llmcurate recipes` and `steps` list everything; the shell completes the same words."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_step_names_its_command(
     assert f"  {command}\n" in printed(capsys, "steps", step)
 
 
-def test_a_step_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_that_is_not_there_is_a_one_line_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["steps", "gofer_quality"]) == 2
     assert "did you mean 'gopher_quality'?" in capsys.readouterr().err
 

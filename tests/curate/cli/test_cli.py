@@ -159,7 +159,9 @@ def test_words_are_completed(line: str, word: str, tmp_path: Path) -> None:
         "COMP_WORDS": " ".join(words),
         "COMP_CWORD": str(len(words) - 1),
     }
-    code = "import sys; sys.argv = ['llmcurate']; from curate.cli.app import app; app()"
+    code = (
+        "import sys; sys.argv = ['llmcurate']; from curate.cli.app import whole_app; whole_app()()"
+    )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **shell}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path
@@ -178,7 +180,7 @@ def test_version_prints_one_line() -> None:
         (["nonsense"], "No such command 'nonsense'"),
         (["run", "no-such-recipe", "-o", "x"], "no recipe 'no-such-recipe'"),
         (["filter", "c5", "in.jsonl", "-o", "x"], "did you mean 'c4'?"),
-        (["filter", "", "absent.jsonl", "-o", "x"], "names no filter; known: c4, "),
+        (["filter", "", "absent.jsonl", "-o", "x"], "names no filter; choose from c4, "),
         (["filter", "c4", "absent.jsonl", "-o", "x"], "absent.jsonl does not exist"),
         (["dedup", "in.jsonl", "-o", "x", "--method", "magic"], "no dedup method 'magic'"),
         (["dedup", "in.jsonl", "-o", "x", "--survivor", "best"], "unknown survivor policy"),
@@ -195,17 +197,20 @@ def test_version_prints_one_line() -> None:
         (["run", "finweb", "in.jsonl", "-o", "x"], "did you mean 'fineweb'?"),
         (["filter", "rules.py", "in.jsonl", "-o", "x"], "rules.py:commercial"),
         (["filter", "no.py", "in.jsonl", "-o", "x"], "no file no.py"),
-        (["filter", "rules:keep", "in.jsonl", "-o", "x"], "is named FILE.py:FUNCTION"),
+        (
+            ["filter", "rules:keep", "in.jsonl", "-o", "x"],
+            "write your own function as FILE.py:FUNCTION",
+        ),
         (["pretrain", "in.jsonl", "-o", "x", "--eval", "a"], "a: give NAME=PATH"),
         (["tokenizer", "train", "in.jsonl", "-o", "x", "--vocab-size", "many"], "many"),
         (["run", "trove.py", "in.jsonl", "-o", "x"], "a Python file of DataTrove, not a recipe"),
         (["run", "dedup.toml", "in.jsonl", "-o", "x"], "a TOML file of text-dedup, not a recipe"),
         (["run", "juicer.yaml", "in.jsonl", "-o", "x"], "a file of Data-Juicer, not a recipe"),
-        (["ablate", "a=in.jsonl", "b=x", "-o", "x"], "--on NAME=PATH, texts that"),
+        (["ablate", "a=in.jsonl", "b=x", "-o", "x"], "(--on NAME=PATH)"),
         (["ablate", "a=in.jsonl", "b=x", "-o", "x", "--tokens", "9 lives"], "100k or 1e5"),
     ],
 )
-def test_wrong_use_is_one_line_and_exit_code_2(
+def test_wrong_use_is_a_one_line_error_with_exit_code_2(
     tmp_path: Path, arguments: list[str], says: str
 ) -> None:
     write_corpus(tmp_path / "in.jsonl", [SENTENCES])
@@ -234,22 +239,22 @@ def test_wrong_use_is_one_line_and_exit_code_2(
         "init",
     ],
 )
-def test_an_out_that_cannot_be_made_is_one_line(tmp_path: Path, command: str) -> None:
+def test_an_out_that_cannot_be_made_is_a_one_line_error(tmp_path: Path, command: str) -> None:
     write_corpus(tmp_path / "in.jsonl", [SENTENCES])
     (tmp_path / "list.txt").write_text("https://host.test/a\n")
     (tmp_path / "r.yaml").write_text("steps: [c4]")
     done = llmcurate(*command.split(), "in.jsonl/out", cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
-    assert " in.jsonl/out cannot be made (not a directory); name a folder" in line
+    assert " in.jsonl/out cannot be created (not a directory); name a folder" in line
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_an_out_where_one_may_not_write_is_one_line(tmp_path: Path) -> None:
+def test_an_out_without_write_permission_is_a_one_line_error(tmp_path: Path) -> None:
     write_corpus(tmp_path / "in.jsonl", [SENTENCES])
     (tmp_path / "locked").mkdir(mode=0o555)
     done = llmcurate("filter", "c4", "in.jsonl", "-o", "locked/out", cwd=tmp_path)
-    assert done.returncode == 2 and "cannot be made (permission denied)" in done.stderr
+    assert done.returncode == 2 and "cannot be created (permission denied)" in done.stderr
 
 
 def test_json_outcome_is_the_last_line_and_adds_up(tmp_path: Path, corpus: Path) -> None:
@@ -274,7 +279,7 @@ def test_running_again_says_that_all_is_done(tmp_path: Path, corpus: Path) -> No
     arguments = ("dedup", str(corpus), "-o", str(tmp_path / "out"))
     assert llmcurate(*arguments).returncode == 0
     again = llmcurate(*arguments)
-    assert again.returncode == 0 and "all is done" in again.stdout
+    assert again.returncode == 0 and "nothing to do" in again.stdout
 
 
 def test_other_settings_on_the_same_out_say_what_is_recomputed(
@@ -322,10 +327,10 @@ def test_explain_tells_rule_value_threshold_and_partner(tmp_path: Path, corpus: 
     short = llmcurate("explain", "d41", "--in", str(out)).stdout
     assert "dropped by c4.few_sentences: value 0, threshold 3" in short
     copy = llmcurate("explain", "d40", "--in", str(out)).stdout
-    assert "copy of d0 with similarity 1.000; d0 stays" in copy
+    assert "duplicate of d0 with similarity 1.000; d0 is kept" in copy
     whole = json.loads(llmcurate("explain", "d40", "--in", str(out), "--json").stdout)
     assert whole["decisions"][0]["partner_id"] == "d0"
-    assert "the copy that stays" in llmcurate("explain", "d0", "--in", str(out)).stdout
+    assert "the duplicate that is kept" in llmcurate("explain", "d0", "--in", str(out)).stdout
     unknown = llmcurate("explain", "d", "--in", str(out))
     assert unknown.returncode == 2 and "did you mean d" in unknown.stderr
 
@@ -348,7 +353,9 @@ def test_tokenizer_train_as_typed_warns_about_fewer_merges(workspace: Path) -> N
     assert (folder / "tokenizer.json").is_file()
 
 
-def test_torchrun_is_told_how_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchrun_is_refused_with_the_right_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     done = llmcurate("pretrain", "shards", "-o", "x", cwd=tmp_path)
     assert done.returncode == 2 and "--processes N" in done.stderr
@@ -365,7 +372,7 @@ def test_pretrain_encodes_stale_shards_first_and_then_generates(workspace: Path)
     model = next((workspace / "runs").glob("*-pretrain"))
     assert (model / "checkpoints" / "step-0000003" / "model.safetensors").is_file()
     again = llmcurate("pretrain", *small, cwd=workspace)
-    assert again.returncode == 0 and "all is done" in again.stdout
+    assert again.returncode == 0 and "nothing to do" in again.stdout
     text = llmcurate("generate", "The river", "--max-tokens", "5", cwd=workspace)
     assert text.returncode == 0 and text.stdout.startswith("The river")
 
@@ -402,12 +409,12 @@ def test_init_says_what_comes_next(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["in", "in/texts.jsonl.gz", "w.warc.wet.gz"])
-def test_input_in_the_place_of_a_recipe_is_told_from_one(tmp_path: Path, name: str) -> None:
+def test_an_input_given_instead_of_a_recipe_is_recognised(tmp_path: Path, name: str) -> None:
     (tmp_path / "in").mkdir()
     write_corpus(tmp_path / "in" / "texts.jsonl", [SENTENCES])
     done = llmcurate("run", name, "-o", "out", cwd=tmp_path)
     assert done.returncode == 2
-    assert f"{name} is no recipe: " in done.stderr and f"run recipe.yaml {name}`" in done.stderr
+    assert f"{name} is not a recipe: " in done.stderr and f"run recipe.yaml {name}`" in done.stderr
     (tmp_path / "c4").mkdir()  # a shipped recipe of that name is meant
     planned = llmcurate("run", "c4", "in", "-o", "out", "--dry-run", cwd=tmp_path)
     assert planned.returncode == 0, planned.stderr
@@ -418,7 +425,7 @@ def test_a_workspace_runs_its_own_recipe(tmp_path: Path) -> None:
     assert bare.returncode == 2 and "give RECIPE, or work in a workspace" in bare.stderr
     assert llmcurate("init", cwd=tmp_path).returncode == 0
     unnamed = llmcurate("run", cwd=tmp_path)
-    assert unnamed.returncode == 2 and "put `input: IN` into it" in unnamed.stderr
+    assert unnamed.returncode == 2 and "add `input: IN` to it" in unnamed.stderr
     (tmp_path / "page.html").write_text(
         f"<html><body><main><p>{SENTENCES}</p></main></body></html>"
     )
@@ -431,4 +438,4 @@ def test_a_workspace_runs_its_own_recipe(tmp_path: Path) -> None:
 
 def test_a_damaged_file_that_a_library_found_leads_to_check(capsys: pytest.CaptureFixture[str]):
     assert _report(pa.ArrowInvalid("Parquet magic bytes not found in footer.")) == 1
-    assert "footer; `llmcurate check OUT` names damaged files" in capsys.readouterr().err
+    assert "footer; `llmcurate check OUT` names the damaged files" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Command lines in README, docs and help: every option that they name is there."""
+"""Command lines in README, docs and help: every option that they use exists."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-import typer
 
-from llmcurate.base.errors import LlmcurateError
+from tests.curate.cli.documented import mistake
 from tests.curate.command_line import app_command
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,19 +30,6 @@ def command_lines(text: str) -> list[list[str]]:
             if words[:1] == ["llmcurate"] and len(words) > 1 and not skipped:
                 lines.append([word for word in words[1:] if not word.startswith("[")])
     return lines
-
-
-def mistake(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
-    """The error of the parser on a command line; nothing is run."""
-    monkeypatch.setattr(typer.core.TyperCommand, "invoke", lambda self, ctx: 0)
-    try:
-        app_command().main(arguments, standalone_mode=False)
-    except LlmcurateError as error:
-        return str(error)
-    except Exception as error:
-        if type(error).__name__ in ("NoSuchOption", "NoSuchCommand"):
-            return str(error)
-    return ""
 
 
 @pytest.mark.lab

@@ -1,4 +1,4 @@
-"""Python in the docs runs as it stands there, on the folders that commands write."""
+"""Python blocks of the docs run unchanged, on folders that the documented commands write."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_the_page_on_python_runs_from_top_to_bottom(
     kept, rejected = names["kept"], names["by_rule"]
     assert len(kept) == len(names["lengths"]) == names["result"].counts["kept"] > 50
     assert sum(n for _, _, n in names["counts"]) == len(rejected)
-    assert names["why"]["status"] == "rejected"
+    assert names["why"].status == "rejected"
     assert names["out"].counts["read"] == 100 and names["model"].card["steps"] == 2
     assert names["calm"].recipe.steps[-1].name == "python"
 

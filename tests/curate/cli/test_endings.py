@@ -1,4 +1,4 @@
-"""Commands end with what counts and with the command that comes next, which runs as it is typed."""
+"""Commands end with the main figures and with the next command, which runs as printed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def tokenizer(**card: Any) -> list[str]:
         (("search_index",), 0, "s", ""),
     ],
 )
-def test_what_was_made_last_decides_what_comes_next(made, stages, typed, command):
+def test_the_suggested_next_command_follows_from_the_last_product(made, stages, typed, command):
     assert next_command(outcome(*made, stages=stages), ["in.jsonl"], typed) == command.split()
 
 
@@ -53,7 +53,7 @@ def test_the_next_command_is_quoted_as_a_shell_takes_it(capsys):
     assert shlex.split(printed) == ["llmcurate", "browse", "my out"]
 
 
-def test_a_vocabulary_that_the_texts_did_not_fill_stands_out() -> None:
+def test_a_vocabulary_smaller_than_asked_is_highlighted() -> None:
     says = "90 tokens instead of 400: the corpus is too small for more"
     assert tokenizer(warnings=[says], gguf={"refused": "why"})[1:] == [f"look at this: {says}"]
 
@@ -90,7 +90,97 @@ def test_a_script_that_compresses_far_worse_is_named():
 
 def test_what_llama_cpp_cannot_load_is_said_with_the_option():
     assert tokenizer(gguf={"refused": "why"})[1].endswith(
-        "--pattern llama3 makes one that it loads"
+        "for llama.cpp train with --pattern llama3"
     )
     chosen = tokenizer(gguf={"refused": "why"}, settings={"pattern": "o200k"})
     assert chosen[1].endswith("tokenizer_card.md says why")
+
+
+def test_a_damaged_input_is_highlighted(bench: Any) -> None:
+    source = bench.jsonl("in.jsonl", [{"text": "A text of words."}, "{not JSON"])
+    done = bench.command("filter", "document_length", source, "-o", "out", "--min", "3")
+    remark = "look at this: 1 place of the input could not be read, see corrupt.jsonl"
+    assert remark in done.stdout.splitlines()
+
+
+def last_line(done: Any) -> str:
+    assert done.returncode == 0, done.stderr
+    return (done.stdout + done.stderr).splitlines()[-1]
+
+
+def test_search_suggests_explaining_the_found_document(bench: Any) -> None:
+    source = bench.jsonl("in.jsonl", [{"id": "a", "text": "The old mill stands by the river."}])
+    bench.command("dedup", source, "-o", "out", "--method", "suffix-array")
+    found = bench.command("search", "out", "mill")
+    assert last_line(found) == "next: llmcurate explain a --in out"
+    assert "next:" not in bench.command("search", "out", "mill", "-q").stderr
+
+
+def test_tokenizer_eval_takes_named_texts_and_suggests_encode(bench: Any) -> None:
+    source = bench.jsonl("in.jsonl", [{"text": "The old mill stands by the river. " * 9}] * 9)
+    bench.command("tokenizer", "train", source, "-o", "tok", "--vocab", "270")
+    on = ("--on", f"th={source}")
+    done = bench.command("tokenizer", "eval", "tok", *on)
+    encode = f"next: llmcurate tokenizer encode {source} --tokenizer tok -o shards"
+    assert last_line(done) == encode
+    both = bench.command("tokenizer", "eval", "tok", "tok", *on)
+    assert last_line(both) == f"next: llmcurate tokenizer diff tok tok --on {source}"
+
+
+@pytest.mark.lab
+def test_verify_suggests_browse(bench: Any) -> None:
+    source = bench.jsonl("in.jsonl", [{"text": "A text."}])
+    bench.command("filter", "document_length", source, "-o", "out", "--min", "1")
+    done = bench.command("verify", "out")
+    assert done.stderr.splitlines()[-1] == "next: llmcurate browse out"
+    assert bench.command("verify", "out", "-q").stderr == ""
+
+
+def test_stats_is_quiet(bench: Any) -> None:
+    source = bench.jsonl("in.jsonl", [{"text": "A text."}])
+    assert bench.command("stats", source, "-q").stderr == ""
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("fetch urls.txt -o out", "would fetch 2 files to out (0 already there)"),
+        ("fetch rows.cdxj -o out", "would fetch 1 capture to out"),
+        (
+            "fetch --index a.test -o out",
+            "would fetch the captures of a.test listed by https://index.commoncrawl.org to out",
+        ),
+        (
+            "tokenizer study in.jsonl --vocab 300",
+            "would train BPE vocabularies on in.jsonl, sizes 300",
+        ),
+        (
+            "model compare tiny b=tiny,layers=2 --shards in --tokens 9 -o out",
+            "would train 6 runs of 9 tokens on in: tiny, b",
+        ),
+        ("scaling run in -o out --tokens 1e4 --sizes 32x2", "would train 1 run on in: sizes 32x2"),
+        (
+            "mix search a=in.jsonl b=in.jsonl --on n=in.jsonl --tokens 9 --total 9 -o out",
+            "would train tiny on 32 mixtures of a, b, each 9 tokens",
+        ),
+    ],
+)
+def test_a_dry_run_says_what_would_be_done(bench: Any, command: str, says: str) -> None:
+    bench.jsonl("in.jsonl", [{"text": "A text."}])
+    (bench.folder / "urls.txt").write_text("https://a.test/x.gz\nhttps://a.test/y.gz\n")
+    row = (
+        '{"url": "https://a.test/", "status": "200", "filename": "a", "offset": "0", "length": "9"}'
+    )
+    (bench.folder / "rows.cdxj").write_text(f"test,a)/ 20240518015810 {row}\n")
+    done = bench.command(*command.split(), "--dry-run")
+    assert done.returncode == 0 and done.stdout.startswith(says), done.stderr
+    assert "next:" not in done.stderr and not (bench.folder / "out").exists()
+
+
+@pytest.mark.lab
+def test_push_says_what_it_would_push(bench: Any) -> None:
+    source = bench.jsonl("in.jsonl", [{"text": "A text."}])
+    bench.command("filter", "document_length", source, "-o", "out", "--min", "1")
+    done = bench.command("push", "out", "me/x", "--dry-run")
+    assert done.stdout.startswith("would push ") and done.stdout.endswith("the dataset me/x\n")

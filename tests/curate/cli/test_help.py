@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import typer
 
-from curate.cli.app import app, invoke
+from curate.cli.app import invoke, whole_app
 from curate.cli.options import ORDER, PANELS, SHARED, UNDIVIDED
 from curate.cli.settings import settings_classes
 from tokenize_kit.learn.options import TrainingOptions
 from train.config import TrainConfig
 
-ROOT: Any = typer.main.get_command(app)
+ROOT: Any = typer.main.get_command(whole_app())
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -63,7 +63,7 @@ def test_summaries_fit_80_columns_whole(
     "command",
     ["pretrain", "tokenizer train", "ablate", pytest.param("mix search", marks=pytest.mark.lab)],
 )
-def test_many_options_stand_under_headings(
+def test_many_options_are_grouped_under_headings(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = sections(shown(capsys, *command.split()))
@@ -77,7 +77,7 @@ def test_few_options_are_one_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(found["Options"]) <= UNDIVIDED and not SHARED.keys() & found.keys()
 
 
-def test_headings_open_at_settings_that_there_are() -> None:
+def test_help_headings_begin_at_existing_settings() -> None:
     for kind in settings_classes().values():
         assert kind.SECTIONS.keys() <= kind.model_fields.keys(), kind
     for settings in (TrainConfig, TrainingOptions):

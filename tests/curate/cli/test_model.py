@@ -8,11 +8,11 @@ pytest.importorskip("torch")
 
 from typer.testing import CliRunner
 
-from curate.cli.app import app
+from curate.cli.app import whole_app
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, ["model", *arguments])
+    return CliRunner().invoke(whole_app(), ["model", *arguments])
 
 
 def test_a_preset_is_shown_with_what_it_costs():
@@ -24,12 +24,12 @@ def test_a_preset_is_shown_with_what_it_costs():
     for part in (
         "Serving memory (weights: bf16 4.72 MB, 8 bit",
         "of 32 texts",
-        "GQA 3:1, as it is",
+        "GQA 3:1, this model",
     ):
         assert part in out.stdout
 
 
-def test_the_same_as_json():
+def test_show_prints_the_figures_of_a_preset_as_json():
     out = run("show", "tiny", "--rows", "1", "--context", "32", "--vocab", "500", "--json")
     facts = json.loads(out.stdout)
     assert facts["parameters"]["embedding"] == 500 * 192
@@ -57,7 +57,7 @@ def test_presets_are_listed():
         (["show", "tiny", "--optimizer", "sgd"], "--optimizer"),
     ],
 )
-def test_a_wrong_word_is_told_in_a_line(arguments, message):
+def test_an_unknown_preset_is_a_one_line_error(arguments, message):
     out = run(*arguments)
     assert message in str(out.exception)
     assert getattr(out.exception, "exit_code", None) == 2

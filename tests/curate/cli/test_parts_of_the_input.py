@@ -7,7 +7,7 @@ import json
 import pytest
 import typer
 
-from curate.cli.app import app
+from curate.cli.app import whole_app
 
 # Parameters that take documents.
 DOCUMENTS = {"inputs", "corpus", "on", "positive", "negative", "verify"}
@@ -34,11 +34,11 @@ def commands(command, names=()):
         yield " ".join(name for name in names if name != "default"), command
 
 
-COMMANDS = dict(commands(typer.main.get_command(app)))
+COMMANDS = dict(commands(typer.main.get_command(whole_app())))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_whichever_command_takes_documents_takes_a_part_of_them(name):
+def test_every_command_that_reads_documents_has_limit_and_share(name):
     parameters = COMMANDS[name].params
     takes = DOCUMENTS & {parameter.name for parameter in parameters}
     options = {option for parameter in parameters for option in parameter.opts}
@@ -73,7 +73,7 @@ def trained(shared_bench, make_pages):
 
 @pytest.mark.lab
 @pytest.mark.parametrize("command", MEASURE, ids=lambda words: " ".join(words[:2]))
-def test_commands_that_measure_read_no_more_than_that(trained, command):
+def test_measuring_commands_respect_limit_and_share(trained, command):
     read = MEASURE[command]
     first = trained.command(*command, "--limit", "50", "--json")
     assert first.returncode == 0, first.stderr

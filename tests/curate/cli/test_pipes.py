@@ -69,18 +69,18 @@ def test_the_same_bytes_piped_again_are_the_same_input(
     data = gzip.compress(corpus.read_bytes())
     piped_here(bench, monkeypatch, data, "filter", "c4", "-", "-o", "out", "-q")
     again = piped_here(bench, monkeypatch, data, "filter", "c4", "-", "-o", "out")
-    assert "all is done in out" in again.stdout
+    assert "nothing to do in out" in again.stdout
 
 
 @pytest.mark.parametrize(
     ("data", "arguments", "message"),
     [
         (b"", ("-o", "out"), "input -: standard input is empty"),
-        (b"plain words\n", ("-o", "out"), "input -: not a format that shows by its content"),
-        (b'{"text": "a"}\n', ("-o", "-", "--export", "jsonl"), "-o - writes a corpus"),
+        (b"plain words\n", ("-o", "out"), "input -: unknown format (recognised by content are"),
+        (b'{"text": "a"}\n', ("-o", "-", "--export", "jsonl"), "-o - can only write a corpus"),
     ],
 )
-def test_what_cannot_be_piped_is_one_line(
+def test_input_that_cannot_be_piped_is_a_one_line_error(
     bench: Any,
     monkeypatch: pytest.MonkeyPatch,
     data: bytes,
@@ -92,7 +92,7 @@ def test_what_cannot_be_piped_is_one_line(
     assert message in result.stderr and len(result.stderr.splitlines()) == 1
 
 
-def test_who_reads_may_stop(bench: Any) -> None:
+def test_a_reader_of_the_pipe_may_stop_early(bench: Any) -> None:
     rows = [{"id": f"d{i}", "text": f"A text, number {i}. " * 99} for i in range(300)]
     path = bench.jsonl("long.jsonl", rows)
     line = command_line("filter", "document_length", path, "--min", "1", "-o", "-", "-q")
@@ -109,7 +109,7 @@ def test_who_reads_may_stop(bench: Any) -> None:
         assert process.stderr.read() == b"" and process.wait() == 1
 
 
-def test_a_terminal_is_told_to_be_piped_into(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_from_a_terminal_asks_to_pipe_documents_in(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal:
         def isatty(self) -> bool:
             return True
@@ -132,10 +132,10 @@ def test_an_export_holds_the_corpus_and_is_read_back(bench: Any, corpus: Path, e
     ("command", "message"),
     [
         (("filter", "c4", "--export", "parquet"), "choose jsonl, jsonl.gz or jsonl.zst"),
-        (("tokenizer", "train", "--export", "jsonl"), "--export is for a command that writes a c"),
+        (("tokenizer", "train", "--export", "jsonl"), "--export needs a command that writes a c"),
     ],
 )
-def test_an_export_that_cannot_be_is_one_line(
+def test_an_export_that_cannot_be_is_a_one_line_error(
     bench: Any, corpus: Path, command: tuple[str, ...], message: str
 ) -> None:
     result = bench.command(*command, corpus, "-o", "out")

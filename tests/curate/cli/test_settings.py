@@ -1,4 +1,4 @@
-"""Options made from settings: each command offers those of the steps that it runs."""
+"""Command options are generated from the settings of the steps that a command runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from curate.api.command_settings import CommandSettings, Fetch
 from curate.api.model_settings import Generate
-from curate.cli.app import app, invoke
+from curate.cli.app import invoke, whole_app
 from curate.cli.reference import FOLDER, reference_pages
 from curate.cli.settings import SettingsCommand, setting_options, settings_classes
 from curate.dedup.methods import methods
@@ -33,7 +33,7 @@ def all_commands() -> dict[tuple[str, ...], Any]:
     """The commands of the app by the words that call them."""
     import typer
 
-    groups = [((), typer.main.get_command(app))]
+    groups = [((), typer.main.get_command(whole_app()))]
     commands: dict[tuple[str, ...], Any] = {}
     while groups:
         words, group = groups.pop()
@@ -78,7 +78,7 @@ def test_a_method_offers_its_own_options_alone(
         (["dedup", "x", "-o", "y", "--key", "title"], "key"),
     ],
 )
-def test_a_wrong_option_is_one_line(
+def test_a_wrong_option_is_a_one_line_error(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert invoke(arguments) == 2
@@ -86,7 +86,7 @@ def test_a_wrong_option_is_one_line(
     assert message in error and len(error.splitlines()) == 1
 
 
-def test_what_is_typed_reaches_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_options_reach_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus = tmp_path / "in.jsonl"
     corpus.write_text(json.dumps({"id": "a", "text": "Only one sentence is here."}) + "\n")
     out = tmp_path / "out"
@@ -120,7 +120,7 @@ def test_every_method_is_in_the_help_of_dedup(capsys: pytest.CaptureFixture[str]
         assert any(line.startswith(f"  {method}  ") for line in lines), method
 
 
-def test_no_summary_is_cut_off_and_examples_stand_one_a_line(
+def test_help_summaries_are_complete_and_examples_have_a_line_each(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for words in [(), *{words[:-1] for words in all_commands() if len(words) > 1}]:

@@ -1,4 +1,4 @@
-"""Texts in a column of another name: every command that reads documents takes --text-column."""
+"""--text-column and --split on every command that reads documents."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_without_it_the_columns_and_the_option_are_named(bench, source):
     assert result.returncode == (0 if source.suffix == ".jsonl" else 2)
 
 
-def test_commands_that_read_by_themselves_name_the_column_or_take_it(bench, source):
+def test_stats_and_mix_ask_for_the_text_column_or_use_the_given_one(bench, source):
     refused = bench.command("stats", source)
     assert refused.returncode and "give --text-column content" in refused.stderr
     assert "6 documents" in bench.command("stats", source, "--text-column", "content").stdout

@@ -1,4 +1,4 @@
-"""`llmcurate tokenizer train`: options as typed, what it says on the way."""
+"""`llmcurate tokenizer train`: its options and its messages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_stages_time_and_peak_memory_are_printed(capsys: Any, corpus: Path) -> N
 def test_llama_cpp_is_mentioned_in_the_card_alone(capsys: Any, corpus: Path) -> None:
     _, messages, card = _train(capsys, corpus, "--vocab", 280)
     assert "llama.cpp" not in messages and "GGUF" not in messages
-    assert card["notes"][0].startswith("llama.cpp (files *.gguf) cannot use this tokenizer: ")
+    assert card["notes"][0].startswith("llama.cpp (GGUF) cannot use this tokenizer")
 
 
 def test_options_as_typed_are_in_the_card(capsys: Any, corpus: Path, tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_another_dictionary_under_the_same_name_is_another_tokenizer(
     ],
     ids=["pattern-file", "dictionary", "chat-template", "space-runs", "wordpiece"],
 )
-def test_what_is_wrong_is_one_line(
+def test_wrong_tokenizer_options_are_a_one_line_error(
     capsys: Any, corpus: Path, arguments: list[str], message: str
 ) -> None:
     code, error, card = _train(capsys, corpus, *arguments)

@@ -1,4 +1,4 @@
-"""Everything that commands print fits the terminal, and no word of it is broken."""
+"""The output of every command fits the terminal, and no word is broken."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "columns"), cases())
-def test_what_a_command_prints_fits(name: str, columns: int, folder: Path) -> None:
+def test_command_output_fits_the_terminal(name: str, columns: int, folder: Path) -> None:
     for line in {**READ, **MAKE, **SLOW}[name]:
         assert too_wide(shown(line, columns, folder), columns) == []
 
@@ -268,3 +268,10 @@ def test_help_fits(name: str, columns: int, tmp_path: Path) -> None:
 
 def test_a_line_that_is_too_wide_is_seen() -> None:
     assert too_wide("a b\n  " + "x" * 99 + "\nab cd", 4) == ["ab cd"]
+
+
+@pytest.mark.parametrize("name", ["evaluate", pytest.param("ablate", marks=pytest.mark.slow)])
+def test_models_and_experiments_say_what_comes_next(name: str, folder: Path) -> None:
+    following = {"evaluate": "generate --model 60/model", "ablate": "tokenizer train"}
+    line = " ".join(shown({**READ, **SLOW}[name][0], 60, folder).rpartition("next: ")[2].split())
+    assert line.replace("\\ ", "").startswith(f"llmcurate {following[name]}")

@@ -1,4 +1,4 @@
-"""Tasks by the worker processes of an engine, as a resolve maps them."""
+"""Run the tasks of a resolve in the worker processes of an engine."""
 
 from __future__ import annotations
 

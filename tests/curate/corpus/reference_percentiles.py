@@ -1,4 +1,4 @@
-"""Percentiles, buckets and shares as queries of one database over all sketches decide them."""
+"""Reference: percentiles, buckets and shares from one query over all sketches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A resolve over files of sketches in this process, and what it decides."""
+"""Run a resolve over sketch files in this process, and read its decisions."""
 
 from __future__ import annotations
 

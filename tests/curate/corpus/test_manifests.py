@@ -58,6 +58,6 @@ def test_a_manifest_is_checked_an_entry_at_a_time(tmp_path: Path, count: int) ->
 
 
 @pytest.mark.parametrize("files", [[], {"part-00000.parquet": 7}], ids=str)
-def test_a_manifest_whose_files_are_none_is_no_manifest(tmp_path: Path, files: object) -> None:
+def test_a_manifest_with_an_invalid_file_list_is_ignored(tmp_path: Path, files: object) -> None:
     (tmp_path / "corpus.json").write_text(json.dumps({"version": 2, "stage": "x", "files": files}))
     assert names_in_manifest(tmp_path / "corpus") is None and not [*entries(tmp_path / "corpus")]

@@ -1,4 +1,4 @@
-"""Phases: committed as a whole, gone on after, freed when nothing reads them."""
+"""Phases of a resolve: committed as a whole, resumed, and freed when nothing reads them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def chain(ran: list[str], fails: str = "") -> list[Phase]:
     return [phase("a", ""), phase("b", "a", ("a",)), phase("c", "b", ("b",)), phase("d", "c")]
 
 
-def test_a_phase_that_failed_is_made_again_and_those_before_it_are_not(tmp_path):
+def test_a_failed_phase_is_repeated_and_earlier_phases_are_not(tmp_path):
     for fails in "abcd":
         home = tmp_path / fails
         home.mkdir()
@@ -59,7 +59,7 @@ def test_phases_begin_anew_where_a_file_is_not_what_was_written(tmp_path, name):
     assert not home.exists()
 
 
-def test_what_a_phase_read_is_compared_before_it_is_removed(tmp_path):
+def test_a_phases_input_is_verified_before_it_is_removed(tmp_path):
     home = tmp_path / "own"
     home.mkdir()
 
@@ -73,7 +73,7 @@ def test_what_a_phase_read_is_compared_before_it_is_removed(tmp_path):
         run_phases(home, phases)
 
 
-def test_a_killed_resolve_is_gone_on_with_and_what_it_did_not_seal_is_removed(tmp_path):
+def test_a_killed_resolve_resumes_and_unsealed_files_are_removed(tmp_path):
     home = tmp_path / "own"
     home.mkdir()
     with pytest.raises(Stop), journal.resolving(home):
@@ -90,7 +90,7 @@ def test_a_killed_resolve_is_gone_on_with_and_what_it_did_not_seal_is_removed(tm
     assert sorted(p.name for p in home.iterdir()) == ["phase-c", "phase-d"]
 
 
-def test_all_facts_stand_in_the_last_folder(tmp_path):
+def test_the_last_phase_folder_holds_the_facts_of_all_phases(tmp_path):
     run_phases(tmp_path, chain([]))
     facts = json.loads((tmp_path / "phase-d/facts.json").read_text())
     assert facts == {"a": 1, "b": 2, "c": 3, "d": 4}
@@ -99,7 +99,7 @@ def test_all_facts_stand_in_the_last_folder(tmp_path):
     assert ran == []
 
 
-def test_what_should_have_been_freed_goes_at_the_next_start(tmp_path):
+def test_leftover_phase_folders_are_removed_at_the_next_start(tmp_path):
     run_phases(tmp_path, chain([]))
     (tmp_path / "phase-b").mkdir()
     (tmp_path / ".part-1-b").mkdir()

@@ -1,4 +1,4 @@
-"""Percentiles and shares by tasks: what one query over all sketches decides, however it is cut."""
+"""Percentiles and shares computed by tasks equal those of one query over all sketches."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_ranges_ascend_as_floats_do(values):
     assert (np.diff(float_ranges(array).astype(np.int64)) >= 0).all()
 
 
-def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path):
+def test_a_resolve_that_died_in_any_phase_continues_after_it(tmp_path):
     parts = [[("en", float(7 * i % 31 + p)) for i in range(9)] for p in range(3)]
     files = write(tmp_path, parts)
     step = Perplexity(model="m.bin", first=True)
@@ -134,7 +134,7 @@ def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path):
     [Perplexity(model="m.bin", first=True), QualityShare(keep_fraction=0.3)],
     ids=["perplexity", "share"],
 )
-def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path, step):
+def test_tasks_of_one_phase_are_independent(tmp_path, step):
     folder = tmp_path / "here"
     folder.mkdir()
     files = write(folder, [[("en", float(7 * i % 31 + p)) for i in range(9)] for p in range(3)])

@@ -1,4 +1,4 @@
-"""Slices of rows, and arrays that lie in files: read back is what was written, whatever is held."""
+"""Slices of rows and file-backed arrays read back as they were written."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_slice_is_its_rows_in_order_of_writers_and_arrival(writers, count, seg
             assert (rows.tolist(), data.tobytes()) == want[part]
 
 
-def test_a_large_array_lies_in_a_file_that_nobody_sees(tmp_path):
+def test_a_large_array_is_backed_by_an_unlinked_file(tmp_path):
     small = new_array(24, np.uint32, tmp_path, 100)
     large = new_array((5, 6), np.uint32, tmp_path, 100)
     assert small.base is None and large.base is not None

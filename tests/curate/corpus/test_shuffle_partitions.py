@@ -1,4 +1,4 @@
-"""The external sort: every pair comes back once, in the order it should have."""
+"""The external sort returns every pair once, in the right order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def arrays_of(size: int):
 
 @given(KEYS, st.sampled_from([0, 1, 3, 8]))
 @settings(max_examples=80, deadline=None)
-def test_pairs_are_parted_by_their_high_bits_in_order_of_arrival(keys, bits):
+def test_pairs_are_partitioned_by_their_high_bits_in_order_of_arrival(keys, bits):
     array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
     out = np.empty_like(array), np.empty_like(values)
     starts = order_by_partition(array, values, bits, *out)
@@ -63,7 +63,7 @@ def test_a_pass_over_equal_digits_moves_nothing():
 
 @given(KEYS, st.sampled_from([1, 4, 1024]))
 @settings(max_examples=80, deadline=None)
-def test_no_key_that_stands_twice_is_left_out(keys, counters):
+def test_every_repeated_key_is_kept(keys, counters):
     array, values = np.array(keys, np.uint64), np.arange(len(keys), dtype=np.uint32)
     count = keep_repeated(array, values, np.zeros(counters, np.uint8))
     repeated = values[:count].tolist()
@@ -104,7 +104,7 @@ def test_partitions_hold_what_writers_wrote_in_order_whatever_the_segments(
 
 
 @pytest.mark.parametrize("which", ["keys", "values"])
-def test_a_changed_bit_shows_to_whoever_reads_its_partition_and_to_nobody_else(tmp_path, which):
+def test_a_changed_bit_is_noticed_only_when_its_partition_is_read(tmp_path, which):
     files = PairFiles.within(tmp_path)
     writer = PartitionWriter(files, 2, 64)
     writer.add(np.arange(100, dtype=np.uint64) << np.uint64(57), np.arange(100, dtype=np.uint32))

@@ -1,4 +1,4 @@
-"""Tasks of a resolve: any engine, any groups, the same bytes; each touches what it says alone."""
+"""Tasks of a resolve write the same bytes for any engine and grouping."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_workers_and_groups_decide_as_one_process_does(tmp_path, engine, name):
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path, name):
+def test_tasks_of_one_phase_are_independent(tmp_path, name):
     step, folder = STEPS[name], tmp_path / "here"
     folder.mkdir()
     files = write(folder, sketched(step, texts(200)), parts=5)
@@ -156,7 +156,7 @@ def test_results_come_in_order_and_failures_as_they_are():
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 20))
 @settings(max_examples=60, deadline=None)
-def test_groups_hold_every_file_once_in_order_and_no_more_than_they_may(counts, most):
+def test_groups_hold_every_file_once_in_order_within_their_limit(counts, most):
     with pytest.MonkeyPatch.context() as patch:
         rows = {str(p): count for p, count in enumerate(counts)}
         metadata_type = type("Metadata", (), {})

@@ -1,4 +1,4 @@
-"""What a changed setting of a dedup leaves as it is: sketches that do not depend on it."""
+"""Sketches are reused when a changed dedup setting does not affect them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def sketches(bench) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("step", mostly_slow(["dedup_exact", "dedup_minhash"]))
-def test_another_survivor_does_not_sketch_again(bench, step):
+def test_another_survivor_policy_reuses_the_sketches(bench, step):
     source = bench.jsonl("in.jsonl", rows())
     kept = {}
     for survivor in ("longest", "newest", "first", "longest"):
@@ -38,7 +38,7 @@ def test_another_survivor_does_not_sketch_again(bench, step):
         assert kept["longest"] == ["b", "c"] and kept["newest"] == kept["first"] == ["a", "c"]
 
 
-def test_a_survivor_with_a_column_of_its_own_sketches_again(bench):
+def test_a_survivor_policy_that_needs_another_column_sketches_again(bench):
     source = bench.jsonl("in.jsonl", rows())
     bench.run([{"dedup_minhash": {"survivor": "newest"}}], source)
     bench.run([{"dedup_minhash": {"survivor": "best:score"}}], source)
@@ -46,7 +46,7 @@ def test_a_survivor_with_a_column_of_its_own_sketches_again(bench):
     assert bench.ids() == ["b", "c"]
 
 
-def test_the_guard_changes_nothing(bench):
+def test_another_max_removal_recomputes_nothing(bench):
     source = bench.jsonl("in.jsonl", rows())
     bench.run([{"dedup_minhash": {"max_removal": 0.5}}], source)
     assert bench.run([{"dedup_minhash": {"max_removal": 0.9}}], source).nothing_new

@@ -1,4 +1,4 @@
-"""Plain Python that says what decontamination finds: tuples of strings in place of hashes."""
+"""Decontamination in plain Python: tuples of strings instead of hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact duplicates as one query over all sketches decides them, byte by byte."""
+"""Reference: exact duplicates from one query over all sketches."""
 
 from __future__ import annotations
 

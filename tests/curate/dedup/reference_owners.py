@@ -1,4 +1,4 @@
-"""The copies of each passage that go, by queries of one database over all passages."""
+"""Reference: the duplicate passages to cut, by database queries over all passages."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def decide(sketches: Sketches, order: str, method: str, keep: Keep) -> dict[str,
         lost = f"SELECT count(*) FROM owners WHERE {_LOST[keep]}"
         ((lost_passages,),) = db.execute(lost).fetchall()
         counts["notes"] = [
-            f"{lost_passages:,} passages stood in more than one document; no copy of them was kept"
+            f"{lost_passages:,} passages occurred in more than one document; no occurrence was kept"
             " (keep: none)."
         ]
     return counts

@@ -1,4 +1,4 @@
-"""Exact substring dedup the slow way: every window of every document, by Python's own equality."""
+"""Exact substring dedup in plain Python: compares every window of every document."""
 
 from __future__ import annotations
 

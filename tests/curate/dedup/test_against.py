@@ -1,4 +1,4 @@
-"""Dedup against earlier runs, the guard, and the hash of what stays."""
+"""Dedup against earlier runs, the max_removal guard, and the hash of kept ids."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_b_against_a_equals_the_part_of_b_in_a_run_over_both(bench, step, worker
     ],
     ids=str,
 )
-def test_documents_are_compared_with_like_a_run_over_them(bench, cache, step):
+def test_against_documents_decides_as_against_a_run_over_them(bench, cache, step):
     a, b = corpora()
     first, second = bench.jsonl("one.jsonl", a), bench.jsonl("two.jsonl", b)
     bench.run(with_settings(step), first, out="one")
@@ -116,7 +116,7 @@ def test_documents_are_compared_with_like_a_run_over_them(bench, cache, step):
     assert bench.decisions("documents") == bench.decisions("run")
 
 
-def test_of_documents_the_index_alone_stays_and_serves_the_next_run(bench, cache):
+def test_only_the_index_of_compared_documents_is_cached_and_the_next_run_reuses_it(bench, cache):
     a, b = corpora(20)
     first, second = bench.jsonl("one.jsonl", a), bench.jsonl("two.jsonl", b)
     written = []
@@ -163,7 +163,7 @@ def test_the_corpus_that_matched_is_named(bench):
     assert all(details[d["id"]] == f"{d['partner_id']} in wiki" for d in named)
 
 
-def test_two_earlier_corpora_come_in_the_order_given(bench):
+def test_of_two_earlier_corpora_the_first_given_is_named_as_partner(bench):
     a, b = corpora()
     same = a[:10]
     for name in ("x", "y"):
@@ -196,7 +196,7 @@ def test_an_index_stays_usable_when_the_stages_are_gone(bench):
     assert outcome.totals().rejected > 5
 
 
-def test_what_cannot_be_compared_is_said_in_one_line(bench):
+def test_an_incompatible_or_missing_index_is_a_one_line_error(bench):
     a, _ = corpora(5)
     source = bench.jsonl("one.jsonl", a)
     bench.run([{"dedup_minhash": {"ngram": 4}}], source, out="a")
@@ -204,13 +204,13 @@ def test_what_cannot_be_compared_is_said_in_one_line(bench):
     with pytest.raises(UsageError, match="made with ngram: 4"):
         bench.run([{"dedup_minhash": earlier}], source, out="b")
     shutil.rmtree(bench.folder / "a/corpus")  # else the documents that it kept are compared with
-    with pytest.raises(UsageError, match="an index of dedup_minhash, none of dedup_exact"):
+    with pytest.raises(UsageError, match="an index of dedup_minhash, but not of dedup_exact"):
         bench.run([{"dedup_exact": earlier}], source, out="b")
-    with pytest.raises(UsageError, match="does not exist; name documents"):
+    with pytest.raises(UsageError, match="does not exist; give documents"):
         bench.run([{"dedup_exact": {"against": [str(bench.folder / "c")]}}], source, out="b")
     with pytest.raises(UsageError, match="survivor must be `first`"):
         bench.run([{"dedup_minhash": {**earlier, "survivor": "longest"}}], source, out="b")
-    with pytest.raises(UsageError, match="two corpora 'a'"):
+    with pytest.raises(UsageError, match="two corpora named 'a'"):
         bench.run([{"dedup_minhash": {"ngram": 4, "against": earlier["against"] * 2}}], source)
 
 
@@ -218,7 +218,9 @@ def test_a_dedup_that_would_remove_nearly_all_stops_before_anything_is_applied(b
     rows = [{"id": f"d{i:02d}", "text": "Always the same."} for i in range(30)]
     rows.append({"id": "x", "text": "Something else."})
     source = bench.jsonl("in.jsonl", rows)
-    with pytest.raises(RunFailed, match=r"29 of 31 documents \(93.5%\).*copies of d00") as stopped:
+    with pytest.raises(
+        RunFailed, match=r"29 of 31 documents \(93.5%\).*duplicates of d00"
+    ) as stopped:
         bench.run([{"dedup_exact": {}}], source)
     assert stopped.value.exit_code == 1
     assert not (bench.folder / "out/corpus").exists()
@@ -260,7 +262,7 @@ def test_the_hash_of_kept_ids_depends_on_the_set_alone(bench):
     assert fewer.totals().kept_ids not in hashes
 
 
-def test_of_a_run_without_that_dedup_the_kept_documents_count(bench, cache):
+def test_against_a_run_without_that_dedup_its_kept_documents_are_compared(bench, cache):
     a, b = corpora(20)
     bench.run([{"document_length": {"min": 1}}], bench.jsonl("one.jsonl", a), out="a")
     assert not (bench.folder / "a/index").exists()

@@ -1,4 +1,4 @@
-"""The blocked filter: what it answers, how often it is wrong, how it grows, what its file bears."""
+"""The blocked Bloom filter: answers, false-positive rate, growth, and its file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_model_knows_that_blocks_are_worse_than_one_field_of_bits(rate, load
 
 
 def test_a_filter_too_large_to_address_is_refused_in_one_line():
-    with pytest.raises(UsageError, match="larger than 256 GiB") as error:
+    with pytest.raises(UsageError, match="would exceed 256 GiB") as error:
         blocks_for(10**15, 1e-6)
     assert "\n" not in str(error.value)
 
@@ -106,11 +106,11 @@ def test_a_filter_in_a_file_is_the_filter(tmp_path):
     assert again.measured_rate() == bloom.measured_rate()
 
 
-def test_a_grown_filter_knows_what_the_first_knew_and_leaves_that_alone(tmp_path):
+def test_a_grown_filter_contains_the_keys_of_the_first_and_leaves_its_file_unchanged(tmp_path):
     made(tmp_path / "one", 5_000, seed=1)
     before = (tmp_path / "one").read_bytes()
     bloom = BloomFilter.create(tmp_path / "two", "k", 0.01)
-    bloom.take_over(tmp_path / "one")
+    bloom.append_from(tmp_path / "one")
     assert bloom.add(random_keys(5_000, 1)).all()
     new = random_keys(5_000, 2)
     assert bloom.add(new).mean() < 0.02
@@ -127,17 +127,17 @@ def test_spare_room_is_used_before_a_filter_grows(tmp_path):
     bloom.add(random_keys(4_000, 1))
     bloom.finish()
     two = BloomFilter.create(tmp_path / "two", "k", 0.01)
-    two.take_over(tmp_path / "one")
+    two.append_from(tmp_path / "one")
     assert not two.reserve(6_000)
     two.add(random_keys(6_000, 2))
     assert len(two.slices) == 1 and two.bytes == bloom.bytes
 
 
-def test_of_filters_inside_each_other_the_outermost_is_enough(tmp_path):
+def test_of_nested_filters_only_the_outermost_is_used(tmp_path):
     first, second, other = (tmp_path / n for n in ("one", "two", "other"))
     made(first, 1_000)
     bloom = BloomFilter.create(second, "k", 0.01)
-    bloom.take_over(first)
+    bloom.append_from(first)
     bloom.add(random_keys(1_000, 2))
     bloom.finish()
     made(other, 1_000, seed=3)
@@ -169,7 +169,7 @@ def test_damaged_blocks_are_found_when_a_filter_is_taken_over(tmp_path):
     damaged(tmp_path / "f", HEADER + 20)
     bloom = BloomFilter.create(tmp_path / "g", "k", 0.01)
     with pytest.raises(UsageError, match="blocks of this Bloom filter are damaged"):
-        bloom.take_over(tmp_path / "f")
+        bloom.append_from(tmp_path / "f")
 
 
 def test_cut_absent_foreign_and_unfinished_files_are_refused(tmp_path):
@@ -178,11 +178,11 @@ def test_cut_absent_foreign_and_unfinished_files_are_refused(tmp_path):
     whole = path.read_bytes()
     for data in (whole[:-1], whole + b"x", whole[:100], b""):
         path.write_bytes(data)
-        with pytest.raises(UsageError, match=r"bytes instead of|is no Bloom filter"):
+        with pytest.raises(UsageError, match=r"bytes instead of|is not a Bloom filter"):
             read_header(path)
     unfinished = BloomFilter.create(tmp_path / "u", "k", 0.01)
     unfinished.reserve(10)
-    with pytest.raises(UsageError, match="is no Bloom filter"):
+    with pytest.raises(UsageError, match="is not a Bloom filter"):
         read_header(tmp_path / "u")
     with pytest.raises(UsageError, match="cannot read"):
         read_header(tmp_path / "absent")
@@ -190,7 +190,7 @@ def test_cut_absent_foreign_and_unfinished_files_are_refused(tmp_path):
     for keys, seed in (("other", 0), ("k", 7)):
         other = BloomFilter.create(tmp_path / "o", keys, 0.01, seed)
         with pytest.raises(UsageError, match="of other keys"):
-            other.take_over(path)
+            other.append_from(path)
     assert bloom.checksum == read_header(path).checksum
 
 
@@ -222,7 +222,7 @@ def test_a_slice_that_claims_more_keys_than_it_has_bits_is_refused(tmp_path, fie
     header = read_header(path).model_dump()
     header["slices"][0][field] = keys
     with_header(path, header)
-    with pytest.raises(UsageError, match="f: one of its slices has more keys than bits"):
+    with pytest.raises(UsageError, match="f: a slice has more keys"):
         read_header(path)
 
 

@@ -1,4 +1,4 @@
-"""Runs with the Bloom dedup: same for any workers, after a kill, against others."""
+"""Runs of the Bloom dedup: any number of workers, kills, comparisons with other runs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_bytes_do_not_depend_on_workers_and_edits_replay(bench, mode):
     assert {r["id"]: r["text"] for r in gone} == {r["id"]: texts[r["id"]] for r in gone}
 
 
-def test_what_goes_names_its_share_and_the_threshold_and_what_stays_its_share(bench):
+def test_rejected_documents_record_overlap_and_threshold_and_kept_ones_their_overlap(bench):
     draw = random.Random(5)
     first, second = line(draw), line(draw)
     rows = [("a", first), ("b", f"{first}\n{second}"), ("c", second), ("d", line(draw)), ("e", "")]
@@ -88,9 +88,9 @@ def test_what_goes_names_its_share_and_the_threshold_and_what_stays_its_share(be
         assert d["cluster"] is d["kept_id"] is d["partner_id"] is None
     assert decisions["b", 0]["span_end"] == len(first)
     explanation = explain([bench.folder / "out"], "c")
-    assert "bloom:old-both: seen before with similarity 1.000, where is not" in str(explanation)
+    assert "bloom:old-both: seen before with similarity 1.000; the earlier" in str(explanation)
     explanation = explain([bench.folder / "out"], "b")
-    assert f"bytes 0 to {len(first)} of its input had been seen before (100%)" in str(explanation)
+    assert f"bytes 0 to {len(first)} of its input were seen before (100%)" in str(explanation)
 
 
 def test_the_report_says_how_full_and_how_wrong_the_filter_is(bench):
@@ -105,7 +105,7 @@ def test_the_report_says_how_full_and_how_wrong_the_filter_is(bench):
     (curve,) = decided["curves"]
     assert curve["mark"][0] == decided["inserted"] and curve["y"] == sorted(curve["y"])
     page = (bench.folder / "out/report.html").read_text()
-    assert "bloom:old-both" in page and "had been seen before, not where" in page
+    assert "bloom:old-both" in page and "seen before; the earlier place is not recorded" in page
     record = json.loads((bench.folder / "out/run.json").read_text())
     figures = record["figures"]["duplicates"]["bloom:old-both"]
     assert (figures["clusters"], figures["unknown"]) == (0, decided["dropped"])
@@ -163,12 +163,12 @@ def test_other_settings_than_the_indexs_are_refused_but_another_size_is_not(benc
     )
 
 
-def test_a_filter_made_for_too_few_grows_and_says_so(bench):
+def test_a_filter_sized_for_too_few_ngrams_grows_with_a_note(bench):
     source = bench.jsonl("in.jsonl", pages(300))
     small = bench.run([{"dedup_bloom": {"expected": 100}}], source, out="small")
     (decided,) = [s.decided for s in small.stages if s.decided]
     assert decided["slices"] == 2 and any(
-        "than the 100 n-grams expected" in n for n in decided["notes"]
+        "more n-grams than the 100 expected" in n for n in decided["notes"]
     )
     assert decided["false_positives"] < 0.01 * 1.2
     enough = bench.run([{"dedup_bloom": {"expected": 10**6}}], source, out="large")

@@ -1,4 +1,4 @@
-"""The form in which texts are compared: which copies it finds, and that texts stay as they are."""
+"""`compare`: normal forms in which texts are matched; the texts themselves do not change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def kept(bench, texts: list[str], out: str, step: str, **settings: Any) -> list[
 
 
 @pytest.mark.parametrize(("step", "settings"), METHODS)
-def test_a_form_finds_copies_in_another_spelling(bench, step, settings) -> None:
+def test_a_normal_form_matches_texts_in_another_spelling(bench, step, settings) -> None:
     texts = [PLAIN, DECOMPOSED, WIDE, HYPHENED]
     assert kept(bench, texts, "raw", step, **settings) == texts
     assert kept(bench, texts, "folded", step, compare="nfkc_cf", **settings) == [PLAIN]
@@ -51,7 +51,7 @@ def test_nfc_finds_decomposed_letters_alone(bench) -> None:
     assert kept(bench, texts, "out", "dedup_exact", compare="nfc") == [DECOMPOSED, WIDE, HYPHENED]
 
 
-def test_a_passage_is_cut_where_it_stands_in_the_text_as_it_is(bench) -> None:
+def test_a_passage_matched_by_normal_form_is_cut_from_the_original_text(bench) -> None:
     texts = [f"{PLAIN}\nthe end", f"Ｂegin\xad\n{DECOMPOSED}\nthe rest\xad of it"]
     settings = {"compare": "nfkc_cf", "min_sentences": 0}
     after = [texts[0], "Ｂegin\xad\nthe rest\xad of it"]
@@ -76,12 +76,16 @@ def test_an_item_is_found_in_another_form(bench, mode) -> None:
     [
         ("dedup_suffix_array", {}, "should be 'raw'"),
         ("dedup_semantic", {}, "should be 'raw'"),
-        ("dedup_exact", {"key": "url"}, "nfc is not possible with key: url"),
-        ("dedup_bloom", {"key": "url", "mode": "dolma-document"}, "not possible with key: url"),
-        ("decontaminate", {"evals": ["x"], "action": "cut"}, "not possible with action: cut"),
+        ("dedup_exact", {"key": "url"}, "nfc cannot be combined with key: url"),
+        (
+            "dedup_bloom",
+            {"key": "url", "mode": "dolma-document"},
+            "cannot be combined with key: url",
+        ),
+        ("decontaminate", {"evals": ["x"], "action": "cut"}, "cannot be combined with action: cut"),
     ],
 )
-def test_where_positions_or_keys_are_of_other_kinds_a_form_is_refused(step, settings, why) -> None:
+def test_compare_is_refused_for_steps_that_cannot_use_a_normal_form(step, settings, why) -> None:
     with pytest.raises(ValueError, match=why):
         step_class(step)(**settings, compare="nfc")
 
@@ -106,7 +110,7 @@ def test_an_index_of_another_form_cannot_be_compared_with(bench) -> None:
 
 
 @pytest.mark.parametrize("step", ["dedup_exact", "dedup_minhash"])
-def test_a_run_says_how_many_copies_of_a_sample_a_form_would_find(bench, step) -> None:
+def test_a_run_reports_how_many_duplicates_a_normal_form_would_add_on_a_sample(bench, step) -> None:
     def said(out: str, texts: list[str], **settings: Any) -> list[str]:
         kept(bench, texts, out, step, **settings)
         record = json.loads((bench.folder / out / "run.json").read_text())

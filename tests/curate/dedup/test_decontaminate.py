@@ -1,4 +1,4 @@
-"""Evaluation items in documents: which documents go, and what is told of each item."""
+"""Evaluation items in documents: which documents are dropped, and the report on each item."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.parameters import mostly_slow
 
 
 @pytest.mark.parametrize("settings", MODES, ids=str)
-def test_documents_go_that_plain_python_finds_items_in(bench, settings):
+def test_documents_with_evaluation_items_are_dropped_as_in_plain_python(bench, settings):
     rows = corpus(ITEMS, COMMON)
     assert 20 <= agree(bench, ITEMS, rows, settings) < 75
 
@@ -37,7 +37,9 @@ def test_documents_go_that_plain_python_finds_items_in(bench, settings):
     [MODES[0], *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES[1:3])],
     ids=str,
 )
-def test_documents_go_that_plain_python_finds_items_in_real_text(bench, settings):
+def test_documents_with_evaluation_items_are_dropped_as_in_plain_python_on_real_text(
+    bench, settings
+):
     import zstandard
 
     items: dict[str, list[str]] = {}
@@ -136,7 +138,7 @@ def test_n_grams_in_more_documents_than_max_hits_are_ignored(bench):
     assert run.items[0]["documents"] == 1
 
 
-def test_a_share_of_exactly_the_threshold_is_enough_and_of_equal_items_the_first_is_named(bench):
+def test_a_share_at_the_threshold_drops_and_the_first_of_equal_items_is_named(bench):
     """Two items of ten windows, of which documents hold seven, or six."""
     words = [f"w{i}" for i in range(11)]
     texts = [{"id": "b", "text": " ".join(words)}, {"id": "a", "text": " ".join(words)}]
@@ -158,7 +160,7 @@ def test_other_limits_use_the_same_sketches(bench):
     assert before == after and before
 
 
-def test_text_that_many_items_share_is_no_item(bench):
+def test_text_shared_by_many_items_is_not_searched(bench):
     template = "Choose the one right answer to the following question out of these four words:"
     questions = [" ".join(f"q{k}w{i}" for i in range(9)) for k in range(6)]
     items = bench.jsonl("set.jsonl", [{"text": f"{template} {q}"} for q in questions])
@@ -169,19 +171,19 @@ def test_text_that_many_items_share_is_no_item(bench):
     for limit, kept in ((100, []), (5, ["guide"]), (None, [])):
         run = here(rows, evals=str(items), max_items=limit)
         assert list(run.rows) == kept
-        noted = "windows that more than 5 items share" in str(run.summary["notes"])
+        noted = "windows shared by more than 5 items" in str(run.summary["notes"])
         assert noted == (limit == 5)
 
 
-def test_an_item_of_shared_text_alone_is_said_to_be_unchecked(bench):
+def test_items_with_only_shared_text_are_reported_as_unchecked(bench):
     same = "one two three four five six seven eight nine ten eleven twelve thirteen"
     items = bench.jsonl("set.jsonl", [{"text": same}] * 4)
     step = Decontaminate(evals=(str(items),), max_items=3)
-    assert "4 not checked, of text that many items share" in step.forecast()[0]
+    assert "4 not checked because their text is shared by many items" in step.forecast()[0]
     assert len(step.windows().gram) == 0
 
 
-def test_samples_are_some_of_the_windows_and_the_same_every_time(bench):
+def test_sampled_windows_are_reproducible(bench):
     text = "".join(random.Random(4).choices("abcdefghijklmnopqrstuvwxyz", k=400))
     items = bench.jsonl("set.jsonl", [{"id": "a", "text": text}, {"id": "b", "text": text[:30]}])
 

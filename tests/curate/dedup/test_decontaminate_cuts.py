@@ -1,4 +1,4 @@
-"""Passages of evaluation items are cut; what is kept beside the step, and what it refuses."""
+"""Cutting passages of evaluation items, the contamination file, and refused settings."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_explain_names_the_item_and_its_set(bench):
     assert record["paths"]["contamination"] == "out/contamination.parquet"
 
 
-def test_the_file_of_items_comes_back_and_goes_with_the_step(bench):
+def test_a_deleted_contamination_file_is_rewritten_and_disappears_with_its_step(bench):
     source = bench.jsonl("in.jsonl", corpus(ITEMS, COMMON))
     step = {"decontaminate": {"evals": sets_of(bench, ITEMS)}}
     path = bench.folder / "out/contamination.parquet"
@@ -135,7 +135,7 @@ def test_changed_items_are_looked_for_again(bench):
         assert bench.ids("out", "rejected") == [gone]
 
 
-def test_what_a_killed_resolve_left_changes_nothing(bench):
+def test_files_left_by_a_killed_resolve_change_nothing(bench):
     source = bench.jsonl("in.jsonl", corpus(ITEMS, COMMON))
     step = [{"decontaminate": {"evals": sets_of(bench, ITEMS)}}]
     bench.run(step, source, out="calm")
@@ -191,7 +191,7 @@ def test_the_command_wants_items(bench):
     done = bench.command("decontaminate", bench.jsonl("in.jsonl", [{"text": "a"}]), "-o", "out")
     assert (done.returncode, done.stderr) == (
         2,
-        "llmcurate: name the test items: --evals FILE (repeatable)\n",
+        "llmcurate: give the evaluation sets: --evals FILE (repeatable)\n",
     )
     with pytest.raises(LlmcurateError, match="cannot read absent"):
         bench.run([{"decontaminate": {"evals": "absent.jsonl"}}], bench.folder / "in.jsonl")

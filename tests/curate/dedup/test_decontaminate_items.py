@@ -1,4 +1,4 @@
-"""Evaluation sets as they come: what an item is, and what is said of files that hold none."""
+"""Reading evaluation sets: what counts as an item, and errors for unusable files."""
 
 from __future__ import annotations
 
@@ -69,25 +69,27 @@ def test_sets_are_named_by_file_or_as_given(bench):
     second = bench.jsonl("other/gsm8k.test.jsonl", [{"text": "c d"}])
     assert named_files((str(first),), "x") == [("gsm8k.test", str(first))]
     assert [i[0] for i in items(first, f"train={second}")] == ["gsm8k.test", "train"]
-    with pytest.raises(UsageError, match=r"two evaluation sets 'gsm8k.test'; write NAME=FILE"):
+    with pytest.raises(
+        UsageError, match=r"two evaluation sets are named 'gsm8k.test'; use NAME=FILE"
+    ):
         items(first, second)
 
 
-def test_what_is_no_evaluation_set_is_said_in_one_line(bench):
+def test_a_file_that_is_no_evaluation_set_is_a_one_line_error(bench):
     good = bench.jsonl("good.jsonl", [{"question": "q"}])
-    with pytest.raises(UsageError, match=r"none of the fields query \(has: question\)"):
+    with pytest.raises(UsageError, match=r"none of the fields query; fields: question"):
         items(good, fields=("query",))
     with pytest.raises(UsageError, match=r"record 2: not JSON"):
         items(bench.jsonl("bad.jsonl", [{"text": "a"}, "{oops"]))
     with pytest.raises(UsageError, match="no such file"):
         items(bench.folder / "absent.jsonl")
-    with pytest.raises(UsageError, match="holds no item with any text"):
+    with pytest.raises(UsageError, match="has no item with text"):
         items(bench.jsonl("empty.jsonl", [{"n": 3}]))
-    with pytest.raises(UsageError, match="download it first"):
+    with pytest.raises(UsageError, match="is a URL; download it"):
         items("https://host.test/set.jsonl")
     page = bench.folder / "page.html"
     page.write_text("<html>")
-    with pytest.raises(UsageError, match="but html"):
+    with pytest.raises(UsageError, match="not html"):
         items(page)
     torn = bench.folder / "torn.jsonl.gz"
     torn.write_bytes(gzip.compress(b'{"text": "abc"}\n' * 1000)[:-20])

@@ -1,4 +1,4 @@
-"""Windows of items in documents: found where plain Python finds them."""
+"""The kernel finds windows of evaluation items where plain Python finds them."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_match_may_lie_across_blocks_of_a_long_document(at):
     assert len(hits) == len(wanted)
 
 
-def test_more_hits_than_there_was_room_for_are_all_found():
+def test_all_hits_are_found_when_the_first_buffer_overflows():
     text = "one two three four " * 3000
     items = ["one two three four five"]
     windows = cut(items, ngram=3)
@@ -158,7 +158,7 @@ def test_a_passage_is_widened_by_characters_not_bytes(text, data):
     assert (a[0], z[0]) == (sizes[max(0, first - chars)], sizes[min(len(text), last + chars)])
 
 
-def test_the_filter_lets_every_window_pass():
+def test_the_bit_filter_passes_every_window():
     begins = np.unique(np.random.default_rng(1).integers(0, 2**63, 5000).astype(np.uint64) * 2)
     for shift in (40, 50, 58):
         bits = kernel.filter_bits(begins, shift)
@@ -192,7 +192,7 @@ def test_windows_do_not_depend_on_the_blocks_they_are_made_in(mode):
 
 @given(st.lists(st.integers(0, 9), max_size=30))
 @settings(max_examples=50, deadline=None)
-def test_values_are_numbered_in_their_order(values):
+def test_distinct_values_are_numbered_in_sorted_order(values):
     array = np.array(values, np.uint64)
     different, number = kernel.number_sorted(array, np.argsort(array))
     expected = sorted(set(values))
@@ -209,7 +209,7 @@ def test_the_first_window_of_a_kind_in_an_item_is_marked(items):
     assert kernel.first_in_item(rows, flat, 6).tolist() == expected
 
 
-def test_the_lengths_of_windows_that_begin_alike_are_bits():
+def test_window_lengths_with_a_common_beginning_are_stored_as_bits():
     number, longer = np.array([0, 2, 0, 2]), np.array([0, 63, 5, 63])
     assert kernel.length_bits(number, longer, 3).tolist() == [0b100001, 0, 1 << 63]
 

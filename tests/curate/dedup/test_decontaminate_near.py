@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from curate.dedup.decontaminate.decontamination import Decontaminate
 from curate.lab.evaluate.planting import near_copy
 from tests.curate.dedup import reference_decontaminate as reference
-from tests.curate.lab.evaluate.test_near_copies import jaccard as alike
+from tests.curate.similarity import jaccard as alike
 
 WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 TARGETS = (0.3, 0.5, 0.7, 0.9, 0.97)
@@ -74,11 +74,11 @@ def test_an_item_within_a_longer_document_is_found_by_windows_and_is_no_near_dup
     assert decontaminate(bench, "windows", **windows)["long"][1] == 1.0
 
 
-def test_an_item_shorter_than_an_ngram_is_not_checked_and_said_so(bench):
+def test_an_item_shorter_than_an_ngram_is_reported_as_unchecked(bench):
     step = Decontaminate(evals=(str(bench.folder / "short.jsonl"),), mode="jaccard")
     assert "1 shorter than 13 not checked" in step.forecast()[0]
 
 
 def test_a_near_duplicate_is_not_cut():
-    with pytest.raises(ValidationError, match="goes as a whole"):
+    with pytest.raises(ValidationError, match="drops whole documents"):
         Decontaminate(evals=("a",), mode="jaccard", action="cut")

@@ -1,4 +1,4 @@
-"""Exact duplicates: what matches, which copy stays, and what is written about it."""
+"""Exact duplicates: which documents match, which one is kept, and the recorded decisions."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_the_survivor_is_the_same_whatever_the_order_and_the_files(bench, policy
     ("policy", "present", "kept"),
     [("newest", "ac", "c"), ("best:score", "ac", "a"), ("best:score", "ace", "e")],
 )
-def test_what_is_null_or_nan_comes_last(bench, policy, present, kept):
+def test_null_and_nan_are_preferred_last(bench, policy, present, kept):
     rows = [r for r in ROWS if r["id"] in present]
     assert decide(bench, rows, normalize=True, survivor=policy) == [kept]
 
@@ -147,10 +147,10 @@ def test_two_dedup_steps_decide_one_after_the_other(bench):
 
 
 def test_a_column_that_cannot_be_compared_is_wrong_use(bench):
-    with pytest.raises(LlmcurateError, match="no column 'quality'") as missing:
+    with pytest.raises(LlmcurateError, match="survivor column 'quality' not found") as missing:
         decide(bench, COPIES, "missing", survivor="best:quality")
     assert missing.value.exit_code == 2
-    with pytest.raises(LlmcurateError, match="holds no numbers") as words:
+    with pytest.raises(LlmcurateError, match="does not hold numbers") as words:
         decide(bench, COPIES, "words", survivor="best:url")
     assert words.value.exit_code == 2
 

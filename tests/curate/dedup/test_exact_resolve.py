@@ -1,4 +1,4 @@
-"""The tasks of exact dedup: the bytes of one query over all sketches, however they are grouped."""
+"""The tasks of exact dedup write the same bytes as one query over all sketches."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_keys_of_any_length_are_compared_whole(tmp_path, width):
     assert decide(tmp_path, files, "longest", small(1)) == want
 
 
-def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path):
+def test_a_resolve_that_died_in_any_phase_continues_after_it(tmp_path):
     draw = random.Random(3)
     keys = [draw.randrange(40) << 120 for _ in range(100)]
     files = write(tmp_path, [sketches(keys[i::4], i) for i in range(4)])

@@ -1,4 +1,4 @@
-"""The hashes of exact dedup: what they are, that any of them decides alike, and their odds."""
+"""The hashes of exact dedup: their values, equal decisions, and collision odds."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def choices(step: type, field: str) -> set[str]:
     return set(step.model_json_schema()["properties"][field]["enum"])
 
 
-def test_steps_offer_the_hashes_that_there_are():
+def test_steps_offer_every_known_hash():
     assert choices(DedupExact, "hash") == set(HASHES)
     assert choices(DedupPassages, "hash") == {n for n, h in HASHES.items() if h.bits <= 128}
     assert DedupPassages().hash == DEFAULT_HASH
@@ -90,14 +90,14 @@ def test_keys_of_any_width_decide(bench):
         assert bench.ids(name) == ["d0", "d1", "d2"]
 
 
-def test_the_odds_are_the_birthday_bound():
+def test_collision_odds_agree_with_the_birthday_bound():
     for bits, texts in ((8, 20), (16, 300), (20, 1000)):
         exact = 1 - math.prod(1 - i / 2**bits for i in range(texts))
         assert collision_odds(bits, texts) == pytest.approx(exact, rel=0.02)
     assert collision_odds(64, 1) == 0
 
 
-def test_a_million_million_documents_are_no_worry_for_the_defaults():
+def test_the_default_hashes_rarely_collide_on_a_trillion_documents():
     for step in (DedupExact(), DedupPassages()):
         assert collision_odds(HASHES[step.hash].bits, 1e12) < 1e-14
 

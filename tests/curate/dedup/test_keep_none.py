@@ -1,4 +1,4 @@
-"""`keep: none`: all members of a cluster of copies go, as plain Python counts them."""
+"""`keep: none` drops every member of a duplicate cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("key", ["text", "url"])
-def test_documents_stay_whose_key_stands_once(bench, key):
+def test_only_documents_with_a_unique_key_are_kept(bench, key):
     source = bench.jsonl("in.jsonl", ROWS)
     bench.run([{"dedup_exact": {"key": key, "keep": "none"}}], source)
     count = Counter(row[key] for row in ROWS)
@@ -41,16 +41,18 @@ def test_minhash_drops_the_clusters_that_it_keeps_one_of(bench, settings):
     assert bench.ids("none") == [name for name, members in size.items() if members == 1]
 
 
-def test_every_member_has_a_partner_and_no_copy_is_said_to_stay(bench):
+def test_every_duplicate_has_a_partner_and_explain_says_that_none_is_kept(bench):
     bench.run([{"dedup_exact": {"keep": "none"}}], bench.jsonl("in.jsonl", ROWS))
     decisions = bench.decisions("out")
     assert {d["id"] for d in decisions} == {"a", "c", "e"}
     assert all(d["partner_id"] not in (None, d["id"]) for d in decisions)
     said = str(explain([bench.folder / "out"], "a"))
-    assert "no copy stays" in said and "None" not in said
+    assert "no duplicate is kept" in said and "None" not in said
 
 
-def test_new_documents_go_with_each_other_and_with_earlier_ones(bench, tmp_path, monkeypatch):
+def test_with_keep_none_duplicates_of_each_other_and_of_earlier_documents_are_dropped(
+    bench, tmp_path, monkeypatch
+):
     monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "cache"))
     earlier = bench.jsonl("old.jsonl", [{"id": "z", "text": ALONE}])
     step = {"dedup_exact": {"keep": "none", "against": [str(earlier)]}}
@@ -58,12 +60,12 @@ def test_new_documents_go_with_each_other_and_with_earlier_ones(bench, tmp_path,
     assert bench.ids() == ["d"]
 
 
-def test_one_copy_kept_is_the_same_step_as_before():
+def test_keep_one_has_the_identity_of_the_default_step():
     old, new = (compose("x", [("dedup_exact", s)]).steps[0] for s in ({}, {"keep": "one"}))
     assert "keep" not in old.identity().settings and old.identity() == new.identity()
 
 
 @pytest.mark.parametrize("step", ["dedup_exact", "dedup_minhash"])
 def test_a_refresh_refuses_it(step):
-    with pytest.raises(UsageError, match="keep: none a new copy drops documents"):
+    with pytest.raises(UsageError, match="keep: none a new duplicate would drop documents"):
         check(compose("x", [(step, {"keep": "none"})]))

@@ -1,4 +1,4 @@
-"""Near duplicates: against the exact truth on real versions of pages, and what stays of them."""
+"""Near duplicates on real page versions, compared with exact similarities."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_decisions_and_reasons_say_what_matched(bench):
 
 
 @pytest.mark.parametrize("verify", [None, 0.5])
-def test_first_drops_what_matches_anything_earlier_kept_or_dropped(bench, verify):
+def test_survivor_first_drops_a_match_of_any_earlier_document_kept_or_dropped(bench, verify):
     """Each text shares two thirds of itself with the one before, nothing with the one before that:
     a chain, of which all but the first go. What comes later changes nothing."""
     words = WORDS[:700]
@@ -318,7 +318,7 @@ def test_connected_documents_are_one_component_unless_first_decides(bench):
 
 def test_the_record_says_how_it_was_decided(bench):
     for settings, method in (
-        ({}, "estimates from the share of bands"),
+        ({}, "estimates from the share of common bands"),
         ({"verify": 0.8}, "Similarities are exact"),
         ({"verify": 0.8, "verify_by": "signature", "bits": 4}, "estimates from 4 bits of each"),
     ):
@@ -332,7 +332,7 @@ def test_the_record_says_how_it_was_decided(bench):
         assert len(curve["x"]) == len(curve["y"]) and curve["mark"][1] == 0.5
 
 
-def test_another_least_similarity_does_not_sketch_again(bench):
+def test_another_minimum_similarity_reuses_the_sketches(bench):
     source = bench.jsonl("in.jsonl", ROWS)
     written = set()
     for settings in ({"verify": 0.8}, {"verify": 0.99}, {"verify": 0.9, "threshold": 0.685}):
@@ -371,7 +371,7 @@ def test_no_documents_and_no_matches_make_empty_decisions(bench, verify):
 
 
 @pytest.mark.parametrize("shingle", ["word", "char", "byte"])
-def test_every_shingle_finds_near_copies(bench, shingle):
+def test_every_kind_of_shingle_finds_near_duplicates(bench, shingle):
     assert sorted(decide(bench, ROWS, shingle=shingle)) == ["b", "e"]
     kept = decide(bench, ROWS, "verified", shingle=shingle, verify=0.9)
     assert sorted(kept) == ["b", "e"]
@@ -429,7 +429,7 @@ def test_lee_et_al_verify_what_shares_a_band(bench):
 
 
 def test_a_column_that_is_not_there_is_wrong_use(bench):
-    with pytest.raises(LlmcurateError, match="no column 'quality'") as missing:
+    with pytest.raises(LlmcurateError, match="survivor column 'quality' not found") as missing:
         decide(bench, ROWS, survivor="best:quality")
     assert missing.value.exit_code == 2
 

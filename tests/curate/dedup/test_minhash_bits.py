@@ -1,4 +1,4 @@
-"""Signatures of few bits: packed and read as plain Python would, and unbiased as in the paper."""
+"""Signatures of a few bits: packing, and estimates that are unbiased as in the paper."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_estimate_is_unbiased_and_as_exact_as_theory_says(bits, similarity):
     assert cut == pytest.approx(np.clip(estimates, 0, 1))
 
 
-def test_a_value_that_equals_by_chance_does_so_in_its_own_place():
+def test_chance_matches_of_bits_are_independent_per_position():
     """Sets of one shingle: by the low bits of affine values all 112 places would agree at once."""
     draw = np.random.default_rng(0)
     a, b = kernel.permutations(112, 1)

@@ -1,4 +1,4 @@
-"""Bands and rows chosen for a target: datasketch's choice, and one that keeps its promise."""
+"""Choosing bands and rows for a target recall or weighted errors, compared with datasketch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MinHash from band keys to decisions: as plain Python decides, however memory is cut."""
+"""MinHash decisions from band keys equal plain Python, for any memory limit."""
 
 from __future__ import annotations
 
@@ -144,5 +144,5 @@ def test_decisions_do_not_depend_on_how_memory_is_cut(tmp_path, settings):
 def test_more_documents_than_numbers_are_refused(tmp_path):
     files = write(tmp_path, with_keys(random_keys(12, 5, 0)))
     sketches = Sketches(None, tmp_path, tmp_path, tuple(files))
-    with pytest.raises(RunFailed, match="dedup compares up to 11 documents at once, these are 12"):
+    with pytest.raises(RunFailed, match="dedup compares at most 11 documents, but there are 12"):
         documents_in(groups(sketches, 100), "dedup", most=12)

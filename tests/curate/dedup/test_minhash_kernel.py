@@ -1,4 +1,4 @@
-"""Shingles and signatures: datasketch's to the bit, the word table's words, the plain meaning."""
+"""Shingles and signatures: equal to datasketch bit for bit, and to plain Python."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_sets_of_shingles_are_as_large_and_as_alike_as_those_of_plain_python(tex
 
 
 @pytest.mark.parametrize("forward", [True, False])
-def test_of_equally_similar_partners_the_lesser_is_kept_in_any_order(forward):
+def test_of_equally_similar_partners_the_smaller_number_is_kept_in_any_order(forward):
     """5 has three partners, of which two are equally and most similar, and 7 has one."""
     pairs = [(5, 1, 0.8), (5, 3, 0.9), (5, 2, 0.9), (7, 5, 0.9)]
     none = int(NONE)

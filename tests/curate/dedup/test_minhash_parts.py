@@ -1,4 +1,4 @@
-"""Verification cut into parts: whatever their size, what one process decides over all buckets."""
+"""Verification in parts of any size decides the same as one process over all buckets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paragraphs as CCNet compares them: which match, and what stays with `keep: one` and `none`."""
+"""Paragraphs as CCNet compares them, with `keep: one` and `keep: none`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ texts = st.lists(st.sampled_from(LINES) | st.text(max_size=4), max_size=5).map("
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(texts, min_size=1, max_size=6))
-def test_ccnets_lines_stay_and_no_others(values):
+def test_exactly_the_lines_that_ccnet_keeps_are_kept(values):
     rows = [{"id": f"d{i}", "text": text} for i, text in enumerate(values)]
     check(rows, decide_here(rows, **CCNET))
 
@@ -132,7 +132,7 @@ def test_a_document_too_large_for_positions_has_no_passages():
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(texts, min_size=1, max_size=6), st.sampled_from(["first", "longest", "c4"]))
-def test_with_keep_one_each_paragraph_stays_once_and_blank_lines_stay(values, policy):
+def test_keep_one_keeps_each_paragraph_once_and_all_blank_lines(values, policy):
     rows = [{"id": f"d{i}", "text": text} for i, text in enumerate(values)]
     kept = decide_here(rows, unit="paragraph", survivor=policy)
     nothing = ccnet_key("")
@@ -150,7 +150,7 @@ def test_with_keep_one_each_paragraph_stays_once_and_blank_lines_stay(values, po
 
 
 @pytest.mark.parametrize("unit", ["line", "sentences", "paragraph"])
-def test_keep_none_leaves_no_copy_of_what_stands_in_two_documents(bench, unit):
+def test_keep_none_cuts_every_passage_that_occurs_in_two_documents(bench, unit):
     shared = "Shared one. Shared two. Shared three."
     rows = [
         {"id": "a", "text": f"{shared}\nOnly a here."},
@@ -191,7 +191,7 @@ def test_a_document_without_a_line_left_is_dropped_with_its_text(bench):
     }
 
 
-def test_a_blank_line_at_the_end_is_told_from_the_next_documents_first_line(bench):
+def test_a_final_blank_line_is_not_taken_for_the_next_documents_first_line(bench):
     rows = [
         {"id": f"d{i}", "text": t} for i, t in enumerate(["one\n", "two", "", "three\n", "\nx"])
     ]
@@ -203,7 +203,7 @@ def test_explain_says_that_no_copy_stays(bench):
     decide(bench, rows, unit="paragraph", keep="none")
     done = bench.command("explain", "a", "--in", "out/run")
     assert (
-        "  passages:paragraph: bytes 0 to 12 of its input stand in b too; no copy stays"
+        "  passages:paragraph: bytes 0 to 12 of its input also occur in b; no duplicate is kept"
         ' (cluster 0): "Shared here."\n' in done.stdout
     ), done.stdout + done.stderr
 
@@ -216,7 +216,7 @@ def test_the_report_counts_what_went_and_says_that_no_copy_was_kept(bench):
     counts = {k: decided[k] for k in ("clusters", "members", "dropped")}
     assert counts == {"clusters": 4, "members": 9, "dropped": 6}
     assert decided["notes"] == [
-        "1 passage stood in more than one document; no copy of them was kept (keep: none)."
+        "1 passage occurred in more than one document; no occurrence was kept (keep: none)."
     ]
 
 

@@ -1,4 +1,4 @@
-"""The tasks of dedup_passages: what one query decides, however sketches are grouped."""
+"""Tasks of dedup_passages decide the same as one query, however sketches are grouped."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_tasks_decide_what_one_query_decides(parts, survivor, keep, earlier, see
             first = decided[0]
 
 
-def test_one_line_of_all_documents_is_one_row_a_group(tmp_path):
+def test_a_line_shared_by_all_documents_is_one_row_per_group(tmp_path):
     parts = [[[7, 7, 100 * p + d + 10] for d in range(40)] for p in range(3)]
     files = write(tmp_path, [sketches(documents, p) for p, documents in enumerate(parts)])
     step = DedupPassages(unit="paragraph", keep="none")
@@ -147,7 +147,7 @@ def test_one_line_of_all_documents_is_one_row_a_group(tmp_path):
     assert rows_of(decided) == rows_of(decide(tmp_path, files, step, None)[0])
 
 
-def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path):
+def test_a_resolve_that_died_in_any_phase_continues_after_it(tmp_path):
     draw = random.Random(3)
     parts = [[[draw.randrange(90) << 58 for _ in range(9)] for _ in range(9)] for _ in range(4)]
     files = write(tmp_path, [sketches(documents, p) for p, documents in enumerate(parts)])
@@ -188,7 +188,7 @@ PAIRS = st.tuples(st.sampled_from([0, 1, 2**63, 2**64 - 1]), st.sampled_from([0,
 
 @given(st.lists(PAIRS, max_size=30), st.integers(0, 99))
 @settings(max_examples=50, deadline=None)
-def test_of_each_key_the_least_and_the_greatest_preference_are_found(keys, seed):
+def test_the_least_and_greatest_preference_of_each_key_are_found(keys, seed):
     draw = random.Random(seed)
     preference = draw.sample(range(1000), len(keys))
     copies = [draw.randrange(3) for _ in keys]
@@ -206,7 +206,7 @@ def test_of_each_key_the_least_and_the_greatest_preference_are_found(keys, seed)
 
 
 @given(st.lists(st.integers(0, 5), max_size=8), st.integers(0, 3), st.integers(0, 3))
-def test_what_is_packed_comes_back_from_any_slice(counts, begin, behind):
+def test_packed_rows_unpack_from_any_slice(counts, begin, behind):
     rows = np.cumsum([0, *counts]).astype(np.int64)
     for dtype in (np.uint64, np.uint32):
         values = np.arange(2 * rows[-1], dtype=dtype).reshape(-1, 2) * 7

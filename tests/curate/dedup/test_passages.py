@@ -1,4 +1,4 @@
-"""Passages that stand more than once: what matches, which copy stays, and what is written."""
+"""Repeated passages: which match, which one is kept, and the recorded decisions."""
 
 from __future__ import annotations
 
@@ -286,13 +286,13 @@ def test_explain_says_what_was_cut_and_who_keeps_it(bench):
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     for line in (
-        'passages:line: bytes 0 to 12 of its input are a copy; a keeps them (cluster 0): "Shared',
-        'passages:line: bytes 28 to 42 of its input stand in it before (cluster 1): "Ten! Ten!',
+        "passages:line: bytes 0 to 12 of its input are a duplicate; the one in a is kept",
+        'passages:line: bytes 28 to 42 of its input occur earlier in it (cluster 1): "Ten! Ten!',
         'cut by dedup_passages.global_duplicate: bytes 0 to 13 of its input: "Shared here."',
     ):
         assert any(shown.startswith(f"  {line}") for shown in lines), done.stdout
     done = bench.command("explain", "a", "--in", "out/run")
-    assert "bytes 0 to 12 of its input are the copy that stays of cluster 0" in done.stdout
+    assert "bytes 0 to 12 of its input are the duplicate that is kept (cluster 0)" in done.stdout
 
 
 def test_the_command_line_knows_lines_and_sentences(bench):

@@ -1,4 +1,4 @@
-"""Exact substrings: what is cut, which copy stays, and what is written of it."""
+"""Exact substrings: which text is cut, which duplicate is kept, and the recorded decisions."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ some_texts = st.lists(one_text, min_size=0, max_size=6)
     st.booleans(),
     st.integers(1, 3),
 )
-def test_what_is_cut_is_what_a_search_for_every_window_finds(
+def test_cuts_agree_with_a_search_for_every_window(
     texts, window, unit, boundary, none, tiny, parts
 ):
     choice = {"threshold": window, "unit": unit, "boundary": boundary}
@@ -175,14 +175,14 @@ def test_the_copy_that_stays_is_the_one_asked_for(bench, keep, stays):
             assert (d["partner_id"], d["similarity"]) == (first, 1.0)
     done = bench.command("explain", "c", "--in", "out")
     sentence = (
-        "stand in a too; no copy stays"
+        "also occur in a; no duplicate is kept"
         if keep == "none"
-        else f"are made of passages that stand in {first}"
+        else f"consist of passages that also occur in {first}"
     )
     assert done.returncode == 0 and sentence in done.stdout, done.stdout + done.stderr
 
 
-def test_a_copy_within_the_document_is_local_and_overlapping_copies_stay(bench):
+def test_a_duplicate_within_the_document_is_local_and_overlapping_duplicates_stay(bench):
     rows = [{"id": "a", "text": "-" * 500}, {"id": "b", "text": "no " * 4 + "dashes " + "-" * 300}]
     source = bench.jsonl("in.jsonl", rows)
     bench.run([{"dedup_suffix_array": {"threshold": 200, "max_removal": 1}}], source)
@@ -192,7 +192,7 @@ def test_a_copy_within_the_document_is_local_and_overlapping_copies_stay(bench):
     assert [e["rule"] for e in after["b"]["edits"]] == ["duplicate"]
 
 
-def test_a_cut_that_equals_two_documents_is_two_rows_that_meet(bench):
+def test_a_cut_shared_with_two_documents_is_two_adjacent_decisions(bench):
     first, second = "abcdefghij" * 3, "klmnopqrst" * 3
     rows = [
         {"id": "a", "text": f"{first}{second[:9]}!"},
@@ -318,7 +318,7 @@ def test_a_document_cannot_spell_a_special_token_and_a_tokenizer_must_be_one(ben
         ({"boundary": "sentence"}, "boundary"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_refused(bench, settings_, message):
+def test_contradictory_settings_are_refused(bench, settings_, message):
     with pytest.raises(UsageError, match=message):
         bench.run([{"dedup_suffix_array": settings_}], bench.jsonl("in.jsonl", three()))
 

@@ -69,7 +69,7 @@ def window_at(text: str, at: int, window: int) -> bytes | None:
 
 @CHECK
 @given(st.text("aé日😀", max_size=40), st.integers(1, 20))
-def test_windows_end_compare_and_stand_as_pythons_slices(text, window):
+def test_windows_agree_with_python_slices(text, window):
     data = np.frombuffer(text.encode() + b" ", np.uint8)[:-1]
     positions = [i for i in range(len(data)) if window_at(text, i, window) is not None]
     for i in range(len(data)):
@@ -99,7 +99,7 @@ def test_windows_of_tokens_compare_by_their_bytes(tokens, window):
 
 @CHECK
 @given(TEXTS, st.integers(1, 12))
-def test_the_sieve_never_holds_back_a_window_that_stands_twice(texts, window):
+def test_the_sieve_passes_every_repeated_window(texts, window):
     data, offsets = buffers(texts)
     sieve = Sieve(window, len(data))
     for k in range(len(texts)):  # one document after the other
@@ -113,7 +113,7 @@ def test_the_sieve_never_holds_back_a_window_that_stands_twice(texts, window):
         assert len(positions) < 2 or marks[positions].all()
 
 
-def test_the_sieve_holds_back_most_of_what_stands_once():
+def test_the_sieve_rejects_most_unique_windows():
     data = np.random.default_rng(1).integers(0, 256, 300_000).astype(np.uint8)
     data[200_000:201_000] = data[1000:2000]
     offsets = np.array([0, len(data)], np.int64)

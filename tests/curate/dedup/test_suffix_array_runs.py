@@ -82,7 +82,7 @@ setattr(owner, last, dying)
 from curate.run.records import Options
 from curate.run.stages import Stages
 from curate.steps.recipe import parse
-Stages._decides_in_worker = lambda *_: False  # this process is to die
+Stages.decides_in_worker = lambda *_: False  # this process is to die
 from curate.run.driver import carry_out
 carry_out(parse(Path("recipe.json").read_text(), "r", ()), sys.argv[4:5], Path(sys.argv[5]),
            Options(workers=1, quiet=True))

@@ -7,28 +7,17 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.dedup.suffix_array.search import find, longest
-from curate.dedup.suffix_array.search_index import IndexWriter, SearchIndex, _digest, find_folder
+from curate.dedup.suffix_array.search_index import SearchIndex, _digest, find_folder
 from llmcurate.base.errors import RunFailed, UsageError
+from tests.curate.dedup.search_indexes import index_of
 
 CHECK = settings(deadline=None, max_examples=60)
 TEXTS = st.lists(st.text("abé日\x00ÿ", max_size=12), max_size=6)
-
-
-def index_of(
-    folder: Path, texts: list[str], sort_bytes: int = 1 << 20, batch: int = 2, **most: int
-) -> SearchIndex:
-    writer = IndexWriter(folder, sort_bytes, **most)
-    for a in range(0, len(texts), batch):
-        ids = pa.array([f"d{i}" for i in range(a, min(a + batch, len(texts)))], pa.string())
-        writer.add(ids, pa.array(texts[a : a + batch], pa.large_string()))
-    writer.close()
-    return SearchIndex(folder)
 
 
 def occurrences(texts: list[str], phrase: str) -> list[tuple[str, int]]:
@@ -115,8 +104,8 @@ def test_a_chunk_that_was_sorted_before_a_kill_is_kept_only_for_the_same_text(tm
     [
         (lambda d: (d / "search-00000.order").unlink(), "missing"),
         (lambda d: (d / "search-00000.text").write_bytes(b"x"), "1 bytes instead of"),
-        (lambda d: (d / "search.json").write_text("{"), "no index record"),
-        (lambda d: (d / "search.json").write_text("[]"), "no search index"),
+        (lambda d: (d / "search.json").write_text("{"), "not an index record"),
+        (lambda d: (d / "search.json").write_text("[]"), "not a search index"),
         (lambda d: change(d, documents=7), "checksum"),
         (lambda d: change(d, version=9), "version 9"),
         (lambda d: orders(d, -2_000_000_000), "order was changed"),
@@ -134,7 +123,7 @@ def test_a_damaged_index_is_refused_in_one_line(tmp_path, damage, message):
 
 
 @pytest.mark.parametrize("position", [-2_000_000_000, -1, 10, 2**31 - 1])
-def test_an_order_made_to_harm_is_refused_where_it_is_met(tmp_path, position):
+def test_a_forged_suffix_order_is_refused_when_it_is_read(tmp_path, position):
     """Its checksums fit: who writes an index can compute them."""
     index_of(tmp_path, ["some text"])
     orders(tmp_path, position)
@@ -146,7 +135,7 @@ def test_an_order_made_to_harm_is_refused_where_it_is_met(tmp_path, position):
             ask(SearchIndex(tmp_path), "text")
 
 
-def test_an_order_that_is_none_leads_nowhere_behind_the_text(tmp_path):
+def test_a_corrupt_suffix_order_never_reads_past_the_text(tmp_path):
     """The suffixes at both ends of a search do not share with the one between what they share with
     the pattern: it may be shorter. The kernel read behind the text."""
     index_of(tmp_path, ["aaaaaaaa b"])
@@ -199,9 +188,9 @@ def test_the_index_of_a_run_and_one_that_was_built_are_searched_alike(bench):
     assert "  a byte 6: Hello [wide world]." in done.stdout
     (bench.folder / "essay.txt").write_text("My wide world is.")
     done = bench.command("search", "built", "--file", "essay.txt")
-    assert "11 bytes from byte 2 of the text are shared" in done.stdout, done.stderr
+    assert "longest shared passage: 11 bytes, from byte 2 of the text" in done.stdout, done.stderr
     done = bench.command("search", "built", "--longest", "xyz!")
-    assert done.returncode == 0 and "nothing is shared" in done.stdout
+    assert done.returncode == 0 and "the text shares nothing" in done.stdout
     for wrong in (["built"], ["built", "a", "--longest", "b"], ["absent", "a"], ["in.jsonl", "a"]):
         done = bench.command("search", *wrong)
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
@@ -213,7 +202,7 @@ def test_building_an_index_again_finds_that_all_is_done(bench):
     for _ in range(2):
         done = bench.command("search", "build", source, "-o", "index")
         assert done.returncode == 0, done.stderr
-        all_done.append("all is done" in done.stdout)
+        all_done.append("nothing to do" in done.stdout)
     assert all_done == [False, True]
 
 

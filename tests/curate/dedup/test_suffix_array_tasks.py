@@ -1,4 +1,4 @@
-"""Tasks of a suffix-array dedup: any engine, any sizes, the same bytes; files as they are named."""
+"""Tasks of suffix-array dedup write the same bytes for any engine and sizes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, name):
     assert decide(tmp_path, files, step, through(engine), SMALL) == want
 
 
-def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path):
+def test_tasks_of_one_phase_are_independent(tmp_path):
     step, folder = DedupSuffixArray(threshold=60, keep_index=False), tmp_path / "here"
     folder.mkdir()
     files = write(folder, step)
@@ -185,7 +185,7 @@ def test_a_resolve_that_died_in_any_task_keeps_what_is_done(tmp_path):
 
 
 @pytest.mark.parametrize("flipped", [False, True])
-def test_what_a_killed_resolve_left_is_compared_before_it_is_taken_up(tmp_path, flipped):
+def test_files_of_a_killed_resolve_are_verified_before_reuse(tmp_path, flipped):
     step = DedupSuffixArray(threshold=60, keep_index=False)
     files, own = write(tmp_path, step), tmp_path / "own"
     want = decide(tmp_path, files, step)

@@ -34,7 +34,7 @@ COLUMNS = ("size", "date", "source", "score", "url_md5", "part", "n")
         ("c4", "abcde"),  # without a URL by the md5 of the id, which begins 0cc1
     ],
 )
-def test_copies_are_preferred_in_this_order(policy: str, order: str) -> None:
+def test_duplicates_are_preferred_in_the_order_of_the_policy(policy: str, order: str) -> None:
     rows = [{"id": i, **dict(zip(COLUMNS, c, strict=True))} for i, c in COPIES.items()]
     for copies in (rows, rows[::-1]):
         table = pa.Table.from_pylist(copies)
@@ -45,7 +45,7 @@ def test_copies_are_preferred_in_this_order(policy: str, order: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["Longest", "best", "best:", "prefer-source:", "longest:a", ""])
-def test_another_policy_is_refused_with_those_that_are(policy: str) -> None:
+def test_an_unknown_survivor_policy_is_refused_with_the_known_ones(policy: str) -> None:
     with pytest.raises(UsageError, match=r"known: longest, newest, c4, first, best:<column>"):
         check(policy)
     assert len(POLICIES) == 6 and column_of("best:a:b") == "a:b" and column_of("longest") is None

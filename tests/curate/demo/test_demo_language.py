@@ -1,4 +1,4 @@
-"""The demo's own language model knows the demo's pages."""
+"""The demo's own language model recognises the demo's pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow  # trains it twice
-def test_it_is_small_and_the_same_every_time(model: Path, tmp_path: Path, capsys) -> None:
+def test_the_demo_model_is_small_and_reproducible(model: Path, tmp_path: Path, capsys) -> None:
     again = train_demo_model(tmp_path)
     assert "held-out pieces" in capsys.readouterr().err
     digests = {hashlib.sha256(p.read_bytes()).hexdigest() for p in (model, again)}
@@ -34,7 +34,8 @@ def test_it_is_small_and_the_same_every_time(model: Path, tmp_path: Path, capsys
 
 @pytest.mark.slow  # the demo proves the same of what it kept
 def test_every_page_of_prose_is_recognised(model: Path) -> None:
-    """All wrong languages, all clean pages and their copies, as extraction leaves them."""
+    """Covers all pages in wrong languages, all clean pages and their duplicates, as extraction
+    leaves them."""
     prose = ("clean", "wrong_language", "near_dup", "exact_dup", "substring_dup", "url_dup", "pii")
     truth = {page.id: page for page in read_truth(WEB / "truth.jsonl") if page.kind in prose}
     extract, step = Extract(), Language(model=str(model), keep=("en",))

@@ -1,4 +1,4 @@
-"""The score counts what was done to the planted, by whom, and what was hit besides."""
+"""The score counts what was done to planted pages, by which step, and what else was dropped."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def rows(
     return {r.kind: r for r in scored}
 
 
-def test_a_perfect_run_does_all_that_can_be_done() -> None:
+def test_a_perfect_run_has_full_recall_and_precision() -> None:
     scored = rows(PERFECT)
     assert {k: r.recall for k, r in scored.items() if r.recall < 1} == {"near_dup 0.50": 0.0}
     assert all(r.precision in (None, 1.0) for r in scored.values())
     assert scored["near_dup 0.50"].expected == 0.05
 
 
-def test_the_steps_that_did_it_are_named() -> None:
+def test_the_score_names_the_steps_that_dropped_documents() -> None:
     assert rows(PERFECT)["boilerplate"].by == {"c4": 1, "gopher_quality": 1}
 
 
@@ -106,7 +106,7 @@ def test_a_cluster_without_survivor_costs_precision_and_the_original() -> None:
     assert scored["clean"].done == scored["clean"].planted - 1
 
 
-def test_a_near_pair_that_went_as_a_whole_lost_one_too_many() -> None:
+def test_dropping_both_documents_of_a_near_duplicate_pair_costs_precision() -> None:
     scored = rows({**PERFECT, "n-near": ("dedup_minhash", "near_duplicate")})
     assert (scored["near_dup 0.90"].recall, scored["near_dup 0.90"].precision) == (1.0, 0.5)
 
@@ -148,7 +148,7 @@ def test_personal_data_must_be_gone_and_private_addresses_stay() -> None:
     assert (unchanged["pii: ip"].recall, unchanged["pii: ip"].precision) == (1.0, 0.5)
 
 
-def test_a_page_whose_text_is_gone_has_nothing_replaced() -> None:
+def test_a_dropped_page_does_not_count_as_replaced() -> None:
     assert rows({**PERFECT, "mail": ("c4", "few_sentences")}, replaced={})["pii: ip"].recall == 0.0
 
 
@@ -162,7 +162,7 @@ def test_the_table_has_a_line_a_row_and_says_what_its_columns_mean() -> None:
     lines = format_table(scored).splitlines()
     assert lines[0].split()[:3] == ["planted", "what", "should"]
     assert len(lines) == len(scored) + 2 and "recall:" in lines[-1]
-    assert any(line.startswith("near dup 0.90") and "one of both kept" in line for line in lines)
+    assert any(line.startswith("near dup 0.90") and "one of the two kept" in line for line in lines)
 
 
 def test_every_expectation_of_the_truth_has_words() -> None:

@@ -1,4 +1,4 @@
-"""The demonstration web is what its truth file says it is."""
+"""The demo web is as its truth file describes it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LANGUAGES = {"de": 8, "fr": 6, "es": 5, "th": 8, "zh": 8, "ja": 4, "ru": 4, "ar"
 
 
 def c4_reference(text: str) -> str:
-    """C4's page cleaning in the order of its published code; empty where the page goes."""
+    """Return C4's page cleaning in the order of its published code; "" if the page is dropped."""
     kept = []
     for line in text.splitlines():
         line = re.sub(r"\[\d*\]|\[edit\]|\[citation needed\]", "", line.strip())
@@ -65,7 +65,7 @@ def c4_reference(text: str) -> str:
 
 
 class Record(NamedTuple):
-    """A response with its body decoded as the truth says."""
+    """A response with its body decoded by the charset in the truth."""
 
     date: str
     url: str
@@ -212,7 +212,7 @@ def test_c4_drops_the_junk_that_was_planted_for_it_and_no_prose(
             assert not dropped, row
 
 
-def test_equal_texts_are_equal_after_extraction_and_only_they(
+def test_exactly_the_planted_duplicates_are_equal_after_extraction(
     truth: list[Page], cleaned: dict[str, str]
 ) -> None:
     by_text = defaultdict(set)
@@ -248,7 +248,7 @@ def test_declared_similarity_is_the_measured_one(
     assert min(levels.values()) >= 4
 
 
-def test_shared_passages_stand_in_both_texts(truth: list[Page], cleaned: dict[str, str]) -> None:
+def test_shared_passages_occur_in_both_texts(truth: list[Page], cleaned: dict[str, str]) -> None:
     for row in truth:
         if row.kind == "substring_dup":
             passage = row.planted["passage"]

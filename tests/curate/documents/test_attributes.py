@@ -101,8 +101,8 @@ def test_a_query_sees_flat_columns_of_files_of_both_kinds(path: Path) -> None:
         assert found.fetchall() == [(3 * len(paths), 0)]
 
 
-def test_columns_are_chosen_of_what_is_there() -> None:
+def test_columns_can_be_selected_and_unknown_ones_are_refused() -> None:
     assert chosen(PACKED, ["attributes"]).column_names == ["id", "text", "attributes"]
     assert chosen(PACKED, ["-attributes"]).column_names == ["id", "text", "meta.own", "reasons"]
-    with pytest.raises(UsageError, match="columns: there is no 'titel'; there are id, text"):
+    with pytest.raises(UsageError, match="columns: no column 'titel'; the columns are id, text"):
         chosen(PACKED, ["titel"])

@@ -34,7 +34,7 @@ def test_marked_bytes_go_and_are_on_record(texts, draw):
             assert set(marks[e["start"] : e["end"]]) == {1 if e["rule"] == "one" else 2}
 
 
-def test_replacements_stand_in_place_of_their_spans_also_where_they_are_longer():
+def test_replacements_take_the_place_of_their_spans_even_if_longer():
     texts = ["ab", "", "cd"]
     docs = Documents(documents({"text": ["zz", *texts]}).table.slice(1, 3))
     where = np.array([0, 2, 2]), np.array([1, 0, 2]), np.array([2, 0, 2])

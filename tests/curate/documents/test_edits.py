@@ -1,4 +1,4 @@
-"""Positions followed through edits, against a text whose bytes carry their own numbers."""
+"""Positions followed through edits, checked on texts of numbered elements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def spans_of(draw: st.DrawFn, size: int) -> list[tuple[int, int, str]]:
 
 
 @given(st.data())
-def test_what_is_left_is_what_stands_there(data: st.DataObject) -> None:
+def test_remaining_ranges_point_at_the_surviving_text_after_edits(data: st.DataObject) -> None:
     text = list(range(data.draw(st.integers(1, 40))))
     pieces = [(a, b) for a, b, _ in data.draw(spans_of(len(text)))]
     first = data.draw(spans_of(len(text)))
@@ -42,5 +42,5 @@ def test_what_is_left_is_what_stands_there(data: st.DataObject) -> None:
     assert byte_length(ranges) == sum(v in inside for v in final)
 
 
-def test_without_edits_a_piece_stays_where_it_is() -> None:
+def test_without_edits_ranges_do_not_move() -> None:
     assert remaining([(3, 9), (9, 9)], []) == [(3, 9)]

@@ -25,5 +25,5 @@ def test_a_closed_limit_drops_the_threshold_itself(
     assert limit.over(np.array([4.0, 5.0, 6.0]), 5.0).tolist() == beyond
 
 
-def test_columns_that_are_not_of_the_schema_come_along() -> None:
+def test_extra_columns_are_carried_along() -> None:
     assert documents({"text": ["a", "b"], "score": [1, 2]}).table["score"].to_pylist() == [1, 2]

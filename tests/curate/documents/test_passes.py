@@ -1,4 +1,4 @@
-"""Texts edited in passes: each sees what the last one left, and edits are of the text as given."""
+"""Texts edited in several passes: the recorded edits refer to the input text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What Slurm's commands do, as far as an engine sees it.
+"""Fake Slurm commands, as far as the engine uses them.
 
-`install` makes sbatch, srun, squeue and scancel of this file. FAKE_SLURM names a folder; `slots`
-there is how many jobs start, the others wait for ever.
+`install` makes sbatch, srun, squeue and scancel of this file. FAKE_SLURM names a folder; its file
+`slots` says how many jobs start, the others wait for ever.
 """
 
 from __future__ import annotations

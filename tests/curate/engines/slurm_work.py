@@ -1,4 +1,4 @@
-"""Tasks for jobs of Slurm, which tell who works on them."""
+"""Tasks for Slurm jobs that report which worker ran them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where workers compile kernels, one more may help them, and the user hears of it."""
+"""While workers compile kernels one more process may help, and the user is told."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from curate.engines import worker
 from curate.engines.local import LocalEngine
-from llmcurate.base.terminal import Progress, mention
+from llmcurate.base.terminal import Progress, show_note
 
 
 def compile_with_help(payload: dict) -> dict:
@@ -47,7 +47,7 @@ def result_of(folder: Path, helper: bool, help_by: str = "help_with_kernels") ->
     return result
 
 
-def test_another_process_helps_once(tmp_path):
+def test_one_other_process_helps_to_compile(tmp_path):
     result = result_of(tmp_path, helper=True)
     (helper,) = result["helpers"]
     assert helper != f"helped-{result['pid']}"
@@ -58,7 +58,7 @@ def test_no_more_processes_work_than_were_asked_for(tmp_path):
     assert result_of(tmp_path, helper=False)["helpers"] == []
 
 
-def test_the_death_of_a_helper_harms_nobody(tmp_path):
+def test_a_dying_compile_helper_does_not_affect_the_task(tmp_path):
     assert len(result_of(tmp_path, helper=True, help_by="help_and_die")["helpers"]) == 1
 
 
@@ -70,10 +70,10 @@ def test_a_line_says_how_far_the_kernels_are(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_a_note_is_said_where_progress_is_shown(capsys, quiet):
-    mention("nobody looks")
+def test_a_note_is_printed_where_progress_is_shown(capsys, quiet):
+    show_note("nobody looks")
     with Progress("outer", 2, quiet=True), Progress("inner", 3, quiet) as progress:
         progress.update()
-        mention("waiting")
-        mention("within ten seconds of the last line")
+        show_note("waiting")
+        show_note("within ten seconds of the last line")
     assert capsys.readouterr().err == ("" if quiet else "inner: 1 of 3, waiting\n")

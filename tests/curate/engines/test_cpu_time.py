@@ -1,4 +1,4 @@
-"""The process clock without compilation: what it costs other modules that are being loaded."""
+"""The CPU clock that excludes compilation does not disturb modules being loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that die: another try, the document that did it in quarantine, nobody else harmed."""
+"""Workers that die: retries, quarantine of the document at fault, no effect on others."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_document_that_kills_its_worker_twice_is_quarantined_by_name(bench, ma
 
 
 @pytest.mark.slow  # one of a batch is found in the test before
-def test_several_of_one_batch_are_found_one_after_the_other(bench):
+def test_several_killing_documents_of_one_batch_are_found_one_by_one(bench):
     source = bench.jsonl("in.jsonl", rows((6, "KILL-WITH:11"), (8, "EXIT"), (29, "KILL-WITH:6")))
     bench.run(STEPS, source, workers=2, read=SMALL)
     held = [r["id"] for r in bench.rows("out", "rejected") if r["step"] == "engine"]

@@ -1,4 +1,4 @@
-"""Tasks whose workers are lost: given out again, unless they are what the machines are lost by."""
+"""Tasks whose workers are lost are retried, unless the task itself keeps losing machines."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def parts(engine: Machines, count: int) -> list[int]:
     return [task.part for task, _ in engine.map("x:work", map(Task, range(count)), dict)]
 
 
-def test_a_task_that_takes_its_machine_with_it_ends_the_run():
+def test_a_task_that_keeps_losing_its_machine_ends_the_run():
     """Of eight workers a machine; what is lost beside it is lost less often."""
     times: Counter[int] = Counter()
 
@@ -86,7 +86,7 @@ def test_a_machine_is_counted_once_for_all_tasks_that_it_had():
     assert len(engine._losses) == 1
 
 
-def test_where_workers_begin_in_another_folder_absolute_paths_are_advised(tmp_path, monkeypatch):
+def test_if_workers_start_in_another_folder_absolute_paths_are_advised(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     engine = Machines(1, lambda task: None)
     engine._shared = [Path("in.jsonl")]

@@ -45,14 +45,14 @@ def test_idle_workers_are_left_to_the_next_engine_where_that_is_wanted(tmp_path,
         assert pid_of_worker(engine) == second, "the one that fits takes the place of the other"
     idle_workers.keep(0)
     idle_workers.stop()
-    assert not psutil.pid_exists(first) and idle_workers.take() is None
+    assert not psutil.pid_exists(first) and idle_workers.take_waiting() is None
 
 
 def test_a_worker_that_was_at_work_is_not_left_to_the_next_engine():
     idle_workers.keep(1)
     with LocalEngine(1) as engine:
         engine._start().task = {"spec": "not finished"}
-    assert idle_workers.take() is None
+    assert idle_workers.take_waiting() is None
 
 
 def test_the_engine_takes_the_worker_that_is_there() -> None:
@@ -63,7 +63,7 @@ def test_the_engine_takes_the_worker_that_is_there() -> None:
         tasks = [StageTask(0, Path("nowhere"))]
         with pytest.raises(Exception, match="nowhere"):
             list(engine.map("curate.run.worker.worker:sketch_partition", tasks, Sketched))
-    assert process.poll() is not None and idle_workers.take() is None
+    assert process.poll() is not None and idle_workers.take_waiting() is None
 
 
 def test_an_engine_with_variables_of_its_own_starts_its_own_worker() -> None:
@@ -81,7 +81,7 @@ def test_an_engine_with_variables_of_its_own_starts_its_own_worker() -> None:
 def test_a_command_that_fails_leaves_no_worker(capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["filter", "c5", "nowhere.jsonl", "-o", "out"]) == 2
     assert "unknown step" in capsys.readouterr().err
-    assert idle_workers.take() is None
+    assert idle_workers.take_waiting() is None
 
 
 def test_a_killed_parent_takes_its_worker_with_it() -> None:

@@ -1,4 +1,4 @@
-"""A process of ours loads no pandas until somebody other than Arrow imports it."""
+"""Our processes do not load pandas until code other than Arrow imports it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SERIES = "pa.array(pandas.Series([1.0, float('nan')])).null_count == 1"  # as of
         "import importlib.util as u; assert u.find_spec('pandas'); assert u.find_spec('pandas')",
     ],
 )
-def test_pandas_is_there_for_whoever_imports_it(others):
+def test_pandas_can_still_be_imported(others):
     pytest.importorskip("pandas")
     command = [sys.executable, "-c", f"{OURS}\n{others}"]
     subprocess.run(command, env=environment(), timeout=60, check=True)

@@ -168,9 +168,7 @@ def test_where_this_machines_agent_is_lost_the_engine_connects_again(
 
 
 @pytest.mark.slow  # small ones: the worker and the agent lost above, machines lost in test_hosts.py
-def test_machines_that_join_are_used_and_those_that_die_or_hang_are_told_once(
-    cluster, monkeypatch, capsys
-):
+def test_machines_that_join_are_used_and_lost_ones_are_reported_once(cluster, monkeypatch, capsys):
     """Two join; then the agent of one is killed, and all of the other hangs."""
     monkeypatch.setattr("curate.engines.ray.LOOK_SECONDS", 0.5)
     joined, agents, hosts, done = [], [], set(), []
@@ -283,11 +281,11 @@ def test_a_file_that_a_machine_does_not_see_is_named(cluster):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--engine", "spark"], "--engine spark: there are local, ray and slurm"),
-        (["--address", "auto"], "--address is of a cluster: give --engine ray or slurm as well"),
+        (["--engine", "spark"], "--engine spark: choose local, ray or slurm"),
+        (["--address", "auto"], "--address needs a cluster: give --engine ray or slurm as well"),
     ],
 )
-def test_a_wrong_engine_is_one_line(bench, arguments, message):
+def test_a_wrong_engine_is_a_one_line_error(bench, arguments, message):
     source = bench.jsonl("in.jsonl", pages(3))
     done = bench.command("dedup", source, "-o", "out", *arguments)
     assert done.returncode == 2 and done.stderr.splitlines()[-1] == f"llmcurate: {message}"
@@ -308,7 +306,7 @@ def test_without_ray_the_line_says_how_to_install_it(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behind(bench):
+def test_a_driver_that_is_killed_continues_from_the_ledger_and_leaves_nobody_behind(bench):
     source = bench.jsonl("in.jsonl", pages(2000))
     recipe = bench.folder / "recipe.yaml"
     recipe.write_text(json.dumps({"steps": STEPS, "read": SMALL | {"partition_bytes": 65536}}))

@@ -1,4 +1,4 @@
-"""The Ray engine where machines come and go: clusters of up to nine, and one that scales itself."""
+"""The Ray engine on clusters whose machines join and leave, and on an autoscaling one."""
 
 from __future__ import annotations
 

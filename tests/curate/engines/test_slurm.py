@@ -141,7 +141,7 @@ def test_a_task_whose_job_is_killed_is_given_to_another_job(tmp_path):
 @pytest.mark.parametrize(
     "number", [signal.SIGUSR2, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
 )
-def test_a_job_whose_time_is_over_finishes_its_task_and_another_job_goes_on(tmp_path, number):
+def test_a_job_whose_time_is_over_finishes_its_task_and_another_job_continues(tmp_path, number):
     """Slurm gives the signal to all processes of the job, the worker's too."""
     import psutil
 
@@ -163,7 +163,7 @@ def test_a_job_whose_time_is_over_finishes_its_task_and_another_job_goes_on(tmp_
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed_ends_its_jobs_and_goes_on_from_the_ledger(bench):
+def test_a_driver_that_is_killed_ends_its_jobs_and_continues_from_the_ledger(bench):
     source = bench.jsonl("in.jsonl", pages(2000))
     recipe = bench.folder / "recipe.yaml"
     recipe.write_text(json.dumps({"steps": STEPS, "read": SMALL | {"partition_bytes": 65536}}))
@@ -213,7 +213,7 @@ def test_a_file_that_a_node_does_not_see_is_named(tmp_path):
         list(engine_here(tmp_path, 1, shared=["/nowhere/at/all"]).map(WORK, [{"part": 0}], dict))
 
 
-def test_who_does_not_know_the_key_is_not_let_in_and_holds_nobody_up(tmp_path):
+def test_a_connection_without_the_key_is_refused_and_delays_no_worker(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     strangers = []
@@ -237,9 +237,7 @@ def test_who_does_not_know_the_key_is_not_let_in_and_holds_nobody_up(tmp_path):
 
 
 def test_jobs_that_reach_no_driver_end_the_run_in_one_line(tmp_path):
-    reason = (
-        r"^4 jobs ended before they called back \(\S+ reaches no driver at port .*--address HOST"
-    )
+    reason = r"^4 jobs ended before they connected \(\S+ cannot reach .* at port .*--address HOST"
     engine = engine_here(tmp_path, 1, address="127.0.0.2")
     with pytest.raises(RunFailed, match=reason) as caught:
         list(engine.map(WORK, tasks_of(tmp_path, 1), dict))
@@ -280,29 +278,29 @@ def test_what_sbatch_refuses_is_one_line_with_its_reason(cluster, bench):
     )  # fmt: skip
     reason = "invalid partition specified: nope; Batch job submission failed: Invalid partition"
     assert done.returncode == 1
-    assert done.stderr == f"llmcurate: sbatch refuses the jobs: {reason} name specified\n"
+    assert done.stderr == f"llmcurate: sbatch rejected the jobs: {reason} name specified\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--slurm", "time=5"], "--slurm has options of sbatch: give --engine slurm as well"),
+        (["--slurm", "time=5"], "--slurm needs --engine slurm: give it as well"),
         (["--engine", "slurm"], "--engine slurm needs --workers N, the number of jobs"),
         (
             ["--engine", "slurm", "--slurm", "time="],
-            "--slurm 'time=': give KEY=VALUE, as partition=cpu or time=120",
+            "--slurm 'time=': give KEY=VALUE, such as partition=cpu or time=120",
         ),
         (
             ["--engine", "slurm", "--slurm", "time=5\n#SBATCH --uid=0"],
-            "--slurm 'time=5\\n#SBATCH --uid=0': give KEY=VALUE, as partition=cpu or time=120",
+            "--slurm 'time=5\\n#SBATCH --uid=0': give KEY=VALUE, such as partition=cpu or time=120",
         ),
         (
             ["--engine", "slurm", "--slurm", "array=0-9"],
-            "--slurm array=0-9: array is set by llmcurate; jobs are --workers",
+            "--slurm array=0-9: array is set by llmcurate; --workers sets the number of jobs",
         ),
     ],
 )
-def test_wrong_options_are_one_line(bench, arguments, message):
+def test_wrong_options_are_a_one_line_error(bench, arguments, message):
     source = bench.jsonl("in.jsonl", pages(3))
     done = bench.command("dedup", source, "-o", "out", *arguments)
     assert done.returncode == 2 and done.stderr.splitlines()[-1] == f"llmcurate: {message}"
@@ -311,7 +309,7 @@ def test_wrong_options_are_one_line(bench, arguments, message):
 def test_without_submitit_or_sbatch_the_line_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     engine = SlurmEngine(1, None, Jobs((), tmp_path))
-    with pytest.raises(UsageError, match=r"there is no sbatch here: .* --slurm cluster=local"):
+    with pytest.raises(UsageError, match=r"sbatch is missing here: .* --slurm cluster=local"):
         list(engine.map(WORK, [{"part": 0}], dict))
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(UsageError, match=r"needs submitit: pip install"):

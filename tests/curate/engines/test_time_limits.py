@@ -1,4 +1,4 @@
-"""Workers that are silent for longer than they said are ended, whatever they do; others are not."""
+"""Workers that send nothing for longer than their limit are killed, and others are not."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_worker_is_ended_when_its_time_is_over(spins, of_cpu):
     assert death.describe() == "took longer than 0.3 s"
 
 
-def test_a_task_is_not_judged_by_what_the_one_before_it_said():
+def test_a_task_is_not_blamed_for_the_document_reported_by_the_previous_task():
     deaths = []
 
     def on_death(task: dict, death: Death) -> dict:
@@ -98,11 +98,11 @@ def test_a_task_is_not_judged_by_what_the_one_before_it_said():
     ],
     ids=["waits for its input", "compiles", "waits for a kernel", "is slow with many batches"],
 )
-def test_a_worker_is_not_ended_because_it(engine, task):
+def test_a_worker_is_not_killed_because_it(engine, task):
     assert list(engine.map(f"{__name__}:wait_long", [task], dict)) == [(task, {})]
 
 
-def test_no_time_goes_by_while_nobody_reads_what_workers_say(engine):
+def test_time_limits_pause_while_nobody_reads_worker_messages(engine):
     quick = {"part": 0, "silent": False}
     slow = {"part": 1, "silent": False, "beats": 9}
     results = engine.map(f"{__name__}:wait_long", [quick, slow], dict)
@@ -111,7 +111,7 @@ def test_no_time_goes_by_while_nobody_reads_what_workers_say(engine):
     assert sorted([first["part"], *(task["part"] for task, _ in results)]) == [0, 1]
 
 
-def test_a_host_of_a_cluster_tells_the_same():
+def test_a_cluster_host_reports_the_same_death():
     host = Host({}, str(Path.cwd()))
     answer = host.run(Call(f"{__name__}:hang", '{"spins": true, "of_cpu": false}'))
     host.end()
@@ -125,11 +125,11 @@ def test_a_host_of_a_cluster_tells_the_same():
             READING,
             "a worker took longer than 0.3 s twice while reading a.gz; take that file out or",
         ),
-        (LOADING, "a worker took longer than 0.3 s twice before the first document of 00-x: see"),
-        (None, "a worker took longer than 0.3 s twice before the first document of 00-x: see"),
+        (LOADING, "a worker took longer than 0.3 s twice before the first document of 00-x: check"),
+        (None, "a worker took longer than 0.3 s twice before the first document of 00-x: check"),
     ],
 )
-def test_where_no_document_is_at_work_the_line_says_what_is(documents, line):
+def test_a_time_out_without_a_document_names_what_was_running(documents, line):
     inputs = SimpleNamespace(
         files=[SimpleNamespace(rel="a.gz")], partitions=[[SimpleNamespace(file=0)]]
     )

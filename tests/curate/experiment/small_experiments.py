@@ -13,7 +13,7 @@ from curate.experiment import runs
 from curate.experiment.ablate import run_experiment
 from curate.experiment.corpora import named_corpora
 from curate.experiment.figures import Experiment
-from curate.experiment.runs import Place
+from curate.experiment.runs import EngineChoice
 from llmcurate.base.messages import json_values
 
 WORDS = "a the cat dog bird sat ran flew on over under mat tree house then it was red".split()
@@ -80,7 +80,7 @@ def experiment(
 ) -> Experiment:
     """The figures of an experiment with the small model. sets: behind those of the model."""
     chosen = Ablate.of(**{**CHOSEN, **changes})
-    named, place = named_corpora(corpora, [], False), Place(quiet=True, workers=1)
+    named, place = named_corpora(corpora, [], False), EngineChoice(quiet=True, workers=1)
     return run_experiment(named, texts, out, chosen, [*SETS, *sets], place)
 
 

@@ -1,4 +1,4 @@
-"""`llmcurate ablate`: what is planted comes out, a placebo differs by chance alone, runs resume."""
+"""`llmcurate ablate`: planted differences are found, a placebo shows none, runs resume."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def done(inputs, tmp_path_factory):
     return figures, out, engine.made
 
 
-def test_text_beats_noise_beyond_chance_and_the_placebo_holds_zero(done):
+def test_text_beats_noise_significantly_and_the_placebo_interval_contains_zero(done):
     figures, _, made = done
     clean, noise = figures.corpora
     assert made == 9 and clean.difference is None
@@ -65,7 +65,7 @@ def test_text_beats_noise_beyond_chance_and_the_placebo_holds_zero(done):
     assert clean.bits_per_byte.mean < noise.bits_per_byte.mean
 
 
-def test_all_runs_are_alike_and_what_unequal_corpora_get_is_said(done):
+def test_all_runs_read_the_same_number_of_tokens_and_epochs_are_reported(done):
     figures, out, _ = done
     clean, noise = figures.corpora
     assert clean.tokens == noise.tokens == figures.placebo.tokens == 31 * 64
@@ -109,7 +109,7 @@ def test_evaluation_documents_that_a_corpus_holds_are_left_out_and_reported(done
     assert done[0].corpora[0].texts["news"].documents == 10
 
 
-def test_stopped_it_goes_on_run_by_run_to_the_same_figures(inputs, tmp_path, monkeypatch):
+def test_stopped_it_continues_run_by_run_to_the_same_figures(inputs, tmp_path, monkeypatch):
     clean, noise, news = inputs
     few = {"tokens": 400, "seeds": 1}
     monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
@@ -146,15 +146,15 @@ def test_equal_documents_and_epochs_are_tokens_of_each_corpus(inputs, tmp_path, 
         assert row.epochs == pytest.approx(0.5, abs=0.05)
     assert figures.corpora[0].tokens != figures.corpora[1].tokens
     assert figures.corpora[1].difference.interval is None
-    assert "one seed says nothing of chance" in figures.text()
+    assert "one seed cannot tell a difference from chance" in figures.text()
 
 
 def test_page_and_lines_say_all_that_decides(done):
     figures, _, _ = done
     page, lines = figures.page(), figures.text()
-    for words in ("noise: worse than clean", "which holds 0 as it must", "80 % power"):
+    for words in ("noise: worse than clean", "the interval contains 0, as expected", "80 % power"):
         assert words in lines and words in page
-    assert re.search(r"machine: .*1 thread a run, PyTorch", lines)
+    assert re.search(r"machine: .*1 thread per run, PyTorch", lines)
     assert "3 seeds (0, 1, 2)" in lines and "9 runs" in lines
     assert page.index("noise: worse than clean") < page.index("<table") and "<dt>made</dt>" in page
     assert page.count("<svg") == 3 and "could not be drawn" not in page
@@ -180,13 +180,13 @@ def test_minutes_choose_model_and_tokens_and_say_what_could_be_detected(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{clean}", "{noise}", "--tokens", "9"], "give --on NAME=PATH"),
+        (["{clean}", "{noise}", "--tokens", "9"], "(--on NAME=PATH)"),
         (["{clean}", "{noise}", "--on", "{news}", "--tokens", "9"], "give NAME=PATH"),
-        (["{clean}", "--on", "n={news}", "--tokens", "9"], "compares two corpora or more"),
-        (["{clean}", "{noise}", "--on", "n={news}"], "one of them"),
+        (["{clean}", "--on", "n={news}", "--tokens", "9"], "give at least two"),
+        (["{clean}", "{noise}", "--on", "n={news}"], "one of --tokens"),
         (["{clean}", "{noise}", "--on", "n={news}", "--tokens", "9", "--epochs", "1"], "one of"),
         (["{clean}", "{clean}", "--on", "n={news}", "--tokens", "9"], "write NAME="),
-        (["placebo={clean}", "{noise}", "--on", "n={news}", "--tokens", "9"], "placebo names"),
+        (["placebo={clean}", "{noise}", "--on", "n={news}", "--tokens", "9"], "is reserved"),
         (["c4", "c4-unfiltered", "--on", "n={news}", "--tokens", "9"], "add --recipes"),
         (["--recipes", "c4", "c4-unfiltered", "--on", "n={news}", "--tokens", "9"], "--input"),
         (
@@ -195,7 +195,7 @@ def test_minutes_choose_model_and_tokens_and_say_what_could_be_detected(
         ),
         (
             ["{clean}", "{noise}", "--on", "n={clean}", "--tokens", "9"],
-            "its documents stand in clean",
+            "clean contains its documents",
         ),
         (
             ["{clean}", "{noise}", "--on", "n=no.jsonl", "--tokens", "9"],
@@ -203,16 +203,16 @@ def test_minutes_choose_model_and_tokens_and_say_what_could_be_detected(
         ),
         (
             ["{clean}", "{noise}", "--on", "n={news}", "--tokens", "9", "--engine", "slurm"],
-            "by local or ray",
+            "with --engine local or ray",
         ),
         (
             ["{clean}", "{noise}", "--on", "n={news}", "--tokens", "9", "--tokenizer", "no"],
-            "no tokenizer.json",
+            "give a tokenizer.json",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_wrong_use_is_one_line(inputs, arguments, message, tmp_path, capsys, monkeypatch):
+def test_wrong_use_is_a_one_line_error(inputs, arguments, message, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
     clean, noise, news = inputs
     filled = [a.format(clean=clean, noise=noise, news=news) for a in arguments]
@@ -229,7 +229,7 @@ def test_wrong_use_is_one_line(inputs, arguments, message, tmp_path, capsys, mon
     ],
     ids=["other settings in OUT", "no preset"],
 )
-def test_what_cannot_be_trained_says_why(inputs, done, setting, message, monkeypatch):
+def test_an_experiment_that_cannot_train_says_why(inputs, done, setting, message, monkeypatch):
     clean, noise, news = inputs
     monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
     with pytest.raises((LlmcurateError, LlmcurateError), match=message) as raised:
@@ -256,13 +256,13 @@ def test_engines_give_the_same_figures(engine, inputs, done, tmp_path):
     from curate.api.model_settings import Ablate
     from curate.experiment.ablate import run_experiment
     from curate.experiment.corpora import named_corpora
-    from curate.experiment.runs import Place
+    from curate.experiment.runs import EngineChoice
 
     if engine == "ray":
         pytest.importorskip("ray")
     clean, noise, news = inputs
     corpora = named_corpora([clean, noise], [], False)
-    place = Place(engine, workers=2, quiet=True)
+    place = EngineChoice(engine, workers=2, quiet=True)
     figures = run_experiment(corpora, {"news": news}, tmp_path, Ablate.of(**CHOSEN), SETS, place)
     assert without_cost(figures) == without_cost(done[0])
 
@@ -272,7 +272,7 @@ def test_recipes_run_over_one_input_and_are_compared(inputs, tmp_path, monkeypat
     from curate.api.model_settings import Ablate
     from curate.experiment.ablate import run_experiment
     from curate.experiment.corpora import named_corpora
-    from curate.experiment.runs import Place
+    from curate.experiment.runs import EngineChoice
 
     clean, _, news = inputs
     paths = []
@@ -284,7 +284,7 @@ def test_recipes_run_over_one_input_and_are_compared(inputs, tmp_path, monkeypat
     corpora = named_corpora(paths, [clean], True)
     chosen = Ablate.of(**{**CHOSEN, "tokens": 128, "seeds": 1})
     sets = [*SETS, "document_length.min=2"]
-    place = Place(workers=1, quiet=True)
+    place = EngineChoice(workers=1, quiet=True)
     figures = run_experiment(corpora, {"news": news}, tmp_path / "out", chosen, sets, place)
     assert [row.name for row in figures.corpora] == ["all", "short"]
     assert figures.corpora[0].recipe == paths[0]

@@ -1,4 +1,4 @@
-"""What runs may read, and the model that minutes choose."""
+"""Choosing a model that can be trained within the given minutes, and the tokens of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def timed(monkeypatch):
         pace = PACE / (6 * PARAMETERS[name])
         return budget.Pace(name, PARAMETERS[name], pace, PACE)
 
-    monkeypatch.setattr(budget, "_timed", row)
+    monkeypatch.setattr(budget, "time_model", row)
     monkeypatch.setattr(
         budget, "cost", lambda shards, name, t: (PARAMETERS[name], 6 * PARAMETERS[name])
     )
@@ -37,7 +37,7 @@ def timed(monkeypatch):
 def chosen_model(seconds, **settings):
     training = Training("tiny", {}, 1, {}, {})
     chosen = Ablate.of(**{"minutes": 1, **settings})
-    return budget._choose(Path(), chosen, training, seconds)[0].model
+    return budget.largest_model(Path(), chosen, training, seconds)[0].model
 
 
 def test_the_largest_model_whose_20_tokens_a_parameter_fit_is_chosen(timed):
@@ -47,7 +47,7 @@ def test_the_largest_model_whose_20_tokens_a_parameter_fit_is_chosen(timed):
     assert chosen_model(need["124m"] * 1.01) == "124m"
 
 
-def test_where_none_fits_it_is_the_smallest_and_larger_ones_are_not_even_timed(timed):
+def test_if_no_model_fits_the_budget_the_smallest_is_chosen_and_larger_ones_are_not_timed(timed):
     assert chosen_model(1.0) == "tiny"
     assert timed == ["tiny"]
 

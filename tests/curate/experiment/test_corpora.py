@@ -1,4 +1,4 @@
-"""What corpora are called."""
+"""Names of corpora, and settings for one or all of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_settings_go_to_the_recipes_that_have_the_step_and_to_training():
     assert [change.key for change in sets.recipes["c4-unfiltered"]] == ["threshold", "limit"]
 
 
-def test_a_setting_behind_the_name_of_a_corpus_is_of_this_one_alone():
+def test_a_setting_prefixed_with_a_corpus_name_applies_to_that_corpus_only():
     corpora = named_corpora(["a=x.jsonl", "a.b=x.jsonl", "c4=x.jsonl"], [], False)
     given = ["tokenizer.vocab=9", "a.b.tokenizer.vocab=5", "a.shards.eos=false"]
     sets = read_sets([*given, "a.pretrain.objective.across=true"], corpora)
@@ -64,15 +64,15 @@ def test_settings_of_one_name_need_no_section():
         ("c4.model.layers=2", "no section 'c4'; known: model, pretrain, read, shards"),
         ("pretrain.steps=9", "steps follow from --tokens"),
         ("c4.pretrain.seed=9", "give --seed"),
-        ("c4.shards.shuffle=9", "the order of documents is drawn"),
+        ("c4.shards.shuffle=9", "the experiment shuffles documents"),
     ],
 )
-def test_a_setting_that_is_nobodys_is_refused(setting, message):
+def test_a_setting_that_no_step_has_is_refused(setting, message):
     with pytest.raises(UsageError, match=message):
         read_sets([setting], named_corpora(["c4=x.jsonl", "raw=x.jsonl"], [], False))
 
 
-def test_what_is_not_there_is_said_before_anything_is_read(tmp_path):
+def test_a_missing_input_is_named_before_anything_is_read(tmp_path):
     corpora = named_corpora([str(tmp_path / "no.jsonl"), "b=x.jsonl"], [], False)
     with pytest.raises(UsageError, match=r"no\.jsonl does not exist"):
         check_inputs(corpora, read_sets([], corpora))

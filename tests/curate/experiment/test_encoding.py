@@ -104,7 +104,7 @@ def test_page_and_lines_say_what_differs(done):
         assert "tokenizer of large: trained on small, 300 tokens; " in shown
         assert "unequal text" not in shown
     figures = replace(figures, equal=Budget("tokens", 2000))
-    assert "equal tokens: 2,000 a run, of unequal text, since tokenizers differ" in figures.text()
+    assert "equal tokens: 2,000 per run (unequal text, since tokenizers differ)" in figures.text()
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_page_and_lines_say_what_differs(done):
         (["b.tokenizer.vocabulary=9"], {}, "unknown key 'vocabulary' in tokenizer"),
         (["b.tokenizer.vocab=300,400"], {}, "tokenizer.vocab: give one size"),
         (["b.shards.packing=best"], {}, "b.shards.packing=best"),
-        (["b.shards.tokenizer=no.json"], {}, "no.json: no tokenizer.json"),
-        (["b.shards.tokenizer=t", "b.tokenizer.vocab=9"], {}, "is trained already"),
+        (["b.shards.tokenizer=no.json"], {}, "no.json: give a tokenizer.json"),
+        (["b.shards.tokenizer=t", "b.tokenizer.vocab=9"], {}, "names a finished tokenizer"),
         (["shards.packing=neighbours"], {}, "put a corpus without it first"),
         (["b.tokenizer.vocab=300"], {"tokens": None, "minutes": 1}, "--documents or --epochs"),
     ],
 )
-def test_what_cannot_be_is_one_line_before_anything_is_trained(
+def test_an_impossible_experiment_is_a_one_line_error_before_training(
     inputs, sets, settings, message, tmp_path, monkeypatch
 ):
     corpus, news = inputs
@@ -131,7 +131,7 @@ def test_what_cannot_be_is_one_line_before_anything_is_trained(
     assert engine.made == 0
 
 
-def test_a_tokenizer_that_is_given_is_of_those_that_have_no_other(inputs, tmp_path):
+def test_a_given_tokenizer_serves_the_corpora_without_their_own(inputs, tmp_path):
     corpus, _ = inputs
     corpora = named_corpora([f"{name}={corpus}" for name in "abc"], [], False)
     options = Options(1, True)

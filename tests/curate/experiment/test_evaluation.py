@@ -1,4 +1,4 @@
-"""Evaluation texts: which documents are drawn, and what of them stands in a corpus."""
+"""Evaluation texts: how documents are drawn, and their overlap with a corpus."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
+from curate.dedup.decontaminate.windows import cut_windows
 from curate.experiment.corpora import Corpus
 from curate.experiment.evaluation import (
     EvalText,
@@ -51,7 +52,9 @@ def test_long_documents_are_scored_in_part_to_the_end_of_a_word():
         (60, 2000, 1, 2, 200),
     ],
 )
-def test_few_bytes_are_many_short_excerpts(documents, size, most, drawn, longest):
+def test_a_small_byte_budget_takes_short_excerpts_of_many_documents(
+    documents, size, most, drawn, longest
+):
     table = pa.table({"id": list(range(documents)), "text": ["x" * size] * documents})
     cut = short_excerpts(EvalText("n", "p", table, documents, 0), most)
     assert [len(text) for text in cut.documents["text"].to_pylist()] == [longest] * drawn
@@ -71,7 +74,7 @@ def test_two_documents_are_drawn_at_least(tmp_path):
     path = write(tmp_path / "a.jsonl", [sentences(n) for n in range(5)])
     assert len(draw_text("news", path, 1, 1000).documents) == 2
     single = write(tmp_path / "b.jsonl", ["a single document", " "])
-    with pytest.raises(UsageError, match="holds 1 document with text: give two"):
+    with pytest.raises(UsageError, match="has 1 document with text: give at least two"):
         draw_text("news", single, 100, 100)
 
 
@@ -92,6 +95,12 @@ def test_overlap_is_computed_once_for_the_same_corpora_and_texts(tmp_path, monke
     text = draw_text("news", write(tmp_path / "e.jsonl", [LONG, sentences(1)]), 10_000, 5000)
     corpora = [Corpus("a", (write(tmp_path / "a.jsonl", [LONG]),))]
     first = find_overlap([text], corpora, {"a": "1"}, tmp_path)
-    monkeypatch.setattr("curate.experiment.evaluation._overlap", lambda *_: {"a": "anew"})
-    assert find_overlap([text], corpora, {"a": "1"}, tmp_path) == first
-    assert find_overlap([text], corpora, {"a": "2"}, tmp_path) == {"a": "anew"}
+    computed = []
+
+    def cut(*arguments):
+        computed.append(arguments)
+        return cut_windows(*arguments)
+
+    monkeypatch.setattr("curate.dedup.decontaminate.windows.cut_windows", cut)
+    assert find_overlap([text], corpora, {"a": "1"}, tmp_path) == first and not computed
+    assert find_overlap([text], corpora, {"a": "2"}, tmp_path) == first and len(computed) == 1

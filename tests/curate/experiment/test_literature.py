@@ -1,4 +1,4 @@
-"""Folders of pipelines/experiments: recipes are planned, run.sh calls commands that there are."""
+"""pipelines/experiments: recipes can be planned, and run.sh calls existing commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from curate.formats.inputs import plan_inputs
 from curate.run.plan import plan_run
 from curate.steps.recipe import load
-from tests.curate.cli.test_documented_commands import mistake
+from tests.curate.cli.documented import mistake
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDERS = sorted(path.parent for path in ROOT.glob("pipelines/experiments/*/run.sh"))
@@ -76,7 +76,7 @@ def test_a_recipe_is_planned(recipe: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_an_experiment_stands_on_the_page_and_says_what_it_is(folder: Path) -> None:
+def test_every_experiment_is_listed_on_the_page_and_described(folder: Path) -> None:
     head = (folder / "run.sh").read_text(encoding="utf-8").partition("set -eu")[0]
     for word in ("Paper:", "Expected sign:", "Reads:", "Takes", "run.sh CORPORA OUT"):
         assert word in head.replace("\n# ", " "), word

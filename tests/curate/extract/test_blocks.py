@@ -8,39 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curate.documents.documents import CORE, PAYLOAD, Documents, documents
+from curate.documents.documents import CORE, PAYLOAD, documents
 from curate.extract import tags
 from curate.extract.blocks import look_at, main_text, main_texts, tables
 from curate.extract.extraction import Extract
 from curate.extract.render import Writing
 from curate.extract.scan import count_tags
 from curate.extract.tags import MAX_DEPTH, MAX_ELEMENTS
+from tests.curate.extract.pages import MENU, PROSE, SENTENCES, extracted, page
 
-SENTENCES = (
-    "The river runs past the old mill, and nobody has worked there since the flood.",
-    "In spring the wheel turns all the same, because nobody ever took it down.",
-    "Children from the village say that they hear the stones at night.",
-    "The miller's grandson, who lives in town now, does not believe a word of it.",
-)
-MENU = "".join(f"<li><a href=/{n}>{n}</a></li>" for n in ("Home", "News", "Sport", "About us"))
-RELATED = "".join(
-    f"<li><a href=/r{k}>Ten more {n} you should read today</a></li>"
-    for k, n in enumerate(("mills", "rivers", "villages"))
-)
-
-
-def page(body: str, before: str = "", after: str = "") -> str:
-    return (
-        f"<!DOCTYPE html><html lang=en><head><title>The mill</title></head><body>{before}"
-        f"<header><nav class=menu><ul>{MENU}</ul></nav></header>"
-        f"<main><article class=entry-content><h1>The old mill</h1>{body}</article></main>"
-        f"<aside class=related><h3>Related</h3><ul>{RELATED}</ul></aside>{after}"
-        "<footer class=footer><p>© 2024 The Valley Post. All rights reserved.</p></footer>"
-        "</body></html>"
-    )
-
-
-PROSE = "".join(f"<p>{s} {t}</p>" for s in SENTENCES for t in SENTENCES[:2])
 COMMENTS = (
     "<div id=comments class=comment-list><h3>2 comments</h3><div class=comment><p>Anna says: what "
     "a lovely story, I was there last year.</p></div><div class=comment><p>Bert says: the wheel "
@@ -144,7 +120,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_a_hostile_page_becomes_is_bounded_by_its_size(name: str) -> None:
+def test_output_for_a_hostile_page_is_bounded_by_its_size(name: str) -> None:
     html = "<html><body>" + HOSTILE[name]
     seen = look_at(html)
     tags = tags_of(html)
@@ -163,13 +139,6 @@ def test_elements_nest_as_deep_as_browsers_let_them() -> None:
     for k in range(1, len(depth)):
         depth[k] = depth[seen.nodes[k, 1]] + 1
     assert depth.max() == MAX_DEPTH and len(seen.texts) == 2000
-
-
-def extracted(*pages: bytes, **settings: object) -> Documents:
-    docs = documents(
-        {"payload": list(pages), "mime": ["text/html"] * len(pages)}, (*CORE, *PAYLOAD)
-    )
-    return Extract(extractor="blocks", **settings).apply(docs.within("extract"))  # type: ignore[arg-type]
 
 
 def test_a_page_of_too_many_elements_is_rejected_with_their_number(
@@ -217,7 +186,7 @@ def test_markdown_is_an_option_of_the_step() -> None:
     assert re.sub(r"^#+ ", "", marked, flags=re.MULTILINE) == plain
 
 
-def test_text_that_is_no_html_passes_and_large_pages_do_not() -> None:
+def test_plain_text_passes_and_large_html_pages_are_rejected() -> None:
     docs = documents(
         {"payload": [b"a < b", b"<p>" + b"x" * 300], "mime": ["text/plain", "text/html"]},
         (*CORE, *PAYLOAD),

@@ -1,4 +1,4 @@
-"""What the scanner makes of HTML's constructs: the blocks of small pages, and how they are written.
+"""The HTML scanner: blocks of small pages and their text.
 
 The last test compares the tokenizer with a slow one of a few lines.
 """

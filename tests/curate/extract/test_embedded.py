@@ -94,7 +94,7 @@ def prose(size: int) -> str:
         (ENOUGH, SURER * ENOUGH, SURER * ENOUGH, "hydration"),
     ],
 )
-def test_a_source_less_sure_wins_by_three_times_the_text(
+def test_a_less_reliable_source_wins_with_three_times_the_text(
     stated: int, data: int, template: int, source: str | None
 ) -> None:
     page = f"<template><p>{prose(template)}</p></template>" * bool(template)
@@ -135,7 +135,7 @@ NONE = {
 
 
 @pytest.mark.parametrize("name", NONE)
-def test_data_that_is_no_text_gives_none(name: str) -> None:
+def test_embedded_data_without_text_gives_no_text(name: str) -> None:
     assert embedded_text(NONE[name]) is None
 
 
@@ -160,7 +160,7 @@ def test_hostile_data_costs_little_and_gives_storable_text(name: str) -> None:
     assert found is None or found[0].encode()
 
 
-def test_data_stands_in_for_a_nearly_empty_page_and_only_if_it_is_longer() -> None:
+def test_embedded_data_replaces_a_nearly_empty_page_only_if_it_is_longer() -> None:
     sizes = ((FEW - 1, FEW), (FEW - 1, FEW - 1), (FEW, 2 * FEW))
     pages = [
         f"<p>{prose(own)}</p>" + script({"@type": "Article", "text": prose(data)})
@@ -205,7 +205,7 @@ DATA = script({"page": {"body": LONG}}, "type=application/json")
 STATED = script({"@type": "NewsArticle", "articleBody": "\n".join(LONG)})
 
 
-def test_where_html_gives_links_alone_data_are_looked_at() -> None:
+def test_embedded_data_is_used_if_the_html_has_only_links() -> None:
     assert sources(links(8) + DATA, links(8) + STATED, links(8)) == ["hydration", "json-ld", "page"]
 
 
@@ -215,7 +215,7 @@ def test_a_list_whose_items_the_data_hold_is_the_page() -> None:
     assert sources(links(12) + data, links(40) + data) == ["page", "page"]
 
 
-def test_a_body_twice_as_long_that_holds_nothing_of_the_text_is_the_page() -> None:
+def test_a_body_twice_as_long_and_without_the_stated_text_is_the_page() -> None:
     notice = "".join(
         f"<p>We use cookies to store settings on your device, and partners {k} do so, too. You may"
         " accept them or choose others, and change this later at any time.</p>" for k in range(3)

@@ -44,6 +44,6 @@ def test_numbers_are_read_as_python_reads_them() -> None:
 
 
 @given(st.text("&#xX;0123456789abglmptquo ", max_size=12))
-def test_any_text_behind_an_ampersand_is_read_as_python_reads_it(tail: str) -> None:
+def test_any_text_after_an_ampersand_is_read_as_python_reads_it(tail: str) -> None:
     tail = tail.replace("&", "")
     assert read("&" + tail) == html.unescape("&" + tail)

@@ -97,7 +97,7 @@ def test_a_date_is_right_by_its_day_or_by_the_month_that_the_gold_has() -> None:
     assert same_date(when, "2024-05-31T08:00:00Z") and not same_date(when, "2024-05-30")
 
 
-def test_the_site_is_the_host_without_www_and_behind_an_archive() -> None:
+def test_the_site_is_the_archived_host_without_www() -> None:
     assert site_of("https://www.Mill.test/a?b") == "mill.test"
     kept = "https://web.archive.org/web/2020/http://mill.test/x"
     assert site_of(kept) == "mill.test"
@@ -122,7 +122,7 @@ def test_an_interval_is_that_of_sites_and_the_same_every_time() -> None:
     assert [float(v[0]) for v in again] == [float(v[0]) for v in (value, low, high)]
 
 
-def test_pages_of_one_site_tell_no_more_than_one_page() -> None:
+def test_repeating_the_pages_of_a_site_does_not_narrow_the_interval() -> None:
     sites = np.random.default_rng(2).random(50)
     alone = np.stack([np.ones(50), sites], -1)
     for a, b in zip(bootstrap(alone, mean), bootstrap(9 * alone, mean), strict=True):

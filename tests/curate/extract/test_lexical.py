@@ -1,4 +1,4 @@
-"""What words say of a block: its tokens, the title's, those of other prose, the heading above."""
+"""Lexical features of blocks: tokens, title words, words of other prose, the heading above."""
 
 from __future__ import annotations
 

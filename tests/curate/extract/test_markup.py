@@ -92,9 +92,7 @@ LOST = ("script", "style", "title", "iframe", "textarea", "select", "template", 
 
 @pytest.mark.parametrize("extractor", ["blocks", "text", "resiliparse"])
 @pytest.mark.parametrize("mime", ["application/xhtml+xml", "text/xml", "application/xml"])
-def test_no_extractor_loses_a_page_of_xml_behind_an_empty_element(
-    extractor: str, mime: str
-) -> None:
+def test_no_extractor_loses_a_page_of_xml_after_an_empty_element(extractor: str, mime: str) -> None:
     body = f"<div><p>{TEXTS[0]} {TEXTS[1]}</p><p>{TEXTS[1]} {TEXTS[0]}</p></div>"
     pages = [xhtml(f"<{name}/>{body}", f'<{name} class="x"/>') for name in LOST]
     for text in extracted(pages, mime, extractor):
@@ -102,7 +100,7 @@ def test_no_extractor_loses_a_page_of_xml_behind_an_empty_element(
 
 
 @pytest.mark.parametrize("extractor", ["blocks", "text", "resiliparse"])
-def test_a_page_of_html_is_read_as_xml_where_it_is_lost_otherwise(extractor: str) -> None:
+def test_html_that_would_lose_its_text_is_read_as_xml(extractor: str) -> None:
     body = "".join(f"<div><p>{TEXTS[0]} {TEXTS[1]}</p></div>" for _ in range(3))
     tail = f"<script>x()</script>{TEXTS[0]}"
     lost = [f"<html><head><script src='a.js'/></head><body>{b}</body>" for b in (body, body + tail)]

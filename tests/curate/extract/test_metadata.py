@@ -1,4 +1,4 @@
-"""What pages state of themselves: title, date, author, language, site."""
+"""Metadata of pages: title, date, author, language, site."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ MONTHS = {
 
 
 @pytest.mark.parametrize("language", MONTHS)
-def test_each_month_of_a_language_is_told(language: str) -> None:
+def test_each_month_name_of_a_language_is_recognised(language: str) -> None:
     found = [day_in(f"7 {month} 2021") for month in MONTHS[language].split()]
     assert found == [f"2021-{month:02}-07" for month in range(1, 13)]
 
@@ -289,7 +289,7 @@ def test_short_names_of_months_are_whole_words() -> None:
     assert day_in("7 grubs 2021") is day_in("7 Arabs 2021") is None
 
 
-def test_what_is_no_day_is_not_read() -> None:
+def test_an_incomplete_or_impossible_date_is_not_read() -> None:
     for text in (
         "",
         "March 2021",
@@ -384,14 +384,14 @@ def test_a_page_names_its_site(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["2021/03/04/mills", "news/2021-03-04-mills", "20210304/a.html"])
-def test_a_day_in_the_address_gives_way_to_what_machines_are_told(path: str) -> None:
+def test_machine_readable_dates_win_over_a_date_in_the_url(path: str) -> None:
     url = f"https://example.org/{path}?d=/2019/01/01/"
     assert stated("<time datetime=2020-01-01>", url)[1] == "2021-03-04"
     assert stated("<meta name=date content=2020-01-01>", url)[1] == "2020-01-01"
     assert stated("", "https://example.org/?/2021/03/04/")[1] is None
 
 
-def test_days_of_many_things_are_not_those_of_a_page_that_lists_them() -> None:
+def test_a_listing_page_with_several_dates_has_no_date() -> None:
     days = "<p class=date>4 March 2021</p><p class=date>3 March 2021</p>"
     found = main_texts(pa.array([days, days[:31]], pa.large_string()))
     for kind, expected in (("listing", None), ("article", "2021-03-04")):

@@ -1,4 +1,4 @@
-"""The network that chooses main text: against a plain reference, and what its parts promise."""
+"""The network that chooses main text, against a plain reference."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.extract import inputs, net
-from curate.extract.blocks import Seen, look_at, main_text, main_texts, tables, title_of
+from curate.extract.blocks import NetInputs, look_at, main_text, main_texts, tables, title_of
 from curate.extract.features import MASS, MEASURES
 from curate.extract.inputs import COUNT, INPUTS, PAGE_COUNT, PAGE_INPUTS
-from curate.extract.links import room
+from curate.extract.links import link_table
 from curate.extract.net import GROUPS, KINDS, SPAN, Net, fitted
 from curate.extract.scan import count_tags, scan
 from tests.callable_kernels import callable_kernel
@@ -31,13 +31,13 @@ def judged(page: str, weights: Any) -> tuple[np.ndarray, np.ndarray]:
     """(logits, kinds) by the kernel."""
     data = np.frombuffer(page.encode(), np.uint8).copy()
     tags = count_tags(data, 0, len(data))
-    text, blocks, nodes, meta = scan(data, 0, len(data), tags, tables(), room(0))
-    seen = callable_kernel(inputs.look)(text, blocks, nodes, title_of(data, meta))
+    text, blocks, nodes, meta = scan(data, 0, len(data), tags, tables(), link_table(0))
+    seen = callable_kernel(inputs.page_data)(text, blocks, nodes, title_of(data, meta))
     result: tuple[np.ndarray, np.ndarray] = callable_kernel(net.judge)(blocks, nodes, seen, weights)
     return result
 
 
-def reference(seen: Seen, weights: Net) -> tuple[np.ndarray, np.ndarray]:
+def reference(seen: NetInputs, weights: Net) -> tuple[np.ndarray, np.ndarray]:
     """The same, in float64 matrices."""
     w = Net(*(np.asarray(a, np.float64) for a in weights))
     rows, page, mass = seen.rows.astype(float), seen.page.astype(float), np.sqrt(seen.mass)
@@ -111,7 +111,7 @@ def test_a_page_of_text_alone_is_its_text(page: str, times: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["cookie-consent", "popup-overlay"])
-def test_of_a_page_without_links_what_lies_over_it_stays_out(name: str) -> None:
+def test_overlays_of_a_page_without_links_are_left_out(name: str) -> None:
     text = " ".join(["The mill turns by the river when the water is high."] * 4)
     assert main_text(f"<div>{text}</div><div class={name}>We use cookies to count you.") == text
 

@@ -1,4 +1,4 @@
-"""Notebooks as text, in both forms; what is none stays or says so."""
+"""Jupyter notebooks as text; files that are no notebooks stay or are rejected with a reason."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_without_a_path_the_text_says_what_it_is() -> None:
     assert text_of(Notebook(), notebook(*CELLS), "a.json")[0] == notebook(*CELLS)
 
 
-def test_halves_of_characters_and_pages_beside_a_notebook_do_no_harm() -> None:
+def test_lone_surrogates_and_pages_next_to_a_notebook_do_no_harm() -> None:
     assert text_of(Notebook(), notebook(cell("code", "a = '\ud800'")))[0] == "a = '?'"
     columns = {
         "id": ["a", "b"],
@@ -74,7 +74,7 @@ def test_halves_of_characters_and_pages_beside_a_notebook_do_no_harm() -> None:
     assert docs.text.to_pylist()[1] is None
 
 
-def test_what_is_no_notebook_and_what_is_empty_go_with_a_reason() -> None:
+def test_invalid_and_empty_notebooks_are_rejected_with_a_reason() -> None:
     for text in ("{", "[]", '{"cells": 3}', '{"nbformat": 4}', "[" * 100_000):
         _, rejected = text_of(Notebook(), text)[1].split()
         assert rejected["rule"].to_pylist() == ["no_notebook"], text[:20]

@@ -1,6 +1,6 @@
-"""Extractors of other projects: what they are asked, and what happens where they are absent.
+"""Extractors of other projects: the arguments they get, and errors if they are not installed.
 
-Stand-ins take the libraries' place; where a library is installed, a page goes through it too.
+Stubs replace the libraries; where a library is installed, a page goes through it too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Formulas, code and tables of data keep their form, whichever program wrote the page."""
+"""Formulas, code and data tables keep their form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from curate.extract.blocks import look_at, main_texts, tables
-from curate.extract.links import room
+from curate.extract.links import link_table
 from curate.extract.net import fitted
 from curate.extract.render import Writing, render
 from curate.extract.scan import count_tags, scan
@@ -86,7 +86,7 @@ def test_a_formula_is_written_once_as_latex(name: str) -> None:
     assert blocks(page) == expected
 
 
-def test_what_hides_the_source_of_a_formula_says_nothing_of_the_paragraph() -> None:
+def test_a_hidden_formula_source_does_not_hide_its_paragraph() -> None:
     page = f"<p><span hidden>{math('x')}</span> is a number.</p>"
     shown = f"<p>{math('x')} is a number.</p>"
     assert look_at(page).texts == look_at(shown).texts
@@ -148,7 +148,7 @@ def test_elements_of_equal_classes_outside_of_code_are_text() -> None:
     assert blocks(page) == ["a", "b", "see c there"]
 
 
-def test_what_does_not_end_in_code_ends_with_the_element_around_it() -> None:
+def test_an_unclosed_code_block_ends_with_its_parent_element() -> None:
     assert blocks("<div><pre>a\n<div>b</div></div><p>c</p>") == ["a\nb", "c"]
 
 
@@ -167,7 +167,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_a_hostile_page_becomes_is_bounded_by_its_size(name: str) -> None:
+def test_output_for_a_hostile_page_is_bounded_by_its_size(name: str) -> None:
     page = HOSTILE[name]
     assert sum(len(t.encode()) for t in blocks(page)) <= len(page)
     assert len(written(page).encode()) <= 64 * len(page)
@@ -188,7 +188,7 @@ def kept(choices: list[int]) -> str:
     """TABLE, of whose cells the network would keep some."""
     data = np.frombuffer(TABLE.encode(), np.uint8).copy()
     tags = count_tags(data, 0, len(data))
-    text, rows, nodes, _ = scan(data, 0, len(data), tags, tables(), room(0))
+    text, rows, nodes, _ = scan(data, 0, len(data), tags, tables(), link_table(0))
     keep = np.zeros(len(rows), np.bool_)
     keep[choices] = True
     return bytes(rendered(text, rows, nodes, keep)).decode()

@@ -14,7 +14,7 @@ from curate.extract.evaluate import words
 from curate.extract.links import absolute
 from curate.extract.net import fitted
 from curate.extract.render import Writing
-from tests.curate.extract.test_blocks import PROSE, extracted, page
+from tests.curate.extract.pages import PROSE, extracted, page
 
 PROSES = {
     "en": PROSE,
@@ -110,7 +110,7 @@ NOT_COMMENTS = {
 
 
 @pytest.mark.parametrize("name", NOT_COMMENTS)
-def test_what_is_no_comment_stays_as_it_was(name: str) -> None:
+def test_blocks_that_are_no_comments_are_not_marked(name: str) -> None:
     html = page(NOT_COMMENTS[name])
     plain = text(html, kind="article")
     assert text(html, kind="article", comments="mark") == plain

@@ -108,7 +108,7 @@ def test_a_fetched_file_is_an_input_of_a_run(web: Web, bench) -> None:
 
 
 @pytest.mark.parametrize("plan", [("cut 40",), ("503",), ("drop", "cut 10", "stall")])
-def test_what_is_cut_goes_on_and_the_file_is_the_same(web: Web, tmp_path: Path, plan) -> None:
+def test_a_cut_response_is_resumed_to_the_same_file(web: Web, tmp_path: Path, plan) -> None:
     data, rows = archive(5)
     cdxj(tmp_path / "rows.cdxj", rows)
     web.put(ARCHIVE, data)
@@ -126,7 +126,7 @@ def test_a_command_that_was_ended_keeps_the_records_that_came(web: Web, tmp_path
     web.put(ARCHIVE, data, *["ok"] * 3, *["503"] * 3)
     line = ["fetch", tmp_path / "rows.cdxj", "--base", web.url, "-o", tmp_path / "out"]
     done = run_here(*line, "--tries", "1", "--parallel", "1")
-    assert done.returncode == 1 and "3 captures did not come; the same command" in done.stderr
+    assert done.returncode == 1 and "3 captures could not be fetched; run the same" in done.stderr
     assert not list((tmp_path / "out").glob("*.warc.gz"))
     asked = len(web.asked)
     done = run_here(*line)
@@ -147,8 +147,8 @@ def test_records_that_cannot_be_had_are_left_out_and_listed(web: Web, tmp_path: 
     done = run_here(*line)
     assert done.returncode == 1
     for why in (
-        "the server answers 404", "it is of https://mill.test/1, not https://other.test/",
-        "its payload has the digest sha1:", "it is no WARC record", "it is no whole gzip member",
+        "the server answers 404", "it is the record of https://mill.test/1, not https://",
+        "its payload has the digest sha1:", "it is not a WARC record", "it is not one whole gzip",
     ):  # fmt: skip
         assert why in done.stderr
     (file,) = (tmp_path / "out").glob("*.warc.gz")
@@ -156,7 +156,7 @@ def test_records_that_cannot_be_had_are_left_out_and_listed(web: Web, tmp_path: 
     (missing,) = (tmp_path / "out").glob("*.missing.cdxj")
     assert len(missing.read_text().splitlines()) == 5
     again = run_here(*line)
-    assert again.returncode == 1 and "5 captures cannot be had" in again.stderr
+    assert again.returncode == 1 and "5 captures are not available" in again.stderr
 
 
 def test_files_have_a_fixed_number_of_records(web: Web, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_server_without_ranges_is_refused(web: Web, tmp_path: Path) -> None:
     web.put(ARCHIVE, data, ranges=False)
     cdxj(tmp_path / "rows.cdxj", rows)
     done = run_here("fetch", tmp_path / "rows.cdxj", "--base", web.url, "-o", tmp_path / "out")
-    assert done.returncode == 1 and "the server sends whole files, no ranges" in done.stderr
+    assert done.returncode == 1 and "the server does not support byte ranges" in done.stderr
 
 
 def test_rows_of_an_archive_that_is_not_compressed_are_compressed(web: Web, tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_rows_may_be_parquet_or_a_corpus_of_wat_records(web: Web, tmp_path: Path
         assert len(urls(next(out.glob("*.warc.gz")))) == 2
 
 
-def test_an_index_without_captures_is_said(web: Web, tmp_path: Path) -> None:
+def test_an_index_without_captures_is_reported(web: Web, tmp_path: Path) -> None:
     ask(web, [], pages=1)  # Common Crawl's answer for none is 404
     line = ["fetch", "--index", "mill.test", "--server", web.url]
     done = run_here(*line, "--crawl", "CC-MAIN-2024-22", "-o", tmp_path)
@@ -225,36 +225,36 @@ def test_names_in_rows_are_paths_below_the_base(file: str) -> None:
 def test_common_crawls_own_paths_need_no_base() -> None:
     url = member_url(Capture("crawl-data/a b.warc.gz", 5, 10), None)
     assert url == "https://data.commoncrawl.org/crawl-data/a%20b.warc.gz#bytes=5+10"
-    with pytest.raises(UsageError, match="give what stands before it by --base"):
+    with pytest.raises(UsageError, match="give its base URL with --base"):
         member_url(Capture("a.warc.gz", 5, 10), None)
 
 
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("com,example)/ 2024 nothing", "rows:1 is no row of CDXJ or JSON"),
+        ("com,example)/ 2024 nothing", "rows:1 is not a row of CDXJ or JSON"),
         ('{"filename": "a", "offset": "-1", "length": 5}', "rows:1: a row needs"),
         ('{"filename": "a", "offset": 1}', "rows:1: a row needs"),
     ],
 )
-def test_a_row_that_is_none_is_named(line: str, what: str) -> None:
+def test_an_invalid_capture_row_is_named(line: str, what: str) -> None:
     with pytest.raises(UsageError, match=what):
         list(parsed([line], "rows"))
 
 
-def test_rows_are_told_by_their_name() -> None:
+def test_files_of_capture_rows_are_recognised_by_name() -> None:
     rows = ("a.cdxj", "a.cdxj.gz", "cdx-00193.gz", "x/a.parquet", "a.missing.cdxj")
     assert all(map(is_rows, rows))
     assert not any(map(is_rows, ("warc.paths.gz", "list.txt", "https://a.test/b.parquet")))
 
 
-def test_wrong_use_is_one_line(tmp_path: Path) -> None:
+def test_wrong_use_is_a_one_line_error(tmp_path: Path) -> None:
     for line in (["fetch"], ["fetch", "--index", "a.test", "https://b.test/c"]):
         done = run_here(*line, "-o", tmp_path)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 
-def test_what_is_missing_from_each_file_is_told(web: Web, tmp_path: Path) -> None:
+def test_records_missing_from_each_file_are_reported(web: Web, tmp_path: Path) -> None:
     data, rows = archive(4)
     web.put(ARCHIVE, data)
     for row in rows[::2]:

@@ -1,7 +1,8 @@
-"""Files come whole from a server that fails, or the reason why not is said."""
+"""Downloads from servers that fail: files arrive whole, or the reason is reported."""
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import io
@@ -13,6 +14,7 @@ import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -20,7 +22,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from curate.fetch.download import Outcome, download, fetch_one
 from curate.fetch.sources import Answer, Http, Refused, _checked_redirects
-from curate.fetch.transfer import Manners, Rate, Wanted, transfer
+from curate.fetch.transfer import FileToFetch, Options, Rate, transfer
 from llmcurate.base.disk.units import parse_rate
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.durability import deeds
@@ -32,7 +34,7 @@ SHA = "sha256:" + hashlib.sha256(DATA).hexdigest()
 
 def get(url: str, target: Path, checksum: str | None = None, **options) -> Outcome:
     settings = {"tries": 3, "pause": 0.001, "seconds": 5.0} | options
-    return download([Wanted(url, target, checksum)], **settings)
+    return download([FileToFetch(url, target, checksum)], **settings)
 
 
 def reason(outcome: Outcome) -> str:
@@ -54,12 +56,12 @@ def test_a_file_comes_whole_by_an_agent_that_says_its_name(web: Web, tmp_path: P
 
 
 @pytest.mark.parametrize("end", ["slow", "drop", "500", "503 0", "429 junk", "408"])
-def test_what_passes_is_tried_again(web: Web, tmp_path: Path, end: str) -> None:
+def test_a_temporary_download_failure_is_retried(web: Web, tmp_path: Path, end: str) -> None:
     assert not get(web.put("/a", DATA, end), tmp_path / "a").failed
     assert is_alone(tmp_path / "a")
 
 
-def test_a_cut_file_goes_on_where_it_ended(web: Web, tmp_path: Path) -> None:
+def test_a_cut_file_continues_where_it_ended(web: Web, tmp_path: Path) -> None:
     url = web.put("/a", DATA, "cut 1000", "cut 3000", "cut 3500", "cut 4900")
     assert not get(url, tmp_path / "a", tries=2).failed  # each try brought something
     assert is_alone(tmp_path / "a")
@@ -69,7 +71,9 @@ def test_a_cut_file_goes_on_where_it_ended(web: Web, tmp_path: Path) -> None:
     ]
 
 
-def test_a_date_names_a_version_too_and_a_weak_etag_none(web: Web, tmp_path: Path) -> None:
+def test_a_download_resumes_by_modification_date_but_not_by_a_weak_etag(
+    web: Web, tmp_path: Path
+) -> None:
     when = "Sun, 01 Feb 2026 10:00:00 GMT"
     get(web.put("/a", DATA, "cut 10", etag=None, modified=when), tmp_path / "a")
     assert web.asked[1] == ("/a", "bytes=10-", when)
@@ -120,7 +124,7 @@ def test_a_longer_length_than_the_file_has_is_no_whole_file(web: Web, tmp_path: 
 
 def test_a_shorter_length_is_found_by_the_checksum(web: Web, tmp_path: Path) -> None:
     why = reason(get(web.put("/a", DATA, length=4000), tmp_path / "a", SHA))
-    assert why.startswith("what came has the sha256 ") and not list(tmp_path.iterdir())
+    assert why.startswith("the received file has sha256 ") and not list(tmp_path.iterdir())
     assert len(web.asked) == 1  # the server has no other
 
 
@@ -133,7 +137,7 @@ def test_a_damaged_part_is_found_by_the_checksum_and_fetched_anew(web: Web, tmp_
     assert is_alone(tmp_path / "a") and web.ranges("/a") == ["bytes=100-", None]
 
 
-def test_the_part_of_another_url_is_not_gone_on_with(web: Web, tmp_path: Path) -> None:
+def test_a_partial_download_of_another_url_is_not_resumed(web: Web, tmp_path: Path) -> None:
     first = web.put("/a", b"z" * 5000, *["cut 10", "drop", "drop", "drop"])
     reason(get(first, tmp_path / "a"))
     assert (tmp_path / "a.part").stat().st_size == 10
@@ -142,7 +146,9 @@ def test_the_part_of_another_url_is_not_gone_on_with(web: Web, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ['7, "size": 1', '"v1", "size": "x"', 'null, "size": null'])
-def test_a_wrong_note_beside_a_part_means_anew(web: Web, tmp_path: Path, kind: str) -> None:
+def test_a_partial_download_with_an_invalid_note_is_started_again(
+    web: Web, tmp_path: Path, kind: str
+) -> None:
     url = web.put("/a", DATA)
     (tmp_path / "a.part").write_bytes(b"x" * 100)
     (tmp_path / "a.part.json").write_text(f'{{"url": "{url}", "validator": {kind}}}')
@@ -201,12 +207,12 @@ def test_redirects_are_followed_with_the_range(web: Web, tmp_path: Path) -> None
     ("page", "why"),
     [
         ({"location": "/a"}, "more than 10 redirects"),
-        ({"location": "file:///etc/passwd"}, "leads to, what is no web address"),
-        ({"headers": {"Content-Encoding": "gzip"}}, r"sends it packed \(gzip\)"),
+        ({"location": "file:///etc/passwd"}, "redirects to, is not a web address"),
+        ({"headers": {"Content-Encoding": "gzip"}}, r"sends it compressed \(gzip\)"),
     ],
     ids=["round and round", "to a file", "packed"],
 )
-def test_what_will_not_pass_is_not_tried_again(
+def test_a_permanent_download_failure_is_not_retried(
     web: Web, tmp_path: Path, page: dict, why: str
 ) -> None:
     import re
@@ -264,14 +270,14 @@ def test_a_wait_beyond_patience_is_a_failure(web: Web, tmp_path: Path) -> None:
 
 
 def test_a_wait_as_long_as_patience_is_waited(web: Web, tmp_path: Path) -> None:
-    how = Manners(tries=2, pause=0.01, patience=0.01)
-    assert transfer(Wanted(web.put("/a", DATA, "drop"), tmp_path / "a"), Http(), how) == 5000
+    how = Options(tries=2, pause=0.01, patience=0.01)
+    assert transfer(FileToFetch(web.put("/a", DATA, "drop"), tmp_path / "a"), Http(), how) == 5000
     how.patience = 0.0099
     with pytest.raises(RunFailed, match="asks to wait"):
-        transfer(Wanted(web.put("/b", DATA, "drop"), tmp_path / "b"), Http(), how)
+        transfer(FileToFetch(web.put("/b", DATA, "drop"), tmp_path / "b"), Http(), how)
 
 
-def test_what_came_is_synced_before_it_has_its_name(web: Web, tmp_path: Path, monkeypatch) -> None:
+def test_a_download_is_synced_before_it_is_renamed(web: Web, tmp_path: Path, monkeypatch) -> None:
     done = deeds(monkeypatch)
     get(web.put("/a", DATA), tmp_path / "a")
     of_file = [deed for deed in done if "json" not in deed[1]]
@@ -280,7 +286,7 @@ def test_what_came_is_synced_before_it_has_its_name(web: Web, tmp_path: Path, mo
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("size", "why"), [(4, "more came than"), (5, ""), (6, "1 bytes are mis")])
+@pytest.mark.parametrize(("size", "why"), [(4, "more bytes than"), (5, ""), (6, "1 bytes are mis")])
 def test_a_file_is_as_long_as_its_source_says(tmp_path: Path, size: int, why: str) -> None:
     class Source:
         def open(self, url: str, offset: int, validator: str | None) -> Answer:
@@ -291,7 +297,7 @@ def test_a_file_is_as_long_as_its_source_says(tmp_path: Path, size: int, why: st
 
     expected = pytest.raises(RunFailed, match=why) if why else nullcontext()
     with expected:
-        assert transfer(Wanted("x://a", tmp_path / "a"), Source(), Manners(tries=1)) == 5
+        assert transfer(FileToFetch("x://a", tmp_path / "a"), Source(), Options(tries=1)) == 5
 
 
 def test_a_scheme_in_upper_case_is_the_web_too(web: Web, tmp_path: Path) -> None:
@@ -304,19 +310,19 @@ def test_a_silent_server_is_left(web: Web, tmp_path: Path) -> None:
     assert why == "the server was silent for too long"
 
 
-def test_no_server_is_said_in_words(tmp_path: Path) -> None:
+def test_a_refused_connection_is_reported_in_words(tmp_path: Path) -> None:
     why = reason(get("http://127.0.0.1:9/a", tmp_path / "a"))
     assert why == "no connection: Connection refused, 3 times in a row"
 
 
-def test_one_file_is_not_waited_for_without_a_network(tmp_path: Path) -> None:
+def test_fetching_one_file_fails_quickly_without_a_network(tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(RunFailed, match=r"no such host, or no network$"):
-        fetch_one(Wanted("http://no-host.invalid/a", tmp_path / "a"), tries=5, pause=30)
+        fetch_one(FileToFetch("http://no-host.invalid/a", tmp_path / "a"), tries=5, pause=30)
     assert time.monotonic() - begun < 25
 
 
-def test_what_is_there_whole_is_not_fetched_again(web: Web, tmp_path: Path) -> None:
+def test_a_complete_file_is_not_fetched_again(web: Web, tmp_path: Path) -> None:
     url = web.put("/a", DATA)
     for checksum in (None, None, SHA):
         get(url, tmp_path / "a", checksum)
@@ -326,11 +332,11 @@ def test_what_is_there_whole_is_not_fetched_again(web: Web, tmp_path: Path) -> N
 
 
 def test_a_file_of_more_bytes_than_allowed_is_refused(web: Web, tmp_path: Path) -> None:
-    exactly = Wanted(web.put("/b", DATA, chunked=True), tmp_path / "b", most=5000)
+    exactly = FileToFetch(web.put("/b", DATA, chunked=True), tmp_path / "b", most=5000)
     assert download([exactly]).fetched == [tmp_path / "b"]
     (tmp_path / "b").unlink()
-    wanted = Wanted(web.put("/a", DATA, chunked=True), tmp_path / "a", most=4999)
-    assert "more than the 4999 bytes" in reason(download([wanted]))
+    wanted = FileToFetch(web.put("/a", DATA, chunked=True), tmp_path / "a", most=4999)
+    assert "more than the expected 4999 bytes" in reason(download([wanted]))
     assert not list(tmp_path.iterdir())
 
 
@@ -345,8 +351,8 @@ def test_offline_forbids_what_is_missing_only(
         get(url, tmp_path / "b")
 
 
-def test_one_failure_leaves_the_others(web: Web, tmp_path: Path) -> None:
-    files = [Wanted(web.put(f"/{n}", DATA + b"%d" % n), tmp_path / f"{n}") for n in range(8)]
+def test_one_failed_download_does_not_stop_the_others(web: Web, tmp_path: Path) -> None:
+    files = [FileToFetch(web.put(f"/{n}", DATA + b"%d" % n), tmp_path / f"{n}") for n in range(8)]
     del web.pages["/3"]
     outcome = download(files, tries=2, parallel=4, pause=0.001)
     assert list(outcome.failed) == [files[3].url]
@@ -357,11 +363,15 @@ def test_one_failure_leaves_the_others(web: Web, tmp_path: Path) -> None:
 def test_a_full_disk_ends_all_of_it_in_one_line(
     web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(size: int) -> bytes:
         raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "0.part"))
 
-    monkeypatch.setattr("curate.fetch.transfer._receive", full)
-    files = [Wanted(web.put(f"/{n}", DATA), tmp_path / f"{n}") for n in range(20)]
+    def opened(*arguments: Any) -> Answer:
+        return dataclasses.replace(opens(*arguments), read=full)
+
+    opens = Http.open
+    monkeypatch.setattr(Http, "open", opened)
+    files = [FileToFetch(web.put(f"/{n}", DATA), tmp_path / f"{n}") for n in range(20)]
     with pytest.raises(RunFailed, match="disk full while writing"):
         download(files, tries=1)
     assert len(web.asked) < 20
@@ -376,7 +386,7 @@ def test_a_second_process_does_not_write_into_the_same_part(web: Web, tmp_path: 
     assert why == "another process is fetching it"
 
 
-def test_after_kill_9_it_goes_on(web: Web, tmp_path: Path) -> None:
+def test_after_kill_9_it_continues(web: Web, tmp_path: Path) -> None:
     url = web.put("/a", DATA * 40)
     command = [sys.executable, "-m", "curate.cli.app", "fetch", url, "-o", str(tmp_path)]
     slow = subprocess.Popen([*command, "--rate", "40kB/s"], stderr=subprocess.DEVNULL)
@@ -388,12 +398,12 @@ def test_after_kill_9_it_goes_on(web: Web, tmp_path: Path) -> None:
     slow.wait()
     there = part.stat().st_size
     assert json.loads((tmp_path / "a.part.json").read_text())["size"] == 200_000
-    fetch_one(Wanted(url, tmp_path / "a"))
+    fetch_one(FileToFetch(url, tmp_path / "a"))
     assert is_alone(tmp_path / "a", DATA * 40)
     assert web.ranges("/a") == [None, f"bytes={there}-"]
 
 
-def test_ctrl_c_ends_it_soon_and_says_that_it_goes_on(web: Web, tmp_path: Path) -> None:
+def test_ctrl_c_ends_it_soon_and_says_that_it_continues(web: Web, tmp_path: Path) -> None:
     url = web.put("/a", DATA * 40)
     command = [sys.executable, "-m", "curate.cli.app", "fetch", url, "-o", str(tmp_path)]
     slow = subprocess.Popen([*command, "--rate", "10kB/s"], stderr=subprocess.PIPE, text=True)
@@ -402,7 +412,7 @@ def test_ctrl_c_ends_it_soon_and_says_that_it_goes_on(web: Web, tmp_path: Path) 
         time.sleep(0.005)
     slow.send_signal(signal.SIGINT)
     _, errors = slow.communicate(timeout=10)
-    assert (slow.returncode, errors) == (130, "stopped; the same command goes on from here\n")
+    assert (slow.returncode, errors) == (130, "stopped; run the same command to resume\n")
     assert (tmp_path / "a.part").exists()
 
 
@@ -448,10 +458,10 @@ def test_the_limit_holds_for_all_together() -> None:
     waits: list[float] = []
     rate = Rate(1000, waits.append, lambda: now[0])
     for _ in range(3):  # three connections at the same moment
-        rate.take(500)
+        rate.pace(500)
     assert waits == [0.5, 1.0, 1.5]
     now[0] = 10.0  # what was not used before is not made up for
-    rate.take(1000)
+    rate.pace(1000)
     assert waits[-1] == 1.0 and rate.block == 250
 
 
@@ -463,6 +473,6 @@ def test_rates_are_read_as_people_write_them(text: str, rate: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "fast", "0", "-5MB/s", "5 MB/h"])
-def test_another_rate_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="give bytes a second"):
+def test_an_invalid_rate_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="give bytes per second"):
         parse_rate(text)

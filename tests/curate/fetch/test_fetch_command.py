@@ -1,4 +1,4 @@
-"""`llmcurate fetch`: lists, names, what is said, exit codes."""
+"""`llmcurate fetch`: lists, file names, messages, exit codes."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_a_list_of_common_crawl_is_fetched_below_its_base(
     assert (again["fetched"], again["there"], again["paths"]) == (0, 2, summary["paths"])
 
 
-def test_what_fails_is_named_and_the_rest_is_done(web: Web, tmp_path: Path) -> None:
+def test_failed_urls_are_named_and_the_others_fetched(web: Web, tmp_path: Path) -> None:
     urls = [web.put("/a", b"one"), f"{web.url}/none", web.put("/b", b"two", "403")]
     (tmp_path / "list").write_text("".join(f"{u}\n" for u in [*urls, web.put("/c", b"three")]))
     done = run_here("fetch", tmp_path / "list", "-o", tmp_path / "out")
     assert done.returncode == 1
     assert f"{urls[1]}: the server answers 404 Not Found\n" in done.stderr
     assert f"{urls[2]}: the server answers 403 Forbidden\n" in done.stderr
-    assert "2 of 4 files did not come; the same command tries them again" in done.stderr
+    assert "2 of 4 files could not be fetched; run the same command to retry" in done.stderr
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["a", "c"]
     again = run_here("fetch", tmp_path / "list", "-o", tmp_path / "out", "--json")
     summary = json.loads(again.stdout.splitlines()[-1])
@@ -68,11 +68,13 @@ def test_what_fails_is_named_and_the_rest_is_done(web: Web, tmp_path: Path) -> N
     assert web.ranges("/a") == [None]
 
 
-def test_another_content_than_the_list_says_is_a_failure(web: Web, tmp_path: Path) -> None:
+def test_a_file_that_does_not_match_its_listed_checksum_is_a_failure(
+    web: Web, tmp_path: Path
+) -> None:
     (tmp_path / "sums").write_text(f"{SUM}  {web.put('/a', b'one')}\n{SUM} *b\n")
     web.put("/b", b"two")
     done = run_here("fetch", tmp_path / "sums", "-o", tmp_path / "out", "--base", web.url)
-    assert done.returncode == 1 and f"/b: what came has the sha256 {'3fc4ccfe'}" in done.stderr
+    assert done.returncode == 1 and f"/b: the received file has sha256 {'3fc4ccfe'}" in done.stderr
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["a"]
 
 
@@ -109,14 +111,14 @@ def test_a_line_is_a_url_or_path_and_a_checksum_or_none(
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("f", "'f' is no URL; for paths give what stands before them, such as --base https"),
-        ("https://x.test/a https://x.test/b", "give one URL a line"),
-        (SUM, "give one URL a line"),
-        (f"https://x.test/a sha256:{SUM[:32]}", "is no sha256"),
-        ("https://x.test/a\0", "give one URL a line"),
+        ("f", "'f' is not a URL; for paths give the URL they are relative to, such as --base http"),
+        ("https://x.test/a https://x.test/b", "give one URL per line"),
+        (SUM, "give one URL per line"),
+        (f"https://x.test/a sha256:{SUM[:32]}", "is not a sha256"),
+        ("https://x.test/a\0", "give one URL per line"),
         ("https://x.test/", "names no file"),
-        ("http://[x/a", "is no URL: Invalid IPv6"),
-        ("https://x.test/../../etc/passwd", "its path is no name for a file"),
+        ("http://[x/a", "is not a URL: Invalid IPv6"),
+        ("https://x.test/../../etc/passwd", "its path is not a valid file name"),
         ("https://x.test/a/f\nhttps://x.test/b/f", "would both be called f; --keep-paths"),
         ("https://x.test/a/F\nhttps://x.test/b/f", "would both be called f; --keep-paths"),
         (f"https://x.test/a {SUM}\nhttps://x.test/a {SUM[::-1]}", "with different checksums"),
@@ -147,7 +149,7 @@ def test_kept_paths_stand_below_the_host(tmp_path: Path) -> None:
     assert names == ["x.test_8/a/f", "x.test/b/f", "bucket/b/f"]
 
 
-def test_the_first_so_many_are_taken_each_once(tmp_path: Path) -> None:
+def test_limit_takes_the_first_files_without_repeats(tmp_path: Path) -> None:
     text = "https://x.test/a\nhttps://x.test/a\nhttps://x.test/b\nhttps://x.test/c\n"
     assert [name for _, name, _ in listed(tmp_path, text, limit=2)] == ["a", "b"]
 
@@ -222,15 +224,17 @@ def test_a_list_of_inputs_from_elsewhere_names_no_file_of_this_machine(
 
     for line in ("/etc/hostname", "file:///etc/hostname", "simplecache::file:///etc/hostname"):
         source = web.put("/warc.paths", f"crawl-data/a.gz\n\n{line}\n".encode())
-        with pytest.raises(UsageError, match=r"warc\.paths:3: a list from elsewhere"):
+        with pytest.raises(UsageError, match=r"warc\.paths:3: a remote list"):
             inputs(source)
     (tmp_path / "own.paths").write_text("/etc/hostname\nfile:///etc/hostname\n")
     assert inputs(str(tmp_path / "own.paths")) == ["/etc/hostname", "file:///etc/hostname"]
 
 
-def test_two_files_of_which_one_is_called_as_the_other_while_it_comes(tmp_path: Path) -> None:
+def test_a_file_named_like_the_temporary_file_of_another_is_refused(tmp_path: Path) -> None:
     for other in ("x.part", "x.part.json"):
-        with pytest.raises(UsageError, match=rf"x/{other} would be called {other}, as .*/x is"):
+        with pytest.raises(
+            UsageError, match=rf"x/{other} would be called {other}, the .* of .*/x:"
+        ):
             wanted_files([f"https://h.test/x/{other}", "https://h.test/x"], tmp_path)
 
 

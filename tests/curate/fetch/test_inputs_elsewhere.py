@@ -17,7 +17,7 @@ import yaml
 from curate.formats.fetched import expanded, local_inputs, versions_now
 from curate.refresh import run
 from curate.refresh.inputs import Remote, find_new
-from curate.refresh.outcome import How
+from curate.refresh.outcome import RefreshOptions
 from curate.steps.recipe import load
 from llmcurate.base.errors import LlmcurateError, RunFailed
 from llmcurate.base.messages import json_values
@@ -57,7 +57,7 @@ def refresh(bench: Any, *sources: str, code: int = 0, home: str = "home", **how:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(bench.folder)
         try:
-            options = How(workers=1, quiet=True, **how)
+            options = RefreshOptions(workers=1, quiet=True, **how)
             done = run.refresh(load("r.yaml"), expanded(sources), Path(home), options)
         except (LlmcurateError, RuntimeError) as error:
             assert getattr(error, "exit_code", 1) == code, error
@@ -92,7 +92,7 @@ def test_a_run_reads_what_it_fetched_as_if_it_had_lain_there(site, bench):
     assert len(site.asked) == asked, "what is there is not fetched again"
 
 
-def test_a_run_checks_what_a_list_of_sums_says(site, bench, monkeypatch):
+def test_a_run_verifies_the_checksums_of_a_list(site, bench, monkeypatch):
     monkeypatch.chdir(bench.folder)
     source = f"{site.url}/all.sha256"
     sums = [f"{sha256(data).hexdigest()}  crawl/{day}.jsonl" for day, data in DAYS.items()]
@@ -100,14 +100,14 @@ def test_a_run_checks_what_a_list_of_sums_says(site, bench, monkeypatch):
     paths = local_inputs([source], "got", quiet=True, dry=False)
     assert [Path(p).read_bytes() for p in paths] == list(DAYS.values())
     site.put("/all.sha256", f"{'0' * 64}  crawl/a.jsonl".encode())
-    with pytest.raises(RunFailed, match=r"has the sha256 .* the same command goes on from there"):
+    with pytest.raises(RunFailed, match=r"has sha256 .* run the same command to continue"):
         local_inputs([source], "got", quiet=True, dry=False)
 
 
 def test_a_plan_fetches_nothing(site, bench):
     url = f"{site.url}/crawl/a.jsonl"
     done = bench.command("run", "r.yaml", url, "-o", "out", "--dry-run")
-    assert done.returncode == 2 and f"({url} is the first)" in done.stderr
+    assert done.returncode == 2 and f"(first: {url})" in done.stderr
     planned = bench.command("refresh", "r.yaml", url, "-o", "home", "--dry-run")
     assert planned.returncode == 0 and url in planned.stdout and site.asked == []
 
@@ -180,10 +180,10 @@ def test_a_server_that_does_not_say_leaves_files_as_known(site, bench, status):
     url = f"{site.url}/crawl/a.jsonl"
     site.head_status = status
     news = find_new([url], {url: ("9@", "")}, remote=Remote(bench.folder / "got"))
-    assert news.notices == ["1 known inputs: their server does not say whether they changed"]
+    assert news.notices == ["1 known inputs: their server does not report whether they changed"]
 
 
-def test_a_refresh_goes_on_after_a_server_that_failed_midway(site, bench):
+def test_a_refresh_continues_after_a_server_that_failed_midway(site, bench):
     urls = [f"{site.url}/crawl/{day}.jsonl" for day in "abc"]
     whole = _whole(bench, urls)
     site.pages["/crawl/b.jsonl"].plan = ["cut 100", "503"]
@@ -202,7 +202,7 @@ def _whole(bench: Any, urls: list[str]) -> list[tuple[str, str, str]]:
     return corpus(bench, "other/current")
 
 
-def test_a_killed_refresh_goes_on_though_its_files_are_gone(site, bench, monkeypatch):
+def test_a_killed_refresh_continues_though_its_files_are_gone(site, bench, monkeypatch):
     urls = [f"{site.url}/crawl/{day}.jsonl" for day in "ab"]
     whole = _whole(bench, urls)
 

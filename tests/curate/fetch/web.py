@@ -1,4 +1,4 @@
-"""A web server that fails as it is told, request by request."""
+"""A web server that fails on request, as planned for each answer."""
 
 from __future__ import annotations
 

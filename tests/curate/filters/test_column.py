@@ -1,4 +1,4 @@
-"""Documents by a column: numbers, lists, and what has no value."""
+"""Filtering by a column: numbers, lists, and missing values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rules(step: ColumnFilter, values: list[Any]) -> list[str | None]:
     return [marked.get(i) for i in ids]
 
 
-def test_limits_are_kept_and_what_is_no_number_is_missing() -> None:
+def test_values_at_the_limits_are_kept_and_non_numbers_count_as_missing() -> None:
     step = ColumnFilter(column="score", min=2, max=5)
     assert rules(step, [1, 2, 5, 6, None]) == ["too_low", None, None, "too_high", "missing"]
     assert rules(step, ["3", "many", "nan"]) == [None, "missing", "missing"]

@@ -81,7 +81,7 @@ def test_copied_characters_at_the_limit() -> None:
     assert "duplicate_line_chars" in applied(paper, [tenth])[1][0]
 
 
-def test_a_limit_of_nothing_is_a_limit() -> None:
+def test_a_limit_of_zero_is_not_no_limit() -> None:
     text = "a.\na.\n" + "b" * 5000
     marked = [applied(FineWebQuality(max_duplicate_chars=most), [text])[1] for most in (0, None)]
     assert ["duplicate_line_chars" in rules for (rules,) in marked] == [True, False]

@@ -146,5 +146,5 @@ def test_marked_rows_are_measured_and_values_recorded() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_stop_word_with_a_nul_behind_it_is_another_word(variant: str) -> None:
+def test_a_stop_word_followed_by_a_nul_is_another_word(variant: str) -> None:
     check(["the\x00", "the\x00 be\x00\x00 of", "\x00the", "THE\x00 the"], variant)

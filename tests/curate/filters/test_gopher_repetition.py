@@ -50,7 +50,7 @@ def test_kernels_find_what_the_reference_finds_in_any_text(variant: str, values:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_prose_is_kept_and_copies_of_it_are_not(variant: str) -> None:
+def test_prose_is_kept_and_repeated_prose_is_dropped(variant: str) -> None:
     kept, twice = applied(GopherRepetition(variant=variant), [PROSE, PROSE + "\n" + PROSE])[1]
     assert kept == set()
     assert {"duplicate_line_chars", "duplicate_5_gram_chars", "duplicate_10_gram_chars"} <= twice
@@ -63,7 +63,9 @@ def test_the_shortened_preset_of_dolma_fires_here() -> None:
 
 
 @pytest.mark.parametrize(("copies", "others", "fires"), [(4, 7, False), (5, 7, True)])
-def test_datatrove_counts_copies_behind_the_first(copies: int, others: int, fires: bool) -> None:
+def test_datatrove_counts_repetitions_after_the_first(
+    copies: int, others: int, fires: bool
+) -> None:
     lines = ["again"] * copies + [f"line {i}" for i in range(others)]  # 3 of 11, 4 of 12
     rules = applied(GopherRepetition(), ["\n".join(lines)])[1][0]
     assert ("duplicate_lines" in rules) is fires

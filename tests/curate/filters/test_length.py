@@ -60,7 +60,7 @@ def test_words_of_languages_without_spaces_are_counted_by_their_letters(
 
 
 @pytest.mark.parametrize(("unit", "size"), [("words", 3), ("chars", 15), ("bytes", 16)])
-def test_the_limits_themselves_are_kept(unit: str, size: int) -> None:
+def test_values_equal_to_the_limits_are_kept(unit: str, size: int) -> None:
     text = "über drei Worte"
     for low, high, rules in (
         (size, size, set()),

@@ -1,4 +1,4 @@
-"""Publishers' words to machines: where they stand, how they are read, what they drop."""
+"""Opt-outs of publishers: where they are found, how they are read, which documents they drop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curate.documents.documents import CORE, PAYLOAD, Documents, documents
 from curate.filters import opt_out as opt_out_kept
 from curate.filters.opt_out import OptOut, Sites
-from curate.filters.opt_out_meta import find_metas, header_says, names_table
+from curate.filters.opt_out_meta import find_metas, names_table, tag_forbids
 from curate.text.buffers import text_buffers
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.filters.robots_archives import record, sites
@@ -112,11 +112,11 @@ def test_no_bytes_are_too_odd_and_rows_do_not_mix(pages: list[bytes]) -> None:
         "<meta name=x-robots-tag content=noai>",
     ],
 )
-def test_what_is_no_meta_of_the_head_says_nothing(text: str) -> None:
+def test_only_meta_tags_of_the_head_are_read(text: str) -> None:
     assert metas(text.encode()) == []
 
 
-def test_more_metas_than_were_thought_of_are_found() -> None:
+def test_more_meta_tags_than_the_buffer_holds_are_found() -> None:
     meta = b"<meta name=robots content=all>"
     assert len(metas(meta * 70, b"", meta * 70)) == 140
 
@@ -145,7 +145,7 @@ def test_more_metas_than_were_thought_of_are_found() -> None:
 def test_a_header_speaks_to_all_or_to_the_agents_that_it_names(
     value: str, directive: str | None
 ) -> None:
-    assert header_says(value, {"noai", "noimageai"}, {"gptbot"}) == directive
+    assert tag_forbids(value, {"noai", "noimageai"}, {"gptbot"}) == directive
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_page_counts_before_its_headers_and_these_before_the_file_of_its_site(
         assert found == ([("tdm_reservation", line)] if line else []), (text, header)
 
 
-def test_words_about_search_count_where_the_recipe_says_so() -> None:
+def test_search_directives_count_only_if_the_recipe_lists_them() -> None:
     docs = page("<meta name=robots content=noindex>", "x-robots-tag: none")
     dropped = reasons(docs, directives=("noindex", "none"))
     assert dropped == [("x_robots_tag", "none"), ("meta_robots", "robots: noindex")]
@@ -220,7 +220,9 @@ def test_pages_in_utf_16_are_read_and_plain_text_is_not() -> None:
     assert reasons(Documents(table, step="opt_out")) == []
 
 
-def test_a_run_drops_and_explains_and_the_rest_is_as_without_it(tmp_path: Path, bench) -> None:
+def test_opt_outs_are_dropped_with_reasons_and_other_documents_unchanged(
+    tmp_path: Path, bench
+) -> None:
     text = "<p>The river runs past the old mill and nobody works there any more today.</p>" * 3
     folder = tmp_path / "crawl"
     folder.mkdir()
@@ -255,13 +257,13 @@ def test_a_run_drops_and_explains_and_the_rest_is_as_without_it(tmp_path: Path, 
 
 def test_behind_extract_it_has_no_pages_to_read(tmp_path: Path, bench) -> None:
     (tmp_path / "a.html").write_text("<p>text</p>")
-    with pytest.raises(UsageError, match="step `opt_out` reads pages as they came: put it before"):
+    with pytest.raises(UsageError, match="step `opt_out` reads web pages: put it before"):
         bench.run(["extract", "opt_out"], tmp_path / "a.html")
     only = {"opt_out": {"headers": False, "meta": False, "tdm": False}}
     bench.run([{"extract": {"extractor": "resiliparse"}}, only], tmp_path / "a.html")
 
 
-def test_the_filter_command_extracts_behind_it(tmp_path: Path, bench) -> None:
+def test_the_filter_command_adds_extraction_after_opt_out(tmp_path: Path, bench) -> None:
     body = b"<p>The river runs past the old mill and nobody works there.</p>"
     plain, noai = record("https://x.test/a", body), "HTTP/1.1 200 OK\nX-Robots-Tag: noai"
     (tmp_path / "a.warc").write_bytes(plain + record("https://x.test/b", body, noai))
@@ -279,7 +281,7 @@ def test_the_filter_command_extracts_behind_it(tmp_path: Path, bench) -> None:
 
 def test_robots_txt_that_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "robots.txt").write_text("User-agent: *")
-    for name, why in (("robots.txt", "is no archive"), ("none.warc", "does not exist")):
+    for name, why in (("robots.txt", "is not an archive"), ("none.warc", "does not exist")):
         with pytest.raises(UsageError, match=rf"opt_out\.robots_txt: .*{why}"):
             OptOut(robots_txt=(str(tmp_path / name),)).identity()
 
@@ -326,7 +328,7 @@ def test_signals_and_ai_txt_drop_by_rules_of_their_own(tmp_path: Path) -> None:
     assert why("https://w.test/") == why("https://v.test/about") == []
 
 
-def test_what_was_read_is_kept_for_workers_as_it_was(tmp_path: Path) -> None:
+def test_workers_get_the_parsed_policies_unchanged(tmp_path: Path) -> None:
     robots = (
         "User-agent: *\nDisallow: /caf\u00e9*x$\nAllow: /\nContent-Signal: ai-train=no".encode()
     )

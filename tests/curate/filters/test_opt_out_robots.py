@@ -1,4 +1,4 @@
-"""robots.txt as RFC 9309 has it, held against another parser of it."""
+"""robots.txt by RFC 9309, compared with another parser."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_an_agent_goes_by_its_own_groups_else_by_everyones(
     assert forbids(text, "https://x.test/page", agent) is forbidden
 
 
-def test_what_stands_behind_500_kib_is_not_read_and_no_rule_is_cut() -> None:
+def test_text_after_500_kib_is_ignored_and_no_rule_is_cut_in_half() -> None:
     head = b"User-agent: *\nAllow: /private/open\n"
     filler = b"#" * (MOST_BYTES - len(head) - 1 - 12) + b"\n"
     cut = head + filler + b"Disallow: /private/of/all"

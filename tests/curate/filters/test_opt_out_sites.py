@@ -1,4 +1,4 @@
-"""What archives of robots.txt and TDM files say of a site, by date and answer."""
+"""Archived robots.txt and TDM files of a site, chosen by date and HTTP status."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_the_first_rule_of_tdmrep_that_matches_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"{}", b"[1, null, {}]", b'[{"location": 1, "tdm-reservation": 1}]', b"[" * 9999]
 )
-def test_what_is_no_tdmrep_reserves_nothing(data: bytes) -> None:
+def test_an_invalid_tdmrep_file_reserves_nothing(data: bytes) -> None:
     assert reservations_of(data) == ()
 
 

@@ -1,4 +1,4 @@
-"""Sequences that follow on themselves: counted as a plain search counts them."""
+"""Counting sequences that repeat themselves, compared with a plain search."""
 
 from __future__ import annotations
 

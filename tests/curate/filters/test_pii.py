@@ -15,7 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents.documents import CORE, PAYLOAD, Documents, documents
-from curate.filters.pii import EXAMPLES, Pii, _apart, cards_in, is_public, keys_in, luhn, phones_in
+from curate.filters.pii import (
+    EXAMPLES,
+    Pii,
+    _without_overlaps,
+    cards_in,
+    is_public,
+    keys_in,
+    luhn,
+    phones_in,
+)
 from curate.filters.pii_kernel import find_addresses
 from curate.text.buffers import text_buffers
 from tests.curate.doubling import grows_linearly
@@ -93,7 +102,7 @@ def test_addresses_are_found_in_any_language(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", NO_EMAILS)
-def test_what_has_an_at_sign_may_be_no_address(text: str) -> None:
+def test_not_every_at_sign_is_an_email_address(text: str) -> None:
     assert found(Pii(), text) == []
 
 
@@ -140,7 +149,7 @@ def test_private_addresses_versions_and_sections_are_left(text: str) -> None:
     assert found(Pii(), text) == []
 
 
-def test_public_is_what_python_says() -> None:
+def test_addresses_are_public_as_in_pythons_ipaddress() -> None:
     draw = random.Random(0)
     exempt = [ipaddress.ip_network(n) for n in ("192.0.0.0/24", "192.88.99.0/24")]
     values = [draw.randrange(2**32) for _ in range(20_000)]
@@ -201,7 +210,7 @@ def test_tokens_are_those_of_dolma() -> None:
     ]
 
 
-def test_replacements_are_nobodys_and_are_left_by_a_second_pass() -> None:
+def test_replacements_are_reserved_examples_and_stay_in_a_second_pass() -> None:
     for kind in ("ipv4", "ipv6"):
         assert not any(ipaddress.ip_address(a).is_global for a in EXAMPLES[kind])
     assert all(re.fullmatch(r".*@example\.(com|org)", a) for a in EXAMPLES["email"])
@@ -232,12 +241,12 @@ def test_too_many_drop_the_document_with_its_own_text() -> None:
     assert "x.com" not in kept["text"].to_pylist()[0]
 
 
-def test_of_two_that_overlap_the_earlier_rule_counts_and_of_one_rule_the_first() -> None:
+def test_of_overlapping_findings_the_earlier_rule_then_the_first_position_wins() -> None:
     mail, later, number = (0, 4, 9, 1, "email"), (0, 7, 12, 1, "email"), (0, 2, 6, 4, "phone")
-    assert _apart([later, mail]) == [mail]
-    assert _apart([number, mail, later]) == [mail]
-    assert _apart([mail, (0, 9, 12, 4, "phone")]) == [mail, (0, 9, 12, 4, "phone")]
-    assert _apart([mail, (1, 5, 8, 4, "phone")]) == [mail, (1, 5, 8, 4, "phone")]
+    assert _without_overlaps([later, mail]) == [mail]
+    assert _without_overlaps([number, mail, later]) == [mail]
+    assert _without_overlaps([mail, (0, 9, 12, 4, "phone")]) == [mail, (0, 9, 12, 4, "phone")]
+    assert _without_overlaps([mail, (1, 5, 8, 4, "phone")]) == [mail, (1, 5, 8, 4, "phone")]
 
 
 def test_a_number_within_an_address_belongs_to_the_address() -> None:

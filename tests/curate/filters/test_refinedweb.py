@@ -121,7 +121,7 @@ def test_every_cut_names_its_rule():
         ]
 
 
-def test_where_the_readings_differ():
+def test_dclm_and_the_paper_cut_different_lines():
     body = PROSE * 3
     # DCLM's periods match any character, and it knows no single like.
     for line, by_dclm, by_paper in (

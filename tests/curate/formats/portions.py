@@ -1,4 +1,4 @@
-"""Reading one file as a run would: told by name or content, cut, and read."""
+"""Reading one file as a run does: recognise it by name or content, cut it, and read it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ needs_real = pytest.mark.skipif(not REAL.is_dir(), reason="shared/corpora/real_w
 
 
 def events(path: Path, partition_bytes: int = 16 << 20, **limits: Any) -> list[Any]:
-    """The events of all portions of a file, as a run cuts it."""
     plan = plan_inputs([str(path)], partition_bytes)
     found: list[Any] = []
     for slices in plan.partitions:
@@ -33,15 +32,12 @@ def events(path: Path, partition_bytes: int = 16 << 20, **limits: Any) -> list[A
 
 
 def rows(found: list[Any]) -> list[Row]:
-    """The documents among events."""
     return [event for event in found if isinstance(event, Row)]
 
 
 def skipped(found: list[Any]) -> list[str]:
-    """The kinds of other records among events, sorted."""
     return sorted(event.kind for event in found if isinstance(event, Skipped))
 
 
 def corrupt(found: list[Any]) -> list[str]:
-    """What is damaged among events."""
     return [event.what for event in found if isinstance(event, Corrupt)]

@@ -1,22 +1,22 @@
-"""All kinds of files in one run: all is counted, and workers change no byte."""
+"""Files of all formats in one run: everything is counted, and workers change no byte."""
 
 from __future__ import annotations
 
 import tarfile
 from pathlib import Path
 
-from tests.curate.formats.test_pdf import pdf
-from tests.curate.formats.test_wacz import record, wacz
-from tests.curate.lab.formats.test_latex import MAIN, tar
-from tests.curate.lab.formats.test_mediawiki import multistream
-from tests.curate.lab.formats.test_stackexchange import POSTS, dump, packed
-from tests.curate.lab.formats.test_wat import envelope, wat
+from tests.curate.formats.pdf_files import pdf
+from tests.curate.formats.wacz_files import record, wacz
+from tests.curate.lab.formats.latex_files import MAIN, tar
+from tests.curate.lab.formats.mediawiki_dumps import multistream
+from tests.curate.lab.formats.stackexchange_dumps import POSTS, dump, packed
+from tests.curate.lab.formats.wat_files import envelope, wat
 
 STEPS = [{"extract": {"output": "text"}}, {"document_length": {"unit": "chars", "min": 1}}]
 
 
 def fill(folder: Path) -> int:
-    """A file of each format, two of them damaged; returns how many documents they have."""
+    """Write a file of each format, two of them damaged; return their number of documents."""
     folder.mkdir()
     wacz(folder / "a.wacz", {"archive/a.warc": record(1) + record(2)})
     wat(folder / "b.warc.wat.gz", envelope(), envelope("request"))

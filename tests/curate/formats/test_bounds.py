@@ -1,4 +1,4 @@
-"""Memory and time of readers are bounded by settings and by the size of what is read."""
+"""Memory and time of readers are bounded by settings and by the size of the input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.formats import delimited, http, inputs, jsonl, parquet
-from curate.formats.events import Corrupt, LeftOut, Portion
+from curate.formats.events import Corrupt, OmittedValues, Portion
 from curate.formats.parquet import chunks
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import Account, PartitionReader, plan_reading
@@ -21,7 +21,6 @@ from tests.curate.doubling import grows_linearly
 
 
 def batches(path: Path, **settings: Any) -> tuple[list[pa.Table], Account]:
-    """The batches of one file and the account of its reader."""
     read = ReadSettings(**settings)
     reader = PartitionReader(plan_reading([str(path)], read), 0, read)
     return [batch.docs.table for batch in reader], reader.account
@@ -119,7 +118,7 @@ def test_a_carried_column_whose_page_is_too_large_is_left_out(tmp_path: Path) ->
     table = pa.table({"text": ["a"] * 9, "page.html": ["x" * 200_000] * 9, "n": [1] * 9})
     pq.write_table(table, path, compression="zstd", use_dictionary=False)
     left, rows = parquet.read(portion(path, pages=1 << 20))
-    assert left == LeftOut("page.html", 9)
+    assert left == OmittedValues("page.html", 9)
     assert rows.equals(table.drop_columns(["page.html"]))
 
 
@@ -162,7 +161,7 @@ def test_rows_before_a_damaged_page_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("dictionary", [True, False])
-def test_the_pages_of_a_column_are_told_by_their_headers(
+def test_the_pages_of_a_column_are_recognised_by_their_headers(
     tmp_path: Path, version: str, dictionary: bool
 ) -> None:
     path = tmp_path / "in.parquet"
@@ -214,7 +213,7 @@ def test_a_table_of_very_many_columns_is_refused_by_name(
 ) -> None:
     monkeypatch.setattr(inputs, "MOST_STORED", 9)
     columns = {"text": ["a"], **{f"c{n}": [n] for n in range(10)}}
-    with pytest.raises(UsageError, match=r"in\.parquet: it makes 10 columns to carry along"):
+    with pytest.raises(UsageError, match=r"in\.parquet: it has 10 columns to carry along"):
         batches(write(tmp_path, "parquet", columns))
 
 

@@ -1,5 +1,4 @@
-"""Types of columns that differ by file: one that holds all values as they are, else JSON text,
-whatever the order of files; compared with pyarrow and DuckDB."""
+"""Types of columns that differ by file, in any order of files; compared with pyarrow and DuckDB."""
 
 from __future__ import annotations
 
@@ -18,7 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.formats.column_types import fitted, joined, joined_type, json_texts, kind_of_type
+from curate.formats.column_types import (
+    cast_to,
+    common_kind,
+    common_type,
+    json_texts,
+    kind_of_type,
+)
 from curate.formats.columns import SameName
 from curate.formats.inputs import plan_inputs
 from curate.formats.parquet import read_schema
@@ -45,9 +50,9 @@ TYPES = st.recursive(
 @given(st.lists(TYPES, min_size=1, max_size=4))
 def test_the_order_of_files_does_not_matter(types: list[pa.DataType]) -> None:
     kinds = [kind_of_type(kind) for kind in types]
-    assert len({reduce(joined, order, None) for order in permutations(kinds)}) == 1
-    both = reduce(joined, kinds, None)
-    assert all(joined(both, kind) == both for kind in kinds)
+    assert len({reduce(common_kind, order, None) for order in permutations(kinds)}) == 1
+    both = reduce(common_kind, kinds, None)
+    assert all(common_kind(both, kind) == both for kind in kinds)
 
 
 @pytest.mark.parametrize(
@@ -64,10 +69,10 @@ def test_the_order_of_files_does_not_matter(types: list[pa.DataType]) -> None:
         (pa.float32(), pa.float64()),
     ],
 )
-def test_what_holds_both_is_what_pyarrow_finds(a: pa.DataType, b: pa.DataType) -> None:
+def test_the_joined_type_of_two_columns_is_pyarrows(a: pa.DataType, b: pa.DataType) -> None:
     schemas = [pa.schema([("x", kind)]) for kind in (a, b)]
     theirs = pa.unify_schemas(schemas, promote_options="permissive").field("x").type
-    assert joined_type(a, b) == joined_type(b, a) == theirs
+    assert common_type(a, b) == common_type(b, a) == theirs
 
 
 @pytest.mark.parametrize(
@@ -82,12 +87,14 @@ def test_what_holds_both_is_what_pyarrow_finds(a: pa.DataType, b: pa.DataType) -
         (pa.list_(pa.int64()), pa.int64()),
     ],
 )
-def test_what_would_change_values_becomes_json(a: pa.DataType, b: pa.DataType) -> None:
-    assert joined(kind_of_type(a), kind_of_type(b)) == "json"
+def test_types_that_cannot_be_joined_without_loss_become_json(
+    a: pa.DataType, b: pa.DataType
+) -> None:
+    assert common_kind(kind_of_type(a), kind_of_type(b)) == "json"
 
 
 def read(folder: Path, columns: Sequence[pa.Array | list[Any]]) -> tuple[pa.Table, dict[str, int]]:
-    """A folder of one parquet file a column, as it is read; how many values did not fit."""
+    """Read a folder of one parquet file per column; return the rows and the number of misfits."""
     for number, values in enumerate(columns):
         table = pa.table({"text": [f"{number}"] * len(values), "it": values})
         pq.write_table(table, folder / f"{number}.parquet")
@@ -99,7 +106,7 @@ def read(folder: Path, columns: Sequence[pa.Array | list[Any]]) -> tuple[pa.Tabl
 
 def test_times_of_several_zones_are_in_utc() -> None:
     kinds = (pa.timestamp("s", "Europe/Berlin"), pa.timestamp("ms", "Asia/Tokyo"))
-    assert joined_type(*kinds) == pa.timestamp("ms", "UTC")
+    assert common_type(*kinds) == pa.timestamp("ms", "UTC")
 
 
 def test_structs_have_the_fields_of_all_files(tmp_path: Path) -> None:
@@ -127,7 +134,7 @@ def test_text_that_is_no_utf_8_is_mended_in_any_column(tmp_path: Path) -> None:
     assert table["it"].to_pylist() == ['"a\ufffd"', "1"]
 
 
-def test_whole_numbers_that_no_float_is_go_to_extra(tmp_path: Path) -> None:
+def test_integers_that_no_float_can_hold_go_to_extra(tmp_path: Path) -> None:
     table, misfits = read(tmp_path, [[1.5], [2, 2**53 + 1, None]])
     assert table["it"].to_pylist() == [1.5, 2.0, None, None]
     assert table["extra"].to_pylist() == [None, None, '{"it": 9007199254740993}', None]
@@ -148,9 +155,9 @@ def test_a_value_fits_a_narrower_type_where_nothing_of_it_is_lost() -> None:
     narrow = pa.struct([("a", pa.float32())])
     wide = pa.struct([("a", pa.float64()), ("b", pa.string())])
     rows = [{"a": 0.5, "b": None}, {"a": 0.1, "b": None}, {"a": 0.5, "b": "x"}, None]
-    column, misfits = fitted(pa.chunked_array([pa.array(rows, wide)]), narrow)
+    column, misfits = cast_to(pa.chunked_array([pa.array(rows, wide)]), narrow)
     assert column.to_pylist() == [{"a": 0.5}, None, None, None] and misfits == [1, 2]
-    column, misfits = fitted(pa.chunked_array([[1.0, 1.5, None]]), pa.int64())
+    column, misfits = cast_to(pa.chunked_array([[1.0, 1.5, None]]), pa.int64())
     assert column.to_pylist() == [1, None, None] and misfits == [1]
 
 
@@ -181,7 +188,7 @@ def test_ids_of_any_type_are_text(tmp_path: Path, ids: pa.Array, texts: list[str
     assert batch.docs.table["id"].to_pylist() == texts
 
 
-def test_a_uuid_is_written_as_such(tmp_path: Path) -> None:
+def test_a_uuid_is_written_as_text(tmp_path: Path) -> None:
     text = "0123e4e0-1111-4222-8333-444455556666"
     path = tmp_path / "a.parquet"
     duckdb.sql(f"COPY (SELECT '{text}'::UUID id, 'a' AS text) TO '{path}'")
@@ -189,7 +196,7 @@ def test_a_uuid_is_written_as_such(tmp_path: Path) -> None:
     assert batch.docs.table["id"].to_pylist() == [text]
 
 
-def test_ids_of_json_lines_are_text_too(tmp_path: Path) -> None:
+def test_ids_of_jsonl_are_text_too(tmp_path: Path) -> None:
     lines = ['{"id": 1.0, "text": "a"}', '{"id": NaN, "text": "b"}', '{"id": 2, "text": "c"}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     (batch,) = PartitionReader(plan_inputs([str(tmp_path)]), 0, ReadSettings())

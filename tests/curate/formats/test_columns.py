@@ -1,4 +1,4 @@
-"""The kinds of columns that values ask for, at the borders of whole numbers."""
+"""The kinds of columns for values, at the limits of 64-bit integers."""
 
 from __future__ import annotations
 

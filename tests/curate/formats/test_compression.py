@@ -1,4 +1,5 @@
-"""Compressed files as chains of members: damage costs what it touches, and cuts are proven."""
+"""Compressed files as chains of members: damage costs only what it touches, and cuts are
+verified."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def read(data: bytes) -> tuple[bytes, list[tuple[int, str]]]:
 
 
 @pytest.mark.parametrize("codec", COMPRESS)
-def test_every_codec_is_told_by_its_bytes_and_read_member_by_member(codec: str) -> None:
+def test_every_codec_is_recognised_by_its_bytes_and_read_member_by_member(codec: str) -> None:
     parts = [os.urandom(3000) + b"a" * 100_000, b"", b"second", b"third" * 1000]
     stored = [COMPRESS[codec](part) for part in parts]
     data = b"".join(stored)
@@ -84,7 +85,7 @@ def test_a_damaged_member_costs_only_itself_and_is_reported_with_its_offset(code
     assert [offset for offset, _ in problems] == [len(stored[0])]
 
 
-def test_what_decompressed_before_a_bad_checksum_is_still_delivered() -> None:
+def test_data_before_a_bad_checksum_is_still_delivered() -> None:
     stored = bytearray(gz(b"all of it" * 5000))
     stored[-6] ^= 1
     content, problems = read(bytes(stored))
@@ -111,7 +112,7 @@ def test_garbage_between_members_is_reported_and_passed_over(codec: str) -> None
 
 
 @pytest.mark.parametrize("codec", COMPRESS)
-def test_nuls_before_between_and_behind_members_are_counted_and_cost_nothing(codec: str) -> None:
+def test_nuls_around_members_are_counted_and_harmless(codec: str) -> None:
     first, second = COMPRESS[codec](b"first"), COMPRESS[codec](b"second")
     data = bytes(5000) + first + bytes(7) + second + bytes(512)
     assert sniff(io.BytesIO(data)) == codec
@@ -127,7 +128,7 @@ def test_padding_of_xz_streams_in_fours_is_no_damage() -> None:
 
 
 def long_window(data: bytes) -> bytes:
-    """As `zstd --long=31` writes what is piped in."""
+    """Compress as `zstd --long=31` does with piped input."""
     settings = zstandard.ZstdCompressionParameters.from_level(3, window_log=31, enable_ldm=True)
     writer = zstandard.ZstdCompressor(compression_params=settings).compressobj()
     return writer.compress(data) + writer.flush()
@@ -161,7 +162,7 @@ def test_an_archive_stored_inside_a_damaged_member_is_not_mistaken_for_the_next_
     assert len(problems) == 1
 
 
-def test_damage_raises_where_nobody_asked_to_be_told() -> None:
+def test_damage_raises_without_a_damage_callback() -> None:
     with pytest.raises(CorruptData, match="byte 0"):
         list(decompressed_chunks(io.BytesIO(gz(b"text" * 100)[:-9])))
 
@@ -189,7 +190,7 @@ def test_no_piece_is_large_whatever_a_member_inflates_to() -> None:
 
 
 def raw_zst(data: bytes) -> bytes:
-    """A zstd frame of raw blocks, as the compressor writes it for incompressible data."""
+    """Write a zstd frame of raw blocks, as the compressor does for incompressible data."""
     blocks = [data[i : i + (128 << 10)] for i in range(0, len(data), 128 << 10)]
     frame = b"\x28\xb5\x2f\xfd\xa0" + struct.pack("<I", len(data))
     for i, block in enumerate(blocks):
@@ -214,7 +215,7 @@ def test_boundaries_are_member_starts_near_the_targets(codec: str) -> None:
 
 @pytest.mark.parametrize("codec", mostly_slow(["zstd", "gzip"]))
 def test_a_nested_archive_stored_uncompressed_never_gives_a_boundary(codec: str) -> None:
-    """The nested archive is incompressible, so its members stand verbatim in the outer file."""
+    """The nested archive is incompressible, so its members occur unchanged in the outer file."""
     inner = b"".join(COMPRESS[codec](record(RANDOM.randbytes(700))) for _ in range(1000))
     pack = (lambda data: gz(data, 0)) if codec == "gzip" else raw_zst
     outer = [pack(record(b"small"))] + [pack(record(inner)) for _ in range(3)]
@@ -239,7 +240,7 @@ def test_a_member_that_begins_with_no_record_is_no_boundary() -> None:
 
 
 def test_a_chain_of_false_members_costs_linear_time() -> None:
-    """Headers of gzip members that each seem to hold the rest of the file."""
+    """Each header of a gzip member seems to begin a member up to the end of the file."""
     fake = gz(b"x", 0)[:10] + b"\x00" + struct.pack("<HH", 65535, 0)
     data = bytearray(fake * 40_000)
     begin = time.process_time()
@@ -249,7 +250,7 @@ def test_a_chain_of_false_members_costs_linear_time() -> None:
 
 @pytest.mark.parametrize(("codec", "pack"), [("bzip2", bz2.compress), ("xz", lzma.compress)])
 def test_bzip2_and_xz_files_are_chains_of_members_too(codec: str, pack) -> None:
-    """Damage in one member costs that one, what stands before it in the member stays."""
+    """Damage costs one member; the data before it in that member is kept."""
     texts = [bytes(random.Random(n).choices(b"abcdefghij\n", k=300_000)) for n in range(3)]
     whole = b"".join(map(pack, texts))
     assert sniff(io.BytesIO(whole)) == codec

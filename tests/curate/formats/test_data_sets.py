@@ -1,4 +1,4 @@
-"""Data sets of the hub in a folder: a card is no document, and splits are not mixed in silence."""
+"""Data sets of the hub in a folder: a card is not a document, and splits are not mixed silently."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ ROW = '{"id": "a", "text": "A text."}\n'
 
 
 def folder(path: Path, *names: str, card: str | None = None) -> str:
-    """A folder of files with a document each, and a card."""
     for name in names:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(ROW, encoding="utf-8")
@@ -37,7 +36,7 @@ def folder(path: Path, *names: str, card: str | None = None) -> str:
 
 
 def read(place: str, split: str | None = None, config: str | None = None) -> tuple[list[str], str]:
-    """(the files that are read, the notices)."""
+    """Return the files that are read, and the notices."""
     listed = find_files([place], choice=Choice(split, config))
     return [file.rel for file in listed.files], "\n".join(listed.notices)
 
@@ -47,7 +46,9 @@ def shard(split: str, of: str = "data") -> str:
 
 
 @pytest.mark.parametrize("card", [LICENSE, "# No metadata\n", None])
-def test_of_a_cloned_data_set_train_is_read_and_a_notice_names_the_rest(tmp_path, card):
+def test_only_the_train_split_of_a_cloned_data_set_is_read_and_a_notice_names_the_others(
+    tmp_path, card
+):
     place = folder(tmp_path, shard("train"), shard("test"), shard("validation"), card=card)
     files, notice = read(place)
     assert files == [shard("train")]
@@ -59,7 +60,7 @@ def test_split_takes_names_and_patterns_and_refuses_what_is_not_there(tmp_path):
     place = folder(tmp_path, shard("train"), shard("test"), shard("test.2"), card=LICENSE)
     assert read(place, "test")[0] == [shard("test")]
     assert read(place, "t*st*,train")[0] == [shard("test"), shard("test.2"), shard("train")]
-    with pytest.raises(UsageError, match=r"no split dev; there is .*test.*train"):
+    with pytest.raises(UsageError, match=r"no split dev; it has .*test.*train"):
         read(place, "dev")
 
 
@@ -71,7 +72,7 @@ def test_splits_without_train_are_a_question_and_a_single_one_is_read(tmp_path):
         read(place)
 
 
-def test_a_card_states_configurations_of_which_one_is_chosen(tmp_path):
+def test_a_configuration_of_a_card_can_be_chosen(tmp_path):
     names = [shard("train", "en"), shard("test", "en"), "en/more/a.jsonl", "de/b.jsonl", "x.jsonl"]
     place = folder(tmp_path, *names, card=CONFIGS)
     with pytest.raises(UsageError, match="has the configs en, de: choose with --config"):
@@ -116,7 +117,7 @@ def test_a_clone_is_one_without_metadata_in_its_card(tmp_path, beside):
     assert read(place)[0] == ["train.jsonl"]
 
 
-def test_data_sets_below_a_folder_keep_their_own_splits_and_the_rest_stays(tmp_path):
+def test_data_sets_in_subfolders_are_read_by_split_and_other_files_whole(tmp_path):
     folder(tmp_path / "a", "train.jsonl", "test.jsonl", card=LICENSE)
     folder(tmp_path / "b", shard("train"), shard("test"), card="# A card\n")
     place = folder(tmp_path, "c/test.jsonl", "c/README.md", "notes.txt")

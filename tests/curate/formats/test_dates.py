@@ -1,4 +1,4 @@
-"""Dates of columns: what people write is read, what cannot be is counted and kept."""
+"""Dates of columns: common forms are read, others are counted and kept."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_iso_and_milliseconds_of_a_time_are_read_as_that_time(when: datetime) ->
 
 
 @given(st.one_of(st.text(), st.integers(), st.floats(), st.none()))
-def test_nothing_breaks_it(value: object) -> None:
+def test_any_date_value_gives_a_zoned_time_or_none(value: object) -> None:
     when = column_date(value)
     assert when is None or when.tzinfo is not None
 

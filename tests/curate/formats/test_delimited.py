@@ -1,4 +1,4 @@
-"""CSV and TSV: every row is a document or is reported; the columns are named as the user says."""
+"""CSV and TSV: every row is a document or is reported; columns have the user's names."""
 
 from __future__ import annotations
 
@@ -27,13 +27,11 @@ CELLS = st.lists(st.text(CHARACTERS, max_size=9), min_size=2, max_size=2)
 
 
 def events(text: str | bytes, limit: int = 1 << 20) -> list[Any]:
-    """What a file of that text gives."""
     data = text.encode() if isinstance(text, str) else text
     return list(read_rows(io.BytesIO(data), "plain", limit, {"n": "string"}, Columns()))
 
 
 def texts(found: list[Any]) -> list[str | None]:
-    """The texts of the rows."""
     return [event.text for event in found if isinstance(event, Row)]
 
 
@@ -60,9 +58,7 @@ def test_a_quoted_field_holds_newlines_and_quotes() -> None:
         ('"a,1', "not a row: a quote in it is not closed"),
     ],
 )
-def test_a_bad_row_is_reported_with_its_offset_and_those_behind_it_are_read(
-    bad: str, what: str
-) -> None:
+def test_a_bad_row_is_reported_with_its_offset_and_later_rows_are_read(bad: str, what: str) -> None:
     found = events(f"text,n\nfirst,1\n{bad}\nlast,2\nvery last,3\n")
     assert texts(found) == ["first", "last", "very last"]
     assert [e for e in found if isinstance(e, Corrupt)] == [Corrupt(15, what)]
@@ -85,7 +81,6 @@ def test_an_empty_cell_is_null_but_an_empty_text_is_a_text() -> None:
 
 
 def run_reader(path: Path, **settings: Any) -> tuple[list[dict[str, Any]], Any]:
-    """The rows of one file, and the account of its reader."""
     read = ReadSettings(**settings)
     reader = PartitionReader(plan_reading([str(path)], read), 0, read)
     rows = [row for batch in reader for row in batch.docs.table.to_pylist()]
@@ -154,7 +149,6 @@ def test_the_header_tells_what_separates_fields(header: bytes, names: list[str])
 
 
 def table(*rows: str) -> str:
-    """A TSV file of a column of texts, as they stand."""
     return "id\ttext\n" + "".join(f"{n}\t{row}\n" for n, row in enumerate(rows))
 
 
@@ -162,7 +156,7 @@ PLAIN = ['"Hello," she said.', 'He said "no".', '"Yes', 'so""called', '"No."', "
 
 
 def test_marks_of_a_table_without_quoting_are_characters_of_its_fields() -> None:
-    """IANA, text/tab-separated-values; Tatoeba, OPUS, Wikidata."""
+    """Sources: IANA, text/tab-separated-values; Tatoeba, OPUS, Wikidata."""
     found = events(table(*PLAIN))
     assert texts(found) == PLAIN and len(found) == len(PLAIN)
     unquoted = csv.reader(io.StringIO(table(*PLAIN)), delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -177,7 +171,7 @@ def test_marks_of_a_table_without_quoting_are_characters_of_its_fields() -> None
 def test_a_table_that_was_written_with_quotes_is_read_with_them(
     rows: list[str], line_end: str, quoting: Any
 ) -> None:
-    """As pandas' to_csv(sep="\\t") and Python's csv write it."""
+    """The files are as pandas' to_csv(sep="\t") and Python's csv write them."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, "excel-tab", quoting=quoting, lineterminator=line_end)
     writer.writerows([["id", "text"], *enumerate(rows)])
@@ -202,8 +196,8 @@ def test_a_setting_says_whether_fields_are_quoted(
 
 
 @pytest.mark.parametrize("separator", ["\t", ","])
-def test_a_bad_row_takes_none_behind_it_along(separator: str) -> None:
-    """Its mark is closed by one of another row."""
+def test_a_bad_row_does_not_swallow_the_rows_after_it(separator: str) -> None:
+    """Its quotation mark is closed by one in another row."""
     rows = ["id,text", '1,"Yes', "2,two", '3,"say"', '4,"four ""4"""', '5,"of\ntwo"', "6,six"]
     found = events("\n".join(rows).replace(",", separator) + "\n")
     bad = [(e.offset, e.count) for e in found if isinstance(e, Corrupt)]

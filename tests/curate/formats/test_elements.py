@@ -1,4 +1,4 @@
-"""Elements of XML are found wherever lines end and chunks are cut, in memory that is bounded."""
+"""Elements of XML are found in any cut of lines and chunks, with bounded memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_elements_belong_to_the_range_in_which_they_begin() -> None:
         assert found == [4, 19, 39]
 
 
-def test_an_element_without_content_reaches_up_to_the_next() -> None:
+def test_an_element_without_content_ends_at_the_next_element() -> None:
     rows = b"<rows><row a='1 > 0' />\n<row b='2'></row><rowing/><row/></rows>"
     found = [e.data for e in elements(cut(rows, 5), 0, None, b"row", 99, empty=True)]
     assert found == [b"<row a='1 > 0' />\n", b"<row b='2'>", b"<row/>"]
@@ -56,7 +56,7 @@ def test_an_element_beyond_the_limit_is_measured_and_not_held() -> None:
 @pytest.mark.parametrize(
     "unit", [b"<page>", b"<page><!--", b"<page", b"<![CDATA[", b"</page", b"<page "]
 )
-def test_what_never_closes_takes_linear_time(unit: bytes, empty: bool) -> None:
+def test_unclosed_elements_take_linear_time(unit: bytes, empty: bool) -> None:
     def read(data: bytes) -> object:
         return list(elements(cut(data, 5000), 0, None, b"page", 1 << 30, empty))
 

@@ -1,4 +1,4 @@
-"""Kinds of folders: told by their files, and refused by name with what would do."""
+"""Kinds of folders: recognised by their files, and refused with a fitting folder or command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from curate.cli.app import invoke
-from curate.formats.folders import kinds_of, needs
+from curate.formats.folders import kinds_of, require_kind
 from llmcurate.base.errors import UsageError
 
 FILES = {
@@ -34,7 +34,7 @@ def folder_of(kind: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_folder_is_what_its_files_say(kind: str, tmp_path: Path) -> None:
+def test_the_kind_of_a_folder_follows_from_its_files(kind: str, tmp_path: Path) -> None:
     assert kinds_of(folder_of(kind, tmp_path / "x"))[0] == kind
 
 
@@ -44,13 +44,13 @@ def test_shards_of_other_tools_are_shards_also_beside_a_tokenizer(
 ) -> None:
     folder_of("tokenizer", tmp_path)
     (tmp_path / file).touch()
-    assert needs(tmp_path, "shards") == tmp_path
+    assert require_kind(tmp_path, "shards") == tmp_path
 
 
 def test_documents_beside_a_tokenizer_are_read_and_an_unknown_folder_passes(tmp_path: Path) -> None:
     folder = folder_of("documents", folder_of("tokenizer", tmp_path / "both"))
-    assert needs(folder, "documents") == folder
-    assert needs(tmp_path, "model") == tmp_path and needs(tmp_path / "none", "model")
+    assert require_kind(folder, "documents") == folder
+    assert require_kind(tmp_path, "model") == tmp_path and require_kind(tmp_path / "none", "model")
 
 
 @pytest.mark.lab
@@ -68,7 +68,7 @@ def test_documents_beside_a_tokenizer_are_read_and_an_unknown_folder_passes(tmp_
         ("transformers", "verify {}", "a model of transformers, not the OUT of a run"),
     ],
 )
-def test_a_command_says_which_kind_it_was_given_and_what_would_do(
+def test_a_command_names_the_kind_of_folder_it_was_given_and_the_kind_it_needs(
     kind: str,
     command: str,
     says: str,
@@ -96,7 +96,7 @@ def test_the_fitting_folder_near_by_is_named(
         (run / "corpus", "run", run),
     ):
         with pytest.raises(UsageError, match=f"name {near.relative_to(tmp_path)}$"):
-            needs(given, wanted)
+            require_kind(given, wanted)
 
 
 def test_a_folder_with_checkpoints_is_exported_for_transformers(

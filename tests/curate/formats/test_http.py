@@ -79,7 +79,7 @@ def test_header_bytes_that_are_no_utf8_are_replaced() -> None:
 
 
 def packed(data: bytes) -> bytes:
-    """As gzip, without the time, so that names of tests stay the same."""
+    """Compress with gzip, without the time, so that test names stay the same."""
     return gzip.compress(data, mtime=0)
 
 

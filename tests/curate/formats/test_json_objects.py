@@ -1,4 +1,4 @@
-"""JSON in arrays and over many lines: every object is found, and damage costs what it touches."""
+"""JSON in arrays and over many lines: every object is found; damage costs only what it touches."""
 
 from __future__ import annotations
 
@@ -29,22 +29,21 @@ OBJECTS = st.lists(st.dictionaries(st.text(max_size=3), VALUES), max_size=5)
 
 
 def array(values: list[Any]) -> str:
-    """As most sets of instructions come, on one line."""
+    """Write on one line, as most sets of instructions come."""
     return json.dumps(values, ensure_ascii=False)
 
 
 def pretty_array(values: list[Any]) -> str:
-    """The same with line ends."""
     return json.dumps(values, indent=2)
 
 
 def sequence(values: list[Any]) -> str:
-    """As `jq .` writes it."""
+    """Write as `jq .` does."""
     return "".join(json.dumps(value, indent=2, ensure_ascii=False) + "\n" for value in values)
 
 
 def tight(values: list[Any]) -> str:
-    """One behind another, as `jq -j` writes it."""
+    """Write without separators, as `jq -j` does."""
     return "".join(json.dumps(value) for value in values)
 
 
@@ -52,7 +51,7 @@ LAYOUTS = [array, pretty_array, sequence, tight]
 
 
 def pieces(data: bytes, size: int, limit: int = 1 << 20) -> list[tuple[int, bytes | None, int]]:
-    """What the scanner finds in chunks of a size."""
+    """Return what the scanner finds in chunks of `size` bytes."""
     return [*objects((data[i : i + size] for i in range(0, len(data), size)), limit)]
 
 
@@ -73,7 +72,6 @@ def test_any_bytes_are_scanned_and_chunks_change_nothing(data: bytes) -> None:
 
 
 def texts(data: bytes, limit: int = 1 << 20) -> list[Any]:
-    """The text of each document, and what is wrong instead of it."""
     found = read_lines(io.BytesIO(data), "plain", 0, None, limit, {})
     return [e.text if isinstance(e, Row) else e.what for e in found if not isinstance(e, tuple)]
 
@@ -107,7 +105,7 @@ def test_utf_16_is_read_as_if_it_were_utf_8(
 
 def test_offsets_of_damage_in_utf_16_say_of_what_they_are() -> None:
     (what,) = texts('{"text": broken}\n'.encode("utf-16"))
-    assert what.endswith("(utf-16le: the offset is that in UTF-8)")
+    assert what.endswith("(offset after conversion from utf-16le to UTF-8)")
 
 
 def test_an_array_without_objects_gives_nothing() -> None:
@@ -115,7 +113,7 @@ def test_an_array_without_objects_gives_nothing() -> None:
 
 
 def damaged(*lines: str) -> bytes:
-    """A pretty-printed array whose second object is damaged."""
+    """Write a pretty-printed array whose second object is damaged."""
     first, _, third = (json.dumps(row, indent=2).replace("\n", "\n  ") for row in ROWS[:3])
     return "\n".join(["[", f"  {first},", *lines, f"  {third}", "]"]).encode()
 
@@ -170,7 +168,7 @@ def test_one_object_with_records_says_what_makes_lines_of_it(
     path = tmp_path / "train.json"
     path.write_text(json.dumps({"version": "1.1", "data": ROWS}, indent=indent))
     line = one_object(str(path), "plain")
-    assert line and "data holds the records: jq -c '.data[]' makes lines of them" in line
+    assert line and "data holds the records: jq -c '.data[]' writes one per line" in line
     path.write_text(json.dumps(ROWS[0]) + "\n" + json.dumps(ROWS[1]))
     assert one_object(str(path), "plain") is None
 

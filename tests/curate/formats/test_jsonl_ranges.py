@@ -1,4 +1,4 @@
-"""JSON lines read in byte ranges give every line once, however the ranges are cut."""
+"""JSONL read in byte ranges gives every line once, however the ranges are cut."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_ranges_give_the_lines_of_the_whole(sizes, cuts, chunk, open_end):
 
 
 def test_a_line_as_long_as_the_limit_is_read_and_a_longer_one_reported():
-    """Behind another line, and as the last one without its end."""
+    """The line is after another one, or the last one without a line end."""
     for size, end, longer in (
         (40, b"\n", False),
         (41, b"\n", True),

@@ -1,4 +1,4 @@
-"""The table of formats: a line is a reader, a page of the documentation, and a known extra."""
+"""Each format has a reader, a page of the documentation, and a known extra."""
 
 from __future__ import annotations
 

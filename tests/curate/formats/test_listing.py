@@ -1,4 +1,4 @@
-"""Input files: nothing is passed over in silence, and runs within an input are passed over."""
+"""Input files: nothing is skipped silently, and runs within an input are skipped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ MEMORY = "memory://listing"
 
 @pytest.fixture
 def folder(bench):
-    """A folder of two folders with a file each."""
     for name in "ab":
         bench.jsonl(f"in/{name}/x.jsonl", [{"id": name, "text": f"Text {name}."}])
     return bench.folder / "in"
@@ -34,7 +33,7 @@ def rels(folder: Path | str, **options: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["b", "b/x.jsonl", ""])
-def test_what_may_not_be_read_is_an_error_that_names_it(folder, name):
+def test_an_unreadable_input_is_an_error_that_names_it(folder, name):
     closed = folder / name
     closed.chmod(0)
     try:
@@ -70,7 +69,7 @@ def test_an_input_below_a_folder_that_may_not_be_entered_is_no_missing_one(folde
 
 
 @pytest.mark.parametrize("name", ["b", "b/x.jsonl"])
-def test_what_may_not_be_read_is_passed_over_and_counted_where_that_is_asked_for(folder, name):
+def test_skip_unreadable_skips_and_counts_unreadable_inputs(folder, name):
     (folder / name).chmod(0)
     try:
         with permissions_count():
@@ -107,7 +106,7 @@ def test_a_run_within_a_folder_is_passed_over_with_one_line(folder, names):
     listed = find_files([str(folder)])
     assert [file.rel for file in listed.files] == ["a/x.jsonl", "b/x.jsonl"]
     (notice,) = listed.notices
-    assert notice.startswith(f"skipped {folder / 'b/out'}: a run wrote it")
+    assert notice.startswith(f"skipped {folder / 'b/out'}: a run;")
 
 
 def test_pages_of_reports_within_a_folder_are_no_documents(bench, folder):
@@ -171,7 +170,7 @@ def test_a_pipe_named_as_input_is_refused_at_once(folder):
     os.mkfifo(folder / "pipe.jsonl")
     with pytest.raises(UsageError, match=r"pipe\.jsonl is a pipe, socket or device"):
         find_files([str(folder / "pipe.jsonl")])
-    assert find_files([str(folder)]).notices == [f"skipped {folder}/pipe.jsonl: no regular file"]
+    assert find_files([str(folder)]).notices == [f"skipped {folder}/pipe.jsonl: not a regular file"]
 
 
 def test_colons_in_a_path_of_this_machine_are_no_chain_of_urls(bench):
@@ -187,7 +186,7 @@ def test_bytes_of_names_that_are_no_utf_8_are_written_as_an_escape_and_read(fold
     listed = find_files([str(folder)])
     file = listed.files[1]
     assert (file.rel, file.path) == (r"b/caf\xe9.jsonl", rf"{folder}/b/caf\xe9.jsonl")
-    assert listed.notices == [r"1 file with bytes in the name that are no UTF-8, written \xNN"]
+    assert listed.notices == [r"1 file with non-UTF-8 bytes in the name, written as \xNN"]
     for name in (file.path, f"{folder}/b/{odd}"):
         assert find_files([name]).files[0].stamp == file.stamp
     plan = plan_inputs([str(folder)])
@@ -244,7 +243,7 @@ def test_a_link_that_leads_to_itself_is_passed_over_with_a_notice(folder):
     (folder / "round.jsonl").symlink_to("round.jsonl")
     listed = find_files([str(folder)])
     assert [file.rel for file in listed.files] == ["a/x.jsonl", "b/x.jsonl"]
-    assert listed.notices == [f"skipped {folder}/round.jsonl: no regular file"]
+    assert listed.notices == [f"skipped {folder}/round.jsonl: not a regular file"]
 
 
 @pytest.mark.parametrize(
@@ -299,4 +298,4 @@ def test_a_linked_run_is_passed_over_with_one_line(bench, folder):
     (folder / "run").symlink_to(bench.folder / "out")
     listed = find_files([str(folder)])
     assert [file.rel for file in listed.files] == ["a/x.jsonl", "b/x.jsonl"]
-    assert listed.notices == [f"skipped {folder}/run: a run wrote it; name it to read its corpus"]
+    assert listed.notices == [f"skipped {folder}/run: a run; pass it as input to read its corpus"]

@@ -1,4 +1,4 @@
-"""Types by the first bytes, as the MIME Sniffing Standard has them, and who is believed."""
+"""Types by the first bytes, as in the MIME Sniffing Standard, and which statement is believed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from curate.formats.mime import BINARY, looks_like_text, sniff_mime, type_of
 from tests.curate.formats.portions import events, rows, skipped
-from tests.curate.formats.test_warc import http, read, warc
+from tests.curate.formats.warc_files import http, read, warc
 
 PAGE = b"<!doctype html><html><body><p>Gr\xc3\xbc\xc3\x9fe</p></body></html>"
 NOISE = bytes(range(256)) * 16
@@ -108,7 +108,7 @@ def test_a_page_of_any_encoding_is_no_binary(page: bytes) -> None:
         ("-", b"Some text.", None),
     ],
 )
-def test_what_the_crawler_took_for_no_document_is_none_unless_it_begins_as_html(
+def test_payloads_the_crawler_identified_as_other_types_are_skipped_unless_they_begin_as_html(
     identified: str, body: bytes, kind: str | None
 ) -> None:
     found = read(warc(http(body, "text/html"), WARC_Identified_Payload_Type=identified))
@@ -123,7 +123,7 @@ def test_where_a_server_states_no_type_that_of_the_crawler_is_taken() -> None:
 
 
 @pytest.mark.parametrize("name", ["page.html", "note.txt"])
-def test_a_file_that_is_none_by_its_bytes_is_another_record(tmp_path: Path, name: str) -> None:
+def test_a_file_with_an_image_signature_is_skipped_as_an_image(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"\x89PNG\r\n\x1a\n" + NOISE)
     found = events(tmp_path / name)
     assert not rows(found) and len(skipped(found)) == 1 and skipped(found)[0].endswith("image/png")

@@ -1,4 +1,4 @@
-"""Plans as columns: what was written is mapped as it was, and has the fingerprint that it had."""
+"""Plans as columns: a written plan is mapped unchanged, with the same fingerprint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILES = tuple(
 
 
 def whole(plan: InputPlan) -> str:
-    """The fingerprint as the first versions computed it."""
+    """Return the fingerprint as the first versions computed it."""
     parts = [[f.rel, f.format, f.size, f.stamp] for f in plan.files]
     cuts = [[(s.file, s.start, s.end) for s in p] for p in plan.partitions]
     last = [] if plan.documents_of_last is None else [plan.documents_of_last]
@@ -65,7 +65,7 @@ def test_a_long_plan_is_read_by_batches(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_small_files_go_together_up_to_half_of_a_partition_and_so_many(monkeypatch) -> None:
-    """A file of a quarter of a partition is no small one."""
+    """A file of a quarter of a partition is not a small one."""
     monkeypatch.setattr(inputs, "MANY_SLICES", 3)
     for sizes, groups in (
         ([9, 9, 2, 9], [[9, 9, 2], [9]]),

@@ -1,4 +1,4 @@
-"""PDF files: the text they carry; scans, locked and broken files are named as such."""
+"""PDF files: the text they carry; scans, locked and broken files are reported as such."""
 
 from __future__ import annotations
 
@@ -8,33 +8,8 @@ from pathlib import Path
 import pytest
 
 from curate.formats.pdf import pdf_date
+from tests.curate.formats.pdf_files import pdf
 from tests.curate.formats.portions import corrupt, events, rows
-
-INFO = "<< /Title (The  mill) /CreationDate (D:20200102030405+02'00') >>"
-
-
-def pdf(*pages: str) -> bytes:
-    """A PDF file with a line of text a page."""
-    objects = ["<< /Type /Catalog /Pages 2 0 R >>"]
-    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
-    objects.append(f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>")
-    objects.append("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>")
-    for n, text in enumerate(pages):
-        drawn = f"BT /F1 12 Tf 72 700 Td ({text}) Tj ET" if text else ""
-        objects.append(
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {5 + 2 * n} 0 R"
-            " /Resources << /Font << /F1 3 0 R >> >> >>"
-        )
-        objects.append(f"<< /Length {len(drawn)} >>\nstream\n{drawn}\nendstream")
-    objects.append(INFO)
-    data, offsets = b"%PDF-1.4\n", []
-    for number, content in enumerate(objects, 1):
-        offsets.append(len(data))
-        data += f"{number} 0 obj\n{content}\nendobj\n".encode()
-    table = "".join(f"{offset:010d} 00000 n \n" for offset in offsets)
-    end = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}trailer\n"
-    end += f"<< /Size {len(objects) + 1} /Root 1 0 R /Info {len(objects)} 0 R >>\n"
-    return data + end.encode() + f"startxref\n{len(data)}\n%%EOF\n".encode()
 
 
 def test_pages_are_text_with_title_and_date(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reading JSON lines, parquet and folders: nothing lost, nothing invented, damage is named."""
+"""Reading JSONL, parquet and folders: nothing is lost or invented, and damage is reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UTC = dt.timezone.utc
 
 
 class Read:
-    """Everything that the partitions of an input hold."""
+    """All documents and damage from the partitions of an input."""
 
     def __init__(self, *inputs: Path | str, **values: Any) -> None:
         self.settings = ReadSettings(**values)
@@ -108,7 +108,7 @@ def test_a_byte_order_mark_is_no_damage(tmp_path):
     assert Read(path).column("text") == ["one"]
 
 
-def test_what_is_no_unicode_becomes_the_replacement_character(tmp_path):
+def test_invalid_unicode_becomes_the_replacement_character(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(
         b'{"text":"half \\ud83d"}\n{"text":"whole \\ud83d\\ude00"}\n{"text":"bad \xff \xc3\xa4"}\n'
@@ -295,14 +295,14 @@ def test_keys_without_end_make_no_columns_without_end(bench):
         (True, None),
     ],
 )
-def test_dates_are_utc_or_null_and_what_is_none_is_kept_in_extra(bench, value, wanted):
+def test_dates_are_utc_or_null_and_unreadable_ones_are_kept_in_extra(bench, value, wanted):
     (row,) = Read(bench.jsonl("a.jsonl", [{"text": "a", "date": value}])).rows
     assert row["date"] == wanted
     assert wanted is not None or json.loads(row["extra"])["date"] == value
 
 
-def test_each_record_is_heard_of_when_it_is_read(tmp_path):
-    """So that the time limit while reading is a record's, whatever the batch or the share."""
+def test_the_reader_signals_each_record_it_reads(tmp_path):
+    """So the time limit applies to each record, whatever the batch or the share."""
     path = tmp_path / "in.jsonl"
     path.write_text("".join(f'{{"text": "document {i}"}}\n' for i in range(5)))
     heard: list[None] = []
@@ -311,7 +311,7 @@ def test_each_record_is_heard_of_when_it_is_read(tmp_path):
     assert [batch.docs for batch in reader] == [] and len(heard) == 5
 
 
-def test_the_time_limit_is_part_of_what_a_run_is():
+def test_batch_seconds_is_part_of_the_read_identity():
     assert ReadSettings(batch_seconds=0).identity() != ReadSettings().identity()
 
 

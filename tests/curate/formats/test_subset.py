@@ -1,4 +1,4 @@
-"""A part of the input: the same documents whatever the workers, and the rest is accounted for."""
+"""A part of the input: the same documents for any number of workers; the others are counted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEPS = [{"document_length": {"unit": "chars", "min": 1}}]
 
 
 def read_all(inputs: list[str], read: ReadSettings) -> list[str]:
-    """The ids of what is read, in order; made ids count from their slice."""
+    """Return the ids of the documents read, in order; made ids count from their slice."""
     plan = plan_reading(inputs, read)
     readers = [PartitionReader(plan, part, read) for part in range(len(plan.partitions))]
     return [i for r in readers for batch in r for i in batch.docs.table["id"].to_pylist()]
@@ -33,7 +33,7 @@ def read_all(inputs: list[str], read: ReadSettings) -> list[str]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """JSON lines with ids and without, gzip, and parquet: 400 documents in all."""
+    """Write JSONL with ids and without, gzip, and parquet: 400 documents in all."""
     folder = tmp_path_factory.mktemp("part")
     rows = [{"id": f"d{i}", "text": f"A text of document {i}. " * 3} for i in range(200)]
     lines = [json.dumps(row) for row in rows]
@@ -54,7 +54,7 @@ def test_the_first_documents_are_those_of_the_input_in_order(files: list[str], l
     assert read_all(files, ReadSettings(limit=limit, **SMALL)) == whole[:limit]
 
 
-def test_what_lies_behind_is_not_opened(files: list[str]) -> None:
+def test_files_and_partitions_past_the_limit_are_not_opened(files: list[str]) -> None:
     plan = plan_reading(files, ReadSettings(limit=3, **SMALL))
     whole = plan_inputs(files, SMALL["partition_bytes"])
     assert len(plan.partitions) == 1 and [f.rel for f in plan.files] == ["a.jsonl"]
@@ -65,7 +65,7 @@ def test_what_lies_behind_is_not_opened(files: list[str]) -> None:
     assert f"{len(whole.partitions) - 1} of {len(whole.partitions)} partitions" in plan.notices[-1]
 
 
-def test_a_limit_beyond_the_input_is_none(files: list[str]) -> None:
+def test_a_limit_larger_than_the_input_gives_no_notice(files: list[str]) -> None:
     plan = plan_reading(files, ReadSettings(limit=400, **SMALL))
     assert plan.fingerprint() != "" and len(plan.files) == 4
     assert plan_reading(files, ReadSettings(limit=401, **SMALL)).notices == ()
@@ -106,7 +106,7 @@ def test_ids_of_a_part_are_those_of_the_whole_input(bench: Any, files: list[str]
     assert totals.read + totals.passed_over == 400
 
 
-def test_counts_of_what_is_not_read_are_in_the_record_and_on_the_page(
+def test_documents_passed_over_are_counted_in_the_record_and_on_the_page(
     bench: Any, files: list[str]
 ) -> None:
     result = bench.command("filter", "document_length", *files, "-o", "o", "--share", "0.4", "-q")
@@ -124,7 +124,7 @@ def test_the_plan_names_the_part(bench: Any, files: list[str]) -> None:
     assert "a share of 0.5" in bench.command(*line, "--share", "0.5").stdout
 
 
-def test_another_part_is_another_stage_and_none_the_stage_of_before(
+def test_another_share_or_limit_changes_the_stage_key_and_a_seed_alone_does_not(
     bench: Any, files: list[str]
 ) -> None:
     def key(read: dict[str, Any]) -> str:
@@ -154,10 +154,10 @@ def test_a_refresh_takes_a_share_and_no_limit() -> None:
     share = parse('{"steps": ["c4"], "read": {"share": 0.5}}', "recipe.yaml")
     first = parse('{"steps": ["c4"], "read": {"limit": 5}}', "recipe.yaml")
     assert check(share) is None
-    with pytest.raises(UsageError, match=r"leave `read.limit` out"):
+    with pytest.raises(UsageError, match=r"remove `read.limit`"):
         check(first)
 
 
-def test_a_share_of_nothing_is_one_line(bench: Any, files: list[str]) -> None:
+def test_a_share_of_nothing_is_a_one_line_error(bench: Any, files: list[str]) -> None:
     result = bench.command("filter", "c4", files[0], "-o", "o", "--share", "0")
     assert result.returncode == 2 and "--share 0.0: read.share" in result.stderr

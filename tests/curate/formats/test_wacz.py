@@ -1,4 +1,4 @@
-"""WACZ files are read as the archives in them; a hostile zip is refused and named."""
+"""WACZ files are read as the archives in them; a hostile zip is refused and reported."""
 
 from __future__ import annotations
 
@@ -11,26 +11,11 @@ import pytest
 
 from curate.formats import wacz as wacz_reader
 from tests.curate.formats.portions import REAL, corrupt, events, needs_real, rows
-
-
-def record(number: int) -> bytes:
-    """A WARC record of a page."""
-    body = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>Page %d.</p>" % number
-    head = "WARC/1.0\r\nWARC-Type: response\r\nContent-Type: application/http\r\n"
-    head += f"WARC-Target-URI: https://a.test/{number}\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body + b"\r\n\r\n"
-
-
-def wacz(path: Path, members: dict[str, bytes], packing: int = zipfile.ZIP_STORED) -> Path:
-    """A zip file."""
-    with zipfile.ZipFile(path, "w", packing) as file:
-        for name, data in members.items():
-            file.writestr(name, data)
-    return path
+from tests.curate.formats.wacz_files import record, wacz
 
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_archives_stored_or_packed_are_read_one_behind_the_other(tmp_path, packing) -> None:
+def test_stored_and_compressed_archives_are_read_one_after_another(tmp_path, packing) -> None:
     members = {
         "datapackage.json": b"{}",
         "archive/a.warc": record(1) + record(2),
@@ -75,7 +60,7 @@ def test_names_are_no_paths(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_begins_before_the_file_is_damage(tmp_path: Path) -> None:
-    """It was an error of the disk, which ended the run."""
+    """This was once a disk error that ended the run."""
     path = wacz(tmp_path / "c.wacz", {"archive/a.warc": record(1)})
     data = bytearray(path.read_bytes())
     data[-6:-2] = (2**31 - 1).to_bytes(4, "little")  # where the directory lies
@@ -85,7 +70,7 @@ def test_a_directory_that_begins_before_the_file_is_damage(tmp_path: Path) -> No
     ]
 
 
-def test_what_is_no_zip_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_no_zip_is_named(tmp_path: Path) -> None:
     (tmp_path / "c.wacz").write_bytes(b"PK\x03\x04 nothing")
     assert corrupt(events(tmp_path / "c.wacz")) == ["not a zip file: File is not a zip file"]
 

@@ -1,4 +1,4 @@
-"""Web archives: every record is read, skipped by name or reported, whatever the file looks like."""
+"""Web archives: every record is read, skipped by type or reported, in any file."""
 
 from __future__ import annotations
 
@@ -25,53 +25,13 @@ from curate.formats.dates import parse_date
 from curate.formats.events import Corrupt, Event, Row, Skipped
 from curate.formats.mime import is_document
 from curate.formats.records import Record, records
-from curate.formats.warc import ReadLimits, read_archive
+from curate.formats.warc import read_archive
 from tests.curate.doubling import grows_linearly
+from tests.curate.formats.warc_files import PAGE, arc, http, read, warc
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 REAL = SHARED / "corpora" / "real_warc"
 real = pytest.mark.skipif(not REAL.is_dir(), reason=f"real archives are not at {REAL}")
-PAGE = b"<!doctype html><html><body><p>page</p></body></html>"
-
-
-def http(
-    body: bytes = PAGE, kind: str = "text/html; charset=UTF-8", status: str = "200 OK"
-) -> bytes:
-    return f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n\r\n".encode() + body
-
-
-def warc(
-    content: bytes,
-    kind: str = "response",
-    number: int = 0,
-    length: object = None,
-    newline: bytes = b"\r\n",
-    **fields: str,
-) -> bytes:
-    head = {
-        "WARC-Type": kind,
-        "WARC-Record-ID": f"<urn:uuid:{number:08d}>",
-        "WARC-Target-URI": f"http://example.org/{number}",
-        "WARC-Date": "2024-05-06T07:08:09Z",
-        "Content-Type": "application/http; msgtype=response",
-        "Content-Length": str(len(content) if length is None else length),
-    }
-    head.update({name.replace("_", "-"): value for name, value in fields.items()})
-    lines = [b"WARC/1.0", *(f"{k}: {v}".encode() for k, v in head.items() if v != "-"), b"", b""]
-    return newline.join(lines) + content + newline * 2
-
-
-def arc(
-    content: bytes, number: int = 0, date: str = "20240506070809", length: object = None
-) -> bytes:
-    size = len(content) if length is None else length
-    return (
-        f"http://example.org/{number} 10.0.0.1 {date} text/html {size}\n".encode() + content + b"\n"
-    )
-
-
-def read(data: bytes, **limits: int) -> list[Event]:
-    return list(read_archive(io.BytesIO(data), limits=ReadLimits(**limits)))
 
 
 def rows(events: list[Event]) -> list[Row]:
@@ -110,7 +70,8 @@ def test_a_wet_conversion_is_text_and_bad_bytes_become_replacement_characters() 
 def test_a_record_cut_short_counts_where_http_says_that_its_body_is_whole(
     cut: int, whole: bool
 ) -> None:
-    """The record lacks ten bytes that it declares, its body those that were cut."""
+    """The record declares ten bytes too many; the body lacks `cut` of the bytes that HTTP
+    declares."""
     body = PAGE * 3
     kind = f"text/html\r\nContent-Length: {len(body)}"
     content = http(body, kind)[: -cut or None]
@@ -134,7 +95,7 @@ MARK = b"\xef\xbb\xbf"
     ],
     ids=["hole", "mark", "both", "long"],
 )
-def test_a_record_behind_a_hole_or_a_mark_is_read(
+def test_a_record_after_a_hole_or_a_byte_order_mark_is_read(
     record: Callable[..., bytes], gap: bytes, what: str
 ) -> None:
     """At the beginning, where files were joined, and at the end."""
@@ -156,14 +117,14 @@ def test_a_record_that_a_hole_cuts_is_rejected_and_the_next_one_read() -> None:
     assert [row.reject and row.reject[0] for row in rows(events)] == ["truncated_record", None]
 
 
-def test_members_behind_a_hole_are_read() -> None:
+def test_members_after_a_hole_are_read() -> None:
     first, second = (gzip.compress(warc(http(), number=n)) for n in range(2))
     events = read(HOLE + first + HOLE + second)
     assert ids(events) == [0, 1]
     assert corrupt(events) == [Corrupt(n, "4096 NUL bytes") for n in (0, 4096 + len(first))]
 
 
-def test_what_is_no_document_is_skipped_by_name() -> None:
+def test_records_that_are_no_documents_are_skipped_by_name() -> None:
     data = b"".join(
         [
             warc(b"software: x\r\n", "warcinfo", Content_Type="application/warc-fields"),
@@ -207,14 +168,14 @@ def test_html_xml_and_text_are_documents_and_a_missing_type_is_sniffed(kind: str
     assert row.mime == (kind if "/" in kind else "text/html")
 
 
-def test_a_type_that_begins_as_one_that_is_no_text_is_text() -> None:
+def test_mime_types_are_compared_whole_not_by_prefix() -> None:
     for mime in ("text/x-c", "text/vnd.wap.wml", "text/j", "application/rss+xml"):
         assert is_document(mime)
     for mime in ("text/x-component", "text/vnd.wap.wmlscript", "text/json", "application/json"):
         assert not is_document(mime)
 
 
-def test_what_stands_in_fields_is_read_in_any_case_and_the_first_of_two_counts() -> None:
+def test_header_values_are_read_in_any_case_and_the_first_of_two_counts() -> None:
     upper = warc(http(kind="TEXT/HTML; Charset=UTF-8"), Content_Type="Application/HTTP; x=y")
     [row] = rows(read(upper))
     assert (row.mime, row.charset, row.payload) == ("text/html", "utf-8", PAGE)
@@ -422,7 +383,7 @@ def test_slices_read_together_what_the_whole_file_holds(codec: str) -> None:
         (None, None),
     ],
 )
-def test_dates(value: str | None, expected: datetime | None) -> None:
+def test_warc_dates_are_read(value: str | None, expected: datetime | None) -> None:
     assert parse_date(value) == (expected.replace(tzinfo=timezone.utc) if expected else None)
 
 
@@ -497,7 +458,7 @@ def test_contents_are_compared_with_the_digests_of_their_records(
 ) -> None:
     data = warc(http(), **{field: value})
     [row] = rows(read(data, digests=True))
-    stated = field.replace("_", "-") + " is of another content"
+    stated = field.replace("_", "-") + " does not match the content"
     assert row.digest == {None: None, False: "", True: stated}[differs]
     assert (row.payload, row.reject) == (PAGE, None)  # it stays
     assert rows(read(data))[0].digest is None  # where nobody asks, nothing is compared
@@ -591,7 +552,7 @@ SMALL = [
 
 
 def damage(data: bytes, dice: random.Random) -> bytes:
-    """Flips bits, inserts, deletes, repeats or cuts."""
+    """Flip bits, insert, delete, repeat or cut."""
     out = bytearray(data)
     for _ in range(dice.choice((1, 1, 1, 2, 5, 30))):
         at, kind = dice.randrange(len(out)), dice.random()
@@ -630,7 +591,7 @@ def test_no_damage_makes_the_reader_raise_hang_or_eat_memory() -> None:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
-def test_records_behind_a_damaged_start_are_read(pack: Callable[[bytes], bytes]) -> None:
+def test_records_after_a_damaged_start_are_read(pack: Callable[[bytes], bytes]) -> None:
     members = [pack(warc(http(), number=n)) for n in range(3)]
     events = read(b"\xff" * 8 + members[0][8:] + members[1] + members[2])
     assert ids(events) == [1, 2] and corrupt(events)

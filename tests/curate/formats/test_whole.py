@@ -1,4 +1,4 @@
-"""Files that are one document: what encodings and padding cost, which is nothing."""
+"""Files that are one document: encodings and padding lose no text."""
 
 from __future__ import annotations
 

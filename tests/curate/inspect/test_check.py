@@ -1,4 +1,4 @@
-"""`llmcurate check` names what is missing, changed or too many; `--repair` makes it anew."""
+"""`llmcurate check` names missing, changed and unexpected files; `--repair` makes them again."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def damage(out):
     shutil.copy(one(out, "corpus/*"), out / "corpus/part-00077.parquet")
     patterns = ("stages/00-*/part-*.kept.parquet", "jsonl/*", "index/*/sketch-*.parquet")
     names = [one(out, pattern).name for pattern in patterns]
-    return [*names, "rejected/part-", "corpus/part-00077.parquet is no file of this run"]
+    return [*names, "rejected/part-", "corpus/part-00077.parquet is not a file of this run"]
 
 
 def test_a_finished_run_is_as_it_was_written(made, out):
@@ -61,13 +61,13 @@ def test_a_finished_run_is_as_it_was_written(made, out):
     assert answer["files"] >= len(sealed)
 
 
-def test_each_file_that_is_another_is_a_line_and_all_are_made_anew(made, out):
+def test_check_lists_each_changed_file_and_repair_remakes_them_all(made, out):
     names = damage(out)
     done = made.command("check", out)
     lines = done.stdout.splitlines()
     assert done.returncode == 1 and len(lines) == 6, done.stdout
     assert all(any(name in line for line in lines) for name in names)
-    assert lines[-1].endswith("compared: 5 files missing, changed or too many")
+    assert lines[-1].endswith("compared: 5 files missing, changed or unexpected")
 
     done = made.command("check", out, "--repair")
     assert done.returncode == 0, done.stderr + done.stdout
@@ -84,7 +84,7 @@ def test_without_its_input_nothing_is_repaired_and_a_line_says_so(made, out):
     finally:
         (made.folder / "away.jsonl").rename(source)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "in.jsonl has changed or is gone" in done.stderr
+    assert "in.jsonl was changed or removed" in done.stderr
 
 
 def test_a_cache_that_was_taken_away_is_no_fault(made, out):

@@ -15,7 +15,7 @@ STEPS: list[Any] = [
 ]
 
 
-def test_edits_in_one_another_take_a_text_away_once() -> None:
+def test_nested_edits_remove_a_text_only_once() -> None:
     edits = [
         Edit("s", "a", start, end, put)
         for start, end, put in ((6, 8, "-"), (0, 5, None), (1, 3, None), (5, 5, "+"), (9, 10, "é"))
@@ -37,12 +37,12 @@ def test_cuts_and_passages_are_shown_with_their_text(bench: Any) -> None:
     texts = [
         line for name in "ab" for line in str(explain([bench.folder / "out"], name)).split("\n")
     ]
-    (copy,) = [line for line in texts if "are a copy" in line]
-    (kept,) = [line for line in texts if "are the copy that stays" in line]
+    (copy,) = [line for line in texts if "are a duplicate" in line]
+    (kept,) = [line for line in texts if "are the duplicate that is kept" in line]
     assert copy.endswith(f': "{LINE}"') and kept.endswith(f': "{LINE}"')
 
 
-def test_where_the_input_is_gone_positions_are_left(bench: Any) -> None:
+def test_without_the_input_explain_shows_positions_only(bench: Any) -> None:
     source = bench.jsonl("in.jsonl", [{"id": "a", "text": f"Menu\n{LINE}"}])
     bench.run(STEPS[:1], source)
     source.unlink()
@@ -50,7 +50,7 @@ def test_where_the_input_is_gone_positions_are_left(bench: Any) -> None:
     assert "bytes 0 to 5 of its input\n" in shown or "bytes 0 to 4 of its input\n" in shown
 
 
-def test_figures_stand_one_line_a_step_in_few_digits(bench: Any) -> None:
+def test_explain_prints_one_line_per_step_with_few_digits(bench: Any) -> None:
     row = {"id": "a", "text": f"{LINE}\n" * 3}
     bench.run(STEPS[:2], bench.jsonl("in.jsonl", [row]))
     lines = str(explain([bench.folder / "out"], "a")).splitlines()

@@ -64,7 +64,7 @@ def test_numeric_columns_of_the_input_are_measures(figures: Statistics) -> None:
     assert set(figures.columns) == {"score"} and figures.columns["score"].count == 5
 
 
-def test_labels_of_as_many_documents_stand_by_name(tmp_path: Path) -> None:
+def test_labels_with_equal_counts_are_sorted_by_name(tmp_path: Path) -> None:
     names = ["z", "b", "c", "a", "c", "y"]
     rows = ", ".join(f"('{n}', '{n}.test', '{n}', NULL::TIMESTAMP, 1)" for n in names)
     with scratch_database(tmp_path / "spill") as db:
@@ -101,11 +101,11 @@ def test_domains_are_registered_ones_by_host(figures: Statistics) -> None:
         (None, None),
     ],
 )
-def test_hosts(url: str | None, host: str | None) -> None:
+def test_hosts_are_the_host_names_of_urls(url: str | None, host: str | None) -> None:
     assert stats.hosts(pa.array([url], pa.string())).to_pylist() == [host]
 
 
-def test_dates_of_a_year_or_two_are_counted_by_month(tmp_path: Path) -> None:
+def test_dates_within_two_years_are_counted_by_month(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(
         "\n".join(json.dumps({"text": "x", "date": f"2020-{m:02d}-05"}) for m in (1, 3))
@@ -133,7 +133,7 @@ def test_web_pages_are_refused_with_advice(tmp_path: Path) -> None:
 
 def test_an_input_without_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text(json.dumps({"text": None, "id": "a"}) + "\n")
-    with pytest.raises(RunFailed, match="no document is read: column text is no text"):
+    with pytest.raises(RunFailed, match="no document was read: column text does not hold text"):
         stats.gather([str(tmp_path / "in.jsonl")])
 
 

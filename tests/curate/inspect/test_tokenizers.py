@@ -52,7 +52,7 @@ def test_figures_languages_and_cuts_are_printed(judged: Path, capsys: Any) -> No
     assert code == 0
     lines = {line.split("  ")[0]: line for line in out.splitlines()}
     assert lines["vocabulary"].split() == ["vocabulary", "280", "290"]
-    assert lines["bytes a token"].endswith("*")  # the larger vocabulary
+    assert lines["bytes per token"].endswith("*")  # the larger vocabulary
     assert lines["th"].split()[1] == "1"
     assert "text 1" in out and "\x1b[" not in out
     assert "the|" in out or "|the" in out or "| the" in out
@@ -82,15 +82,17 @@ def test_the_page_holds_what_the_json_says(judged: Path, capsys: Any) -> None:
         assert f"{figures['bytes_a_token']:.3f}" in page
     assert "<b>sat" not in page and "sat" in page  # text from documents is text
     assert page.count("class=tokens") == 4
-    assert "Premium a text" in page
+    assert "Premium per text" in page
 
 
-def test_six_figures_stand_in_front_and_tokenizers_are_columns(judged: Path, capsys: Any) -> None:
+def test_the_first_table_has_six_figures_and_a_column_per_tokenizer(
+    judged: Path, capsys: Any
+) -> None:
     out = judged / "front"
     assert _eval(capsys, judged, judged / "one", judged / "two", "-o", out)[0] == 0
     page = (out / "evaluation.html").read_text(encoding="utf-8")
     front, _, folded = page[page.index('id="figures"') :].partition("<details")
-    assert front.count("<tr><td>") == 1 + 6 and "texts that do not come back" in front
+    assert front.count("<tr><td>") == 1 + 6 and "texts not restored by decoding" in front
     assert "encoded by" in folded and page.count(">one</bdi></th>") > 4
     assert 'fill="var(--s0)"' in page and 'fill="var(--s1)"' in page
 
@@ -125,7 +127,7 @@ def test_lengths_are_set_against_a_baseline(judged: Path, capsys: Any) -> None:
     first, baseline = json.loads((out / "evaluation.json").read_bytes())["tokenizers"]
     assert first["nsl"] == first["tokens"] / baseline["tokens"] > 1
     page = (out / "evaluation.html").read_text(encoding="utf-8")
-    assert "Baseline: " in page and "Over the baseline" in page and "Gini" in page
+    assert "Baseline: " in page and "Relative to the baseline" in page and "Gini" in page
 
 
 def test_a_pattern_without_ranks_is_refused(judged: Path, capsys: Any) -> None:
@@ -157,7 +159,7 @@ def test_a_page_without_languages_has_no_chapter_on_them(tmp_path: Path, judged:
         pytest.param("not json", 1, "in.jsonl: not JSON", id="no-json"),
     ],
 )
-def test_without_text_there_is_nothing_to_judge(
+def test_without_text_a_tokenizer_cannot_be_evaluated(
     tmp_path: Path, judged: Path, capsys: Any, line: str, code: int, message: str
 ) -> None:
     (tmp_path / "in.jsonl").write_text(line + "\n", encoding="utf-8")
@@ -166,7 +168,7 @@ def test_without_text_there_is_nothing_to_judge(
     assert message in capsys.readouterr().err
 
 
-def test_a_tokenizer_that_is_none_is_refused_by_name(judged: Path, capsys: Any) -> None:
+def test_an_invalid_tokenizer_is_refused_by_name(judged: Path, capsys: Any) -> None:
     (judged / "bad.model").write_bytes(b"\x0a\x80")
     for name in ("missing", "bad.model", "texts.jsonl"):
         code, _, err = _eval(capsys, judged, judged / name)
@@ -197,12 +199,12 @@ def test_a_study_recommends_a_size_and_draws_it(tmp_path: Path, capsys: Any) -> 
     assert "could not be drawn" not in page
     assert invoke([*arguments, "--worth", "1", "-q"]) == 0
     quiet = capsys.readouterr()
-    assert "recommended: 265, the last size" in quiet.out
+    assert "recommended: 265, the largest size" in quiet.out
     assert {line.split()[0] for line in quiet.err.splitlines()} <= {"wrote"}
 
 
 @pytest.mark.parametrize("vocab", ["many", "12", "300,"], ids=["word", "too-small", "comma"])
-def test_sizes_that_are_none_are_refused(judged: Path, capsys: Any, vocab: str) -> None:
+def test_invalid_vocabulary_sizes_are_refused(judged: Path, capsys: Any, vocab: str) -> None:
     code = invoke(["tokenizer", "study", str(judged / "texts.jsonl"), "--vocab", vocab])
     assert code == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
@@ -213,14 +215,14 @@ def best_of(*tokenizers: dict[str, Any]) -> dict[str, list[int]]:
     return {title: best for title, _, best in rows}
 
 
-def test_what_reads_the_same_has_no_best() -> None:
+def test_equal_figures_have_no_best_tokenizer() -> None:
     figures = dict.fromkeys((key for key, *_ in FIGURES), 0.5)
     best = best_of(figures, figures | {"bytes_a_token": 0.5000001})
-    assert best["bytes a token"] == []
+    assert best["bytes per token"] == []
     other = figures | {"bytes_a_token": 0.7, "fertility": None, "encode_mb_per_cpu_second": 9.0}
     best = best_of(figures, other)
-    assert best["bytes a token"] == [1]
-    assert best["tokens a word (fertility)"] == []
+    assert best["bytes per token"] == [1]
+    assert best["tokens per word (fertility)"] == []
     assert best["encoding, MB/s of CPU time"] == []  # no two runs give the same
 
 
@@ -231,7 +233,7 @@ def _diff(capsys: Any, *arguments: Any) -> tuple[int, str, str]:
 
 
 @pytest.mark.lab
-def test_what_differs_in_two_tokenizers_is_printed_and_written(
+def test_differences_of_two_tokenizers_are_printed_and_written(
     judged: Path,
     tmp_path: Path,
     capsys: Any,
@@ -261,14 +263,14 @@ def test_vocabularies_are_compared_without_texts(
     capsys: Any,
 ) -> None:
     code, printed, _ = _diff(capsys, judged / "one", judged / "two", "-o", tmp_path)
-    assert code == 0 and "cut differently" not in printed and "bytes a token" not in printed
+    assert code == 0 and "cut differently" not in printed and "bytes per token" not in printed
     page = (tmp_path / "diff.html").read_text(encoding="utf-8")
     check_structure(page)
     assert 'id="cuts"' not in page
 
 
 @pytest.mark.parametrize("arguments", [("none",), ("none.model",), ("--pattern", "gpt2")])
-def test_what_cannot_be_compared_is_refused(
+def test_tokenizers_that_cannot_be_compared_are_refused(
     judged: Path,
     capsys: Any,
     arguments: tuple[str, ...],
@@ -288,8 +290,8 @@ def test_words_of_a_separator_or_a_dictionary_costs_and_scripts_are_shown(
     dictionary = ("--dictionary", tmp_path / "words.txt", "--morphemes", tmp_path / "parts.tsv")
     code, printed, _ = _eval(capsys, judged, judged / "one", judged / "two", *dictionary, *options)
     assert code == 0
-    assert "boundaries of morphemes kept" in printed
-    assert "price of a million characters" in printed and "over those of th" in printed
+    assert "morpheme boundaries kept" in printed
+    assert "price per million characters" in printed and "over those of th" in printed
     assert "tokens of the vocabulary by script" in printed and "price" not in plain
     (one, _) = json.loads((tmp_path / "evaluation.json").read_bytes())["tokenizers"]
     thai = next(row for row in one["lang"] if row["label"] == "th")

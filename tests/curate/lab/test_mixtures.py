@@ -21,7 +21,7 @@ if find_spec("sklearn") is None:  # importing it takes seconds
 from curate.api.model_settings import MixSearch
 from curate.cli.app import invoke
 from curate.experiment import runs
-from curate.experiment.runs import Place
+from curate.experiment.runs import EngineChoice
 from curate.lab.mixtures import prepare, search_mixture
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import json_values
@@ -73,7 +73,7 @@ def trained(monkeypatch):
 
 def search(sources, texts, out, weights=None, **changes):
     chosen = MixSearch.of(**{**CHOSEN, **changes})
-    place = Place(quiet=True, workers=1)
+    place = EngineChoice(quiet=True, workers=1)
     return search_mixture(sources, texts, weights or {}, out, chosen, SETS, place)
 
 
@@ -136,15 +136,15 @@ def test_page_and_lines_say_all_that_decides(done):
     lines, page = done[0].text(), done[0].page()
     for part in ("held-out error", "rank correlation", "at most 4 epochs", "seed 0"):
         assert part in lines
-    assert re.search(r"machine: .*1 thread a run, PyTorch", lines)
+    assert re.search(r"machine: .*1 thread per run, PyTorch", lines)
     assert "the optimum is predicted by the regression linear" in lines
     doubtful = {n: replace(e, predicts=False) for n, e in done[0].regressions.items()}
     doubtful_lines = replace(done[0], regressions=doubtful).text()
-    assert "neither regression ranks mixtures beyond chance" in doubtful_lines
+    assert "neither regression ranks mixtures better than chance" in doubtful_lines
     assert page.count("<svg") == 1 and "could not be drawn" not in page
 
 
-def test_caps_hold_and_what_is_printed_is_taken_by_mix_and_pretrain(
+def test_epoch_caps_hold_and_mix_and_pretrain_accept_the_printed_commands(
     inputs, done, trained, tmp_path, capsys
 ):
     out = tmp_path / "out"
@@ -184,7 +184,7 @@ def test_shards_are_taken_as_they_are_and_keep_the_runs_of_their_documents(
 
 def test_shards_of_different_tokenizers_are_refused_in_a_line(inputs, done, tmp_path, capsys):
     other = MixSearch.of(**{**CHOSEN, "vocab": 270})
-    place = Place(quiet=True, workers=1)
+    place = EngineChoice(quiet=True, workers=1)
     texts = {"mixed": inputs[1]}
     latin = prepare(two(inputs), texts, tmp_path / "other", other, SETS, place).sources[1].shards
     words = [f"greek={done[0].sources[0].shards}", f"latin={latin}"]
@@ -194,7 +194,7 @@ def test_shards_of_different_tokenizers_are_refused_in_a_line(inputs, done, tmp_
     assert "were encoded by different tokenizers" in error and error.count("\n") == 1
     command[2] = f"greek={inputs[0]['greek']}"
     assert invoke([*command, "-q", "-o", str(tmp_path / "out")]) == 2
-    assert "for all" in capsys.readouterr().err
+    assert "for all sources" in capsys.readouterr().err
 
 
 def test_another_vocabulary_needs_another_folder(inputs, done):
@@ -205,9 +205,9 @@ def test_another_vocabulary_needs_another_folder(inputs, done):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{latin}"], "two sources or more"),
+        (["{latin}"], "give two sources or more"),
         (["{latin}", "{latin}"], "two sources are called"),
-        (["{latin}", "{greek}", "--on-weights", "x=1"], "m is in one of them alone"),
+        (["{latin}", "{greek}", "--on-weights", "x=1"], "m must be in both"),
         (["{latin}", "{greek}", "--total", "1e9"], "--max-epochs"),
         (["{latin}", "{greek}", "--engine", "slurm"], "local or ray"),
         (["{latin}", "{greek}", "--runs", "2"], "--runs is 2: give 4 or more"),
@@ -215,7 +215,7 @@ def test_another_vocabulary_needs_another_folder(inputs, done):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_wrong_use_is_one_line(inputs, trained, arguments, message, tmp_path, capsys):
+def test_wrong_use_is_a_one_line_error(inputs, trained, arguments, message, tmp_path, capsys):
     filled = [argument.format(**inputs[0]) for argument in arguments]
     options = ["--on", f"m={inputs[1]}", "--tokens", "100", "--vocab", "280"]
     options += [] if "--total" in arguments else ["--total", "100"]

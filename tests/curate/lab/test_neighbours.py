@@ -63,7 +63,7 @@ def test_the_order_does_not_depend_on_that_of_the_input(bench):
     assert encode(bench, "other-way", "turned.jsonl", packing="neighbours")[0] == names
 
 
-def test_both_sides_of_a_split_are_in_that_order(bench):
+def test_both_sides_of_a_split_keep_the_neighbour_order(bench):
     whole, _ = encode(bench, "whole", packing="neighbours")
     train, _ = encode(bench, "split", packing="neighbours", val_fraction=0.3, val_by="id")
     held = pq.read_table(bench.folder / "split/val/documents-00000.parquet")["id"].to_pylist()
@@ -80,7 +80,7 @@ def test_a_shuffle_is_another_order(bench):
 
 @settings(deadline=None)
 @given(st.integers(0, 60), st.integers(1, 9), st.integers(0, 9))
-def test_a_walk_visits_every_row_once_and_is_the_same_again(count, leaf, seed):
+def test_a_walk_visits_every_row_once_and_is_reproducible(count, leaf, seed):
     vectors = np.random.default_rng(seed).integers(0, 2, (count, 5))
     matrix = whole_numbers(vectors.astype(np.float32))
     path = walk(matrix, leaf)
@@ -88,7 +88,7 @@ def test_a_walk_visits_every_row_once_and_is_the_same_again(count, leaf, seed):
     assert path.tolist() == walk(matrix.copy(), leaf).tolist()
 
 
-def test_a_tree_of_parts_loses_little_of_the_walk_through_all():
+def test_a_walk_in_parts_keeps_most_of_the_similarity_of_a_whole_walk():
     draw = np.random.default_rng(1)
     matrix = whole_numbers(
         draw.normal(size=(40, 16)).repeat(10, axis=0) + draw.normal(size=(400, 16)) / 5

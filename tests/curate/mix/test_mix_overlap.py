@@ -42,13 +42,13 @@ def overlap(bench, out, overlap="minhash", **sources):
     return bench.run([step], out=out).products[0]["mix"].get("overlap")
 
 
-def test_near_copies_of_another_source_are_counted_and_the_mix_without_them(bench):
+def test_near_duplicates_in_another_source_and_the_mix_without_them_are_counted(bench):
     shared = overlap(bench, "near", a="a.jsonl", b="b.jsonl")
     assert shared["documents"] == [[0, 10], [10, 1]]
     assert shared["unique_documents"] == 60 and shared["from_index"] == []
 
 
-def test_of_near_copies_the_largest_counts_as_the_one_that_stays(tmp_path):
+def test_of_near_duplicates_the_largest_counts_as_kept(tmp_path):
     """Of a three copies and a text of its own, of b one copy; the mix takes two of them."""
     rows, bands = tmp_path / "rows.parquet", tmp_path / "bands.parquet"
     columns = {"grp": [0, 0, 0, 0, 1], "hash": [1, 2, 3, 4, 5], "size": [4, 8, 2, 16, 32]}
@@ -76,7 +76,7 @@ def test_the_index_of_a_dedup_gives_the_same_figures_without_sketching(bench, mo
     assert sum(rows) == 31 and kept["not_in_index"] == {}
 
 
-def test_exact_texts_alone_count_without_near_copies(bench):
+def test_without_near_duplicates_only_exact_texts_count(bench):
     assert overlap(bench, "exact", "exact", a="a.jsonl", b="b.jsonl")["documents"] == [
         [0, 0],
         [0, 0],

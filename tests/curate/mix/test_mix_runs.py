@@ -110,7 +110,7 @@ def test_the_order_of_documents_decides_nothing_and_the_seed_does(bench):
     assert set(bench.ids("s")) != set(bench.ids("u"))
 
 
-def test_what_follows_in_the_recipe_reads_the_mix(bench):
+def test_products_after_a_mix_read_the_mix(bench):
     after = [{"export": {"compression": "none"}}]
     outcome = mix(bench, "chain", after=after, epochs={"wiki": 2.0, "web": 0.5}, unit="documents")
     lines = [
@@ -141,7 +141,7 @@ def test_weights_by_language_take_documents_of_all_sources(bench):
     assert {n: r["copies"] for n, r in groups.items()} == {"en": 60, "lo": 60, "th": 60}
 
 
-def test_the_best_documents_come_more_often_and_those_without_a_score_as_told(bench):
+def test_better_documents_are_repeated_more_and_unscored_ones_as_set(bench):
     bench.jsonl("scored.jsonl", rows("s", 90, score=lambda i: None if i < 30 else i / 90))
     quality = {"column": "score", "edges": [0.5, 0.8], "epochs": [0, 1, 3], "missing": 2}
     out = mix(bench, "scored", "s=scored.jsonl", quality=quality, unit="documents")
@@ -183,7 +183,7 @@ def test_texts_that_sources_share_are_counted_and_the_mix_in_unique_tokens(bench
     assert 'id="mix"' in page and "Overlap by exact text" in page
 
 
-def test_an_impossible_mix_is_refused_with_the_nearest_and_taken_where_told(bench):
+def test_an_impossible_mix_is_refused_with_the_nearest_possible_one(bench):
     asked = [
         "mix",
         "web.jsonl",
@@ -206,7 +206,7 @@ def test_an_impossible_mix_is_refused_with_the_nearest_and_taken_where_told(benc
     json.loads(nearest.stdout.splitlines()[-1])
     told = bench.command(*asked, "--nearest", "-o", "told")
     assert (told.stdout + told.stderr).count("never taken") == 1  # the head of the table
-    assert "not the mix asked for: it asks for 60,000 of wiki" in told.stderr
+    assert "not the requested mix: it asks for 60,000 of wiki" in told.stderr
 
 
 def test_a_dry_run_prints_the_table_and_writes_nothing(bench):
@@ -235,7 +235,7 @@ def test_a_killed_mix_leaves_no_corpus_and_the_next_run_is_whole(bench):
     assert not list((bench.folder / "killed").rglob(".spill*"))
 
 
-def test_a_mix_killed_before_its_manifest_stands_goes_on(bench):
+def test_a_mix_killed_before_its_manifest_stands_continues(bench):
     """The manifest comes last."""
     mix(bench, "whole")
     mix(bench, "cut")
@@ -246,7 +246,7 @@ def test_a_mix_killed_before_its_manifest_stands_goes_on(bench):
 
 def test_a_corpus_of_another_run_is_not_written_over(bench):
     bench.run(["document_length"], bench.folder / "web.jsonl", out="taken")
-    with pytest.raises(UsageError, match="is of another corpus"):
+    with pytest.raises(UsageError, match="belongs to another corpus"):
         mix(bench, "taken")
 
 
@@ -306,30 +306,30 @@ def test_token_shards_of_a_source_give_its_counts_and_others_are_refused(bench):
         mix(bench, "no", "w=wiki2.jsonl", shards={"w": str(bench.folder / "ids")}, **named)
     other = bench.folder / "other-tokenizer.json"
     other.write_text((bench.folder / "vocab/tokenizer.json").read_text() + "\n")
-    with pytest.raises(UsageError, match="another tokenizer"):
+    with pytest.raises(UsageError, match="a tokenizer other than"):
         mix(bench, "no", shards=shards, tokenizer=str(other))
-    with pytest.raises(UsageError, match="is no source"):
+    with pytest.raises(UsageError, match="is not a source"):
         mix(bench, "no", shards={"x": "y"}, **named)
 
 
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"weights": "much"}, "weights 'much'"),
+        ({"weights": "much"}, "weights is 'much'"),
         ({"by": "no"}, "no column 'no'"),
-        ({"since": "soon"}, "no date"),
+        ({"since": "soon"}, "not a date"),
         ({"unit": "bytes", "tokenizer": "x"}, "needs unit: tokens"),
-        ({"epochs": {"web": 2}, "total": 5}, "in place of weights"),
+        ({"epochs": {"web": 2}, "total": 5}, "cannot be combined with weights"),
         ({"floors": {"web": 2}}, "between 0 and 1"),
         ({"tokenizer": "nowhere"}, "nowhere"),
         ({"quality": {"column": "x", "edges": [2, 1], "epochs": [1, 1, 1]}}, "ascend"),
-        ({"quality": {"column": "lang", "edges": [2], "epochs": [1, 1]}}, "no scores"),
+        ({"quality": {"column": "lang", "edges": [2], "epochs": [1, 1]}}, "not scores"),
         ({"until": "1999-01-01", "undated": False}, "no text to mix"),
-        ({"unit": "bytes", "total": 1}, "nothing would be taken"),
+        ({"unit": "bytes", "total": 1}, "smaller than one document"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
-def test_wrong_settings_are_one_line(bench, settings, message):
+def test_wrong_settings_are_a_one_line_error(bench, settings, message):
     with pytest.raises(UsageError, match=message) as error:
         mix(bench, "wrong", **settings)
     assert "\n" not in str(error.value)

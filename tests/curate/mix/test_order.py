@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from curate.mix.design import Strata
 from curate.mix.make import count_taken
-from curate.mix.measure import Measured, Taking, _rows, choose, keys, last_keys, positions, seed_of
+from curate.mix.measure import (
+    Measured,
+    PartialEpoch,
+    _rows,
+    choose,
+    keys,
+    last_keys,
+    positions,
+    seed_of,
+)
 from llmcurate.base.disk.parquet_writer import writing
 
 DRAWN = np.random.default_rng(7).integers(0, 2**64, 4000, np.uint64)
@@ -31,7 +40,7 @@ def test_keys_are_those_of_the_reference():
         assert keys(DRAWN[:50], epoch).tolist() == [splitmix(int(k), epoch) for k in DRAWN[:50]]
 
 
-def test_copies_of_a_document_stand_at_least_fifteen_sixteenths_of_an_epoch_apart():
+def test_repetitions_of_a_document_are_at_least_fifteen_sixteenths_of_an_epoch_apart():
     epochs = 3.6
     drawn = [keys(DRAWN, e) for e in range(4)]
     drawn_positions = [positions(k, e, epochs) for e, k in enumerate(drawn)]
@@ -53,7 +62,7 @@ def test_a_position_is_below_one_even_at_the_last_key():
     assert positions(top, 0, 1.0)[0] < 1 and positions(top, 2, 3.0)[0] < 1
 
 
-def test_equal_ids_of_two_sources_and_seeds_have_other_places():
+def test_the_order_seed_depends_on_source_and_epoch_seed():
     assert len({seed_of("a", 0), seed_of("b", 0), seed_of("a", 1)}) == 3
 
 
@@ -104,7 +113,7 @@ def test_the_last_epoch_holds_the_documents_that_sorting_by_key_gives(tmp_path_f
     quota = np.array([data.draw(st.integers(0, 3 * int(s))) for s in measures.sizes], np.int64)
     chosen = choose(measures, quota)
     full = np.where(measures.sizes > 0, quota // np.maximum(measures.sizes, 1), 0)
-    taking = Taking(chosen)
+    taking = PartialEpoch(chosen)
     number, base, _ = (np.array(c) for c in zip(*((s, b, z) for s, b, z in rows), strict=True))
     number = number.astype(np.int32)
     base = np.array([b for _, b, _ in rows], np.uint64)

@@ -24,7 +24,7 @@ def epochs(sizes, plan):
 
 @settings(deadline=None)
 @given(st.floats(0, 50))
-def test_the_curve_rises_from_nothing_to_the_most_and_leaves_the_worst_out(power):
+def test_the_quality_curve_rises_from_zero_to_the_maximum_and_skips_the_worst_buckets(power):
     values = CURVE.epochs(power)
     assert values == sorted(values) and values[:8] == [0.0] * 8 and 0 < values[-1] <= 7
     mean = 7 * 0.6 / (power + 1)  # the area under it
@@ -71,7 +71,7 @@ def test_the_forms_of_the_command_line_and_what_excludes_each_other():
         buckets("b")
 
 
-def test_documents_that_stood_for_copies_come_back_as_often_as_fineweb2_says(bench):
+def test_the_fineweb2_preset_repeats_documents_by_their_cluster_size(bench):
     words = "abcdefghijklmnopqrstuvwxyz"
     copies = {"a": 1, "b": 2, "c": 4, "d": 6}
     rows = [

@@ -1,4 +1,4 @@
-"""Files that rows wait in: what was appended is read, past the page cache or not."""
+"""Scratch files of rows: data read back as appended, with and without the page cache."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_pieces_are_read_as_they_were_appended_in_any_order(tmp_path, monkeypatc
     assert not (tmp_path / "rows").exists()
 
 
-def test_pieces_that_meet_in_the_file_meet_in_memory_too(tmp_path):
+def test_adjacent_pieces_of_the_file_are_adjacent_in_memory(tmp_path):
     file = Scratch(tmp_path / "rows")
     spans = [(file.append(memoryview(data)), len(data)) for data in pieces(5)]
     file.close()
@@ -123,12 +123,12 @@ def test_a_copy_gives_all_rows_in_order_some_bytes_at_a_time(tmp_path):
     copy.remove()
 
 
-def test_a_file_that_was_cut_is_one_line(tmp_path):
+def test_a_file_that_was_cut_is_a_one_line_error(tmp_path):
     file = Scratch(tmp_path / "rows")
     at = file.append(memoryview(bytes(50_000)))
     file.close()
     os.truncate(tmp_path / "rows", 8192)
-    with pytest.raises(RunFailed, match="is cut short"):
+    with pytest.raises(RunFailed, match="is truncated"):
         file.read([(at, 50_000)])
 
 

@@ -50,7 +50,7 @@ def test_quotas_add_up_and_each_is_within_one_of_its_share_in_any_order(shares, 
 
 
 @pytest.mark.parametrize("order", ["abc", "cba", "bca"])
-def test_of_equal_remainders_the_first_names_get_what_is_left(order):
+def test_equal_remainders_go_to_the_first_names(order):
     assert quotas(dict.fromkeys(order, 1), 5) == {"a": 2, "b": 2, "c": 1}
 
 
@@ -83,7 +83,7 @@ def test_unimax_is_the_algorithm_of_the_paper(sizes, total, cap):
 
 @settings(max_examples=60, deadline=None)
 @given(SIZES, st.data())
-def test_amounts_between_bounds_add_up_and_one_scale_gives_all_that_touch_none(sizes, data):
+def test_clamped_amounts_add_up_and_unclamped_ones_share_one_scale(sizes, data):
     named = by_name(sizes)
     weight = {n: Fraction(data.draw(st.integers(1, 50))) for n in named}
     low = {n: Fraction(data.draw(st.integers(0, 20))) for n in named}
@@ -161,8 +161,8 @@ def test_more_epochs_than_the_cap_are_refused_with_a_mix_that_can_be_had(kind):
 @pytest.mark.parametrize(
     ("amounts", "named"),
     [
-        ({"en": 40_100, "lo": 600}, "600 of lo, of which 4 epochs give 400"),
-        ({"en": 40_201, "lo": 600}, "40,201 of en, of which 4 epochs give 40,000"),
+        ({"en": 40_100, "lo": 600}, "600 of lo, but 4 epochs give only 400"),
+        ({"en": 40_201, "lo": 600}, "40,201 of en, but 4 epochs give only 40,000"),
         ({"th": 4_200, "lo": 600, "en": 40_200}, "4,200 of th"),  # of equals the last name
     ],
 )
@@ -170,7 +170,7 @@ def test_the_group_that_is_over_by_most_is_named(amounts, named):
     assert named in str(design(THERE, Request(amounts=amounts)).refused)
 
 
-def test_what_exactly_fits_is_not_refused():
+def test_floors_and_caps_that_exactly_fit_are_accepted():
     whole = {"en": 0.5, "th": 0.3, "lo": 0.2}
     for floors, caps in ((whole, {}), ({}, whole), (whole, whole)):
         plan = design(THERE, Request(total=1000, floors=floors, caps=caps))
@@ -189,17 +189,17 @@ def test_the_nearest_mix_keeps_the_total_and_the_proportions_of_what_is_not_exha
 @pytest.mark.parametrize(
     "wanted, message",
     [
-        (Request({"fr": 1}), "weights names 'fr'; there is en, lo, th"),
+        (Request({"fr": 1}), "weights names 'fr'; the names are en, lo, th"),
         (Request(floors={"en": 0.7, "th": 0.4}), "add up to more than 1"),
         (Request(floors={"en": 0.7}, caps={"en": 0.5}), "floor of en is above its cap"),
         (Request(caps={"en": 0.1, "th": 0.1, "lo": 0.1}), "add up to less than 1"),
         (Request(amounts={"en": 5}, epochs={"en": 1}), "give an amount or epochs"),
-        (Request("llama1"), "has a source 'commoncrawl'"),
-        (Request({"en": 0}), "nothing to mix"),
+        (Request("llama1"), "needs a source named 'commoncrawl'"),
+        (Request({"en": 0}), "no source with a weight"),
     ],
     ids=["unknown", "floors", "floor-cap", "caps", "both", "preset", "zero"],
 )
-def test_a_wish_that_cannot_be_meant_is_one_line(wanted, message):
+def test_contradictory_mix_settings_are_a_one_line_error(wanted, message):
     with pytest.raises(UsageError, match=message):
         design(THERE, wanted)
 

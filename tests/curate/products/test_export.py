@@ -43,7 +43,7 @@ def test_what_is_exported_reads_back_as_the_same_documents(
     assert table["date"][0].as_py().isoformat() == "2024-05-01T10:00:00+00:00"
 
 
-def test_what_could_not_be_read_is_told_where_a_product_reads_the_input(tmp_path: Path) -> None:
+def test_unreadable_places_are_reported_if_a_product_reads_the_input(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "a"}\n{"text": \n')
     recipe = compose("export", [("export", {})], ())
     carry_out(recipe, [str(tmp_path / "in.jsonl")], tmp_path / "out", Options(1, True))

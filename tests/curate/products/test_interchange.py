@@ -172,5 +172,5 @@ def test_a_damaged_filter_is_refused_in_one_line(bench: Any, damage: str) -> Non
     else:
         data = bytearray(b"no filter at all")
     path.write_bytes(bytes(data))
-    with pytest.raises(UsageError, match="is no whole filter of pybloom-live"):
+    with pytest.raises(UsageError, match="is damaged or not a filter of pybloom-live"):
         bench.run([{"bloom_file": {"file": str(path)}}], bench.jsonl("n.jsonl", ROWS), out="o")

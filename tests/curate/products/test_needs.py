@@ -15,6 +15,6 @@ def test_an_error_of_ours_is_passed_on_where_pytorch_is_missing(monkeypatch):
 
 
 def test_a_missing_package_is_named_with_how_to_install_it():
-    says = r"needs torch: pip install 'llmcurate\[train\]'"
+    says = r"needs torch: run pip install 'llmcurate\[train\]'"
     with pytest.raises(RunFailed, match=says), needs_training():
         raise ModuleNotFoundError("No module named 'torch'", name="torch")

@@ -13,7 +13,7 @@ from curate.steps.recipe import compose
 from train.objective_settings import Masked
 
 
-def test_stages_say_how_many_steps_there_are():
+def test_stages_determine_the_number_of_steps():
     step = PretrainProduct(stages=[{"steps": 30}, {"steps": 12, "context": 64}])
     assert step.steps == 42
     assert [stage.steps for stage in step._config().stages] == [30, 12]
@@ -97,7 +97,7 @@ def test_a_wrong_setting_of_a_model_is_one_line_before_anything_runs(name, value
         PretrainProduct(**{name: value})
 
 
-def test_what_is_scored_makes_a_run_unfinished_but_no_other_one(tmp_path):
+def test_changed_evaluation_texts_make_a_run_unfinished_but_not_another_run(tmp_path):
     text = tmp_path / "text.jsonl"
     text.write_text('{"text": "one"}\n', encoding="utf-8")
     plain, scored = PretrainProduct(), PretrainProduct(eval={"x": str(text)})

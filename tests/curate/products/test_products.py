@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.steps.recipe import compose
-from llmcurate.base.errors import LlmcurateError, Unforeseen, UsageError
+from llmcurate.base.errors import LlmcurateError, UnexpectedError, UsageError
 
 STEPS = ["dedup_exact", {"tokenizer": {"vocab": 300}}, "shards"]
 TRAIN = {"pretrain": {"steps": 2, "rows": 2, "context": 32, "warmup": 1, "eval_every": 1}}
@@ -115,7 +115,7 @@ def test_products_survive_the_loss_of_the_cache(built):
     assert all((out / n).exists() for n in manifest["files"])
 
 
-def test_files_of_earlier_settings_do_not_stay(built):
+def test_files_of_earlier_settings_are_removed(built):
     out = built.folder / "fewer"
     source = built.folder / "in.jsonl"
     built.run(STEPS, source, out="fewer", sets=("shards.shard_tokens=1000",))
@@ -137,8 +137,8 @@ def test_a_failure_while_encoding_leaves_no_manifest(built, monkeypatch):
 
     source = built.folder / "in.jsonl"
     with monkeypatch.context() as patch:
-        patch.setattr(tokenize_kit.shards.writer, "_commit", stop)
-        with pytest.raises(Unforeseen):
+        patch.setattr(tokenize_kit.shards.writer, "encode_json", stop)
+        with pytest.raises(UnexpectedError):
             built.run(STEPS, source, out="stopped")
     out = built.folder / "stopped"
     assert not (out / "manifest.json").exists() and not list(out.glob("tokens-*"))
@@ -168,7 +168,7 @@ def test_a_model_is_trained_once_and_anew_when_the_vocabulary_changes(built):
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 2
 
 
-def test_training_goes_on_under_settings_that_change_no_result_and_to_more_steps(built):
+def test_training_continues_under_settings_that_change_no_result_and_to_more_steps(built):
     pytest.importorskip("torch")
     out = built.folder / "more"
     source = built.folder / "in.jsonl"
@@ -185,7 +185,7 @@ def test_training_goes_on_under_settings_that_change_no_result_and_to_more_steps
     cosine = free | {"schedule": "cosine"}
     built.run([*STEPS, {"pretrain": cosine}], source, out="more")  # another plan: set aside
     assert (out / "metrics.jsonl").read_text() != first
-    with pytest.raises(LlmcurateError, match="depend on that: use 2 steps"):
+    with pytest.raises(LlmcurateError, match="depend on the number: use 2 steps"):
         built.run([*STEPS, {"pretrain": cosine | {"steps": 9}}], source, out="more")
 
 
@@ -280,7 +280,7 @@ def test_products_without_document_steps_read_the_input_itself(built):
     assert ids[:20] == ids[20:] == [f"a.jsonl#{i}" for i in range(20)]
 
 
-def test_several_sizes_stand_in_a_folder_each_and_no_shards_are_made_of_them(built):
+def test_several_sizes_get_a_folder_each_and_no_shards(built):
     source = built.folder / "in.jsonl"
     tokenizer = {"tokenizer": {"vocab": "300,310", "pattern": "llama3", "pad_to": 64}}
     built.run([tokenizer], source, out="sizes")
@@ -289,7 +289,7 @@ def test_several_sizes_stand_in_a_folder_each_and_no_shards_are_made_of_them(bui
     assert [card["vocab_asked"] for card in cards] == [300, 310]
     assert "320, 320 tokens" in (out / ".run" / "report.html").read_text()
     assert not (out / "tokenizer.json").exists()
-    with pytest.raises(UsageError, match="several sizes; name the one"):
+    with pytest.raises(UsageError, match="several sizes; encode in a separate run"):
         built.run([tokenizer, "shards"], source, out="sizes-shards")
     named = {"shards": {"tokenizer": str(out / "310")}}
     built.run([named], source, out="sizes-named")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.products.splits import _draws
-from tokenize_kit.shards.shuffle import Draws, keys
+from tokenize_kit.shards.shuffle import DocumentKeys, keys
 
 WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 VERSIONS = 3
@@ -110,10 +110,10 @@ def test_a_split_by_cluster_is_in_the_manifest_and_the_rest_as_it_was(bench):
 
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=4), max_size=20), st.integers(0, 2**64 - 1))
-def test_draws_stand_for_the_ids_that_have_one_and_hashes_for_the_others(names, value):
+def test_ids_without_a_draw_fall_back_to_their_hash(names, value):
     ids = pa.chunked_array([pa.array(names, pa.string())])
     hashes = keys(ids)
     some = hashes[::2]
-    draws = Draws.of_ids(some, np.full(len(some), value, np.uint64))
+    draws = DocumentKeys.of_ids(some, np.full(len(some), value, np.uint64))
     wanted = np.where(np.isin(hashes, some), np.uint64(value), hashes)
     assert draws.of(ids).tolist() == wanted.tolist()

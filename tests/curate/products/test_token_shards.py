@@ -67,7 +67,7 @@ def test_the_options_of_the_command_reach_the_shards(corpus):
     ],
     ids=["format", "fraction", "seed", "bos"],
 )
-def test_wrong_options_are_one_line_and_exit_code_2(corpus, options, says):
+def test_wrong_options_are_a_one_line_error_with_exit_code_2(corpus, options, says):
     done = corpus.command(*arguments("wrong", *options))
     assert done.returncode == 2, done.stderr
     assert says in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr
@@ -114,7 +114,7 @@ def stopped(corpus, monkeypatch):
 
     def stop(out):
         with monkeypatch.context() as patch:
-            patch.setattr(writer, "_manifests", interrupt)
+            patch.setattr(writer, "encode_json", interrupt)
             assert invoke([*arguments(out, "--workers", "1")]) == 130
         assert not shards(corpus.folder / out)
         return [option for option in arguments(out) if option != "-q"]
@@ -122,10 +122,10 @@ def stopped(corpus, monkeypatch):
     return stop
 
 
-def test_a_stopped_encode_goes_on_and_says_how_much_is_not_encoded_again(stopped, corpus, capsys):
+def test_a_stopped_encode_continues_and_says_how_much_is_not_encoded_again(stopped, corpus, capsys):
     again = stopped("stopped")
     assert invoke(again) == 0
-    match = re.search(r"(\d+) documents were encoded before it was", capsys.readouterr().err)
+    match = re.search(r"(\d+) documents were encoded before the run", capsys.readouterr().err)
     assert 100 < int(match[1]) <= 150
     assert invoke(arguments("undisturbed")) == 0
     assert shards(corpus.folder / "stopped") == shards(corpus.folder / "undisturbed")
@@ -145,10 +145,10 @@ def test_a_stopped_encode_of_something_else_is_refused_by_name_and_stays(
     named = {"settings": "eos true, not false", "input": "/fewer.jsonl ("}[change]
     assert named in capsys.readouterr().err
     assert invoke(again) == 0
-    assert "documents were encoded before it was" in capsys.readouterr().err
+    assert "documents were encoded before the run" in capsys.readouterr().err
 
 
-def test_a_stopped_encode_of_a_run_goes_once_that_of_other_settings_is_whole(corpus, monkeypatch):
+def test_a_stopped_encode_is_removed_once_one_with_other_settings_finishes(corpus, monkeypatch):
     from tokenize_kit.shards import writer
 
     source, folder = corpus.folder / "in.jsonl", corpus.folder / "stopped-run"
@@ -164,7 +164,7 @@ def test_a_stopped_encode_of_a_run_goes_once_that_of_other_settings_is_whole(cor
 
     for settings in ({}, {"eos": False}):
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(writer, "_manifests", interrupt)
+            patch.setattr(writer, "encode_json", interrupt)
             run(**settings)
     assert len(list(folder.rglob(".shards.partial"))) == 2
     run(shard_tokens=900)
@@ -266,10 +266,12 @@ def test_a_refused_long_document_is_named_with_the_setting_that_takes_it(corpus,
         return code, capsys.readouterr().err
 
     code, says = encode("--set", "read.max_record_bytes=100")
-    setting = re.search(r"has [\d,]+ bytes, too many; set (read.max_record_bytes=\d+) ", says)
+    setting = re.search(
+        r"is too long \([\d,]+ bytes\); to read it, set (read.max_record_bytes=\d+) ", says
+    )
     assert code == 0 and setting, says
-    assert form == "jsonl" or "book has 1,600 bytes" in says
+    assert form == "jsonl" or "book is too long (1,600 bytes)" in says
     code, says = encode("--set", setting[1], "--limit", "2")
     assert code == 0 and "refused" not in says
     code, says = encode("--set", "read.max_record_bytes=2", "--limit", "2", "--no-eos")
-    assert code == 1 and "no document is read" in says
+    assert code == 1 and "no document was read" in says

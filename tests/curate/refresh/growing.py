@@ -1,4 +1,4 @@
-"""What the tests of refreshes share: small inputs with copies, a HOME, the corpus it holds."""
+"""Helpers for tests of refreshes: small inputs with duplicates, a HOME, and its corpus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from curate.corpus.manifests import manifest_path
 from curate.documents.attributes import DocumentsFile
 from curate.refresh import run
-from curate.refresh.outcome import How, Refreshed
+from curate.refresh.outcome import Refreshed, RefreshOptions
 from curate.refresh.snapshot import removed_file
 from curate.steps.recipe import parse
 
@@ -66,7 +66,7 @@ class Home:
         self._minutes += 1
         now = START + timedelta(minutes=self._minutes)
         recipe = parse(json.dumps({"steps": steps or self.steps}), "recipe.yaml")
-        options = How(**{"workers": 1, "quiet": True, "now": now, **how})
+        options = RefreshOptions(**{"workers": 1, "quiet": True, "now": now, **how})
         return run.refresh(recipe, [str(g) for g in sources], self.path, options)
 
     def rows(self, snapshot: str | None = None) -> list[Row]:

@@ -1,5 +1,4 @@
-"""What damage does to a HOME: it is named, nothing damaged enters a snapshot, and the commands that
-messages print are carried out and work."""
+"""A damaged HOME: damage is named, never enters a snapshot, and the advised commands work."""
 
 from __future__ import annotations
 
@@ -119,12 +118,12 @@ def ways(name: str, home: Home) -> list[list[str]]:
     flip(HARMED[name](home))
     done = home.bench.command(*REFRESH)
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-    assert "put back a copy of it" in done.stderr and not (home.path / "current").is_file()
+    assert "restore it from a backup" in done.stderr and not (home.path / "current").is_file()
     return advised(done.stderr)
 
 
 @pytest.mark.parametrize("name", few(HARMED, "part", "index", "removed"))
-def test_what_a_refresh_goes_on_from_is_compared_and_each_way_on_works(grown, tmp_path, name):
+def test_a_refresh_verifies_its_files_and_each_advised_command_works(grown, tmp_path, name):
     first = copied(grown[0], tmp_path / "first")
     before = first.snapshots()
     commands = ways(name, first)
@@ -143,7 +142,7 @@ def test_what_a_refresh_goes_on_from_is_compared_and_each_way_on_works(grown, tm
         assert texts(home) == grown[1]
 
 
-def test_a_copy_put_back_is_a_way_on(home, grown):
+def test_a_refresh_continues_after_a_backup_is_put_back(home, grown):
     path = part(home)
     aside = home.bench.folder / "aside"
     shutil.copy2(path, aside)
@@ -152,7 +151,7 @@ def test_a_copy_put_back_is_a_way_on(home, grown):
     assert home.bench.command(*REFRESH).returncode == 0 and texts(home) == grown[1]
 
 
-def test_a_part_of_the_newest_snapshot_alone_leaves_the_way_back(home):
+def test_damage_in_the_newest_snapshot_only_can_be_rolled_back(home):
     assert any("--rollback" in command for command in ways("last part", home))
 
 
@@ -193,7 +192,7 @@ def test_options_that_do_not_go_together_are_refused_by_name(home, monkeypatch, 
     assert texts(home) == grown[1]
 
 
-def test_an_interrupted_rebuild_goes_on_under_the_same_command(home, monkeypatch, grown):
+def test_an_interrupted_rebuild_continues_under_the_same_command(home, monkeypatch, grown):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(run.snapshot, "build", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
         home.refresh(home.bench.folder / "in", rebuild=True)
@@ -278,7 +277,7 @@ def test_an_index_record_that_is_damaged_is_itself_named(bench):
     (bench.folder / "r.yaml").write_text('{"steps": [{"dedup_exact": {"against": ["base"]}}]}')
     line = ["run", "r.yaml", source, "-o", "out", "-q"]
     done = bench.command(*line)
-    assert "index.json is not what was written" in done.stderr and done.returncode == 1
+    assert "index.json was changed after it was written" in done.stderr and done.returncode == 1
     (command,) = advised(done.stderr)
     assert bench.command(*command).returncode == 0
     assert bench.command(*line, "--set", "dedup_exact.max_removal=1").returncode == 0
@@ -308,11 +307,11 @@ def test_a_run_without_its_recipe_is_made_anew_by_its_command(bench):
     (bench.folder / "out/recipe.yaml").write_text("steps: [c4]")
     flip(sorted((bench.folder / "out/corpus").iterdir())[0])
     done = bench.command("check", "out", "--repair")
-    assert done.returncode == 1 and "give the command of that run again" in done.stderr
+    assert done.returncode == 1 and "repeat the command of that run" in done.stderr
     assert bench.command(*line).returncode == 0 and bench.bytes_of() == before
 
 
-def test_a_full_disk_is_said_as_such_wherever_the_records_are_written(tmp_path):
+def test_a_full_disk_is_reported_as_such_wherever_records_are_written(tmp_path):
     files = [SimpleNamespace(url="", path="x" * 9000, state="s", stamp="", size=1)] * 99
     with closing(State(tmp_path / "home")) as state:
         pages = next(state._rows("PRAGMA page_count"))[0]
@@ -336,7 +335,7 @@ def test_a_damaged_file_of_a_run_that_is_to_forget_is_named_and_may_be_removed(h
     line = ("forget", "home", "--id", home.ids()[0])
     done = home.bench.command(*line)
     assert done.returncode == 1 and f"{path.name} cannot be read" in done.stderr, done.stderr
-    assert "put back a copy of it, or remove it" in done.stderr
+    assert "restore it from a backup, or remove it" in done.stderr
     path.unlink()
     before = len(home.ids())
     assert home.bench.command(*REFRESH).returncode == 0  # goes on with what was begun

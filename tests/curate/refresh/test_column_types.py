@@ -65,7 +65,7 @@ def test_a_snapshot_is_one_table_to_its_readers(grown: Home) -> None:
     assert loaded["train"]["score"][:] == scores
 
 
-def test_json_lines_after_tables_and_tables_after_json_lines(bench: Any) -> None:
+def test_jsonl_after_tables_and_tables_after_jsonl(bench: Any) -> None:
     home = Home(bench, STEPS)
     home.refresh(bench.jsonl("a.jsonl", [{"text": "a", "n": 1, "s": "x"}]))
     table = pa.table({"text": ["b"], "n": ["one"], "s": [b"\xff"], "extra": ['{"k": 1}']})
@@ -90,4 +90,4 @@ def test_a_table_that_no_plan_can_have_is_left_out_and_named(bench: Any) -> None
         assert done.inputs == inputs
         assert "a.parquet (its schema has the column 'score' twice)" in done.line()
         assert "c.csv (its header has the column 'n' twice)" in done.line()
-        assert "d.csv (it makes 10,001 columns to carry along" in done.line()
+        assert "d.csv (it has 10,001 columns to carry along" in done.line()

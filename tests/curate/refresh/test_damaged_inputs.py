@@ -99,7 +99,7 @@ def test_a_file_that_is_cut_short_is_left_out_until_the_whole_one_comes(bench, n
     assert len(texts(home)) == len({row["text"] for row in [*FIRST, *SECOND]})
 
 
-def test_a_damaged_file_is_said_by_exit_code_hooks_metrics_report_and_line(bench):
+def test_a_damaged_file_is_reported_by_exit_code_hooks_metrics_report_and_message(bench):
     bench.jsonl("in/a.jsonl", FIRST)
     path = bench.folder / "in" / "b.jsonl.gz"
     whole = FORMS[path.name](SECOND)
@@ -150,7 +150,7 @@ def test_by_option_a_damaged_file_is_taken_as_far_as_it_goes(bench):
     assert not home.refresh(path.parent).new
 
 
-def test_a_damaged_file_that_goes_away_is_damaged_no_more(bench):
+def test_a_removed_damaged_file_is_no_longer_listed(bench):
     bench.jsonl("in/a.jsonl", FIRST)
     path = bench.folder / "in" / "b.parquet"
     path.write_bytes(table(SECOND)[:-9])

@@ -1,4 +1,4 @@
-"""What is to be forgotten is gone from all snapshots from then on, and on record."""
+"""Forgotten documents are removed from all snapshots, stay out later, and are on record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from curate.dedup.exact import normal_url
 from curate.refresh import run
 from curate.refresh.forgetting import Removals, hosts, normal_domain
-from curate.refresh.outcome import How
+from curate.refresh.outcome import RefreshOptions
 from tests.curate.refresh.growing import Home
 from tests.disk_calls import disk_calls
 
@@ -82,8 +82,8 @@ def test_forgotten_documents_are_gone_at_once_and_when_they_come_again(home):
     listed.write_text("# a takedown\ndomain One.test\nhttps://three.test/one.test/\n")
     done = home.bench.command("forget", home.path, "--list", listed, "--json")
     assert done.returncode == 0, done.stderr
-    assert "1 older snapshot may hold them still" in done.stderr
-    assert "domain one.test: 2 documents so far" in done.stderr
+    assert "1 older snapshot may still contain them" in done.stderr
+    assert "domain one.test: 2 documents removed so far" in done.stderr
     assert home.ids() == ["c", "d", "e"] and len(home.ids(first)) == 6
     rows = home.removed()
     assert [(r["id"], r["by"]) for r in rows] == [("a", "domain"), ("b", "domain"), ("f", "url")]
@@ -102,7 +102,7 @@ def test_forgotten_documents_are_gone_at_once_and_when_they_come_again(home):
 
 def test_a_snapshot_is_on_disk_before_it_has_its_name_and_its_name_before_the_link(home):
     with disk_calls(home.path) as calls:
-        name = run.forget(home.path, [("id", "a")], How(quiet=True)).name
+        name = run.forget(home.path, [("id", "a")], RefreshOptions(quiet=True)).name
     at, new = -1, f"corpus/{name}"
     for call in (
         *(f"sync {new}/part-00000.parquet", f"sync {new}", f"sync {new}.removed.parquet"),
@@ -132,8 +132,8 @@ def test_a_part_that_cannot_be_read_is_named(home):
 def test_purging_removes_the_snapshots_that_hold_them(home):
     done = home.bench.command("forget", home.path, "--id", "a", "--purge")
     assert done.returncode == 0 and len(home.snapshots()) == 1
-    assert "the points that --rollback goes back to (none is left)" in done.stdout
-    assert "no snapshot holds the 1 document that these entries name any more" in done.stdout
+    assert "--rollback can no longer return to it (none remains)" in done.stdout
+    assert "1 document that match these entries are now in no snapshot" in done.stdout
     again = home.bench.command("forget", home.path, "--id", "a", "--purge")
     assert "removed" not in again.stdout
 
@@ -141,13 +141,13 @@ def test_purging_removes_the_snapshots_that_hold_them(home):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "say what to forget"),
+        ((), "give what to forget"),
         (("--domain", "http://x.test/"), "write a host name"),
         (("--list", "none.txt"), "none.txt: No such file"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )
-def test_wrong_use_is_one_line(home, arguments, message):
+def test_wrong_use_is_a_one_line_error(home, arguments, message):
     done = home.bench.command("forget", home.path, *arguments)
     assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1
     assert len(home.ids()) == 6

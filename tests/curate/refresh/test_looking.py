@@ -79,14 +79,14 @@ def _text(home: Home, place: tuple[str, int]) -> str:
 
 def test_after_a_rollback_only_the_runs_of_the_snapshot_count(home: Home) -> None:
     from curate.refresh import run
-    from curate.refresh.outcome import How
+    from curate.refresh.outcome import RefreshOptions
 
     names = home.snapshots()
     documents = answer(home.path).documents
-    run.roll_back(home.path, names[0], How(quiet=True))
+    run.roll_back(home.path, names[0], RefreshOptions(quiet=True))
     first = answer(home.path)
     assert first.before.documents == len(home.ids(names[0])) and first.documents < documents
-    run.roll_back(home.path, names[-1], How(quiet=True))
+    run.roll_back(home.path, names[-1], RefreshOptions(quiet=True))
     assert answer(home.path).documents == documents
 
 
@@ -103,13 +103,13 @@ def test_one_run_of_a_home_and_settings_for_it_are_refused_in_one_line(home: Hom
     assert done.returncode == 2 and "refresh it first" in done.stderr
 
 
-def test_forgotten_documents_are_said_not_to_be_counted(home: Home, tmp_path: Path) -> None:
+def test_a_notice_says_that_forgotten_documents_are_not_counted(home: Home, tmp_path: Path) -> None:
     from curate.refresh import run
-    from curate.refresh.outcome import How
+    from curate.refresh.outcome import RefreshOptions
 
     before = answer(home.path)
     name = home.ids()[0]
-    run.forget(home.path, [("id", name)], How(quiet=True))
+    run.forget(home.path, [("id", name)], RefreshOptions(quiet=True))
     answered = answer(home.path)
     assert answered.documents == before.documents - 2  # of a rejected copy the text is gone, too
     assert any("1 document to be forgotten" in n for n in answered.notes)
@@ -119,17 +119,17 @@ def test_forgotten_documents_are_said_not_to_be_counted(home: Home, tmp_path: Pa
 
 def test_forgotten_documents_that_were_rejected_are_not_counted(bench: Any) -> None:
     from curate.refresh import run
-    from curate.refresh.outcome import How
+    from curate.refresh.outcome import RefreshOptions
 
     rows = [{"id": f"d{i}", "text": "word " * (10 + i), "lang": "en"} for i in range(10)]
     home = Home(bench, [{"document_length": {"min": 15}}])
     home.refresh(bench.jsonl("a.jsonl", rows))
     assert answer(home.path, ("document_length.min=12",)).gained.documents == 3  # d2, d3, d4
-    run.forget(home.path, [("id", "d3"), ("id", "d9")], How(quiet=True))
+    run.forget(home.path, [("id", "d3"), ("id", "d9")], RefreshOptions(quiet=True))
     answered = answer(home.path, ("document_length.min=12",))
     assert answered.gained.documents == 2 and answered.lost.documents == 0
     assert answered.before.documents == 4 and answered.documents == 8
-    assert "not counted: 1 rejected document forgotten since" in answered.notes
+    assert "not counted: 1 rejected document forgotten since the run" in answered.notes
     assert answer(home.path).gained.documents == 0
 
 

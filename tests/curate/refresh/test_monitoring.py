@@ -134,7 +134,7 @@ def test_a_failure_calls_the_command_and_the_webhook_and_keeps_the_last_success(
     assert list(bench.folder.glob("x.prom*")) == [prom]
 
 
-def test_logs_as_json_lines_have_the_error_too(bench):
+def test_logs_as_jsonl_include_the_error(bench):
     (bench.folder / "r.yaml").write_text(RECIPE)
     done = bench.command("refresh", "r.yaml", "none.jsonl", "-o", "home", "--logs", "json")
     lines = [json.loads(line) for line in done.stderr.splitlines()]
@@ -146,7 +146,7 @@ def test_logs_as_json_lines_have_the_error_too(bench):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-o", "home"), "name a recipe"),
+        (("-o", "home"), "give a recipe"),
         (("c4", "a.jsonl", "-o", "home", "--changed", "maybe"), "choose one of leave, new, skip"),
         (("c4", "a.jsonl", "-o", "home", "--logs", "xml"), "choose one of text, json"),
         (("-o", "home", "--rollback", "parent"), "is no folder of `llmcurate refresh`"),
@@ -155,7 +155,7 @@ def test_logs_as_json_lines_have_the_error_too(bench):
     ],
     ids=lambda value: "-".join(value[-2:]) if isinstance(value, tuple) else "",
 )
-def test_wrong_use_is_one_line(bench, arguments, message):
+def test_wrong_use_is_a_one_line_error(bench, arguments, message):
     (bench.folder / "c4").write_text(RECIPE)
     (bench.folder / "a.paths.gz").write_bytes(b"\x1f\x8b\x08damaged")
     done = bench.command("refresh", *arguments)

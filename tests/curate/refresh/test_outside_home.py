@@ -1,4 +1,4 @@
-"""A HOME that somebody sends: what it names is removed and written within it alone."""
+"""A HOME from somebody else cannot make a command remove or write files outside of it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_refresh_that_is_called_as_a_path_is_refused(sent, column, state):
     assert untouched(victim)
 
 
-def test_the_current_snapshot_is_none_that_is_called_as_a_path(sent):
+def test_a_current_snapshot_named_as_a_path_is_refused(sent):
     home, file, victim = sent
     sql(home, "UPDATE facts SET value = ? WHERE name = 'current'", json.dumps("../../victim"))
     with pytest.raises(RunFailed, match="names a refresh"):
@@ -101,7 +101,7 @@ def test_a_folder_of_home_that_is_a_link_is_refused(sent, name):
     before = sorted(victim.rglob("*"))
     shutil.rmtree(path)
     path.symlink_to(victim / "copy")
-    with pytest.raises(RunFailed, match=r"does not lie inside|leads out of"):
+    with pytest.raises(RunFailed, match=r"is not inside|leads out of"):
         home.refresh(file, keep=1)
     with suppress(RunFailed):  # which needs no earlier run, and may go to its end
         home.refresh(file, rebuild=True, keep=1)

@@ -169,7 +169,7 @@ def test_an_input_that_changed_holds_no_other_up(bench):
     for new in (1, 0):
         done = home.refresh(source.parent)
         assert (done.inputs, done.changed) == (new, [str(source)])
-        assert "1 changed input, left as taken in (--changed new takes" in done.line()
+        assert "1 changed input, left as ingested (--changed new ingests" in done.line()
     (bench.folder / "r.yaml").write_text("steps: [{dedup_exact: {}}]")
     again = bench.command("refresh", "r.yaml", source.parent, "-o", home.path, "--json", "-q")
     assert again.returncode == 65 and json.loads(again.stdout)["changed"] == [str(source)]
@@ -213,15 +213,17 @@ def test_a_step_that_needs_later_documents_is_refused_by_name(bench, step, reaso
     ),
     ids=str,
 )
-def test_a_policy_that_looks_forward_is_first_and_said(bench, capsys, step, first):
+def test_a_policy_that_needs_later_documents_becomes_first_with_a_notice(
+    bench, capsys, step, first
+):
     files = [bench.jsonl(f"{n}.jsonl", r) for n, r in zip("ab", inputs(8), strict=False)]
     home = Home(bench, [step])
     ((name, settings),) = step.items()
     for file in files:
         home.refresh(file, quiet=False)
         policy = f"{name} ({list(settings)[-1]}: " if name != "dedup_suffix_array" else name
-        (line,) = [x for x in capsys.readouterr().err.splitlines() if "came first" in x]
-        assert line.startswith(f"the copy that came first stays in {policy}")
+        (line,) = [x for x in capsys.readouterr().err.splitlines() if "arrived first" in x]
+        assert line.startswith(f"the duplicate that arrived first is kept in {policy}")
     bench.run([{name: {**settings, **first}}], *files, out="whole")
     whole = bench.rows("whole")
     assert [(r["id"], r["text"]) for r in home.rows()] == [(r["id"], r["text"]) for r in whole]
@@ -238,11 +240,13 @@ def test_every_shipped_recipe_can_be_refreshed():
     for name in corpora:
         filters = [s.label for s in load(name).steps if s.name == "dedup_bloom"]
         sets.setdefault(name, tuple(f"{label}.expected=1000" for label in filters))
-    with pytest.raises(UsageError, match=r"cutoffs=ccnet --set perplexity\.low=0 takes"):
+    with pytest.raises(UsageError, match=r"cutoffs=ccnet --set perplexity\.low=0 uses"):
         incremental.check(load("ccnet-llama1"))
     lines = {name: incremental.check(load(name, sets[name])) for name in corpora}
     assert lines["fineweb"] is None
-    assert lines["c4"] == "the copy that came first stays in dedup_passages (survivor: c4)"
+    assert (
+        lines["c4"] == "the duplicate that arrived first is kept in dedup_passages (survivor: c4)"
+    )
     assert "dedup_suffix_array (keep: none)" in lines["refinedweb"]
 
 
@@ -264,7 +268,7 @@ def test_a_recipe_that_changed_is_refused_by_step_and_rebuilt_by_option(bench):
     assert second.exists()
 
 
-def test_what_a_refresh_may_not_read_is_counted_in_its_record(bench):
+def test_unreadable_inputs_are_counted_in_the_record_of_a_refresh(bench):
     a, b, _ = inputs(8)
     bench.jsonl("in/a.jsonl", a)
     closed = bench.jsonl("in/b.jsonl", b)
@@ -294,9 +298,9 @@ def test_going_back_makes_later_inputs_new_again(bench):
     first = home.refresh(a)
     second = home.refresh(b)
     from curate.refresh import run
-    from curate.refresh.outcome import How
+    from curate.refresh.outcome import RefreshOptions
 
-    back = run.roll_back(home.path, "parent", How(quiet=True))
+    back = run.roll_back(home.path, "parent", RefreshOptions(quiet=True))
     assert back.name == first.name and home.ids() == home.ids(first.name)
     third = home.refresh(c)
     assert home.ids()[: len(home.ids(first.name))] == home.ids(first.name)
@@ -305,8 +309,8 @@ def test_going_back_makes_later_inputs_new_again(bench):
     assert fourth.removed_snapshots == [first.name, second.name]
     runs = {p.name for p in (home.path / "runs").iterdir()}
     assert runs == {first.name, third.name, fourth.name}  # what nothing came from is gone
-    with pytest.raises(UsageError, match="no snapshot nowhere; there are"):
-        run.roll_back(home.path, "nowhere", How(quiet=True))
+    with pytest.raises(UsageError, match="no snapshot nowhere; existing snapshots: "):
+        run.roll_back(home.path, "nowhere", RefreshOptions(quiet=True))
 
 
 def test_snapshots_stay_for_days_and_the_current_one_always(bench):
@@ -371,12 +375,12 @@ def test_a_home_in_use_or_of_something_else_is_refused(bench):
     (other.path / "mine.txt").write_text("x")
     with pytest.raises(UsageError, match="no refresh wrote"):
         other.refresh(source)
-    with pytest.raises(UsageError, match="lies in HOME"):
+    with pytest.raises(UsageError, match="is inside HOME"):
         home.refresh(home.path / "current")
     shutil.rmtree(home.path)
 
 
-def test_what_somebody_moved_away_is_named_and_nothing_else_is_lost(bench):
+def test_a_moved_file_is_named_and_nothing_else_is_lost(bench):
     a, b, _ = inputs(4)
     first, second = bench.jsonl("a.jsonl", a), bench.jsonl("b.jsonl", b)
     home = Home(bench, [{"dedup_exact": {}}])

@@ -43,7 +43,7 @@ def parts(home: Home) -> dict[str, str]:
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in paths}
 
 
-def test_a_refresh_that_dies_at_any_step_goes_on_as_the_same_one(bench, monkeypatch):
+def test_a_refresh_that_dies_at_any_step_continues_as_the_same_one(bench, monkeypatch):
     a, b, c = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(20), strict=True))
     calm = Home(bench, [{"dedup_exact": {}}], "calm")
     home = Home(bench, calm.steps)
@@ -76,7 +76,7 @@ def test_a_refresh_that_dies_at_any_step_goes_on_as_the_same_one(bench, monkeypa
     assert [p.name for p in home.path.glob("runs/*/stages")] == []
 
 
-def test_what_is_new_beside_an_unfinished_refresh_waits_for_the_next(bench, monkeypatch):
+def test_new_inputs_wait_until_an_unfinished_refresh_is_done(bench, monkeypatch):
     a, b, c = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(5), strict=True))
     home = Home(bench, [{"dedup_exact": {}}])
     home.refresh(a)
@@ -109,14 +109,14 @@ def test_killed_twenty_times_refreshes_keep_what_one_run_keeps():
     assert done.stdout.count("  killed input") == 20
 
 
-def test_killed_by_a_signal_it_goes_on(bench):
+def test_killed_by_a_signal_it_continues(bench):
     (bench.folder / "r.yaml").write_text("steps:\n  - dedup_exact\n")
     files = [bench.jsonl(f"{n}.jsonl", r) for n, r in zip("ab", inputs(30)[:2], strict=True)]
     home = Home(bench, [{"dedup_exact": {}}])
     home.refresh(files[0])
     process = bench.start("refresh", "r.yaml", files[1], "-o", home.path, "--workers", 1)
     for line in process.stderr:
-        if "resolving" in line:
+        if "deciding over" in line:
             process.kill()
             break
     process.wait()
@@ -128,7 +128,7 @@ def test_killed_by_a_signal_it_goes_on(bench):
 
 
 @pytest.mark.parametrize("kind", mostly_slow(["part", "manifest", "ids"]))
-def test_a_refresh_compares_what_it_goes_on_from(bench, kind):
+def test_a_refresh_compares_what_it_continues_from(bench, kind):
     a, b, _ = (bench.jsonl(f"{n}.jsonl", r) for n, r in zip("abc", inputs(20), strict=True))
     home = Home(bench, [{"dedup_exact": {}}])
     home.refresh(a)
@@ -143,7 +143,9 @@ def test_a_refresh_compares_what_it_goes_on_from(bench, kind):
     old, new = (b'"documents": 1', b'"documents": 2') if kind == "manifest" else (b"d", b"e")
     assert old in whole
     path.write_bytes(whole.replace(old, new, 1))
-    with pytest.raises(RunFailed, match=f"{path.name} is not what was written: put back a copy"):
+    with pytest.raises(
+        RunFailed, match=f"{path.name} is not what was written: restore it from a backup"
+    ):
         home.refresh(b)
     path.write_bytes(whole)
     os.utime(path, ns=(when.st_atime_ns, when.st_mtime_ns))

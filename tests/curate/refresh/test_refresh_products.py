@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmcurate.base.errors import Unforeseen, UsageError
+from llmcurate.base.errors import UnexpectedError, UsageError
 from tests.curate.refresh.growing import Home, inputs
 
 FILTERS = [{"dedup_exact": {}}]
@@ -44,7 +44,7 @@ def test_products_of_two_refreshes_are_those_of_one_run_over_both(bench, parts):
     assert names == {"current", last.name}, "those of a snapshot that is gone went with it"
 
 
-def test_products_that_were_stopped_are_gone_on_with(bench, parts, monkeypatch):
+def test_stopped_products_are_resumed(bench, parts, monkeypatch):
     home = Home(bench, [*FILTERS, *PRODUCTS])
     whole = home.refresh(*parts, products=True)
     other = Home(bench, home.steps, "other")
@@ -52,7 +52,7 @@ def test_products_that_were_stopped_are_gone_on_with(bench, parts, monkeypatch):
     def stop(*values, **named):
         raise RuntimeError("stopped")
 
-    with monkeypatch.context() as patch, pytest.raises(Unforeseen):
+    with monkeypatch.context() as patch, pytest.raises(UnexpectedError):
         patch.setattr("tokenize_kit.shards.writer.encode_shards", stop)
         other.refresh(*parts, products=True)
     assert len(other.rows()) == len(home.rows()), "the snapshot stands"
@@ -67,12 +67,12 @@ def test_products_that_were_stopped_are_gone_on_with(bench, parts, monkeypatch):
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
-        (FILTERS, "ends in no product"),
-        ([*FILTERS, {"shards": {}}], "name a tokenizer"),
+        (FILTERS, "does not end in a product"),
+        ([*FILTERS, {"shards": {}}], "give a tokenizer"),
     ],
     ids=["none", "shards-without-tokenizer"],
 )
-def test_what_cannot_be_made_is_one_line(bench, parts, steps, message):
+def test_products_that_cannot_be_made_are_a_one_line_error(bench, parts, steps, message):
     with pytest.raises(UsageError, match=message):
         Home(bench, steps).refresh(parts[0], products=True)
 

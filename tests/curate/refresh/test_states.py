@@ -1,5 +1,5 @@
-"""Every operation of a HOME after every other, to its end or killed within: what stands is whole,
-holds what a plain model says, and goes on."""
+"""Every operation of a HOME after every other, complete or killed: the HOME stays whole, agrees
+with a plain model, and can be continued."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from curate.inspect.check import check
 from curate.refresh import run, snapshot
-from curate.refresh.outcome import How
+from curate.refresh.outcome import RefreshOptions
 from curate.refresh.state import State
 from curate.run.records import Options
 from llmcurate.base.errors import UsageError
@@ -195,7 +195,7 @@ class Both:
             assert self.home.folder().name == self.model.current
 
     def _really(self, operation: str, files: tuple[str, ...], now: Any) -> None:
-        how = How(quiet=True, now=now)
+        how = RefreshOptions(quiet=True, now=now)
         paths = [self.home.bench.folder / f"{file}.jsonl" for file in files]
         if operation in ("refresh", "rebuild"):
             self.home.refresh(*paths, now=now, rebuild=operation == "rebuild")
@@ -303,7 +303,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS)
-def test_an_operation_after_another_leaves_what_is_whole_and_goes_on(both, first, second):
+def test_any_two_operations_in_a_row_leave_a_whole_home_that_continues(both, first, second):
     if first not in both.states:
         both.restore("begin")
         both.do(first)

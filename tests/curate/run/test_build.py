@@ -1,4 +1,4 @@
-"""A command over work of other settings: refused by name, or the work is set aside, whole."""
+"""A command over the work of other settings is refused, or the old work is set aside whole."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_another_command_and_files_of_the_user_are_not_overwritten(inputs, tmp_p
     card.write_text("{}")
     mine = ["tokenizer", "train", source, "-o", str(card.parent), "--vocab", "290", "-q"]
     assert invoke(mine) == 2 and card.read_text() == "{}"
-    assert f"{card} is there already, and not of this tokenizer: move it away" in (
+    assert f"{card} exists and is not part of this tokenizer: move it away" in (
         capsys.readouterr().err
     )
     card.rename(tmp_path / "moved.json")
@@ -171,7 +171,9 @@ def test_another_command_and_files_of_the_user_are_not_overwritten(inputs, tmp_p
 
 
 @pytest.mark.lab
-def test_a_path_alone_and_free_settings_are_no_difference(inputs, tmp_path, monkeypatch):
+def test_another_path_to_the_same_tokenizer_or_worker_count_is_no_difference(
+    inputs, tmp_path, monkeypatch
+):
     monkeypatch.chdir(inputs)
     encode = ["tokenizer", "encode", "a.jsonl", "-o", f"{tmp_path}/out", "-q"]
     assert invoke([*encode, "--tokenizer", "tok"]) == 0
@@ -193,7 +195,7 @@ def test_an_input_that_changed_or_is_read_in_part_is_named(inputs, tmp_path, cap
 
 
 @pytest.mark.lab
-def test_what_left_nothing_to_lose_is_not_refused(inputs, tmp_path, monkeypatch):
+def test_a_build_that_wrote_nothing_does_not_block_other_settings(inputs, tmp_path, monkeypatch):
     from tokenize_kit.learn import training
 
     def fail(*_):
@@ -220,7 +222,7 @@ def test_restart_refuses_what_it_cannot_set_aside(inputs, tmp_path, monkeypatch,
     elsewhere = [*train[:2], str(inputs / "a.jsonl"), *train[3:]]
     monkeypatch.chdir(out)
     assert invoke([*elsewhere, "--restart"]) == 2
-    assert "is the folder that you are in" in capsys.readouterr().err
+    assert "contains your current folder" in capsys.readouterr().err
     url = [*elsewhere[:4], "memory://bucket/out", *elsewhere[5:], "--restart"]
     assert invoke(url) == 2
     assert "OUT is a URL: give another URL" in capsys.readouterr().err

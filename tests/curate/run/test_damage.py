@@ -96,7 +96,7 @@ class Case:
     def mends(self, name: str, *sets: str) -> None:
         done = self.run(*sets)
         assert done.returncode == 0, done.stderr
-        assert f"{name} " in done.stderr and "made anew" in done.stderr, done.stderr
+        assert f"{name} " in done.stderr and "computed again" in done.stderr, done.stderr
         assert self.is_right(*sets)
 
 
@@ -165,7 +165,7 @@ def test_a_corpus_that_is_another_is_not_all_done(case, how):
 def test_a_corpus_whose_times_alone_changed_is_all_done_and_compared_once(case):
     path = case.path("corpus/*.parquet")
     path.touch()
-    assert "all is done" in case.run().stderr or case.is_right()
+    assert "nothing to do" in case.run().stderr or case.is_right()
     db = sqlite3.connect(case.out / "ledger.db")
     name = path.relative_to(case.out).as_posix()
     row = db.execute("SELECT changed FROM files WHERE path = ?", (name,)).fetchone()
@@ -187,7 +187,7 @@ def test_a_damaged_row_of_the_ledger_is_one_partition_that_is_not_done(case):
     assert case.is_right(LATER[2])
 
 
-def test_a_ledger_that_is_no_database_any_more_is_one_line(case):
+def test_a_ledger_that_is_no_database_any_more_is_a_one_line_error(case):
     data = bytearray((case.out / "ledger.db").read_bytes())
     data[16384:49152] = bytes(32768)
     changed(case.out / "ledger.db", bytes(data))
@@ -467,7 +467,7 @@ def wrong_meanwhile(whole, seeds: range) -> list[object]:
         else:
             outcome = "one line" if done.returncode == 1 else "WRONG"
         counts[outcome] += 1
-        counts["said"] += "made anew" in done.stderr
+        counts["said"] += "computed again" in done.stderr
         if outcome != "right bytes":
             print(seed, name, moment, what, outcome, done.stderr[-1500:])
         if outcome == "WRONG":
@@ -501,13 +501,13 @@ READ_AGAIN = {
 
 
 @pytest.mark.parametrize("reads", mostly_slow(READ_AGAIN, 3))
-def test_a_bit_that_flips_before_a_file_is_read_again_is_mended_by_the_same_run(small, reads):
+def test_a_bit_flip_before_a_file_is_read_again_is_repaired_by_the_same_run(small, reads):
     bench, right = small
     act, damaged = when(READ_AGAIN[reads])
     run = Meanwhile(bench, "filters", bench.folder / reads.replace(" ", "-"))
     done = run.run(EVERY, act)
     assert done.returncode == 0 and damaged, done.stderr
-    assert f"{damaged[0]} is not what was written: what it belongs to is made anew" in done.stderr
+    assert f"{damaged[0]} is not what was written: it is computed again" in done.stderr
     assert results(run.out) == right
 
 
@@ -518,7 +518,10 @@ def test_a_file_that_is_damaged_again_and_again_ends_the_run_with_a_line(small):
 
     run = Meanwhile(small[0], "filters", small[0].folder / "again")
     done = run.run(EVERY, act)
-    assert done.returncode == 1 and done.stderr.splitlines()[-1].count("made anew while") == 1
+    assert (
+        done.returncode == 1
+        and done.stderr.splitlines()[-1].count("computed again in this run") == 1
+    )
 
 
 @pytest.mark.slow
@@ -529,11 +532,11 @@ def test_five_hundred_damages_while_the_run_goes_on_end_in_the_right_bytes_or_on
 
 def test_a_file_that_is_missing_again_does_not_blame_the_disk():
     intact = Intact(Options(1, quiet=True))
-    intact.anew(Damaged("out/part is missing"))
+    intact.record_damage(Damaged("out/part is missing"))
     with pytest.raises(RunFailed, match="report this fault of llmcurate") as again:
-        intact.anew(Damaged("out/part is missing"))
+        intact.record_damage(Damaged("out/part is missing"))
     assert "disk" not in str(again.value)
     for number in range(MOST_ANEW - 1):
-        intact.anew(Damaged(f"out/part-{number} is not what was written"))
-    with pytest.raises(RunFailed, match=f"after {MOST_ANEW} files .* whether the disk is sound"):
-        intact.anew(Damaged("out/other is not what was written"))
+        intact.record_damage(Damaged(f"out/part-{number} is not what was written"))
+    with pytest.raises(RunFailed, match=f"after {MOST_ANEW} files .* whether the disk is faulty"):
+        intact.record_damage(Damaged("out/other is not what was written"))

@@ -104,7 +104,7 @@ def test_edits_of_an_earlier_run_stay_with_documents_that_the_reader_refuses(ben
     assert (row["id"], row["rule"], row["edits"]) == ("none", "no_text", [edit])
 
 
-def test_what_may_not_be_read_fails_the_run_or_is_counted(bench, make_pages):
+def test_unreadable_inputs_fail_the_run_or_are_counted(bench, make_pages):
     for name in "ab":
         bench.jsonl(f"in/{name}/x.jsonl", make_pages(3))
     closed = bench.folder / "in/b"
@@ -125,7 +125,7 @@ def test_what_may_not_be_read_fails_the_run_or_is_counted(bench, make_pages):
     assert json.loads(skipped.stdout.splitlines()[-1])["unreadable"] == 1
     record = json.loads((bench.folder / "out/run.json").read_text())
     assert record["totals"]["unreadable"] == 1 and record["totals"]["read"] == 3
-    assert "folders that were skipped: 1" in (bench.folder / "out/report.html").read_text()
+    assert "folders that could not be read: 1" in (bench.folder / "out/report.html").read_text()
     done = bench.command(*line)
     assert json.loads((bench.folder / "out/run.json").read_text())["totals"]["read"] == 6
     assert done.returncode == 0 and "unreadable" not in done.stdout
@@ -138,18 +138,18 @@ def test_an_out_within_its_input_resumes_and_other_runs_pass_it_over(bench, make
     assert first.returncode == 0, first.stderr
     before = bench.bytes_of("nest/out")
     again = bench.command(*line)
-    assert again.returncode == 0 and "all is done in nest/out" in again.stdout, again.stderr
+    assert again.returncode == 0 and "nothing to do in nest/out" in again.stdout, again.stderr
     other = bench.command("filter", "c4", "nest", "-o", "other")
     assert other.returncode == 0 and "read 20 documents" in other.stdout, other.stderr
     for done in (again, other):
         lines = [text for text in done.stderr.splitlines() if "skipped" in text]
         assert lines == [
-            f"skipped {bench.folder / 'nest/out'}: a run wrote it; name it to read its corpus"
+            f"skipped {bench.folder / 'nest/out'}: a run; pass it as input to read its corpus"
         ]
     assert bench.bytes_of("nest/out") == before
 
 
-def test_an_unfinished_run_within_its_input_goes_on(bench, make_pages, monkeypatch):
+def test_an_unfinished_run_within_its_input_continues(bench, make_pages, monkeypatch):
     source = bench.jsonl("nest/x.jsonl", make_pages(20)).parent
 
     def stops(new: Path, old: Path) -> None:
@@ -161,7 +161,7 @@ def test_an_unfinished_run_within_its_input_goes_on(bench, make_pages, monkeypat
     assert bench.run(STEPS, source, out="nest/out").totals().read == 20
 
 
-def test_what_a_dead_worker_left_half_written_comes_into_no_folder(tmp_path):
+def test_half_written_files_of_a_dead_worker_are_not_published(tmp_path):
     new, old = tmp_path / ".rejected-new", tmp_path / "rejected"
     new.mkdir()
     (new / "part-00000.parquet").touch()
@@ -170,7 +170,7 @@ def test_what_a_dead_worker_left_half_written_comes_into_no_folder(tmp_path):
     assert [path.name for path in old.iterdir()] == ["part-00000.parquet"]
 
 
-def test_a_manifest_goes_before_the_folder_of_which_it_speaks(tmp_path, monkeypatch):
+def test_a_manifest_is_removed_before_its_folder_is_replaced(tmp_path, monkeypatch):
     """And the folder's new name is durable before the old one's content goes."""
     new, old = tmp_path / ".corpus-new", tmp_path / "corpus"
     new.mkdir()

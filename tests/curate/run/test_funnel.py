@@ -1,4 +1,4 @@
-"""What a run's lines say: things that are counted by name, one of them without a plural."""
+"""The lines that a run prints: counts by name, with correct plurals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_step_has_its_own_rules_the_largest_first_and_of_equals_by_name() -> N
 def test_held_out_tokens_are_of_documents() -> None:
     val = {"tokens": 18532, "documents": 28}
     shards = {"label": "shards", "makes": "shards", "tokens": 1, "documents": 1, "bytes": 4}
-    assert product_line(shards) == "shards: 1 token of 1 document, 4.00 bytes a token"
+    assert product_line(shards) == "shards: 1 token of 1 document, 4.00 bytes per token"
     held = product_line({**shards, "val": val})
     assert held.endswith("; held out 18,532 tokens of 28 documents")
 
@@ -38,6 +38,6 @@ def test_one_new_input_is_no_plural() -> None:
 def test_a_loss_that_is_not_known_is_not_stated() -> None:
     summary = {"bits_per_byte": 1.0, "parameters": 1_000_000, "steps": 2, "last_loss": 6.74}
     model = {"makes": "model", "label": "pretrain", "summary": summary | {"first_loss": None}}
-    assert "2 steps, loss 6.74, 1.00 bits a byte" in product_line(model)
+    assert "2 steps, loss 6.74, 1.00 bits per byte" in product_line(model)
     model["summary"] = summary | {"first_loss": 7.39}
     assert "loss 7.39 -> 6.74, " in product_line(model)

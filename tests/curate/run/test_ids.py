@@ -61,7 +61,7 @@ def test_repeated_ids_are_numbered_in_input_order_across_files(bench):
     assert settled(bench, second, first) == ["a", "a~2", "a~3", "b"]
 
 
-def test_a_number_that_a_document_carries_of_its_own_is_left_to_it(bench):
+def test_a_numbered_id_of_the_input_is_not_given_to_another_document(bench):
     names = ["a", "a", "a~3", "a", "a~2", "a~2", "a~02", "b~2", "b"]
     source = bench.jsonl("a.jsonl", [{"id": n, "text": "t"} for n in names])
     wanted = ["a", "a~4", "a~3", "a~5", "a~2", "a~2~2", "a~02", "b~2", "b"]
@@ -90,7 +90,7 @@ def test_ids_come_once_and_the_first_of_each_keeps_its_own(bench, names):
             assert ids[i] == name
 
 
-def test_settled_ids_stand_in_corpus_rejected_and_decisions(bench):
+def test_final_ids_are_in_corpus_rejected_and_decisions(bench):
     rows = [{"id": "a", "text": t} for t in ("same", "same", "other", "same")]
     rows += [{"text": "x" * 1500}, {"text": "x" * 1500}]
     source = bench.jsonl("a.jsonl", rows)
@@ -133,6 +133,6 @@ def test_runs_that_go_on_from_each_other_give_the_ids_of_one_run(bench, runs):
     runs=st.lists(st.lists(st.sampled_from(["a", "a~2", "a~3", "a~2~2"]), max_size=5), max_size=4)
 )
 @RUNS
-def test_no_id_comes_twice_whatever_numbers_documents_of_later_runs_carry(bench, runs):
+def test_ids_are_unique_over_runs_whatever_numbered_ids_the_input_has(bench, runs):
     ids = one_after_the_other(bench, runs)
     assert len(set(ids)) == len(ids) == sum(map(len, runs))

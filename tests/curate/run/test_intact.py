@@ -1,4 +1,4 @@
-"""What may have changed since a file was last looked at."""
+"""Finding files that may have changed since the last check."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from curate.run.intact import changed_after, newest
 
 
-def test_a_file_as_old_as_the_last_look_has_not_changed_since(tmp_path: Path) -> None:
+def test_a_file_as_old_as_the_last_check_counts_as_unchanged(tmp_path: Path) -> None:
     path, gone = tmp_path / "a", tmp_path / "gone"
     path.touch()
     os.utime(path, ns=(0, 1000))

@@ -43,7 +43,7 @@ def test_an_interrupt_is_raised_where_it_can_be_and_ends_the_process_where_not(b
     error = process.communicate(timeout=20)[1]
     assert process.returncode == status
     assert time.monotonic() - began < 3
-    assert ("goes on from here" in error) == (status == 130)
+    assert ("run the same command to resume" in error) == (status == 130)
 
 
 def test_a_caller_with_a_handler_of_its_own_keeps_it():
@@ -92,7 +92,7 @@ def test_sigterm_is_a_line_and_an_exit_code(body):
     process.terminate()
     error = process.communicate(timeout=20)[1]
     assert process.returncode == 143
-    assert error == "llmcurate: stopped by SIGTERM; the same command goes on from here\n"
+    assert error == "llmcurate: stopped by SIGTERM; run the same command to resume\n"
 
 
 COMMANDS = {
@@ -104,7 +104,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) for n in COMMANDS])
-def test_sigterm_ends_each_command_so_and_the_same_one_goes_on(bench, make_pages, name):
+def test_sigterm_ends_each_command_so_and_the_same_one_continues(bench, make_pages, name):
     bench.jsonl("in.jsonl", make_pages(4000))
     (bench.folder / "r.yaml").write_text("steps: [c4, dedup_exact, dedup_minhash]")
     command, begun = COMMANDS[name]
@@ -121,6 +121,6 @@ def test_sigterm_ends_each_command_so_and_the_same_one_goes_on(bench, make_pages
     process.terminate()
     error = process.communicate(timeout=60)[1]
     assert process.returncode == 143, error
-    assert error.endswith("llmcurate: stopped by SIGTERM; the same command goes on from here\n")
+    assert error.endswith("llmcurate: stopped by SIGTERM; run the same command to resume\n")
     if name != "pretrain":  # which would take an hour
         assert bench.process(*command.split()).returncode == 0

@@ -80,7 +80,9 @@ def test_a_commit_is_on_the_disk_when_it_is_done(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["stage", "close", "results"])
-def test_rows_are_there_before_anything_that_stands_on_them(tmp_path, still, how: str) -> None:
+def test_ledger_rows_are_written_before_anything_that_depends_on_them(
+    tmp_path, still, how: str
+) -> None:
     ledger = Ledger(tmp_path)
     ledger.commit_part("a", 0, {})
     if how == "stage":

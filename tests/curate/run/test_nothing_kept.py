@@ -1,4 +1,4 @@
-"""A run that reads or keeps nothing says so first, with the reason that took most."""
+"""A run that reads or keeps nothing says so first, with the main reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def first_line(bench: Any, source: Path | str, *options: str) -> tuple[str, int]
     return (result.stdout.splitlines() or [result.stderr])[0], result.returncode
 
 
-def test_all_dropped_is_said_first_and_ends_with_0_also_when_it_is_done_already(bench):
+def test_a_run_that_drops_everything_says_so_first_and_exits_with_0_even_when_repeated(bench):
     source = bench.jsonl("in.jsonl", [{"text": f"Short {n}."} for n in range(4)])
     for _ in range(2):
         line, code = first_line(bench, source, "--min", "1000")
@@ -27,7 +27,7 @@ def test_all_dropped_is_said_first_and_ends_with_0_also_when_it_is_done_already(
     assert json.loads((bench.folder / "out/run.json").read_text())["totals"]["nothing_kept"] == line
 
 
-def test_the_step_that_took_most_stands_first(bench):
+def test_the_step_that_dropped_most_is_listed_first(bench):
     texts = ["A long text of some words.", "B long text of some words.", "C long text here.", "D"]
     source = bench.jsonl("in.jsonl", [{"text": text} for text in [*texts, texts[0]]])
     steps = [{"dedup_exact": {"max_removal": 1.0}}, {"document_length": {"min": 1000}}]
@@ -45,11 +45,11 @@ def test_the_step_that_took_most_stands_first(bench):
             ),
             (
                 {"text": ["A text."], "body": "x"},
-                "column text is no text; the files have text (list)",
+                "column text does not hold text; the files have text (list)",
             ),
             (
                 {"text": None, "body": "A text"},
-                "column text is no text; the files have text (null)",
+                "column text does not hold text; the files have text (null)",
             ),
         ],
         2,

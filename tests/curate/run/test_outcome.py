@@ -43,7 +43,7 @@ def result(part: int) -> StageResult:
     return StageResult(**none | values)
 
 
-def test_partitions_are_merged_and_let_go() -> None:
+def test_partition_results_are_merged_and_freed_one_by_one() -> None:
     held: list[weakref.ref[StageResult]] = []
 
     def results() -> Iterator[StageResult]:

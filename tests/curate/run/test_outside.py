@@ -1,4 +1,4 @@
-"""An OUT or a HOME that somebody sends says what it likes: nothing outside of it is touched."""
+"""An OUT or HOME from somebody else cannot make a run touch files outside of it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def test_the_list_of_files_beside_an_index_names_none_elsewhere(case, name):
 def test_an_index_that_is_a_link_is_not_followed(case):
     shutil.rmtree(case.out / "index")
     (case.out / "index").symlink_to(case.victim)
-    case.refuses("index/", "does not lie inside", sets=("dedup_exact.survivor=first",))
+    case.refuses(
+        "index/", "was not removed: it is not inside", sets=("dedup_exact.survivor=first",)
+    )
 
 
 def test_files_that_the_ledger_calls_published_lie_in_out(case):
@@ -119,7 +121,7 @@ def test_a_product_empties_no_folder_that_a_link_leads_to(case):
     path.symlink_to(case.victim / "deep")
     case.sql("DELETE FROM stages WHERE stage NOT LIKE 'published%'")
     case.sql("UPDATE runs SET done = 0")
-    case.refuses("jsonl/file is not removed", sets=())
+    case.refuses("jsonl/file was not removed", sets=())
 
 
 @pytest.mark.parametrize("name", mostly_slow([".corpus-new", "corpus", "rejected", ".corpus-old"]))
@@ -131,7 +133,7 @@ def test_a_link_in_the_place_of_a_folder_goes_and_what_it_leads_to_stays(case, n
     assert not (case.out / name).is_symlink()
 
 
-def test_a_store_says_nothing_of_places_outside_of_it(tmp_path):
+def test_a_store_refuses_names_outside_its_folder(tmp_path):
     from llmcurate.base.disk.publish import LIST, Store
     from llmcurate.base.errors import RunFailed
 
@@ -140,9 +142,9 @@ def test_a_store_says_nothing_of_places_outside_of_it(tmp_path):
     for work in (
         lambda: store.remove(["../victim"]),
         lambda: store.write("../victim", b"x"),
-        lambda: store.put(tmp_path / "victim", "a/../../other"),
+        lambda: store.upload(tmp_path / "victim", "a/../../other"),
     ):
-        with pytest.raises(RunFailed, match="is nothing inside it"):
+        with pytest.raises(RunFailed, match="is not inside it"):
             work()
     store.write(LIST, b'{"version": 1, "files": ["../victim"]}')
     assert store.listed() == {} and sorted(p.name for p in tmp_path.iterdir()) == ["out", "victim"]
@@ -159,13 +161,13 @@ def test_a_link_deep_in_the_folder_of_a_resolve_is_not_followed(case, deep):
         path = case.folder / deep.format(resolve=resolve)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(case.victim)
-    case.refuses("is a link, and runs make none there", sets=("dedup_exact.survivor=first",))
+    case.refuses("is a link, which no run creates there", sets=("dedup_exact.survivor=first",))
 
 
 @pytest.mark.parametrize("name", ["../../victim", "{victim}"])
 def test_a_stage_in_the_record_of_a_run_lies_in_out(case, name):
     stages = [StageRecord(folder=name.format(victim=case.victim), steps=["c4"])]
-    with pytest.raises(RunFailed, match=r"which is nothing inside|leads out"):
+    with pytest.raises(RunFailed, match=r"which is not inside|leads out"):
         Originals(case.out, stages).find(
             ("part-00000.parquet", 0), "a", "text", [Edit("c4", "short", 0, 1, None)]
         )

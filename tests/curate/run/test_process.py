@@ -1,4 +1,4 @@
-"""The process itself: killed, interrupted, locked out, out of space; what it leaves behind."""
+"""The process of a run: killed, interrupted, locked out, out of disk space."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_silent_holder_on_another_host_is_taken_over_whatever_its_clock(tmp_pa
         db.execute("INSERT INTO lock VALUES (1, 1, 1.0, 'elsewhere', 'then', ?)", (beat,))
         db.commit()
     Ledger(tmp_path, stale=0.1).close()
-    assert "process 1 on elsewhere, started then; it is watched" in capsys.readouterr().err
+    assert "process 1 on elsewhere, started then; watching it" in capsys.readouterr().err
 
 
 def test_a_holder_on_another_host_that_writes_keeps_its_lock(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What a rehearsal compiles is what a run needs, and it leaves nothing else behind."""
+"""A rehearsal compiles all kernels that a run needs, and leaves nothing else."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def test_after_a_warmup_a_run_compiles_nothing(web):
     web.command("run", "web.yaml", "pages", "-o", "out")
     assert compiled(web) == [0.0, 0.0]
     done = web.command("warmup", "web.yaml")
-    assert done.stdout.startswith("8 steps rehearsed, 0 kernels compiled, kept in ")
+    assert done.stdout.startswith("prepared 8 steps, compiled 0 kernels to ")
 
 
-def test_a_stage_rehearses_the_stages_behind_it_too(web, monkeypatch):
+def test_a_stage_rehearses_the_later_stages_too(web, monkeypatch):
     web.command("run", "web.yaml", "pages", "-o", "out")
     first, second = sorted((web.folder / "out/stages").glob("*/stage*.json"))
     labels = []
@@ -103,7 +103,7 @@ def test_a_warmup_says_which_steps_it_could_not_rehearse(bench):
     )
     done = bench.command("warmup", "web.yaml")
     ready, missing = done.stdout.splitlines()
-    assert ready.startswith("2 steps rehearsed, ")
+    assert ready.startswith("prepared 2 steps, ")
     assert missing.startswith("not compiled: quality: ") and "nowhere.bin" in missing
 
 
@@ -113,7 +113,7 @@ def test_a_warmup_runs_no_code_that_a_recipe_names(bench):
     (bench.folder / "mine.py").write_text(source)
     (bench.folder / "web.yaml").write_text("name: web\nsteps:\n  - python: mine.py:keep\n")
     done = bench.command("warmup", "web.yaml")
-    assert done.returncode == 0 and "not compiled: python: no step of llmcurate" in done.stdout
+    assert done.returncode == 0 and "not compiled: python: runs code outside" in done.stdout
 
 
 def test_a_step_that_cannot_work_on_the_sample_is_named(monkeypatch):

@@ -129,7 +129,7 @@ def test_a_changed_first_step_reuses_nothing(base):
     "gone",
     ["corpus", "rejected/part-00000.parquet", "corpus/part-00001.parquet", "decisions.parquet"],
 )
-def test_what_is_missing_in_out_is_put_back(base, gone):
+def test_missing_files_of_out_are_restored(base, gone):
     name = f"gone-{gone.replace('/', '-')}"
     path = copied(base, name) / gone
     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -241,7 +241,7 @@ def test_input_without_any_document_gives_empty_outputs(bench):
     assert [p.name for p in (bench.folder / "out/corpus").iterdir()] == ["part-00000.parquet"]
 
 
-def test_what_cannot_be_read_is_counted_and_listed(bench):
+def test_unreadable_records_are_counted_and_listed(bench):
     line = json.dumps({"id": "long", "text": "x" * 3000})
     source = bench.jsonl("in.jsonl", ['{"id": "a", "text": "b"}', "{broken", line])
     outcome = bench.run(["dedup_exact"], source, read={"max_record_bytes": 1000})
@@ -282,7 +282,7 @@ def test_a_list_that_is_not_there_is_named_before_anything_runs(bench):
         bench.run([{"c4": {"badwords": str(bench.folder / "nowhere.txt")}}], source)
 
 
-def test_what_is_left_out_or_damaged_is_counted_named_and_noted_once(bench):
+def test_dropped_values_and_damage_are_counted_named_and_noted_once(bench):
     lines = [{"id": "a", "text": "b", "html": "x" * 3000}, *["{bad}"] * 230]
     source = bench.jsonl("in/a.jsonl", lines)
     page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>page</p>"
@@ -302,14 +302,14 @@ def test_what_is_left_out_or_damaged_is_counted_named_and_noted_once(bench):
     of_reading = [n for n in record["notices"] if "left out" in n or "digest" in n]
     assert len(of_reading) == 2
     assert "(html 1)" in of_reading[0] and "read.max_carried_bytes" in of_reading[0]
-    assert "(b.warc 1); they stay" in of_reading[1]
+    assert "(b.warc 1); they were kept" in of_reading[1]
     report = unescape((bench.folder / "out/report.html").read_text())
     assert all(notice in report for notice in of_reading)
 
     bench.run(["extract"], source.parent, read=read | {"digests": "drop"}, out="strict")
     (refused,) = bench.rows("strict", "rejected")
     assert (refused["step"], refused["rule"]) == ("read", "digest_mismatch")
-    assert refused["detail"] == "WARC-Block-Digest is of another content"
+    assert refused["detail"] == "WARC-Block-Digest does not match the content"
 
 
 EMPTY = {

@@ -1,4 +1,4 @@
-"""What is tried after a worker's death: which documents alone, who is held, when the run ends."""
+"""Retries after a worker's death: documents run alone, quarantine, and the end of the run."""
 
 from __future__ import annotations
 
@@ -35,19 +35,23 @@ def after(
 @pytest.mark.parametrize(
     ("how", "careful"), [(CRASH, (5, 9)), (LATE, (5, LAST))], ids=["it died", "it took too long"]
 )
-def test_the_documents_of_a_batch_run_alone_and_behind_a_slow_one_all(how, careful) -> None:
+def test_after_a_death_the_documents_of_the_batch_run_alone_and_after_a_time_out_all_later_ones(
+    how, careful
+) -> None:
     assert after(culprits(), task_of(3), how, 5, 9) == task_of(3, careful)
 
 
 @pytest.mark.parametrize("first", [5, 7, 9])
-def test_a_document_that_kills_its_worker_alone_is_held_and_the_rest_runs_as_before(first) -> None:
+def test_a_document_that_kills_its_worker_alone_is_quarantined_and_the_rest_runs_as_before(
+    first,
+) -> None:
     decide = culprits()
     task = after(decide, task_of(3), CRASH, 5, 9)
     held = {first: "its worker died twice: signal SIGSEGV"}
     assert after(decide, task, CRASH, first, first) == replace(task_of(3), quarantine=held)
 
 
-def test_late_once_alone_is_no_fault_of_the_document_and_twice_is() -> None:
+def test_a_document_is_quarantined_only_after_timing_out_alone_twice() -> None:
     decide = culprits()
     task = after(decide, task_of(3), LATE, 5, 9)
     assert after(decide, task, LATE, 7, 7) == task
@@ -58,7 +62,7 @@ def test_late_once_alone_is_no_fault_of_the_document_and_twice_is() -> None:
     assert not after(decide, replace(task, part=4), LATE, 7, 7).quarantine
 
 
-def test_another_batch_than_the_suspected_one_is_looked_through_anew() -> None:
+def test_a_death_in_another_batch_starts_a_new_search() -> None:
     decide = culprits()
     task = after(decide, task_of(3), CRASH, 5, 9)
     for first, last in ((4, 9), (5, 10), (10, 14)):
@@ -86,7 +90,7 @@ def test_a_partition_in_which_too_many_documents_kill_is_a_defect_of_a_step() ->
         after(decide, task, CRASH, 500, 500)
 
 
-def test_work_without_documents_is_tried_twice_a_partition() -> None:
+def test_work_without_documents_is_tried_twice_per_partition() -> None:
     decide = retry_once("the assembly")
     for part in (0, 1):
         assert after(decide, task_of(part), CRASH, 0, 0) == task_of(part)

@@ -32,12 +32,12 @@ def test_the_newest_run_is_the_one_with_the_greatest_number(tmp_path: Path) -> N
         workspace.need("model")
 
 
-def test_what_a_restart_set_aside_is_no_run_and_a_name_with_a_number_is(tmp_path: Path) -> None:
+def test_folders_set_aside_by_a_restart_are_not_counted_as_runs(tmp_path: Path) -> None:
     workspace = made(tmp_path, "0001-a", "0001-a.1", "0002-v1.5", "0003-b.2")
     assert [p.name for _, p in workspace.numbered()] == ["0001-a", "0002-v1.5", "0003-b.2"]
 
 
-def test_a_run_goes_on_in_its_folder_and_another_takes_the_next_number(tmp_path: Path) -> None:
+def test_a_run_continues_in_its_folder_and_another_takes_the_next_number(tmp_path: Path) -> None:
     assert Workspace(tmp_path, tmp_path / "none").out_for("a", "x").name == "0001-a"
     workspace = made(tmp_path, "0007-a", "0003-a", "0005-b")
     for name in ("0003-a", "0005-b"):

@@ -9,7 +9,7 @@ import pytest
 from curate.documents.documents import Documents, documents
 from curate.steps import registry
 from curate.steps.failures import failing, on_batch
-from llmcurate.base.errors import RunFailed, Unforeseen, UsageError
+from llmcurate.base.errors import RunFailed, UnexpectedError, UsageError
 
 DOCS = documents(
     {"id": [f"a.jsonl#{n}" for n in range(9)], "text": ["x"] * 6 + ["bad", "x", "bad"]}
@@ -23,7 +23,7 @@ def refuses_bad(docs: Documents) -> Documents:
 
 
 def test_the_first_document_on_which_a_step_fails_is_named() -> None:
-    with pytest.raises(Unforeseen) as failure:
+    with pytest.raises(UnexpectedError) as failure:
         on_batch("s", refuses_bad, DOCS.within("s"))
     start = "step s failed on document a.jsonl#6: TypeError: no number"
     assert str(failure.value).startswith(start) and failure.value.exit_code == 1
@@ -34,13 +34,13 @@ def test_a_batch_is_named_where_no_document_alone_is_at_fault() -> None:
         assert len(docs) < 9, "many"
         return docs
 
-    with pytest.raises(Unforeseen, match=r"on the batch that begins with a\.jsonl#0: Assert"):
+    with pytest.raises(UnexpectedError, match=r"on the batch that begins with a\.jsonl#0: Assert"):
         on_batch("s", refuses_many, DOCS)
 
 
 @pytest.mark.parametrize("answer", [None, DOCS.table.slice(1)])
 def test_an_answer_without_a_row_for_each_document_is_refused(answer: Any) -> None:
-    with pytest.raises(Unforeseen, match=r"step s returned (NoneType|8 rows) for 9 documents"):
+    with pytest.raises(UnexpectedError, match=r"step s returned (NoneType|8 rows) for 9 documents"):
         on_batch("s", lambda docs: answer, DOCS)
 
 
@@ -59,7 +59,7 @@ def test_errors_that_speak_for_themselves_pass(error: Exception) -> None:
         ("curate.filters.c4:C4", "needs `@step\\('mine'\\)` above it"),
     ],
 )
-def test_a_step_that_cannot_be_loaded_is_one_line(
+def test_a_step_that_cannot_be_loaded_is_a_one_line_error(
     place: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(registry.REGISTRY, "mine", place)

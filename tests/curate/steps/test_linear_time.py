@@ -115,7 +115,7 @@ def worker(name: str) -> Callable[[str], object]:
 
 @pytest.mark.lab
 @pytest.mark.parametrize(("name", "unit"), ONCE_SLOW)
-def test_what_was_slow_once_takes_linear_time(name: str, unit: str) -> None:
+def test_known_slow_texts_take_linear_time(name: str, unit: str) -> None:
     assert grows_linearly(worker(name), partial(repeated, unit), 16_000)
 
 

@@ -52,17 +52,17 @@ def test_a_function_comes_with_its_helpers_imports_and_values(cell: Any) -> None
     assert loaded.__module__ not in sys.modules or loaded.__module__ != "__main__"
 
 
-def test_another_source_of_it_or_of_a_helper_is_computed_anew(cell: Any) -> None:
+def test_editing_a_function_or_its_helper_recomputes_its_step(cell: Any) -> None:
     before = FunctionInFile.of(cell(CELL)["keep"])
     assert FunctionInFile.of(cell(CELL)["keep"]) == before
     for old, new in (("LIMIT = 3", "LIMIT = 4"), ("len(", "1 + len(")):
         assert FunctionInFile.of(cell(CELL.replace(old, new))["keep"]) != before
 
 
-def test_what_workers_cannot_have_is_named(cell: Any) -> None:
+def test_values_that_workers_cannot_receive_are_named(cell: Any) -> None:
     with pytest.raises(UsageError, match="uses handle, a object that workers do not have"):
         FunctionInFile.of(cell(CELL)["lost"])
-    with pytest.raises(UsageError, match="write it as `def` at the top"):
+    with pytest.raises(UsageError, match="define it with `def` at the top"):
         FunctionInFile.of(eval(compile("lambda text: True", "<cell>", "eval")))
 
 

@@ -1,4 +1,4 @@
-"""Rules by language: each document by the limits of its own, all by those that were given."""
+"""Rules with limits per language, and explicit settings for all languages."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_reason_has_the_threshold_that_held_for_its_document() -> None:
     assert limits["long_words"] == 15 and english["long_words"] == 10
 
 
-def test_what_is_given_holds_for_all_languages() -> None:
+def test_an_explicit_setting_applies_to_all_languages() -> None:
     text = "Rindfleischetikettierungsüberwachung und die der " * 30
     (auto,) = rules(applied("gopher_quality", [(text, "de")]))
     (given,) = rules(applied("gopher_quality", [(text, "de")], max_word_length=10))
@@ -121,7 +121,7 @@ def test_a_profile_of_ones_own_is_part_of_the_stage(tmp_path: Any) -> None:
     assert step.identity() != before
 
 
-def test_repeated_passages_are_found_whatever_stands_before_them() -> None:
+def test_repeated_passages_are_found_whatever_precedes_them() -> None:
     """Clusters slide, so that no cut of words has to fall on the same place."""
     from curate.filters.gopher_measures import repetition_measures
     from curate.text.languages import shipped

@@ -45,11 +45,14 @@ MISTAKES = {
     "value out of range": ("read: {batch_rows: 0}\nsteps: [c4]\n", r"r\.yaml:1: read\.batch_rows"),
     "no YAML": ("steps:\n  - c4: {\n", r"r\.yaml:\d: not YAML"),
     "a tag of Python": ("steps: !!python/object:os.system [x]\n", r"r\.yaml:1: not YAML"),
-    "no mapping": ("- c4\n", r"r\.yaml: a recipe is a mapping"),
-    "empty": ("", r"r\.yaml: a recipe is a mapping"),
+    "no mapping": ("- c4\n", r"r\.yaml: a recipe must be a mapping"),
+    "empty": ("", r"r\.yaml: a recipe must be a mapping"),
     "no steps": ("name: x\n", r"r\.yaml: `steps` must be a list"),
     "steps as text": ("steps: c4\n", r"r\.yaml: `steps` must be a list"),
-    "settings as list": ("steps:\n  - c4: [1]\n", r"r\.yaml:2: the settings of c4 are no mapping"),
+    "settings as list": (
+        "steps:\n  - c4: [1]\n",
+        r"r\.yaml:2: the settings of c4 must be a mapping",
+    ),
     "two steps in one": ("steps:\n  - {c4: {}, extract: {}}\n", r"r\.yaml:2: a step is"),
     "a step behind a product": (
         "steps:\n  - tokenizer\n  - c4\n",
@@ -88,13 +91,13 @@ def test_a_mistake_is_one_line_that_says_where_and_what(mistake):
         ("read.batch_rows=none", r"read\.batch_rows"),
     ],
 )
-def test_a_wrong_override_is_one_line(item, message):
+def test_a_wrong_override_is_a_one_line_error(item, message):
     with pytest.raises(UsageError, match=message) as error:
         parse("steps: [c4]\n", "r.yaml", (item,))
     assert "\n" not in str(error.value) and str(error.value).startswith(f"--set {item}: ")
 
 
-def test_what_an_override_did_is_not_blamed_on_the_recipe():
+def test_an_error_caused_by_an_override_names_the_override():
     text = "steps:\n  - document_length: {min: 10}\n  - c4\n"
     for sets, start in (
         (("document_length.max=5",), "--set document_length.max=5: document_length: "),
@@ -141,14 +144,14 @@ def test_a_setting_of_several_names_them_and_each_of_them_works(item, places):
     text = "steps: [dedup_exact, dedup_minhash, pretrain]\n"
     with pytest.raises(UsageError) as error:
         parse(text, "r.yaml", (item,))
-    assert str(error.value) == f"--set {item}: more than one setting is called so; write {places}"
+    assert str(error.value) == f"--set {item}: more than one setting has this name; write {places}"
     for place in places.split(" or "):
         parse(text, "r.yaml", ("pretrain.model=t5-tiny", f"{place}={item.partition('=')[2]}"))
 
 
 def test_a_wrong_setting_outside_of_a_file_names_its_step_once():
     for settings, message in (
-        ({"weights": "much"}, "step mix: weights 'much': "),
+        ({"weights": "much"}, "step mix: weights is 'much'; "),
         ({"seed": "x"}, "step mix: seed is 'x': "),
         ({"seeds": 1}, "step mix: unknown key 'seeds' in mix; did you mean 'seed'?"),
     ):
@@ -190,7 +193,7 @@ def test_stages_end_at_corpus_steps_and_where_the_recipe_says_cut(steps, stages)
     assert len(plan.stages) == stages
 
 
-def test_what_stands_behind_a_dedup_depends_on_its_settings():
+def test_stages_after_a_dedup_depend_on_its_settings():
     def keys(steps: str) -> list[str]:
         return [
             s.key for s in plan_run(parse(f"steps: {steps}\n", "r.yaml"), InputPlan((), ())).stages
@@ -260,17 +263,17 @@ def test_what_a_dedup_decides_by_can_be_loaded_ahead():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("steps: [document_length: {min: yes}]", "document_length.min: true is no value of it"),
+        ("steps: [document_length: {min: yes}]", "document_length.min: true is not a valid value"),
         ("steps: [document_length: {min: 1, unit: no}]", "document_length.unit: false is no"),
-        ("steps: [mix: {weights: {a: on}}]", "mix.weights: a list or mapping is no value of it"),
-        ("read: {limit: true}\nsteps: [c4]", "read.limit: true is no value of it"),
-        ("name: yes\nsteps: [c4]", "name: true is no value of it"),
-        ("description: [a]\nsteps: [c4]", "description: a list or mapping is no value of it"),
-        ("steps: [c4: {min_words: 1, min_words: 2}]", "the key 'min_words' stands twice"),
-        ("steps:\n" + "- c4\n" * 1001, "x.yaml: 1,001 steps; a recipe has 1,000 at most"),
+        ("steps: [mix: {weights: {a: on}}]", "mix.weights: a list or mapping is not a valid value"),
+        ("read: {limit: true}\nsteps: [c4]", "read.limit: true is not a valid value"),
+        ("name: yes\nsteps: [c4]", "name: true is not a valid value"),
+        ("description: [a]\nsteps: [c4]", "description: a list or mapping is not a valid value"),
+        ("steps: [c4: {min_words: 1, min_words: 2}]", "the key 'min_words' appears twice"),
+        ("steps:\n" + "- c4\n" * 1001, "x.yaml: 1,001 steps; a recipe may have at most 1,000"),
     ],
 )
-def test_what_yaml_takes_for_something_else_is_one_line(text, message):
+def test_values_that_yaml_misreads_are_a_one_line_error(text, message):
     with pytest.raises(UsageError, match=re.escape(message)) as error:
         parse(text, "x.yaml")
     assert str(error.value).startswith("x.yaml") and "\n" not in str(error.value)
@@ -299,6 +302,6 @@ def test_a_device_is_no_word_list(step):
 @pytest.mark.parametrize(
     ("name", "kind"), [("mine.py", "a Python file"), ("my.ipynb", "a notebook")]
 )
-def test_a_file_of_another_kind_is_named_as_one(name: str, kind: str) -> None:
+def test_a_file_that_is_no_recipe_is_named_by_its_kind(name: str, kind: str) -> None:
     with pytest.raises(UsageError, match=f"{name} is {kind}, not a recipe"):
         parse("x = 1", name)

@@ -105,4 +105,4 @@ def test_a_shipped_recipe_runs_to_its_end_on_real_pages(name: str, made: Bench) 
     record = json.loads((made.folder / f"of-{name}" / "run.json").read_text())["totals"]
     assert record["read"] >= COUNT and record["read"] == record["kept"] + record["rejected"]
     assert len(made.ids(f"of-{name}")) == record["kept"]
-    assert "all is done" in done(made, "run", name, source, "-o", f"of-{name}", *options)
+    assert "nothing to do" in done(made, "run", name, source, "-o", f"of-{name}", *options)

@@ -223,7 +223,7 @@ def test_without_its_model_or_list_a_recipe_ends_with_one_line_and_a_dry_run_sho
     assert done.returncode == 2 and WANTING[name] in line
     paper = shared_bench.command(*given, "--dry-run")
     assert paper.returncode == 0 and ": 0 of " in paper.stdout
-    assert f"a run would end with: {line.removeprefix('llmcurate: ')}" in paper.stderr
+    assert f"a run would fail: {line.removeprefix('llmcurate: ')}" in paper.stderr
 
 
 @pytest.mark.lab

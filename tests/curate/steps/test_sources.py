@@ -1,4 +1,4 @@
-"""The source of plug-ins' steps is part of what a stage is named by."""
+"""The source of a plug-in step is part of the stage key."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def test_an_edited_plug_in_is_computed_anew(bench, monkeypatch):
     command = ("run", "r.yaml", "in.jsonl", "-o", "out", "--workers", "1")
     assert bench.process(*command).returncode == 0
     assert bench.ids() == ["a", "bb"]
-    assert "all is done" in bench.process(*command).stdout
+    assert "nothing to do" in bench.process(*command).stdout
     (folder / "short_words.py").write_text("LIMIT = 1.0\n")
-    assert "all is done" not in bench.process(*command).stdout
+    assert "nothing to do" not in bench.process(*command).stdout
     assert bench.ids() == ["a"]
 
 

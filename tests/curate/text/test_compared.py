@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.text.compared import IGNORABLE, casefold_of, compared, compared_texts, nfkc_casefold
+from curate.text.compared import IGNORABLE, casefold_of, in_form, nfkc_casefold, texts_in_form
 
 PERL = """use Unicode::UCD qw(prop_invmap);
 print Unicode::UCD::UnicodeVersion(), "\\n";
@@ -60,8 +60,8 @@ def test_a_casefolded_text_stays_as_it_is(text: str) -> None:
 @pytest.mark.parametrize(("form", "make"), [("nfc", nfc), ("nfkc_cf", nfkc_casefold)])
 def test_texts_are_in_the_form_on_bytes_too(form, make, values) -> None:
     array = pa.array(values, pa.large_string())
-    assert compared_texts(array, form).to_pylist() == [make(v or "") for v in values]
-    assert compared_texts(array, "raw") is array
+    assert texts_in_form(array, form).to_pylist() == [make(v or "") for v in values]
+    assert texts_in_form(array, "raw") is array
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_texts_are_in_the_form_on_bytes_too(form, make, values) -> None:
         ("Straße ﬁn", "STRASSE FIN"),
     ],
 )
-def test_what_reads_the_same_is_the_same_casefolded(one: str, other: str) -> None:
+def test_visually_equal_texts_are_equal_after_nfkc_casefold(one: str, other: str) -> None:
     assert nfkc_casefold(one) == nfkc_casefold(other)
     assert one != other
 
@@ -84,10 +84,10 @@ def test_lines_stay_lines(text: str) -> None:
     assert nfkc_casefold(text).split("\n") == list(map(nfkc_casefold, text.split("\n")))
 
 
-def test_pieces_stand_one_after_the_other() -> None:
+def test_normalised_pieces_are_written_back_to_back() -> None:
     data = np.frombuffer(bytearray("Ab\u0301|Z|\xad".encode()), np.uint8)
     start, end = np.array([0, 5, 7]), np.array([4, 6, 9])
-    new, begins, ends = compared(data, start, end, "nfkc_cf")
+    new, begins, ends = in_form(data, start, end, "nfkc_cf")
     assert [bytes(new[a:z]).decode() for a, z in zip(begins, ends, strict=True)] == [
         "ab\u0301",
         "z",

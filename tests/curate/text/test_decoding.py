@@ -63,7 +63,7 @@ def test_utf_8_with_one_bad_place_is_utf_8_whatever_is_declared(
 
 
 @pytest.mark.parametrize("label", ["utf-8", None])
-def test_what_is_no_utf_8_at_all_is_detected_even_where_utf_8_is_declared(
+def test_another_encoding_is_detected_even_if_utf_8_is_declared(
     label: str | None,
 ) -> None:
     for text, codec in ((RUSSIAN, "windows-1251"), (JAPANESE, "euc-jp"), ("café", "latin-1")):
@@ -165,7 +165,7 @@ def test_the_languages_of_windows_1252_are_not_taken_for_others() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://EXAMPLE.RU/", "http://пример.рф/", "http://[1", "x", None])
-def test_any_address_is_a_hint_or_none(url: str | None) -> None:
+def test_a_page_decodes_whatever_its_url_is(url: str | None) -> None:
     data = page(RUSSIAN).encode("windows-1251")
     assert decode(data, url=url).encoding == "windows-1251"
 

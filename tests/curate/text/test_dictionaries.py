@@ -1,4 +1,4 @@
-"""Dictionaries of words: which are used is written down, and another one is refused."""
+"""Word dictionaries: their hashes are recorded, and a changed dictionary is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from curate.documents.documents import documents
 from curate.filters.language_words import unspaced_tokens
 from curate.steps.recipe import make_step
 from curate.text import languages
-from curate.text.languages import Profile, Source, dictionary_for, effective
+from curate.text.languages import Profile, Source, dictionary_for, effective_words
 from llmcurate.base.errors import UsageError
 
 WORDS = ("แมว", "กิน", "ปลา", "และ", "นอน")
@@ -30,26 +30,26 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder / "words.txt"
 
 
-def test_auto_names_the_lists_there_are_with_their_hashes(package: Path) -> None:
-    words = effective("auto", ["tha", "jpn"])
+def test_auto_names_the_available_dictionaries_with_their_hashes(package: Path) -> None:
+    words = effective_words("auto", ["tha", "jpn"])
     assert words.startswith("tha=") and len(words) == len("tha=") + 16
-    assert effective(words, ["tha"]) == words
-    assert effective("estimate", ["tha"]) == "estimate"
-    assert effective("auto", ["jpn"]) == "estimate"
+    assert effective_words(words, ["tha"]) == words
+    assert effective_words("estimate", ["tha"]) == "estimate"
+    assert effective_words("auto", ["jpn"]) == "estimate"
 
 
 def test_another_list_than_the_run_had_is_refused(package: Path) -> None:
-    words = effective("auto", ["tha"])
+    words = effective_words("auto", ["tha"])
     package.write_text("แมว\n", "utf-8")
     languages._digest.cache_clear()
-    with pytest.raises(UsageError, match="another list than the run had"):
-        effective(words, ["tha"])
+    with pytest.raises(UsageError, match="is not the list that the run used"):
+        effective_words(words, ["tha"])
     with pytest.raises(UsageError, match=r"no dictionary for jpn: pip install"):
         dictionary_for("jpn", "jpn")
 
 
 def test_words_are_those_of_the_list_and_what_it_lacks_stays_whole(package: Path) -> None:
-    profile = Profile("th", clusters=4.0, words=effective("auto", ["tha"]))
+    profile = Profile("th", clusters=4.0, words=effective_words("auto", ["tha"]))
     docs = documents({"text": ["แมวกินปลา และ ABC นอนฟหก", "", "แมว แมว"]})
     tokens, inside, per_word = unspaced_tokens(docs, profile)
     assert np.diff(tokens.rows).tolist() == [7, 0, 2] and per_word == 1
@@ -59,7 +59,7 @@ def test_words_are_those_of_the_list_and_what_it_lacks_stays_whole(package: Path
     assert len({*tokens.hash[:7].tolist()}) == 7
 
 
-def test_what_is_effective_is_in_the_stages_name_and_in_the_written_recipe(package: Path) -> None:
+def test_the_effective_dictionary_is_in_the_stage_key_and_the_written_recipe(package: Path) -> None:
     step, estimate = make_step("gopher_quality", {}), {"words": "estimate"}
     assert step.identity().settings["words"].startswith("tha=")
     assert step.resolved()["words"].startswith("tha=")

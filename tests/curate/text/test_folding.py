@@ -90,7 +90,7 @@ def test_ccnets_table_deletes_its_34_characters_and_controls_and_makes_digits_ze
     assert ccnet_normal("Héllo,  World 1234.\t— “ok”") == "héllo,  world 0000. ok"
 
 
-def test_ascii_that_is_folded_otherwise_goes_character_by_character():
+def test_ascii_with_special_folding_is_processed_by_character():
     table = lower_table().copy()
     table[ord(",")] = -1
     assert folding(table).floor == 128

@@ -1,7 +1,7 @@
-"""Which kernels are cached: those that Python calls, and no others.
+"""Only kernels that Python calls are cached.
 
-numba inlines a kernel into its callers only where it compiles both in one process; one that comes
-from the cache is called, which costs a filter more than the helper's own work.
+numba inlines a kernel into its callers only if it compiles both in one process; a kernel from the
+cache is called, which costs a filter more than the helper's own work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Profiles: what the rules must know of a language, shipped and of one's own."""
+"""Language profiles: those shipped and the user's own."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ def test_ones_own_profile_comes_before_the_shipped_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "it has no profile"),
+        ("[]", "it holds no profile"),
         ("de: [", "not YAML"),
-        ("de: 3", "profile de: is no mapping"),
+        ("de: 3", "profile de must be a mapping"),
         ("de: {stopwords: [a]}", "profile de: unknown key 'stopwords'"),
-        ("de: {stop_words: [3]}", "stop_words is a list of words"),
-        ("th: {clusters: 0.5}", "clusters is a number from 1 to 20"),
-        ("th: {limits: {gopher_quality: 3}}", "limits has settings by step"),
+        ("de: {stop_words: [3]}", "stop_words must be a list of words"),
+        ("th: {clusters: 0.5}", "clusters must be a number from 1 to 20"),
+        ("th: {limits: {gopher_quality: 3}}", "limits must hold settings by step"),
     ],
 )
-def test_a_file_that_is_none_is_named_with_what_is_wrong(
+def test_an_invalid_profile_file_is_named_with_its_mistake(
     text: str, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "own.yaml"
@@ -84,8 +84,10 @@ def test_a_file_that_is_none_is_named_with_what_is_wrong(
     assert str(path) in str(error.value)
 
 
-def test_a_name_without_a_profile_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match=r"profile tlh: no language with a profile \(bn, de,"):
+def test_a_name_without_a_profile_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(
+        UsageError, match=r"profile tlh: neither a language with a profile \(bn, de,"
+    ):
         chosen("tlh")
 
 

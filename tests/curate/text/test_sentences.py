@@ -52,7 +52,7 @@ def count(line: str) -> int:
         ("No space.Here", 1),
     ],
 )
-def test_counted_by_hand(line, expected):
+def test_sentence_counts_agree_with_counts_by_hand(line, expected):
     assert count(line) == sentences(line) == expected
 
 

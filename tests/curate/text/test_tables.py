@@ -50,7 +50,7 @@ def test_words_lines_and_characters_are_those_of_str(texts):
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(max_size=80), max_size=6))
-def test_any_text(texts):
+def test_tables_cut_any_text_as_python_strings_do(texts):
     agrees(texts)
 
 

@@ -1,4 +1,4 @@
-"""Messages come back as they were written."""
+"""Messages between processes read back as they were written."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_message_is_one_line_and_comes_back(message: Sample) -> None:
     assert decode(Sample, encode(message)) == message
 
 
-def test_what_is_no_number_comes_back() -> None:
+def test_nan_and_infinity_survive_messages() -> None:
     (share,) = Sample.from_json(Sample(0, (), {1: math.nan}).to_json()).shares.values()
     assert math.isnan(share)
 

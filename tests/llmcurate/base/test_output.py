@@ -1,4 +1,4 @@
-"""What leaves for a terminal: nothing that a stranger wrote is obeyed by it."""
+"""Text for a terminal contains no control sequences from documents or names."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from llmcurate.base.terminal import (
     echo,
     echo_json,
     one_line,
+    print_lines,
     say,
     table,
-    tell,
     visible,
 )
 
@@ -37,10 +37,10 @@ def obeyed(shown: str) -> list[str]:
 
 def test_all_ways_out_make_control_characters_visible(capsys):
     echo(HOSTILE)
-    tell(HOSTILE)
+    print_lines(HOSTILE)
     say(f"skipped {HOSTILE}")
     with Progress(HOSTILE, 2) as progress:
-        progress._said -= 100
+        progress._shown_at -= 100
         progress.update(note=HOSTILE)
     echo("\n".join(table((), [[HOSTILE, "1"]])))
     for error in (RunFailed(HOSTILE), ValueError(HOSTILE), OSError(2, "No such file", HOSTILE)):
@@ -64,7 +64,7 @@ def test_a_file_whose_name_has_a_line_end_makes_no_second_line(capsys):
 
 @given(st.text())
 @settings(deadline=None, max_examples=30)
-def test_what_is_visible_stays_so_and_is_obeyed_nowhere(words):
+def test_made_visible_text_stays_the_same_and_holds_no_terminal_commands(words):
     shown = visible(words)
     assert visible(shown) == shown and "\n" not in one_line(words)
     assert obeyed(shown) == []

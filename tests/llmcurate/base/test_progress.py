@@ -1,4 +1,4 @@
-"""The bar of a long work, and the time that it says is left."""
+"""The progress bar and its time left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def clock(monkeypatch):
 
 
 @pytest.mark.parametrize("done", [0, 4])
-def test_what_comes_before_the_first_is_in_no_forecast_of_the_others(clock, done):
+def test_the_time_left_ignores_the_time_before_the_first_item(clock, done):
     """As kernels that compile, in a run that begins and in one that resumes."""
     with Progress("stage", 20, done=done) as progress:
         clock[0] = 1000.0
@@ -57,3 +57,12 @@ def test_a_bar_keeps_step_time_left_and_rate(clock, monkeypatch, columns):
     line = console.file.getvalue()
     assert line.startswith("pretrain ") and line.count("\n") == 1
     assert "200/10000" in line and "2:43:20" in line and "loss 7.341, 53,666 tokens/s" in line
+
+
+def test_a_title_has_the_room_of_the_terminal(clock, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with Progress("url_filter to fineweb_quality", 20) as progress:
+        progress.update(3, "9 documents/s")
+        (bar,) = progress._bar.tasks
+        assert bar.description == "url_filter to fineweb_quality"
+        assert bar.fields["note"] == "9 documents/s"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from llmcurate.base.terminal import WORDS, echo, table, tell, what_fits, wrapped
+from llmcurate.base.terminal import WORDS, echo, fit_note, print_lines, table, wrapped
 
 NUMBERS = ("least", "10 %", "median", "90 %", "most", "mean", "documents", "dropped", "kept")
 
@@ -49,7 +49,7 @@ def test_the_widest_text_wraps_below_itself() -> None:
 
 
 @pytest.mark.usefixtures("columns")
-def test_a_row_stands_below_a_name_that_leaves_no_room() -> None:
+def test_a_row_is_printed_below_a_name_that_leaves_no_room() -> None:
     names = ["gopher_repetition.duplicate_10_gram_chars", "c4.lines"]
     rows = [[name, *("1,000" for _ in range(6))] for name in names]
     lines = table(("of", *NUMBERS[:6]), rows)
@@ -97,7 +97,7 @@ def test_a_command_breaks_as_a_shell_takes_it() -> None:
 
 def test_lines_break_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    tell("word " * 20)
+    print_lines("word " * 20)
     assert capsys.readouterr().err.count("\n") == 1
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
@@ -108,5 +108,5 @@ def test_lines_break_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_a_note_loses_its_last_parts() -> None:
     note = "loss 7.341, 3,666 tokens/s, 0.0579 TFLOP/s"
-    assert what_fits(note, 30) == "loss 7.341, 3,666 tokens/s"
-    assert what_fits("compiling kernels once", 20) == "compiling kernels"
+    assert fit_note(note, 30) == "loss 7.341, 3,666 tokens/s"
+    assert fit_note("compiling kernels once", 20) == "compiling kernels"

@@ -111,15 +111,15 @@ def test_the_page_has_the_facts_of_the_json(cards, model):
         shown = token.replace("|", "\\|")
         assert f"| `{shown}` | {number} |" in text
     assert ("SentencePieceProcessor" in text) == (model == "unigram")
-    exact = text.count("Every text comes back exactly: nothing is normalised, and ")
+    exact = text.count("Decoding returns the exact text: nothing is normalized, and ")
     assert exact == (model != "wordpiece")
 
 
-def test_what_is_not_kept_is_said(tmp_path):
+def test_the_card_says_what_the_tokenizer_does_not_keep(tmp_path):
     card = train_tokenizer(TEXTS, tmp_path, vocab=320, normalize="nfc", space_token="<_>")
     text = page_of(tmp_path)
-    assert not card.lossless and "exactly: nothing" not in text
-    assert "it is normalised (nfc) before it is cut, and a `<_>` in it comes back as a" in text
+    assert not card.lossless and "the exact text" not in text
+    assert "it is normalized (nfc) first, and `<_>` becomes a space" in text
 
 
 def test_gguf_is_possible_where_convert_writes_it(tmp_path):
@@ -132,7 +132,7 @@ def test_gguf_is_possible_where_convert_writes_it(tmp_path):
         card = train_tokenizer(TEXTS, tmp_path, vocab=320, **chosen)
         assert card.gguf.get("tokenizer.ggml.pre") == card.gguf_pattern == pre
         assert ("refused" in card.gguf) == (pre is None)
-        assert ("llama.cpp cannot load it" in page_of(tmp_path)) == (pre is None)
+        assert ("cannot use this tokenizer" in page_of(tmp_path)) == (pre is None)
         if pre:
             convert(tmp_path, tmp_path / "tok.gguf", "gguf")
 
@@ -161,7 +161,7 @@ def test_tokenizers_that_were_changed_have_a_page_too(cards, tmp_path):
         convert(cards["unigram"][0] / "tokenizer.model", tmp_path / "spm.model", "sentencepiece"),
     ]
     files = ["more/tokenizer.json", "less/tokenizer.json", "ranks/tokenizer.tiktoken", "spm.model"]
-    heads = [" with 9 more", " tokens without ", "Converted to", "Converted to"]
+    heads = [" with 9 new tokens", " tokens without ", "Converted to", "Converted to"]
     for card, file, head in zip(changed, files, heads, strict=True):
         path = tmp_path / file
         alone = path.name == "spm.model"
@@ -175,8 +175,8 @@ def test_tokenizers_that_were_changed_have_a_page_too(cards, tmp_path):
     whole = cards["bpe"][1].vocab
     assert sizes == [whole + 9, changed[1].new_tokens, whole, cards["unigram"][1].vocab]
     assert [card.measured and card.measured.on for card in changed] == [
-        "the texts that were learned from",
-        "a sample of the texts it was tried on",
+        "the texts learned from",
+        "a sample of the texts it was checked on",
         None,
         None,
     ]
@@ -208,7 +208,7 @@ def test_a_long_mixture_is_cut_and_what_it_names_stays_text(cards):
     }
     mixture = MixtureRead("a|b", 3.0, values)
     text = replace(cards["bpe"][1], mixture=mixture).page("tokenizer_card.json")
-    assert text.count("</table>") == MOST_ROWS and "7 more are in the JSON." in text
+    assert text.count("</table>") == MOST_ROWS and "7 more are in the JSON file." in text
     assert "Mixture by the column `a|b`, temperature 3:" in text
     html = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table").render(text)
     assert html.count("<table>") == 6 and html.count("</table>") == 6

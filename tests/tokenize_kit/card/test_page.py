@@ -43,7 +43,7 @@ def test_a_byte_of_a_cut_character_is_hexadecimal(page: tuple[Path, str]) -> Non
     assert "&lt;E0&gt;" in page[1]
 
 
-def test_what_texts_hold_stays_text(page: tuple[Path, str]) -> None:
+def test_text_on_the_card_is_escaped(page: tuple[Path, str]) -> None:
     assert page[1].count("<script>") == 1 and "alert(1)</script>" not in page[1]
     assert "\u202e" not in page[1]
 

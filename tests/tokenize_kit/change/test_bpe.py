@@ -199,7 +199,7 @@ def test_new_merges_are_those_of_learning_by_hand(old):
     check()
 
 
-def test_words_do_not_go_on_over_spaces_where_old_tokens_do_not(old, extended):
+def test_new_tokens_do_not_span_spaces(old, extended):
     form, size = open_tokenizer(extended[0]).form, open_tokenizer(old).form.size
     new = [text for text, number in form.tokens.items() if number >= size]
     assert not [t for t in new if "\u2581" in t.lstrip("\u2581") or " " in t.lstrip(" ")]
@@ -255,7 +255,7 @@ def test_any_text_whose_tokens_all_stay_has_its_old_ids(old, pruned):
     assert len(tried) > 5
 
 
-def test_so_many_stay_as_are_asked_for_and_text_still_comes_back(old, pruned, tmp_path):
+def test_pruning_keeps_the_requested_number_of_tokens_and_text_round_trips(old, pruned, tmp_path):
     most = pruned[1].new_tokens - 4  # so that some go that are used
     card = prune(old, lambda: [pack_texts(ENGLISH)], tmp_path, most=most)
     assert card.new_tokens == most
@@ -268,7 +268,7 @@ def test_so_many_stay_as_are_asked_for_and_text_still_comes_back(old, pruned, tm
         assert tokenizer.decode(ids_of(smaller, ENGLISH[0])).strip() == ENGLISH[0]
 
 
-def test_what_is_no_bpe_of_merges_alone_is_refused_by_name(old, tmp_path):
+def test_bpe_with_dropout_cannot_be_changed(old, tmp_path):
     if old.name != "tokenizer.json":
         pytest.skip("a setting of tokenizer.json")
     parts = json.loads(old.read_text())

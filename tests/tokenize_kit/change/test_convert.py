@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from curate.cli.app import app
+from curate.cli.app import whole_app
 from llmcurate.base.errors import LlmcurateError, UsageError
 from tests.parameters import drawn
 from tokenize_kit.change.convert import convert
@@ -223,13 +223,13 @@ def test_without_the_package_one_line_says_how_to_get_it(byte_level, tmp_path, m
 @pytest.mark.parametrize(
     ("name", "to", "names"),
     [
-        ("o200k", "gguf", "gpt-4o is not o200k: marks are no letters"),
+        ("o200k", "gguf", "gpt-4o is not o200k: marks are not letters"),
         ("o200k", "sentencepiece", "SentencePiece has no pattern"),
-        ("deepseek", "tiktoken", "one pattern, this tokenizer by 3"),
+        ("deepseek", "tiktoken", "one pattern, and this tokenizer has 3"),
         ("unigram", "tiktoken", "this is SentencePiece's Unigram"),
         ("llama", "tiktoken", "SentencePiece's BPE of characters"),
-        ("unigram-bytes", "gguf", r"Unigram \(t5\) does not fall back to bytes"),
-        ("bpe", "gguf", "needs pieces of all bytes"),
+        ("unigram-bytes", "gguf", r"Unigram \(t5\) has no byte fallback"),
+        ("bpe", "gguf", "needs pieces for all bytes"),
     ],
     ids=lambda value: value.split()[0] if isinstance(value, str) else value,
 )
@@ -270,7 +270,9 @@ def test_other_names_of_a_pattern_of_llama_cpp_are_read(byte_level, tmp_path, na
     assert ids_of(tmp_path / "y.gguf", TEXTS) == ids_of(byte_level / name, TEXTS)
 
 
-def test_a_special_token_that_text_would_give_is_no_conversion(byte_level, tmp_path):
+def test_a_special_token_that_text_would_produce_blocks_the_conversion_to_gguf(
+    byte_level, tmp_path
+):
     """Under llama-bpe a piece of text is any token of the vocabulary, special ones too."""
 
     def forge(parts):
@@ -278,11 +280,11 @@ def test_a_special_token_that_text_would_give_is_no_conversion(byte_level, tmp_p
         token = parts["added_tokens"][0]
         parts["added_tokens"].append(token | {"id": 420, "content": "hello"})
 
-    with pytest.raises(CannotHold, match="not be faithful: in 'hello'"):
+    with pytest.raises(CannotHold, match="ids would differ: in 'hello'"):
         convert(changed(byte_level, tmp_path, forge, "llama3"), tmp_path / "x.gguf", "gguf")
 
 
-def test_a_token_without_merges_is_none_of_most_patterns_of_llama_cpp(byte_level, tmp_path):
+def test_a_token_without_a_merge_is_refused_for_most_patterns_of_llama_cpp(byte_level, tmp_path):
     def without_merge(parts):
         parts["model"]["ignore_merges"] = True
         parts["model"]["merges"].pop()
@@ -291,11 +293,11 @@ def test_a_token_without_merges_is_none_of_most_patterns_of_llama_cpp(byte_level
         convert(changed(byte_level, tmp_path, without_merge), tmp_path / "x.gguf", "gguf")
 
 
-def test_tiktoken_would_merge_a_whole_word_of_two_tokens_and_leaves_others():
+def test_only_two_part_words_without_a_merge_become_tiktoken_ranks():
     tokens = {bytes([byte]): byte for byte in range(256)} | {b"ab": 256, b"xyz": 257}
     merges, cut_by = ((b"a", b"b"),), PATTERNS["cl100k"].parts
     assert b"257" in to_ranks(ByteBpe(tokens, merges, cut_by, (), True))
-    with pytest.raises(CannotHold, match="tiktoken makes 'abc' of other parts"):
+    with pytest.raises(CannotHold, match="tiktoken merges 'abc' from other parts"):
         to_ranks(ByteBpe(tokens | {b"abc": 258}, merges, cut_by, (), True))
 
 
@@ -311,7 +313,7 @@ def test_merges_that_ids_do_not_give_are_no_ranks(byte_level, tmp_path):
         merges = parts["model"]["merges"]
         merges[0], merges[20] = merges[20], merges[0]
 
-    with pytest.raises(CannotHold, match="merges are not given by ranks"):
+    with pytest.raises(CannotHold, match="ranks cannot express its merges"):
         convert(changed(byte_level, tmp_path, swap), tmp_path / "x.tiktoken", "tiktoken")
 
 
@@ -332,14 +334,14 @@ def test_a_token_without_a_merge_is_no_rank(byte_level, tmp_path):
     def drop(parts):
         del parts["model"]["merges"][0]
 
-    with pytest.raises(CannotHold, match=r"tiktoken makes .* of other parts"):
+    with pytest.raises(CannotHold, match=r"tiktoken merges .* from other parts"):
         convert(changed(byte_level, tmp_path, drop), tmp_path / "x.tiktoken", "tiktoken")
 
 
 @pytest.mark.parametrize("to", ["tiktoken", "gguf"])
 def test_a_normaliser_is_named(byte_level, tmp_path, to):
     source = changed(byte_level, tmp_path, lambda p: p.update(normalizer={"type": "NFC"}))
-    with pytest.raises(CannotHold, match=r"normalises text \(NFC\)"):
+    with pytest.raises(CannotHold, match=r"normalizes text \(NFC\)"):
         convert(source, tmp_path / "out", to)
 
 
@@ -350,7 +352,7 @@ def test_ids_that_differ_on_the_given_texts_are_refused(byte_level, tmp_path):
         source, tmp_path / "x.gguf", "gguf", batches=[pack_texts(["plain words, 12 of them"])]
     )
     assert card.verified_texts == 1 and card.terms["tokenizer.ggml.pre"] == "gpt-4o"
-    with pytest.raises(CannotHold, match="it would not be faithful: in 'กี่'"):
+    with pytest.raises(CannotHold, match="its ids would differ: in 'กี่'"):
         convert(source, tmp_path / "y.gguf", "gguf", batches=[pack_texts(["a", "กี่"])])
     assert not (tmp_path / "y.gguf").exists()
 
@@ -374,7 +376,7 @@ def test_ids_that_differ_on_the_given_texts_are_refused(byte_level, tmp_path):
     ids="empty cut magic keys no-vocabulary no-model cut-model ranks json no-tokens huge-ids"
     " unknown".split(),
 )
-def test_what_is_no_tokenizer_is_refused_in_one_line(tmp_path, name, raw):
+def test_a_file_that_is_no_tokenizer_is_refused_in_one_line(tmp_path, name, raw):
     (tmp_path / name).write_bytes(raw)
     pattern = "gpt2" if name == "x.tiktoken" else None
     with pytest.raises(LlmcurateError, match=name) as error:
@@ -407,15 +409,15 @@ def test_the_command_says_what_was_verified(models, tmp_path):
     out = tmp_path / "tok"
     arguments = ["tokenizer", "convert", str(models / "llama.model"), "-o", str(out)]
     arguments += ["--to", "tokenizer.json", "--on", str(tmp_path / "docs.jsonl"), "--json"]
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(whole_app(), arguments)
     card = json.loads(result.stdout.splitlines()[-1])
     assert result.exit_code == 0 and card["verified_texts"] == 2
     # The figures are those of the source, too: the ids are the same.
     assert (card["measured"]["texts"], card["measured"]["bytes"]) == (2, 16)
     assert card["measured"]["lost"] == 0
     assert convert(models / "llama.model", tmp_path / "x.gguf", "gguf").measured is None
-    result = CliRunner().invoke(app, arguments[:-1])
-    assert "the same ids in 2 of 2 texts (16 bytes) as llama.model" in result.output
+    result = CliRunner().invoke(whole_app(), arguments[:-1])
+    assert "same ids as llama.model in 2 of 2 texts (16 bytes)" in result.output
     assert {file.name for file in out.iterdir()} == {
         "tokenizer.json",
         "tokenizer_config.json",

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
 from tests.parameters import drawn
 from tests.tokenize_kit.byte_bpe import train_bpe
+from tests.tokenize_kit.encode.tokenizers import tokenizer_of
 from tokenize_kit.encode.byte_bpe import ByteEncoder
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.merges import SHORT
@@ -38,24 +39,6 @@ def encoded(encoder, texts):
 
 def by_library(tokenizer, texts):
     return [e.ids for e in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-
-
-def tokenizer_of(merges, patterns=(r"\s+|\S+",), ids=None, **settings):
-    """A byte-level BPE of these merges of byte strings."""
-    words = [to_letters(bytes([byte])) for byte in ORDER]
-    for first, second in merges:
-        if (word := to_letters(first + second)) not in words:
-            words.append(word)
-    numbers = {word: number for number, word in enumerate(words)}
-    pairs = [(to_letters(first), to_letters(second)) for first, second in merges]
-    tokenizer = Tokenizer(models.BPE(vocab=ids or numbers, merges=pairs, **settings))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            *(pre_tokenizers.Split(Regex(p), "isolated") for p in patterns),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    return tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +125,7 @@ def test_words_that_are_tokens_are_taken_whole_where_the_model_says_so():
 
 
 @pytest.mark.parametrize("name", [n for n in PATTERNS if n != "cl100k"])
-def test_published_patterns_are_ours(name):
+def test_our_encoder_supports_published_patterns(name):
     tokenizer = tokenizer_of([(b" ", b"t"), (b"h", b"e"), (b" t", b"he")], PATTERNS[name].parts)
     encoder = Encoder(tokenizer)
     texts = ["the THE 12345 then\n\n the漢字かな", "I'll 3.14 😀 กี่"]
@@ -166,20 +149,20 @@ def _no_bytes():
 @pytest.mark.parametrize(
     "build, message",
     [
-        (lambda: Tokenizer(models.WordLevel({"a": 0})), "no pre-tokeniser"),
+        (lambda: Tokenizer(models.WordLevel({"a": 0})), "no pre-tokenizer"),
         (_with(lambda t: setattr(t, "normalizer", normalizers.Lowercase())), "Lowercase"),
         (_with(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.Whitespace())), "Whitespace"),
-        (_with(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.ByteLevel())), "a space put"),
-        (lambda: tokenizer_of([], (r"(?<=a)b",)), "a group of a kind"),
+        (_with(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.ByteLevel())), "add_prefix"),
+        (lambda: tokenizer_of([], (r"(?<=a)b",)), "this kind of group"),
         (lambda: tokenizer_of([(b"a", b"b")], dropout=0.5), "dropout"),
     ],
     ids=["word-level", "normaliser", "pre-tokeniser", "prefix-space", "pattern", "dropout"],
 )
-def test_what_is_not_ours_goes_to_the_library_and_is_named(build, message):
+def test_unsupported_tokenizers_use_the_library_and_give_the_reason(build, message):
     tokenizer = build()
     encoder = Encoder(tokenizer)
     assert message in (encoder.reason or "")
-    if message != "dropout" and message != "no pre-tokeniser":
+    if message != "dropout" and message != "no pre-tokenizer":
         texts = ["ab cab", "", "abab"]
         assert encoded(encoder, texts) == by_library(tokenizer, texts)
 
@@ -200,7 +183,7 @@ def test_letters_stand_for_bytes_as_in_gpt2():
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFKC", "NFD", "NFKD"])
-def test_texts_in_a_normal_form_are_ours_and_others_the_librarys(form):
+def test_normalised_texts_use_our_encoder_and_others_the_library(form):
     """As Qwen has NFC. Hangul, marks out of order, marks that compose, what Unicode 16 added."""
     tokenizer = tokenizer_of([(b"a", b"b"), (b" ", b"a")])
     tokenizer.normalizer = getattr(normalizers, form)()
@@ -217,7 +200,7 @@ def test_texts_in_a_normal_form_are_ours_and_others_the_librarys(form):
     check()
 
 
-def test_what_a_normal_form_leaves_alone_is_not_odd():
+def test_normalised_texts_are_not_sent_to_the_library():
     """Else every text would go to the library: accents, Thai with its marks, Chinese, emoji."""
     texts = ["café naïve", "กินข้าวที่บ้านน้ำ", "我们，你好", "привет", "😀👍🏽", "한국어"]
     assert find_odd(*packed(texts), form_table("NFC"), False).tolist() == [False] * len(texts)

@@ -1,4 +1,4 @@
-"""Tokenizer files that are damaged or made to harm, and texts at the edge: one line, or right."""
+"""Damaged or hostile tokenizer files and unusual texts: one-line errors or correct results."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_file_on_which_the_library_would_abort_is_refused_before_it(good, tmp_
     assert done.returncode == 7, done.stderr
 
 
-def test_text_that_the_library_cannot_encode_is_one_line(tmp_path):
+def test_text_that_the_library_cannot_encode_is_a_one_line_error(tmp_path):
     tokenizer = Tokenizer(models.Unigram([("a", -1.0), ("b", -2.0)], None))
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     vocabulary = open_vocabulary(tmp_path / "tokenizer.json")
@@ -133,7 +133,7 @@ def test_texts_at_the_edge_come_back(batch_of, good, tmp_path, workers):
         assert candidate.decode(ids[:-1]) == text, name
 
 
-def test_no_document_is_said(batch_of, good, tmp_path):
+def test_encoding_no_documents_is_an_error(batch_of, good, tmp_path):
     with pytest.raises(LlmcurateError, match="no documents to encode"):
         encode_shards([], good, tmp_path)
     with pytest.raises(LlmcurateError, match="no documents to encode"):

@@ -1,4 +1,4 @@
-"""Ids that are drawn: BPE dropout against `tokenizers`, a Unigram's ways against SentencePiece."""
+"""Sampled encodings: BPE dropout against `tokenizers`, Unigram sampling against SentencePiece."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def test_dropout_spells_as_often_as_that_of_tokenizers(folder, model, text, rate
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 1.0])
 @pytest.mark.parametrize("text", ["banter", " retand.", " dna ก bet"])
-def test_ways_of_a_unigram_come_as_often_as_those_of_sentencepiece(folder, text, rate):
+def test_sampled_unigram_segmentations_are_as_frequent_as_those_of_sentencepiece(
+    folder, text, rate
+):
     import sentencepiece
 
     library = sentencepiece.SentencePieceProcessor(
@@ -134,19 +136,19 @@ def test_shards_depend_on_the_seed_and_not_on_workers_or_batches(folder, tmp_pat
 @pytest.mark.parametrize(
     ("file", "rate", "message"),
     [
-        ("bpe/tokenizer.json", 1.5, "for bpe give 0 to 1"),
-        ("unigram/tokenizer.json", 0.0, "for unigram give above 0"),
-        ("char-bpe/tokenizer.json", 0.1, "of byte-level BPE and of Unigram"),
-        ("unigram/tokenizer.model", 0.1, "of byte-level BPE and of Unigram"),
+        ("bpe/tokenizer.json", 1.5, "for bpe give a rate from 0 to 1"),
+        ("unigram/tokenizer.json", 0.0, "for unigram give a rate above 0"),
+        ("char-bpe/tokenizer.json", 0.1, "for byte-level BPE and for a tokenizer.json"),
+        ("unigram/tokenizer.model", 0.1, "for byte-level BPE and for a tokenizer.json"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(folder, file, rate, message):
+def test_tokenizers_that_cannot_be_sampled_are_refused(folder, file, rate, message):
     with pytest.raises(LlmcurateError, match=message):
         open_vocabulary(folder / file).sampled(rate)
 
 
 @pytest.mark.parametrize("change", ["normal-form", "added-token"])
-def test_what_the_library_encodes_is_counted_and_draws_of_others_stay(folder, tmp_path, change):
+def test_texts_for_the_library_are_counted_and_do_not_change_other_draws(folder, tmp_path, change):
     library = load_tokenizer(folder / "bpe" / "tokenizer.json")
     if change == "normal-form":
         library.normalizer = NFC()

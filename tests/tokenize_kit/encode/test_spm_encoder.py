@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.parameters import drawn
-from tests.tokenize_kit.formats.test_sentencepiece_model import with_pieces
+from tests.tokenize_kit.formats.pieces import with_pieces
 from tests.tokenize_kit.sentencepiece_models import HARD, LINES, ODD, encoded, trained
 from tokenize_kit.encode.normalize import read_charsmap
 from tokenize_kit.encode.spm import SpmEncoder

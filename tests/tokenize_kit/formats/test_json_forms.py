@@ -196,8 +196,8 @@ def _bytes_missing():
             "Prepend, Replace, Whitespace",
         ),
         (_with(t5, normalizer=normalizers.Lowercase()), "Lowercase"),
-        (_bytes_missing, "bytes that are not all there"),
-        (_with(t5, pre_tokenizer=None), "a form of"),
+        (_bytes_missing, "byte fallback without all 256 bytes"),
+        (_with(t5, pre_tokenizer=None), "the steps"),
     ],
     ids=["pre-tokeniser", "normaliser", "bytes", "no-words"],
 )

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 
 import pytest
 
+from tests.tokenize_kit.formats.pieces import with_pieces
 from tokenize_kit.formats.forms import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 from tokenize_kit.formats.sentencepiece_model import (
-    _PIECES,
-    BYTES,
     NotAModel,
     Piece,
-    field_bytes,
-    fields_with_ends,
-    piece_message,
     read_model,
 )
 
 sentencepiece = pytest.importorskip("sentencepiece")
-
-
-def with_pieces(raw: bytes, pieces: Sequence[Piece]) -> bytes:
-    """The file with these pieces for its own; all else stays as it is."""
-    parts = [field_bytes(_PIECES, piece_message(piece)) for piece in pieces]
-    position = 0
-    for field, wire, _, end in fields_with_ends(raw):
-        if field != _PIECES or wire != BYTES:
-            parts.append(raw[position:end])
-        position = end
-    return b"".join(parts)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +83,6 @@ def test_other_bytes_are_refused(damaged):
 
 
 @pytest.mark.parametrize("kind", [0, 7, 1 << 31, 1 << 62])
-def test_a_piece_of_a_type_that_there_is_not_is_refused(raw, kind):
+def test_a_piece_of_an_unknown_type_is_refused(raw, kind):
     with pytest.raises(NotAModel, match="a piece of another form"):
         read_model(raw + with_pieces(b"", [Piece("x", 0.0, kind)]))

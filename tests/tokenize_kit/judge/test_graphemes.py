@@ -8,7 +8,7 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.tokenize_kit.judge.test_judge import packed
+from tests.tokenize_kit.judge.packed_texts import packed
 from tokenize_kit.judge.graphemes import (
     BEGINS,
     IS_CHARACTER,

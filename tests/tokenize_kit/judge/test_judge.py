@@ -1,4 +1,4 @@
-"""Judging tokenizers: positions of tokens, what no text gives, what is lost, and the figures."""
+"""Evaluating tokenizers: token positions, unreachable tokens, lossy texts, and the figures."""
 
 from __future__ import annotations
 
@@ -14,24 +14,13 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from llmcurate.base.errors import LlmcurateError
 from tests.parameters import drawn
+from tests.tokenize_kit.judge.packed_texts import TEXTS, packed, packed_texts
 from tokenize_kit.judge.candidate import examine_vocabulary, open_candidate
 from tokenize_kit.judge.compare import HARD_TEXTS, compare, cut_text
-from tokenize_kit.judge.tally import Tally, Texts, renyi_efficiency
+from tokenize_kit.judge.tally import Tally, renyi_efficiency
 from tokenize_kit.learn.training import train_tokenizer
 
-TEXTS = ["the cat sat on the mat, then that 12 cats", "กินข้าวที่บ้าน กินที่บ้าน", "né, a1b2\n\tx"] * 9
 KINDS = ("bpe", "unigram", "spm")
-
-
-def packed(texts):
-    raw = [text.encode() for text in texts]
-    return np.frombuffer(bytearray().join(raw), np.uint8), np.cumsum(
-        [0, *map(len, raw)], dtype=np.int64
-    )
-
-
-def packed_texts(texts):
-    return Texts.of(*packed(texts))
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +158,7 @@ def test_renyi_efficiency_is_one_where_all_tokens_are_as_frequent():
     assert renyi_efficiency(np.array([5]), 1) is None
 
 
-def test_what_is_lost_is_counted_and_the_first_shown(folder):
+def test_lossy_texts_are_counted_and_the_first_shown(folder):
     tally = Tally(open_candidate(folder / "words.json"))
     tally.add(packed_texts(["the", "the cat"]))
     tally.add(packed_texts(["The dog", "a"]))
@@ -207,7 +196,7 @@ def test_trained_tokenizers_have_no_token_that_no_text_gives(candidates, kind):
     assert len(results.parts) >= 128
 
 
-def test_white_space_and_digits_and_the_longest_are_told(candidates):
+def test_white_space_digit_and_longest_tokens_are_reported(candidates):
     results = examine_vocabulary(candidates["bpe"])
     shown = results.dump()
     assert shown["white_space"] == sum(

@@ -13,7 +13,7 @@ from tokenize_kit.learn.training import train_tokenizer
 LINES = "walked\twalk ed\nwalking\twalk ing\nunhappily\tun happi ly\ncat\tcat\n\nที่อยู่\tที่ อยู่\n"
 
 
-def test_words_of_several_tokens_are_held_against_the_lexicon(tmp_path):
+def test_words_of_several_tokens_are_compared_with_the_lexicon(tmp_path):
     (tmp_path / "words.tsv").write_text(LINES, encoding="utf-8")
     lexicon = read_lexicon(tmp_path / "words.tsv")
     assert list(lexicon) == ["walked", "walking", "unhappily", "ที่อยู่"]
@@ -36,7 +36,7 @@ def test_words_of_several_tokens_are_held_against_the_lexicon(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["walked walk ed", "walked\twalk d", "cat\tcat\n", ""])
-def test_what_is_no_lexicon_is_refused(tmp_path, content):
+def test_an_invalid_lexicon_is_refused(tmp_path, content):
     path = tmp_path / "words.tsv"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(LlmcurateError, match=r"words\.tsv"):

@@ -48,7 +48,7 @@ def test_gini_is_the_mean_difference_of_all_pairs(values):
     assert gini(values) == pytest.approx(pairs / (2 * len(values) * sum(values)))
 
 
-def test_gini_of_equals_is_nothing_and_of_one_it_is_not_defined():
+def test_gini_of_equal_values_is_zero_and_of_one_value_undefined():
     assert gini([3.0, 3.0, 3.0]) == 0
     assert gini([0.0, 0.0, 0.0, 4.0]) == pytest.approx(3 / 4)
     assert gini([3.0]) is None and gini([]) is None and gini([0.0, 0.0]) is None
@@ -67,7 +67,7 @@ def test_lengths_are_shares_of_the_baseline_by_language_too(folder):
     assert small["gini_a_byte"] == pytest.approx(abs(costs[0] - costs[1]) / sum(costs) / 2)
 
 
-def test_without_a_baseline_or_languages_there_is_neither(folder):
+def test_without_a_baseline_there_is_no_nsl_and_without_languages_no_gini(folder):
     (results,) = compare([folder / "small"], [(*packed(TEXTS), {})], ["lang"])["tokenizers"]
     assert "nsl" not in results and results["gini_a_byte"] is None
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tests.tokenize_kit.judge.test_judge import TEXTS, packed_texts
+from tests.tokenize_kit.judge.packed_texts import TEXTS, packed_texts
 from tokenize_kit.judge.candidate import (
     COMMON,
     LABELS,

@@ -1,4 +1,4 @@
-"""Positions of SentencePiece's pieces out of its message, against a plain reading."""
+"""Positions of pieces read from SentencePiece's message, against a plain parser."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PIECES = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=300), PIECES, st.booleans())
-def test_any_pieces_are_read_whatever_stands_beside_them(text, pieces, late):
+def test_pieces_are_read_whatever_fields_surround_them(text, pieces, late):
     message = b"" if late else _field(1, text)
     for piece, begin, end in pieces:
         inner = _field(1, piece) + _field(2, 7) + _field(3, piece)
@@ -57,6 +57,6 @@ def test_no_bytes_make_it_read_beyond_them(message):
 
 
 @pytest.mark.parametrize("cut", [1, 3, 9], ids=lambda n: f"{n}-bytes-less")
-def test_a_message_that_ends_early_is_told(cut):
+def test_a_message_that_ends_early_is_reported(cut):
     message = _field(2, _field(1, b"abc") + _field(4, 300) + _field(5, 303))
     assert piece_spans(np.frombuffer(message[:-cut], np.uint8))[-1].tolist() == [-1, -1]

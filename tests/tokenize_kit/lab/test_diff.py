@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.tokenize_kit.judge.test_judge import TEXTS, packed
-from tests.tokenize_kit.judge.test_words import _words
+from tests.tokenize_kit.judge.packed_texts import TEXTS, packed
+from tests.tokenize_kit.judge.word_lists import _words
 from tokenize_kit.change.convert import convert
 from tokenize_kit.judge.tally import Texts
 from tokenize_kit.judge.words import Segmentation, word_spans
@@ -44,7 +44,7 @@ def test_a_tokenizer_does_not_differ_from_itself(folder):
     assert result["texts"]["unlike_texts"] == result["texts"]["unlike_bytes"] == 0
 
 
-def test_a_larger_vocabulary_goes_on_where_the_smaller_ends(folder):
+def test_a_larger_vocabulary_extends_the_smaller_one(folder):
     result = diff(folder / "small", folder / "large", batches(TEXTS))
     assert (result["first"], result["both"]) == (0, 279)
     assert result["second"] == 298 - 279

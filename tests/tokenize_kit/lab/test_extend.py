@@ -1,4 +1,4 @@
-"""Tokenizers extended: old ids stay, new merges come behind the old, new rows for a model."""
+"""Extended tokenizers: old ids stay, new merges come after old ones, and a model gets new rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from curate.cli.app import app
+from curate.cli.app import whole_app
 from llmcurate.base.errors import LlmcurateError
 from tests.parameters import drawn
 from tokenize_kit.change.bpe import learn_byte_tokens
@@ -52,7 +52,7 @@ def model_of(folder):
     return json.loads((folder / "tokenizer.json").read_text())["model"]
 
 
-def test_old_ids_stay_and_new_merges_come_behind_the_old(old, extended):
+def test_old_ids_stay_and_new_merges_follow_the_old(old, extended):
     folder, card = extended
     before, after = model_of(old), model_of(folder)
     assert before["vocab"].items() <= after["vocab"].items()
@@ -148,8 +148,9 @@ def test_no_new_token_is_spelled_as_a_special_one(old, tmp_path):
     assert tokenizer.encode("<|endoftext|>").tokens != ["<|endoftext|>"]
 
 
-def test_added_tokens_that_stand_beside_the_vocabulary_keep_their_ids(old, tmp_path):
-    """As Llama 3's special tokens do: the library would number them behind the new ones."""
+def test_added_tokens_outside_the_vocabulary_keep_their_ids(old, tmp_path):
+    """Llama 3's special tokens are such tokens: the library would number them after the new
+    ones."""
     parts = json.loads((old / "tokenizer.json").read_text())
     token = parts["added_tokens"][0]
     parts["added_tokens"] += [token | {"id": 280 + k, "content": f"<|x{k}|>"} for k in range(3)]
@@ -170,7 +171,7 @@ def test_no_text_gives_a_special_token_for_its_spelling(old, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_normaliser_is_kept_and_learned_behind(old, tmp_path):
+def test_a_normaliser_is_kept_and_applied_before_learning(old, tmp_path):
     parts = json.loads((old / "tokenizer.json").read_text()) | {"normalizer": {"type": "NFC"}}
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
     out = tmp_path / "out"
@@ -223,7 +224,7 @@ def test_a_corpus_of_one_text_is_learned_from(old, tmp_path):
     for number in range(20):
         card = extend(old, [pack_texts([f"Matte {number} " * 20])], tmp_path, 5)
         assert card.documents == card.measured_texts == 1
-        assert card.notes[0].startswith("measured on the texts that were learned from")
+        assert card.notes[0].startswith("measured on the texts learned from")
 
 
 def test_the_pieces_of_a_model_are_those_that_sentencepiece_reads(unigram, tmp_path):
@@ -234,14 +235,14 @@ def test_the_pieces_of_a_model_are_those_that_sentencepiece_reads(unigram, tmp_p
 
 
 @pytest.mark.parametrize(("tokens", "chosen"), [(1, "a"), (2, "a b"), (3, "a b ab"), (4, "a b ab")])
-def test_a_piece_comes_with_its_new_characters_where_there_is_room_for_just_these(tokens, chosen):
+def test_a_piece_is_taken_with_its_new_characters_if_all_fit(tokens, chosen):
     new = [("ab", -1.0, []), ("a", -2.0, []), ("b", -2.0, [])]
     found = _with_characters(Pieces("unigram", ()), new, tokens)
     assert " ".join(text for text, _, _ in found) == chosen
 
 
-def test_characters_that_were_unknown_are_known_behind(unigram, tmp_path):
-    """Where `<` is unknown, unknown characters stand alone: new ones must not."""
+def test_formerly_unknown_characters_become_known(unigram, tmp_path):
+    """If `<` is unknown, unknown characters are single tokens: new characters must not be."""
     convert(unigram / "x.model", tmp_path / "json", "tokenizer.json")
     extend(unigram / "x.model", [pack_texts(NEW)], tmp_path / "model", 30)
     extend(tmp_path / "json", [pack_texts(NEW)], tmp_path / "out", 30)
@@ -308,7 +309,7 @@ def test_random_rows_have_mean_and_covariance_of_the_old_and_go_by_seed(old, tmp
         assert np.abs(np.cov(new.T) - np.cov(table.T)).max() < 0.5 * spread**2
 
 
-def test_rows_that_are_no_numbers_are_nothing_to_draw_from(old, tmp_path):
+def test_embeddings_with_nan_are_refused(old, tmp_path):
     rows = np.full((280, 4), np.nan, np.float32)
     write_tensors(tmp_path / "x.safetensors", {"wte.weight": (rows, "F32")})
     with pytest.raises(LlmcurateError, match="NaN or infinity"):
@@ -338,7 +339,7 @@ def test_bfloat16_is_rounded_to_the_nearest(values):
 @pytest.mark.parametrize(
     ("rows", "names", "says"),
     [
-        (279, (), "279 rows, the tokenizer ids up to 279"),
+        (279, (), "279 rows, but the tokenizer has ids up to 279"),
         (280, ("nothing",), "no tensor 'nothing'"),
     ],
     ids=["short", "unknown"],
@@ -377,6 +378,8 @@ def test_the_command_prints_bytes_a_token_before_and_after(old, tmp_path):
     lines = [json.dumps({"text": text + str(k)}) for k, text in enumerate(NEW)]
     (tmp_path / "new.jsonl").write_text("\n".join(lines) + "\n")
     arguments = ["tokenizer", "extend", str(old), "--on", str(tmp_path / "new.jsonl")]
-    result = CliRunner().invoke(app, [*arguments, "--vocab", "300", "-o", str(tmp_path / "out")])
+    result = CliRunner().invoke(
+        whole_app(), [*arguments, "--vocab", "300", "-o", str(tmp_path / "out")]
+    )
     assert result.exit_code == 0, result.output
-    assert "20 new tokens, ids 280 to 299" in result.output and "bytes a token: " in result.output
+    assert "20 new tokens, ids 280 to 299" in result.output and "bytes per token: " in result.output

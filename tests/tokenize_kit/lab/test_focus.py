@@ -73,7 +73,7 @@ def extended(old, out, texts):
     return open_tokenizer(out), table
 
 
-def test_a_new_token_is_made_of_tokens_that_stand_where_it_stands(old, tmp_path):
+def test_a_new_embedding_is_a_blend_of_tokens_with_similar_contexts(old, tmp_path):
     tokenizer, table = extended(old, tmp_path / "out", TEXTS * 3)
     before = Checkpoint(old / "x.safetensors").matrix("wte.weight")
     size = open_tokenizer(old).size
@@ -94,5 +94,5 @@ def test_the_order_of_texts_changes_no_row(old, tmp_path):
 
 
 def test_focus_without_texts_is_refused(old):
-    with pytest.raises(LlmcurateError, match="init focus: learns from texts"):
+    with pytest.raises(LlmcurateError, match="init focus: it learns from texts"):
         Rows(old / "x.safetensors", init="focus")

@@ -12,7 +12,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.cli.app import app
+from curate.cli.app import whole_app
 from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.verify import pack_texts
@@ -29,7 +29,7 @@ OTHERS = ["กินข้าวที่บ้าน กินที่บ้�
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory):
-    """Byte-level BPE with special tokens; one is put before the text, another was added later."""
+    """Byte-level BPE with special tokens: one is added before the text, another was added later."""
     folder = tmp_path_factory.mktemp("old")
     texts = [*ENGLISH, *OTHERS]
     special = ("<|endoftext|>", "<s>", "<pad>")
@@ -60,7 +60,7 @@ def pruned(old, tmp_path_factory):
 
 
 def map_of(folder):
-    """New id of every old one, None where it is gone."""
+    """Return the new id of every old id, None for removed tokens."""
     table = pq.read_table(folder / "token_map.parquet")
     assert table.column("old_id").to_pylist() == list(range(len(table)))
     return table.column("new_id").to_pylist()
@@ -182,11 +182,11 @@ def test_a_token_that_a_kept_merge_needs_stays():
     assert choose_tokens(form, counts, None, 6) == list(range(256))
 
 
-def test_so_many_stay_as_are_asked_for(old, tmp_path):
+def test_pruning_keeps_the_requested_number_of_tokens(old, tmp_path):
     card = prune(old, lambda: [pack_texts([*ENGLISH, *OTHERS])], tmp_path, most=300)
     assert card.new_tokens == 300
     assert card.bytes_a_token_after < card.bytes_a_token_before
-    with pytest.raises(LlmcurateError, match=r"vocab 9: .* have to stay") as error:
+    with pytest.raises(LlmcurateError, match=r"vocab 9: .* must be kept") as error:
         prune(old, lambda: [pack_texts(ENGLISH)], tmp_path / "out", most=9)
     assert error.value.exit_code == 2 and not (tmp_path / "out").exists()
 
@@ -288,7 +288,7 @@ def test_the_command_takes_one_of_two_measures(old, tmp_path, arguments, capsys)
 
     line = ["tokenizer", "prune", str(old), "--on", "x", "-o", str(tmp_path), *arguments]
     assert invoke(line) == 2
-    assert "--vocab N, --min-count K or" in capsys.readouterr().err
+    assert "--vocab N, --min-count K and" in capsys.readouterr().err
 
 
 def test_the_command_says_how_many_stay(old, tmp_path):
@@ -296,7 +296,9 @@ def test_the_command_says_how_many_stay(old, tmp_path):
 
     (tmp_path / "x.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in ENGLISH) + "\n")
     arguments = ["tokenizer", "prune", str(old), "--on", str(tmp_path / "x.jsonl"), "--json"]
-    result = CliRunner().invoke(app, [*arguments, "--min-count", "1", "-o", str(tmp_path / "out")])
+    result = CliRunner().invoke(
+        whole_app(), [*arguments, "--min-count", "1", "-o", str(tmp_path / "out")]
+    )
     assert result.exit_code == 0, result.output
     card = json.loads(result.stdout.splitlines()[-1])
     assert card["texts_without_dropped_tokens"] == len(ENGLISH) and card["dropped"] > 0

@@ -68,7 +68,7 @@ def test_recommended_is_the_last_size_that_every_step_to_it_was_worth(texts):
         assert study(texts, sizes, worth=limit)["recommended"] == sizes[first - 1]
 
 
-def test_a_corpus_that_has_no_more_ends_the_study():
+def test_a_corpus_without_further_merges_ends_the_study():
     texts = [f"word{k % 97} again" for k in range(200)]
     result = study(texts, [300, 5000, 9000])
     assert [row["asked"] for row in result["rows"]][-1] < 9000
@@ -85,7 +85,7 @@ def test_a_corpus_that_has_no_more_ends_the_study():
         pytest.param(["a"] * 90, [], id="no-size"),
     ],
 )
-def test_what_cannot_be_studied_is_refused(texts, sizes):
+def test_unusable_study_settings_are_refused(texts, sizes):
     with pytest.raises(LlmcurateError) as caught:
         study(texts, sizes)
     assert caught.value.exit_code == 2

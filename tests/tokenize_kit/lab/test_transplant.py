@@ -31,7 +31,7 @@ def table_of(tokenizer, extra=0):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_to_the_same_tokenizer_nothing_changes(tokenizers, model):
+def test_transplanting_to_the_same_tokenizer_keeps_all_rows(tokenizers, model):
     tokenizer = open_tokenizer(tokenizers / model)
     table = table_of(tokenizer, extra=3)  # padding goes
     move = Transplant(tokenizers / model, tokenizers / model)

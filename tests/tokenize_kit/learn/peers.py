@@ -1,4 +1,4 @@
-"""Peers as references: the learners of SentencePiece and `tokenizers` on the inputs of ours."""
+"""Reference learners: those of SentencePiece and `tokenizers`, with the inputs of our learners."""
 
 from __future__ import annotations
 
@@ -153,8 +153,7 @@ _CUT = re.compile("[\x00\t\n\r\u2581\u2585]+")
 
 
 class SentencePieceLearner:
-    """Texts on disk, one line a sentence, with how often it counts behind a tab where one counts
-    more than once."""
+    """Writes texts to disk, one sentence per line, with its weight after a tab if it is not 1."""
 
     def __init__(self, documents: Iterable[tuple[str, int]]) -> None:
         self.characters: Counter[str] = Counter()
@@ -175,7 +174,7 @@ class SentencePieceLearner:
     def learn(
         self, kept: Sequence[str], required: str, symbols: Sequence[str], room: int
     ) -> list[tuple[str, float]]:
-        """As OwnLearner.learn."""
+        """As PieceLearner.learn."""
         unknown, *others = symbols
         named = [symbol for symbol in others if not re.fullmatch("<0x[0-9A-F]{2}>", symbol)]
         vocab = room + len(symbols) + 2  # newline and tab

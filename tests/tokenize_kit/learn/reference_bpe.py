@@ -1,4 +1,4 @@
-"""BPE by hand, by looking at everything again for each merge."""
+"""BPE in plain Python that recounts all pairs for each merge."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def merged(piece, pair, token):
 
 
 def go_on(pieces, names, merges, size, refused=lambda spelled, names: False):
-    """Merges the most frequent pair of pieces (symbols: count) until there are `size` tokens; where
-    none is refused, one that spells a token gives that token."""
+    """Merge the most frequent pair of pieces (symbols: count) until there are `size` tokens. By
+    default no merge is refused; one that spells an existing token gives that token."""
     while len(names) < size:
         pairs = Counter()
         for piece, count in pieces.items():

@@ -86,7 +86,7 @@ def test_real_texts_give_the_same_tokenizer(real_texts, digits):
 
 
 def counted(words):
-    """What WordCounts.words gives, from a dict."""
+    """Return a dict of counts as WordCounts.words returns it."""
     raw = [word.encode() for word in words]
     letters = np.frombuffer(bytearray().join(raw), np.uint8)
     return letters, np.cumsum([0, *map(len, raw)]), np.array(list(words.values()), np.int64)

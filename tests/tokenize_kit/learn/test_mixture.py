@@ -27,7 +27,7 @@ SCHEMA = pa.schema([("text", pa.string()), ("lang", pa.string())])
 
 
 def batches(rows, size=7):
-    """What reads these rows as batches."""
+    """Return a function that reads these rows as batches."""
     records = [dict(zip(SCHEMA.names, row, strict=True)) for row in rows]
     parts = [records[k : k + size] for k in range(0, len(records), size)]
     return lambda: iter([pa.RecordBatch.from_pylist(part, schema=SCHEMA) for part in parts])
@@ -57,7 +57,7 @@ def test_values_are_counted_in_the_sample_alone_with_its_last_text():
     hashes = text_hashes(data, offsets, np.uint64(0))
     inside = [rows[k] for k in np.argsort(hashes)[:2]]
     options = TrainingOptions(sample_bytes=size_of(text for text, _ in inside), temperature=1.0)
-    assert Mixture(batches(rows), options).weights.of.keys() == {lang for _, lang in inside}
+    assert Mixture(batches(rows), options).weights.by_value.keys() == {lang for _, lang in inside}
 
 
 @settings(max_examples=30, deadline=None)
@@ -120,7 +120,7 @@ def copies(times, least=2):
     return train_byte_bpe(documents, options)[0].tokenizer.to_str(pretty=True).encode()
 
 
-def test_a_weight_is_so_many_copies_of_a_document(tmp_path):
+def test_a_weight_counts_as_that_many_repetitions_of_a_document(tmp_path):
     tokenizer, card = tokenizer_of(ROWS, tmp_path, weights="lang=th:5,en:0,xx:2")
     assert tokenizer == copies({"th": 5, "en": 0, "*": 1})
     values = card.mixture.values
@@ -164,7 +164,7 @@ def test_temperature_one_changes_nothing(tmp_path):
 
 def test_weights_from_a_temperature_stay_within_their_bounds():
     sizes = {"a": 10**15, "b": 1, "c": 0}
-    assert tempered("x", sizes, 100.0).of == {"a": 1, "b": 1000}
+    assert tempered("x", sizes, 100.0).by_value == {"a": 1, "b": 1000}
     assert tempered("x", sizes, 0.1).times("b") == 1
     assert tempered("x", {}, 2.0) == Weights("x", {})
 
@@ -182,14 +182,14 @@ def test_the_card_says_what_the_sample_was_drawn_from(tmp_path):
     [
         ({"weights": "th:3"}, "write column=value:weight"),
         ({"weights": "=th:3"}, "write column=value:weight"),
-        ({"weights": "lang=th"}, "'th' is no value:weight"),
-        ({"weights": "lang=th:many"}, "is no value:weight"),
-        ({"weights": "lang=th:1/3"}, "is no value:weight"),
+        ({"weights": "lang=th"}, "'th' is not value:weight"),
+        ({"weights": "lang=th:many"}, "is not value:weight"),
+        ({"weights": "lang=th:1/3"}, "is not value:weight"),
         ({"weights": "lang=th:-1"}, "give 0 to 1000"),
         ({"weights": "lang=th:0.0001"}, "three decimals"),
         ({"weights": "lang=th:1e9"}, "give 0 to 1000"),
-        ({"weights": "lang=th:nan"}, "is no value:weight"),
-        ({"weights": "lang=th:1,th:2"}, "'th' stands twice"),
+        ({"weights": "lang=th:nan"}, "is not value:weight"),
+        ({"weights": "lang=th:1,th:2"}, "'th' is given twice"),
         ({"weights": "lang=th:0,*:0"}, "not all of them can be 0"),
         ({"weights": "lang=th:2", "temperature": 2.0}, "give one of them"),
         ({"temperature": 0.0}, "temperature is 0.0"),
@@ -217,7 +217,7 @@ def test_wrong_weights_and_samples_are_one_line_that_says_what_to_do(options, me
     ],
     ids=["column", "by", "sample"],
 )
-def test_what_does_not_fit_the_corpus_is_said(tmp_path, options, message):
+def test_weights_that_do_not_fit_the_corpus_are_reported(tmp_path, options, message):
     with pytest.raises(LlmcurateError, match=message):
         tokenizer_of(ROWS, tmp_path, **options)
     assert not (tmp_path / "tokenizer.json").exists()
@@ -239,7 +239,7 @@ def test_weights_go_by_any_column_of_names_or_numbers(tmp_path):
     card = train_on_corpus(lambda: iter([batch]), tmp_path, options)[0]
     assert [d.weight for d in card.mixture.values.values()] == [1, 3]
     nested = pa.RecordBatch.from_pydict({"text": ["ab"], "year": [[1, 2]]})
-    with pytest.raises(LlmcurateError, match="no names to weigh by"):
+    with pytest.raises(LlmcurateError, match="weights need a column of text"):
         train_on_corpus(lambda: iter([nested]), tmp_path, options)
 
 
@@ -256,12 +256,12 @@ def test_empty_batches_and_documents_without_text_are_read(tmp_path):
 
 
 def test_a_value_may_hold_a_colon():
-    assert parse_weights("source=http://a:2,b:0.5").of == {"http://a": 2, "b": 0.5}
+    assert parse_weights("source=http://a:2,b:0.5").by_value == {"http://a": 2, "b": 0.5}
 
 
 def test_weights_are_thousandths_from_0_to_1000():
     most = parse_weights("lang=th:1000,en:0.001,de:0")
-    assert [float(weight) for weight in most.of.values()] == [1000, 0.001, 0]
+    assert [float(weight) for weight in most.by_value.values()] == [1000, 0.001, 0]
     for wrong in ("1000.001", "0.0005", "-0.001"):
         with pytest.raises(LlmcurateError, match="give 0 to 1000 with three decimals"):
             parse_weights(f"lang=th:{wrong}")

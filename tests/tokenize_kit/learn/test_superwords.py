@@ -121,7 +121,7 @@ def test_the_order_of_texts_decides_nothing(tmp_path):
     assert files[0] == files[1]
 
 
-def test_it_is_extended_and_pruned_as_other_bpe_is(tmp_path):
+def test_a_superword_tokenizer_can_be_extended_and_pruned(tmp_path):
     train_tokenizer(PROSE, tmp_path, vocab=360, superwords=330)
     texts = [*PROSE, *[f"by the way, the other end {k}\n" for k in range(60)]]
     extend(tmp_path, [pack_texts(texts)], tmp_path / "more", 10)
@@ -152,6 +152,6 @@ def test_real_texts_come_back_from_ids_that_both_encoders_give(real_texts, tmp_p
         ({"superwords": 1}, "superwords is 1: give 2 or more"),
     ],
 )
-def test_what_does_not_go_with_superwords_is_refused(changed, reason):
+def test_settings_incompatible_with_superwords_are_refused(changed, reason):
     with pytest.raises(LlmcurateError, match=reason):
         TrainingOptions(**{"sizes": (500,), "superwords": 400} | changed)

@@ -88,7 +88,7 @@ def test_an_empty_corpus_is_an_error(tmp_path, model, texts):
         {"special_tokens": ("<|pad|>",)},
     ],
 )
-def test_wrong_settings_name_themselves(tmp_path, wrong):
+def test_wrong_settings_are_named(tmp_path, wrong):
     with pytest.raises(LlmcurateError) as caught:
         train_tokenizer(["text"], tmp_path, **wrong)
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)

@@ -24,7 +24,8 @@ MIXED = "the Киевkiev of ไทยthai, аnd so漢字kanji1.\n" * 40
 
 
 def tokens_of(folder):
-    """The text of every token that is neither special nor a byte, decoded where it is whole."""
+    """Return the text of every token that is neither special nor a byte, decoded if it is valid
+    UTF-8."""
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     vocab = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
     special = set(tokenizer.get_added_tokens_decoder())
@@ -139,7 +140,7 @@ def test_own_regular_expressions_cut_one_after_the_other(tmp_path):
 @pytest.mark.parametrize(
     "wrong, message",
     [
-        ({"regex": (r"(?<!a)b",)}, "regex: not supported: a group of a kind"),
+        ({"regex": (r"(?<!a)b",)}, "regex: not supported: this kind of group"),
         ({"regex": ("a",), "pattern": "gpt2"}, "pattern and regex: give one of them"),
         ({"graphemes": True, "pattern": "gpt2"}, "pattern and graphemes: give one"),
         ({"regex": ("a",), "digits": "single"}, "digits: regex says how"),
@@ -148,13 +149,13 @@ def test_own_regular_expressions_cut_one_after_the_other(tmp_path):
         ({"newlines": "none"}, "choose one of single, runs"),
         ({"space_runs": 1}, "a number from 2 to 512"),
         ({"space_runs": 100, "sizes": (300,)}, "vocab 300: ask for 357 or more"),
-        ({"forbid": ("",)}, "none that is empty"),
+        ({"forbid": ("",)}, "no empty string"),
         ({"model": "unigram", "forbid": ("a",)}, "forbid: not for unigram"),
-        ({"model": "wordpiece", "space_runs": 9}, "space-runs: wordpiece is cut as BERT"),
+        ({"model": "wordpiece", "space_runs": 9}, "space-runs: wordpiece is cut by BERT"),
     ],
     ids=lambda value: "" if isinstance(value, str) else ",".join(value),
 )
-def test_rules_that_do_not_go_together_are_one_line(wrong, message):
+def test_rules_that_do_not_go_together_are_a_one_line_error(wrong, message):
     with pytest.raises(LlmcurateError) as caught:
         TrainingOptions(**wrong)
     assert caught.value.exit_code == 2

@@ -84,7 +84,7 @@ def test_a_chat_template_goes_into_the_configuration(tmp_path):
     ],
     ids=["for", "open", "empty", "not-utf8", "missing"],
 )
-def test_a_template_that_does_not_parse_is_one_line(tmp_path, data, message):
+def test_a_template_that_does_not_parse_is_a_one_line_error(tmp_path, data, message):
     path = tmp_path / "chat.jinja"
     if data is not None:
         path.write_bytes(data)
@@ -114,7 +114,7 @@ def test_unigram_of_several_sizes_is_each_of_them_alone(tmp_path):
         assert ours.encode(text).ids == theirs.encode(text)
 
 
-def test_weights_of_unigram_count_as_copies_do(tmp_path):
+def test_unigram_weights_count_as_repetitions(tmp_path):
     """Scores are sums of floats, so equal in pieces and in their order, near in value."""
 
     def corpus(rows):

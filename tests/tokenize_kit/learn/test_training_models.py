@@ -93,7 +93,7 @@ def test_merges_of_any_symbols_are_those_of_training_by_hand(rows, most, least, 
 
 
 def test_sentencepiece_learns_the_merges_that_are_beyond_doubt():
-    """Where no two pairs are equally frequent, its pieces are ours, in the same order."""
+    """If no two pairs are equally frequent, its pieces are ours, in the same order."""
     rows = [((0, 1), 90), ((2, 3), 50), ((0, 1, 4), 20), ((2, 3, 2, 3), 9)]
     ours, theirs = learn_word_merges(as_words(rows, 5), 9, 1, 99, []), by_hand(rows, 5, 9, 1)[1]
     merges = learn_sentencepiece(as_words(rows, 5), 9, 99, [])
@@ -221,7 +221,7 @@ def test_counts_of_characters_do_not_round():
 # WordPiece
 
 
-def test_wordpiece_is_the_tokens_of_the_library_where_it_is_not_chance(tmp_path):
+def test_wordpiece_learns_the_tokens_of_the_library_if_no_ties_decide(tmp_path):
     """The library numbers ## characters by a hash table: equal pairs are merged in any order."""
     text = "ab " * 31 + "ba " * 29 + "ca " * 23 + "cb " * 19 + "ac " * 17 + "abc " * 13
     train_tokenizer([text], tmp_path, model="wordpiece", vocab=17)

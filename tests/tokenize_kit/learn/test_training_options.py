@@ -46,7 +46,7 @@ def trained(texts, **options):
     ],
     ids=["default", "gpt2", "short-padded", "special"],
 )
-def test_a_size_of_several_is_the_tokenizer_of_that_size_alone(options):
+def test_one_of_several_sizes_equals_a_tokenizer_trained_for_that_size_only(options):
     sizes = (264, 270, 300, 350, 2000)
     together = trained(TEXTS, sizes=sizes, **options)
     assert together == [trained(TEXTS, sizes=(size,), **options)[0] for size in sizes]
@@ -281,7 +281,7 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
         ({"model": "char-bpe", "character_coverage": 1.5}, "give 1 or less"),
         ({"model": "char-bpe", "special_tokens": ("</s>", "<0x41>")}, "the token of a byte"),
         ({"model": "char-bpe", "pattern": "bert"}, "only for wordpiece"),
-        ({"model": "wordpiece", "pattern": "gpt2"}, "cut as BERT cuts"),
+        ({"model": "wordpiece", "pattern": "gpt2"}, "cut by BERT's pattern"),
         ({"model": "wordpiece", "special_tokens": ("</s>",)}, "wordpiece needs [UNK]"),
     ],
     ids=lambda value: "" if isinstance(value, str) else ",".join(f"{k}" for k in value),

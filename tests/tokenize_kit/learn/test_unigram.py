@@ -30,11 +30,11 @@ from tokenize_kit.learn.unigram_em import (
     expected_counts,
 )
 from tokenize_kit.learn.unigram_pieces import (
-    OwnLearner,
+    PieceLearner,
     Seeds,
     final_scores,
     learn_pieces,
-    maximised,
+    maximise,
     seed_pieces,
 )
 from tokenize_kit.learn.unigram_seeds import LONGEST, find_seeds
@@ -89,7 +89,7 @@ def test_expectations_are_those_of_all_ways_to_spell_the_texts(scores, texts):
         for path, share in ways:
             for name in path:  # an unknown character counts as the first piece
                 expected[names[0] if name is None else name] += count * share / whole
-    found = trie.of_pieces(expected_counts(trie.probabilities(), numbers, counts))
+    found = trie.piece_counts(expected_counts(trie.probabilities(), numbers, counts))
     assert found == pytest.approx([expected[name] for name in names], abs=1e-9)
 
 
@@ -114,7 +114,7 @@ def test_every_character_is_expected_once_in_a_text_of_any_length():
     trie, names, alphabet = trie_of({"a": -9.0, "b": -2.5, "ab": -14.0, "ba": -11.0, "bbb": -700.0})
     text = "".join(random.Random(3).choices("ab", k=20_000)) + "b" * 500
     numbers = Texts(*numbers_of(alphabet, [text]))
-    found = trie.of_pieces(expected_counts(trie.probabilities(), numbers, np.array([1])))
+    found = trie.piece_counts(expected_counts(trie.probabilities(), numbers, np.array([1])))
     assert sum(n * len(name) for n, name in zip(found, names, strict=True)) == pytest.approx(
         len(text), rel=1e-9
     )
@@ -195,7 +195,7 @@ def test_seeds_are_the_substrings_that_different_bytes_or_characters_follow(docu
 
 @settings(deadline=None, max_examples=150)
 @given(st.text("ab ab1,กขe\u0301あア漢ー\n☃", max_size=60))
-def test_where_ends_differ_a_seed_may_end_sentences_whatever_follows(document):
+def test_with_ends_differ_a_seed_may_end_sentences_whatever_follows(document):
     kept = sorted(set(document) & set("ab 1,กขe\u0301あア漢ー"))
     segments = cut_segments(count_sentences([(document, 1)]), kept)
     raw, behind = segments.letters.tobytes(), {}
@@ -215,15 +215,15 @@ def test_where_ends_differ_a_seed_may_end_sentences_whatever_follows(document):
     }
 
 
-def test_with_a_dictionary_pieces_are_expected_twice_where_so_many_are():
+def test_with_a_dictionary_the_expected_count_must_be_two_if_enough_pieces_reach_it():
     words = count_sentences([("abc abd abe abf " * 9 + "xyz xyw", 1)])
     seeds = seed_pieces(words, [*" abcdefwxyz"], [], ends_differ=True)
     trie = PieceTrie(seeds.pieces, seeds.alphabet)
-    expected = trie.of_pieces(expected_counts(trie.probabilities(), seeds.texts, seeds.counts))
+    expected = trie.piece_counts(expected_counts(trie.probabilities(), seeds.texts, seeds.counts))
     twice, half = int((expected >= 2).sum()), int((expected >= 0.5).sum())
     assert twice < half
-    assert len(maximised(trie, seeds, twice).pieces) == twice
-    assert len(maximised(trie, seeds, twice + 1).pieces) == half
+    assert len(maximise(trie, seeds, twice).pieces) == twice
+    assert len(maximise(trie, seeds, twice + 1).pieces) == half
 
 
 def seeds_of(scores: dict[str, float], texts: dict[str, int], least: float = 0.5) -> Seeds:
@@ -238,22 +238,22 @@ def names_in(pieces: Pieces) -> list[str]:
     return ["".join("abc"[n - 1] for n in numbers) for numbers in spelled]
 
 
-def test_a_piece_that_others_spell_as_well_stays_and_one_they_spell_better_goes(monkeypatch):
+def test_pruning_drops_a_piece_only_if_others_spell_it_better(monkeypatch):
     scores = {"a": -1.0, "b": -1.0, "c": -1.0, "ab": -2.0, "bc": -2.0625}
     seeds = seeds_of(scores, {"abc": 3})
     trie = PieceTrie(seeds.pieces, seeds.alphabet)
-    pruned = unigram_pieces._pruned(trie, seeds, 9).pieces
+    pruned = unigram_pieces._prune(trie, seeds, 9).pieces
     assert "ab" in names_in(pruned) and "bc" not in names_in(pruned)
-    monkeypatch.setattr(unigram_pieces, "maximised", lambda trie, *_: trie)
-    monkeypatch.setattr(unigram_pieces, "_pruned", lambda trie, *_: trie)
+    monkeypatch.setattr(unigram_pieces, "maximise", lambda trie, *_: trie)
+    monkeypatch.setattr(unigram_pieces, "_prune", lambda trie, *_: trie)
     assert names_in(learn_pieces(seeds, 9)) == ["a", "ab", "b", "c"]
 
 
 def test_a_piece_expected_exactly_so_often_is_often_enough():
     seeds = seeds_of({"a": -1.0, "b": -1.0, "c": -1.0}, {"a": 2, "b": 3, "c": 1}, least=2.0)
     trie = PieceTrie(seeds.pieces, seeds.alphabet)
-    assert names_in(maximised(trie, seeds, 2).pieces) == ["a", "b"]
-    assert names_in(maximised(trie, seeds, 3).pieces) == ["a", "b", "c"]
+    assert names_in(maximise(trie, seeds, 2).pieces) == ["a", "b"]
+    assert names_in(maximise(trie, seeds, 3).pieces) == ["a", "b", "c"]
 
 
 def test_equal_scores_are_sorted_as_sentencepiece_spells_them():
@@ -315,7 +315,7 @@ def generated(seed: int, sentences: int) -> list[str]:
 def test_weights_of_a_common_scale_change_no_piece():
     learned = []
     for scale in (1, 1000):
-        learner = OwnLearner(((text, scale) for text in generated(3, 300)), scale=scale)
+        learner = PieceLearner(((text, scale) for text in generated(3, 300)), scale=scale)
         kept, _ = choose_characters(learner.characters, 400)
         learned.append(learner.learn(sorted(kept), PRINTABLE_ASCII, [UNKNOWN_PIECE], 400))
     assert learned[0] == learned[1]
@@ -324,7 +324,7 @@ def test_weights_of_a_common_scale_change_no_piece():
 def compare_learners(texts: list[str], vocab: int) -> tuple[float, float]:
     """(the share of SentencePiece's pieces that ours has, the largest difference of scores)."""
     learned = []
-    for learner in (OwnLearner, SentencePieceLearner):
+    for learner in (PieceLearner, SentencePieceLearner):
         reader = learner((text, 1) for text in ["\n".join(texts)])
         kept, _ = choose_characters(reader.characters, vocab)
         symbols = [UNKNOWN_PIECE, "<|endoftext|>", *BYTE_PIECES]
@@ -355,7 +355,7 @@ def test_no_piece_holds_a_part_of_a_special_token(tmp_path):
 
 
 def test_texts_of_a_few_characters_have_pieces():
-    learner = OwnLearner([("a" * 16, 1)])
+    learner = PieceLearner([("a" * 16, 1)])
     pieces = learner.learn(["a"], "!", [], 16)
     assert {"a", "!"} <= {name for name, _ in pieces}
     assert all(math.isfinite(score) for _, score in pieces)

@@ -105,14 +105,14 @@ def test_possessive_repetition_gives_nothing_back():
 @pytest.mark.parametrize(
     "pattern, message",
     [
-        (r"(?<!a)b", "a group of a kind"),
+        (r"(?<!a)b", "this kind of group"),
         (r"(?!ab)c", "a look-ahead of more than one"),
         (r"a*?", "a lazy repetition"),
         (r"\bword", r"the escape \b"),
         (r"\p{Thay}+", "the property 'Thay'"),
-        (r"a(b", "not closed"),
-        (r"a)b", "not opened"),
-        (r"[a", "not closed"),
+        (r"a(b", "unclosed parenthesis"),
+        (r"a)b", "unmatched closing"),
+        (r"[a", "unclosed bracket"),
         (r"a{2,1}", "repetition"),
         (r"a{9999}", "more than 1000"),
         (r"(a\1)", r"the escape \1"),
@@ -124,7 +124,7 @@ def test_possessive_repetition_gives_nothing_back():
         (r"(ab)++", "more than one character"),
     ],
 )
-def test_what_is_not_supported_is_named(pattern, message):
+def test_unsupported_patterns_are_named(pattern, message):
     with pytest.raises(UnsupportedPattern, match=".*" + message.replace("\\", r"\\")):
         compile_pattern(pattern)
 

@@ -72,7 +72,7 @@ def test_what_scripts_share_goes_with_what_precedes():
 
 
 def clusters_cut(parts, text):
-    """Whether a piece ends within a grapheme cluster."""
+    """Return True if a piece ends within a grapheme cluster."""
     ends = {sum(map(len, pieces(parts, text)[:k])) for k in range(len(text) + 1)}
     return not ends <= {0, *(m.end() for m in regex.finditer(r"\X", text))}
 
@@ -90,7 +90,7 @@ def test_no_piece_of_graphemes_ends_within_a_cluster(digits):
 
 
 def test_patterns_that_cut_clusters_and_how():
-    """What the documentation says of each: no published one leaves all of these whole."""
+    """The clusters that patterns cut are those that the documentation names."""
     texts = {
         "marks": "ที่ हिन्दी",
         "joiner": "می‌خواهم",

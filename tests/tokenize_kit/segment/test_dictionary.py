@@ -42,7 +42,7 @@ def test_text_is_cut_into_the_fewest_words(dictionary):
     assert cut(dictionary, "ກາກາ") == ["ກາ", "ກາ"]
 
 
-def test_what_is_in_no_word_stays_in_one_piece(dictionary):
+def test_text_outside_dictionary_words_stays_in_one_piece(dictionary):
     assert cut(dictionary, "ฟหดภาษาฟฟไทย") == ["ฟหด", "ภาษา", "ฟฟ", "ไทย"]
 
 
@@ -124,7 +124,7 @@ def test_no_token_is_learned_over_the_end_of_a_word(tmp_path, model):
     assert card.dictionary.words == len(WORDS) and card.dictionary.ignored == 0
 
 
-def test_what_a_list_holds_is_counted(dictionary):
+def test_the_words_of_a_list_are_counted(dictionary):
     assert (dictionary.words, dictionary.ignored) == (len(WORDS), 2)
 
 
@@ -138,7 +138,7 @@ def test_what_a_list_holds_is_counted(dictionary):
     ],
     ids=["latin", "not-utf8", "empty", "missing"],
 )
-def test_a_list_that_is_none_is_one_line(tmp_path, data, message):
+def test_an_invalid_word_list_is_a_one_line_error(tmp_path, data, message):
     path = tmp_path / "words.txt"
     if data is not None:
         path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Encoding into a folder with links, or over a record of names elsewhere, touches nothing there."""
+"""Encoding into a folder with links, or with a foreign record, touches no other files."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def test_a_record_that_leads_elsewhere_means_anew(victim, tmp_path, kind):
     messages: list[str] = []
     progress = Progress(folder, {}, messages.append)
     assert not progress.position.documents and untouched(victim) and not any(folder.iterdir())
-    assert messages == [
-        "begun anew: what the run that was stopped has left leads to files elsewhere"
-    ]
+    assert messages == ["starting over: files of the stopped run link outside its folder"]
 
 
 def test_a_link_in_the_position_of_val_goes_and_what_it_leads_to_stays(victim, tmp_path):

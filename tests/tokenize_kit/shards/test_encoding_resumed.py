@@ -35,7 +35,7 @@ LAYOUTS = {
     "nanogpt": {"form": "nanogpt", "val_fraction": 0.2},
     "sampled": {"shard_tokens": 900, "sampling": 0.3, "sampling_seed": 5},
 }
-# (layout, where it is killed: in the reading of a batch, or the so-manyeth call of a function)
+# (layout, where it is killed: while a batch is read, or at the n-th call of a function)
 KILLS = [
     ("two-sides", "progress.write_atomic", 3),
     ("two-sides", "writer._commit", 1),
@@ -164,7 +164,7 @@ def killed(source, tokenizer_json, out, layout, where, number):
 @pytest.mark.parametrize(
     ("name", "where", "number"), mostly_slow(KILLS, 3), ids=[f"{k[0]}-{k[1]}-{k[2]}" for k in KILLS]
 )
-def test_killed_anywhere_it_goes_on_to_the_same_bytes(
+def test_killed_anywhere_it_continues_to_the_same_bytes(
     encoded, whole, source, tokenizer_json, tmp_path, name, where, number
 ):
     layout = LAYOUTS[name]
@@ -177,7 +177,7 @@ def test_killed_anywhere_it_goes_on_to_the_same_bytes(
 
 
 @pytest.mark.slow  # once is the test above
-def test_killed_again_and_again_it_goes_on_each_time(
+def test_killed_again_and_again_it_continues_each_time(
     encoded, whole, source, tokenizer_json, tmp_path
 ):
     layout = LAYOUTS["two-sides"]
@@ -195,10 +195,10 @@ def stopped(encoded, source, out, layout, last=4):
 
 
 @pytest.mark.parametrize("name", list(LAYOUTS))
-def test_after_ctrl_c_it_goes_on(encoded, whole, source, tmp_path, name):
+def test_after_ctrl_c_it_continues(encoded, whole, source, tmp_path, name):
     stopped(encoded, source, tmp_path, Layout(**LAYOUTS[name]))
     count, messages = encoded(tmp_path, Layout(**LAYOUTS[name]))
-    assert count < ROWS and "not encoded again" in messages[0]
+    assert count < ROWS and "encoding resumes" in messages[0]
     assert digests(tmp_path) == whole[name]
 
 
@@ -212,7 +212,7 @@ def test_with_other_settings_it_begins_anew_and_says_so(encoded, whole, source, 
     stopped(encoded, source, tmp_path, Layout(shard_tokens=700))
     count, messages = encoded(tmp_path, Layout(**LAYOUTS["one-side"]))
     assert (count, len(messages)) == (ROWS, 1)
-    assert messages[0].startswith("begun anew: the tokenizer or a setting is not that of")
+    assert messages[0].startswith("starting over: the tokenizer or a setting differs")
     assert digests(tmp_path) == whole["one-side"]
 
 
@@ -239,7 +239,7 @@ def test_other_documents_are_refused_and_the_next_run_begins_anew(
     stopped(encoded, source, out, layout)
     other = tmp_path / "other.parquet"
     pq.write_table(CHANGES[change](pq.read_table(source)), other)
-    with pytest.raises(LlmcurateError, match="not those of the run that was stopped: what it left"):
+    with pytest.raises(LlmcurateError, match="differ from those of the stopped run: its files"):
         encoded(out, layout, batches(other))
     assert not list(out.iterdir())
     rows = pq.read_metadata(other).num_rows
@@ -269,11 +269,11 @@ def count_wrongly(path):
 
 
 DAMAGE = {
-    "shard-cut-short": (lambda aside: cut(aside / "tokens-00000.bin", 10), "not what was written"),
-    "shard-flipped": (lambda aside: flip(aside / "tokens-00000.bin"), "not what was written"),
-    "rows-flipped": (lambda aside: flip_rows(aside), "not what was written"),
+    "shard-cut-short": (lambda aside: cut(aside / "tokens-00000.bin", 10), "has changed"),
+    "shard-flipped": (lambda aside: flip(aside / "tokens-00000.bin"), "has changed"),
+    "rows-flipped": (lambda aside: flip_rows(aside), "has changed"),
     "progress-changed": (lambda aside: count_wrongly(aside / progress.NAME), "cannot be read"),
-    "rows-gone": (lambda aside: [p.unlink() for p in (aside / "rows").iterdir()], "is not there"),
+    "rows-gone": (lambda aside: [p.unlink() for p in (aside / "rows").iterdir()], "is missing"),
     "progress-cut-short": (lambda aside: cut(aside / progress.NAME, 99), "cannot be read"),
     "progress-of-nothing": (lambda aside: (aside / progress.NAME).write_text("[]"), "cannot be"),
     "progress-not-utf8": (lambda aside: (aside / progress.NAME).write_bytes(b"\xff"), "cannot be"),
@@ -281,17 +281,17 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", list(DAMAGE))
-def test_what_is_damaged_is_not_gone_on_with(encoded, whole, source, tmp_path, damage):
+def test_a_damaged_partial_encode_is_not_resumed(encoded, whole, source, tmp_path, damage):
     layout = Layout(**LAYOUTS["two-sides"])
     stopped(encoded, source, tmp_path, layout)
     harm, why = DAMAGE[damage]
     harm(tmp_path / ".shards.partial")
     count, messages = encoded(tmp_path, layout)
-    assert count == ROWS and messages[0].startswith("begun anew: ") and why in messages[0]
+    assert count == ROWS and messages[0].startswith("starting over: ") and why in messages[0]
     assert digests(tmp_path) == whole["two-sides"]
 
 
-def test_saves_of_a_long_run_are_some_hundreds(monkeypatch, tmp_path):
+def test_a_long_encode_saves_a_few_hundred_times(monkeypatch, tmp_path):
     monkeypatch.setattr(progress, "write_atomic", lambda *_: None)
     run, saves = progress.Progress(tmp_path / "aside", {}, save_bytes=1), []
 
@@ -300,7 +300,7 @@ def test_saves_of_a_long_run_are_some_hundreds(monkeypatch, tmp_path):
         return {}, []
 
     for number in range(1, 20_001):
-        run.passed(progress.Position(number, ""), 1, {"side": checkpoint})
+        run.advance(progress.Position(number, ""), 1, {"side": checkpoint})
     assert 200 < len(saves) < 500
 
 

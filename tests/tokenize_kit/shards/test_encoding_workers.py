@@ -123,7 +123,7 @@ def test_an_item_over_the_limit_goes_alone():
     assert list(alone) == ["1", "99", "2"]
 
 
-def test_an_error_comes_behind_the_results_before_it():
+def test_an_error_is_raised_after_the_results_before_it():
     def items():
         yield from range(5)
         raise RunFailed("the sixth")

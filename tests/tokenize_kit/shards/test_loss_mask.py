@@ -115,16 +115,16 @@ BAD = [
     (PAIRS, [None], "null: give true"),
     (PAIRS, [[[0, 1, 2]]], "of the type"),
     (PAIRS, [[None]], "of the type"),
-    (pa.string(), ["[[0,"], "no JSON"),
-    (pa.string(), ["7"], "no list"),
-    (pa.string(), ['[[0, "a"]]'], "is no \\[start, end\\)"),
+    (pa.string(), ["[[0,"], "not JSON"),
+    (pa.string(), ["7"], "not a list"),
+    (pa.string(), ['[[0, "a"]]'], "is not \\[start, end\\)"),
     (pa.float64(), [0.5], "of the type double"),
 ]
 NAMES = "beyond backwards negative null triple hole cut number letters float".split()
 
 
 @pytest.mark.parametrize("kind, values, message", BAD, ids=NAMES)
-def test_what_is_no_mask_is_named(candidate, kind, values, message):
+def test_an_invalid_loss_mask_is_named(candidate, kind, values, message):
     with pytest.raises(LlmcurateError, match=message):
         masks(candidate, ["the cat"], values, kind)
 
@@ -178,7 +178,7 @@ def test_a_mask_that_was_cut_short_is_refused(tokenizer_json, tmp_path):
     encode_shards([batch(["the cat"], [True], pa.bool_())], tokenizer_json, tmp_path, layout)
     mask = tmp_path / "loss-00000.mask"
     mask.write_bytes(mask.read_bytes()[:-1])
-    with pytest.raises(LlmcurateError, match="not a byte a token"):
+    with pytest.raises(LlmcurateError, match="not one byte per token"):
         read_shards(tmp_path)
     mask.unlink()
     with pytest.raises(LlmcurateError, match=r"loss-00000.mask: missing"):
@@ -187,12 +187,12 @@ def test_a_mask_that_was_cut_short_is_refused(tokenizer_json, tmp_path):
 
 def test_a_mask_in_which_nothing_counts_is_refused(tokenizer_json, tmp_path):
     layout = Layout(loss_mask="train_on")
-    with pytest.raises(LlmcurateError, match="lets no token count"):
+    with pytest.raises(LlmcurateError, match="counts no token"):
         encode_shards([batch(["the cat"], [False], pa.bool_())], tokenizer_json, tmp_path, layout)
     assert not [*tmp_path.iterdir()]
 
 
-def test_shards_of_other_settings_leave_no_mask_behind(tokenizer_json, tmp_path):
+def test_shards_of_other_settings_leave_no_old_mask(tokenizer_json, tmp_path):
     source = [batch(["the cat"], [True], pa.bool_())]
     encode_shards(source, tokenizer_json, tmp_path, Layout(loss_mask="train_on"))
     encode_shards(source, tokenizer_json, tmp_path)
@@ -205,7 +205,7 @@ def test_a_missing_column_and_another_format_are_refused(batch_of, tokenizer_jso
         encode_shards(
             [batch_of(("a", "cat"))], tokenizer_json, tmp_path, Layout(loss_mask="train_on")
         )
-    with pytest.raises(LlmcurateError, match="format megatron has no place"):
+    with pytest.raises(LlmcurateError, match="format megatron has no loss mask"):
         Layout(loss_mask="train_on", form="megatron")
 
 

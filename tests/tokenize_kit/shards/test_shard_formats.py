@@ -169,7 +169,7 @@ def test_a_shuffle_in_many_runs_is_that_in_one(encode):
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 9), max_size=5), max_size=30), st.integers(0, 5))
-def test_what_is_spilled_comes_back_sorted_by_key(tmp_path_factory, documents, seed):
+def test_spilled_rows_are_read_back_sorted_by_key(tmp_path_factory, documents, seed):
     ordering = Shuffle(tmp_path_factory.mktemp("spill"), seed, np.dtype("<u2"))
     names = [str(k % 7) for k in range(len(documents))]  # some ids come again
     for name, tokens in zip(names, documents, strict=True):

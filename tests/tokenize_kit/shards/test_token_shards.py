@@ -75,7 +75,7 @@ def test_a_document_that_exactly_fills_a_shard_is_its_last(
     assert [table.to_pylist() for table in tables] == shards
 
 
-def test_shards_are_on_disk_before_they_are_named_and_no_manifest_stands_meanwhile(
+def test_shards_are_synced_before_renaming_and_no_manifest_exists_meanwhile(
     batch_of, tokenizer_json, tmp_path
 ):
     """Into a folder that holds other shards, of one side and of two."""
@@ -171,7 +171,7 @@ def test_writer_and_reader_know_the_same_end_of_text():
     assert end_of_text({"<pad>": 0}) is None
 
 
-def test_missing_columns_and_tokenizers_name_themselves(tokenizer_json, tmp_path):
+def test_missing_columns_and_tokenizers_are_named(tokenizer_json, tmp_path):
     with pytest.raises(LlmcurateError, match="'text'"):
         encode_shards([pa.RecordBatch.from_pydict({"id": ["a"]})], tokenizer_json, tmp_path)
     with pytest.raises(LlmcurateError, match="no such"):

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch.nn.attention import flex_attention
 
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change as changed
-from train.attention import BACKENDS, Alibi, Backend, Mask, Relative, attend, backends, positions_of
+from tests.train.attention.cases import MASKS, PREFIX, case, mask, untraced
+from train.attention import BACKENDS, Alibi, Backend, Relative, attend, backends, positions_of
 from train.attention.backends import lengths_of
 from train.attention.choice import choose
 from train.config import TrainConfig
@@ -31,45 +31,6 @@ def test_training_needs_no_triton():
     )
     assert (
         subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3]).returncode == 0
-    )
-
-
-def case(queries=8, keys=8, heads=4, kv_heads=2, dtype=torch.float32):
-    draw = torch.Generator().manual_seed(0)
-    q = torch.randn(2, heads, queries, 16, generator=draw).to(dtype)
-    k = torch.randn(2, kv_heads, keys, 16, generator=draw).to(dtype)
-    v = torch.randn(2, kv_heads, keys, 16, generator=draw).to(dtype)
-    return q, k, v
-
-
-def mask(queries=8, keys=8, **more):
-    return Mask(queries=queries, keys=keys, device=torch.device("cpu"), **more)
-
-
-PREFIX = torch.tensor([[1, 1, 0, 1, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0]], dtype=torch.bool)
-MASKS = {
-    "causal": {},
-    "full": {"causal": False},
-    "window": {"window": 3},
-    "window and sinks": {"window": 2, "sinks": 1},
-    "prefix": {"prefix": PREFIX},
-    "window to both sides": {"window": 2, "sinks": 4, "causal": False},
-    "alibi": {"bias": Alibi(slopes=torch.tensor([0.5, 0.25, 0.1, 0.01]))},
-    "relative": {
-        "bias": Relative(weight=torch.linspace(-1, 1, 24).view(6, 4), distance=7),
-    },
-    "window, prefix and alibi": {
-        "window": 3,
-        "prefix": PREFIX,
-        "bias": Alibi(slopes=torch.tensor([0.5, 0.25, 0.1, 0.01])),
-    },
-}
-
-
-def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """FlexAttention forward without torch.compile, whose traces take nearly all of its time."""
-    monkeypatch.setattr(
-        flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True, raising=False
     )
 
 
@@ -179,7 +140,7 @@ def test_the_mask_is_the_rule_key_by_key(kind):
         assert bool(spec.dense[row, 0, query - 3, key]) == seen
 
 
-def test_a_query_that_sees_nothing_gets_nothing():
+def test_a_query_that_sees_no_key_gets_zeros():
     q, k, v = case(queries=8)
     documents = torch.tensor([[0] * 8, [0] * 8])
     far = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7]])

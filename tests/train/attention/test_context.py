@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.train.attention.test_attention import MASKS, case, mask, untraced
+from tests.train.attention.cases import MASKS, case, mask, untraced
 from train.attention import ContextParallel, SharedMask, attend, positions_of
 from train.config import TrainConfig
 from train.loop.backends import layer_backends

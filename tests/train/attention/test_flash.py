@@ -89,17 +89,17 @@ def test_result_and_gradients_are_those_of_eager(kind):
 
 
 @pytest.mark.parametrize("kind", few("all"))
-def test_so_they_are_without_documents(kind):
+def test_result_and_gradients_are_those_of_eager_without_documents(kind):
     agree(tensors(), mask(**kind))
 
 
 @pytest.mark.parametrize("kind", ["full, alibi", "all"])
-def test_queries_may_be_the_last_of_the_keys(kind):
+def test_queries_may_be_fewer_than_the_keys(kind):
     agree(tensors(queries=19), mask(queries=19, documents=DOCUMENTS, **KINDS[kind]))
 
 
 @pytest.mark.parametrize("head_dim", [60, 80, 96, 256])
-def test_any_head_dim_up_to_256(head_dim):
+def test_results_agree_with_eager_for_any_head_dim_up_to_256(head_dim):
     agree(tensors(1, 1, 1, 18, 18, head_dim), mask(18, 18))
 
 
@@ -109,13 +109,13 @@ def test_heads_share_keys_without_copies(heads, kv_heads):
 
 
 @pytest.mark.parametrize("length", [1, 16, 17, 31])
-def test_any_length(length):
+def test_results_agree_with_eager_for_any_length(length):
     agree(tensors(1, 1, 1, length, length), mask(length, length))
 
 
 @settings(max_examples=6, deadline=None)
 @given(st.data())
-def test_any_mask_on_small_shapes(data):
+def test_results_agree_with_eager_for_any_mask_on_small_shapes(data):
     keys = data.draw(st.integers(1, 33), "keys")
     queries = data.draw(st.integers(1, keys), "queries")
     cuts = data.draw(st.lists(st.booleans(), min_size=keys, max_size=keys), "cuts")
@@ -178,7 +178,7 @@ def test_blocks_that_nothing_needs_are_not_read(kind, documents, unread, queries
     assert of_q[:, :, queries].isnan().all()
 
 
-def test_documents_by_their_cumulative_ends_and_what_lies_behind_the_last():
+def test_documents_may_be_given_by_cumulative_ends_with_padding_after_the_last():
     ends = torch.tensor([[3, 23, 40, 40], [9, 30, 30, 30]])
     documents = torch.tensor([[0] * 3 + [1] * 20 + [2] * 17, [0] * 9 + [1] * 21 + [-1] * 10])
     for actual, wanted in zip(bounds_of_ends(ends, KEYS), bounds(documents), strict=True):

@@ -1,4 +1,4 @@
-"""That the kernels compile for GPUs as the operator calls them; needs none."""
+"""The kernels compile for GPUs as the operator calls them. No GPU is needed."""
 
 from __future__ import annotations
 

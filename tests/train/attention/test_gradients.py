@@ -44,14 +44,14 @@ import torch
 from torch import nn
 from train.attention import Alibi, Relative
 from train.model.positions import Positions
-from train.model.roles import Role, give
+from train.model.roles import Role, set_roles
 
 class Slopes(Positions):
     """ALiBi with learned slopes."""
     def __init__(self, config):
         super().__init__(config)
         self.weight = nn.Parameter(torch.zeros(config.attention.heads))
-        give(self, weight=Role(part="positions", use="vector"))
+        set_roles(self, weight=Role(part="positions", use="vector"))
     def bias(self):
         return Alibi(slopes=(self.weight + 0.3).exp())
 
@@ -276,7 +276,7 @@ def attention_gradients(name: str, of: dict, kind: str, **more) -> dict:
 
 @pytest.mark.parametrize("kind", [*LEARNS, "added by the layer"])
 @pytest.mark.parametrize("more", PARTIAL.values(), ids=PARTIAL)
-def test_so_have_queries_keys_and_values_where_queries_are_some(kind, more, auto_takes):
+def test_queries_keys_and_values_have_the_gradients_of_the_reference(kind, more, auto_takes):
     wanted = attention_gradients("eager", inputs(), kind, **more)
     assert (wanted["bias"] is None) == (kind == "nothing")
     for name in [*BACKENDS]:
@@ -312,7 +312,7 @@ def mask_of(slopes: torch.Tensor) -> Mask:
     return Mask(**NONE, documents=torch.zeros(1, 9, dtype=torch.long), bias=Alibi(slopes=slopes))
 
 
-def test_auto_goes_on_to_a_back_end_that_gives_slopes_their_gradient():
+def test_auto_falls_back_to_a_back_end_with_gradients_for_slopes():
     q, fixed, learned = torch.zeros(1, 2, 5, 8), torch.ones(2), torch.ones(2, requires_grad=True)
     half = torch.bfloat16
     assert on_a_gpu(mask_of(fixed), half, q, 8) == "triton"

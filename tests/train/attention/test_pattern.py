@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from llmcurate.base.errors import LlmcurateError
-from tests.train.attention.test_attention import case, untraced
+from tests.train.attention.cases import case, untraced
 from train.attention import Mask, attend, positions_of
 from train.attention.choice import choose
-from train.attention.mask import drawn_blocks
+from train.attention.mask import random_blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")
 
@@ -57,13 +57,13 @@ def sees(row, own, key, head, kind):
         return True
     blocks = -(-count // size)
     drawn = kind.get("random", 0)
-    chosen = drawn_blocks(blocks, kind["window"], first, drawn, kind.get("draw", 0))
+    chosen = random_blocks(blocks, kind["window"], first, drawn, kind.get("draw", 0))
     return key_block in chosen[blocks, query_block].tolist()
 
 
 @pytest.mark.parametrize("documents", [ONE, DOCUMENTS], ids=["one document", "documents"])
 @pytest.mark.parametrize("kind", PATTERNS.values(), ids=PATTERNS)
-def test_each_lets_a_query_see_what_a_loop_says(documents, kind):
+def test_each_pattern_shows_a_query_the_keys_of_a_plain_loop(documents, kind):
     dense = mask(documents, **kind).dense.expand(2, 4, LENGTH, LENGTH)
     for row, ids in enumerate(documents.tolist()):
         for head in range(4):
@@ -93,7 +93,7 @@ def test_a_part_of_the_queries_sees_what_it_sees_among_all(kind):
 
 
 def test_random_blocks_are_others_than_the_window_and_the_first_as_many_as_there_are():
-    table = drawn_blocks(12, 2, 1, 3, 5)
+    table = random_blocks(12, 2, 1, 3, 5)
     for blocks in range(1, 13):
         for own in range(blocks):
             free = {key for key in range(1, blocks) if abs(own - key) >= 2} if own else set()
@@ -102,8 +102,8 @@ def test_random_blocks_are_others_than_the_window_and_the_first_as_many_as_there
 
 
 def test_random_blocks_follow_from_the_draw_and_not_from_the_length_of_the_row():
-    assert torch.equal(drawn_blocks(20, 2, 1, 3, 5)[:13, :12], drawn_blocks(12, 2, 1, 3, 5))
-    assert not torch.equal(drawn_blocks(12, 2, 1, 3, 6), drawn_blocks(12, 2, 1, 3, 5))
+    assert torch.equal(random_blocks(20, 2, 1, 3, 5)[:13, :12], random_blocks(12, 2, 1, 3, 5))
+    assert not torch.equal(random_blocks(12, 2, 1, 3, 6), random_blocks(12, 2, 1, 3, 5))
 
 
 def test_triton_refuses_patterns_and_auto_takes_another():

@@ -1,4 +1,4 @@
-"""A back end that computes something else than the reference is found before training begins."""
+"""A back end that computes wrong results is found before training begins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 
 from llmcurate.base.settings import change
 from train.attention import BACKENDS, Alibi, Mask, choice
-from train.attention.choice import difference, fault, small
+from train.attention.choice import difference, fault, small_mask
 from train.attention.flash import op
 from train.config import TrainConfig
 from train.loop.backends import layer_backends, try_kernels
@@ -72,12 +72,10 @@ def test_gradients_are_compared_too(monkeypatch):
 
     broken = dataclasses.replace(BACKENDS["triton"], attention=wrong)
     monkeypatch.setitem(BACKENDS, "triton", broken)
-    assert difference("triton", small(LIKE, CPU), 2, 2, 16, torch.float32) >= 1
+    assert difference("triton", small_mask(LIKE, CPU), 2, 2, 16, torch.float32) >= 1
 
 
-def test_where_kernels_fail_it_is_said_and_another_back_end_takes_their_place(
-    excluded, monkeypatch
-):
+def test_failing_kernels_are_reported_and_replaced_by_another_back_end(excluded, monkeypatch):
     small = {"heads": 2, "kv_heads": 1, "head_dim": 16, "window": 8, "window_pattern": "WF"}
     model = change(preset("tiny"), {"attention": small}, "model")
     asked = TrainConfig(attention="triton", precision="fp32")

@@ -109,7 +109,7 @@ def encoded(folder, texts):
     return read_shards(folder / "s")
 
 
-def test_exact_copies_are_never_on_both_sides(tmp_path):
+def test_exact_duplicates_are_never_on_both_sides_of_a_split(tmp_path):
     texts = [f"document number {index % 9}" for index in range(60)]
     shards = encoded(tmp_path, texts)
     for seed in range(5):
@@ -118,7 +118,9 @@ def test_exact_copies_are_never_on_both_sides(tmp_path):
 
 
 @given(st.integers(1, 2**32), st.data())
-def test_so_much_distinct_text_takes_few_documents_and_leaves_what_is_held_out(shards, seed, data):
+def test_unique_tokens_takes_only_the_documents_it_needs_and_keeps_the_held_out_side(
+    shards, seed, data
+):
     train, held_out = split(shards, held_out=0.2, seed=seed)
     there = int(shards.length[train].sum())
     less, more = sorted(data.draw(st.integers(1, there)) for _ in range(2))
@@ -142,7 +144,7 @@ def test_a_document_of_just_the_longest_piece_is_one_row_and_a_token_is_a_piece(
         rows = Rows(shards, np.array([0]), context, packing="padding", takes=lambda n, _: n + 4)
         assert rows.count == count and rows.longest == context - 4
     assert longest(lambda n, _: n + 4, 5) == 1
-    with pytest.raises(LlmcurateError, match="context is 4: the objective needs rows"):
+    with pytest.raises(LlmcurateError, match="context is 4: too short for the objective"):
         longest(lambda n, _: n + 4, 4)
 
 

@@ -94,7 +94,7 @@ def test_each_stage_has_its_rows_and_sources(staged):
     assert len(wiki) == 20
 
 
-def test_the_same_source_goes_on_where_an_earlier_stage_stopped(shard_folder):
+def test_the_same_source_continues_where_an_earlier_stage_stopped(shard_folder):
     """One folder, one shape: two stages take the rows that one long stage takes."""
     source = (Source(shards=str(shard_folder)),)
     whole = Feed(None, dataclasses.replace(PLAIN, steps=7, sources=source))
@@ -174,7 +174,7 @@ def test_held_out_loss_by_source_adds_up_to_the_whole(staged, tmp_path):
     assert last == apart
 
 
-def test_a_source_may_move(staged, shard_folder, other, tmp_path):
+def test_a_resumed_run_accepts_a_moved_source(staged, shard_folder, other, tmp_path):
     pretrain(None, tmp_path / "out", model=MODEL, train=staged)
     moved = str(shutil.copytree(other, tmp_path / "moved"))
 
@@ -234,7 +234,9 @@ def test_sources_of_different_tokenizers_are_refused_by_name(shard_folder, tmp_p
         ({"steps": 7, "stages": (Stage(steps=7, context=64),)}, "rows of 64"),
     ],
 )
-def test_what_cannot_be_is_told_before_anything_is_written(shard_folder, tmp_path, change, message):
+def test_impossible_settings_are_refused_before_anything_is_written(
+    shard_folder, tmp_path, change, message
+):
     with pytest.raises(LlmcurateError, match=message):
         plan = dataclasses.replace(PLAIN, **change)
         pretrain(shard_folder, tmp_path / "out", model=MODEL, train=plan)
@@ -260,7 +262,7 @@ def test_two_folders_of_one_name_need_names(shard_folder, other):
         Feed(None, dataclasses.replace(PLAIN, sources=both))
 
 
-def test_how_often_the_corpus_is_read_is_said_and_how_many_steps_fit(shard_folder):
+def test_the_number_of_epochs_and_the_steps_that_fit_are_reported(shard_folder):
     single = dataclasses.replace(PLAIN, rows=1)
     count = Feed(shard_folder, single).rows.sources[0].count
     once = Feed(shard_folder, dataclasses.replace(single, steps=count)).notices()[-1]

@@ -55,7 +55,7 @@ def test_shares_are_met_exactly_after_their_sum(shares):
         ([0, 1], 5, [0, 5]),
     ],
 )
-def test_half_a_row_is_the_first_halfs(shares, rows, expected):
+def test_half_a_row_goes_to_the_first_source(shares, rows, expected):
     assert counts(shares, rows) == expected
 
 
@@ -148,7 +148,7 @@ def test_epochs_and_tokens_are_rows_of_the_run(parts):
         shares_of(sources, parts, steps=steps + 1, batch=4)
 
 
-def test_of_a_source_that_is_asked_for_a_row_at_least_is_read(parts):
+def test_every_requested_source_gives_at_least_one_row(parts):
     sources = [source("a", epochs=1e-9), source("b", tokens=1)]
     assert shares_of(sources, parts, steps=1, batch=2) == [1, 1]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from llmcurate.base.errors import LlmcurateError
 from tests.train.data.causal_rows import causal
 from train.data.feed import permuted
-from train.data.kernels import beginnings, best_fit, grouped
+from train.data.kernels import best_fit, counting_sort, prefix_hashes
 from train.data.packing import PACKINGS, figures, pack, packing_for
 from train.data.rows import Rows
 from train.data.shards import read_shards
@@ -78,7 +78,7 @@ def test_best_fit_is_its_plain_reference(data, context):
 @given(keys=st.lists(st.integers(0, 9), max_size=50))
 @settings(max_examples=50, deadline=None)
 def test_grouping_is_a_stable_sort(keys):
-    ends, order = grouped(np.array(keys, np.int64), 10)
+    ends, order = counting_sort(np.array(keys, np.int64), 10)
     assert order.tolist() == sorted(range(len(keys)), key=lambda index: keys[index])
     assert ends.tolist() == [sum(key <= last for key in keys) for last in range(10)]
 
@@ -99,7 +99,7 @@ def test_the_hash_of_a_beginning_is_its_plain_reference(texts):
     length = np.array([len(text) for text in texts], np.int64)
     tokens = np.array([token for text in texts for token in text], np.uint16)
     seed = 2**63 + 7
-    hashes = beginnings(tokens, np.cumsum(length) - length, length, 4, np.uint64(seed))
+    hashes = prefix_hashes(tokens, np.cumsum(length) - length, length, 4, np.uint64(seed))
     assert hashes.tolist() == [plain_beginning(text, 4, seed) for text in texts]
 
 
@@ -113,7 +113,7 @@ def test_an_order_is_a_permutation_and_follows_its_key(count):
     assert some == [orders[1][-1], orders[1][0]]
 
 
-def test_an_order_has_no_trend():
+def test_a_permuted_order_has_no_trend():
     """Over many keys each index holds each number about as often as any other."""
     places = np.arange(20)
     hits = np.zeros((20, 20))

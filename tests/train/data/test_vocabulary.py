@@ -44,7 +44,7 @@ def test_what_the_tokenizer_has_is_used(tmp_path):
     assert tokens.written() == path.read_bytes()
 
 
-def test_without_a_tokenizer_ids_stand_behind_the_vocabulary():
+def test_without_a_tokenizer_new_ids_follow_the_vocabulary():
     tokens = vocabulary(10, {}, None, ("mask",))
     assert tokens.special == {"mask": 10} and tokens.size == 11
     assert tokens.written() is None and tokens.begins_word.all()
@@ -66,7 +66,7 @@ def test_words_begin_where_the_kind_of_tokenizer_marks_them(tmp_path, spelled, w
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("vocab_size", 2**40, "vocab_size 1099511627776, more than 1048576 ids"),
+        ("vocab_size", 2**40, "vocab_size 1099511627776 does not fit"),
         ("vocab_size", 0, "vocab_size 0"),
         ("special_ids", {"<|endoftext|>": 10**9}, r"special_ids: <\|endoftext\|> 1000000000 of"),
         ("special_ids", {"<|endoftext|>": -1}, r"special_ids: <\|endoftext\|> -1 of"),

@@ -35,7 +35,7 @@ def evaluate(capsys, *arguments):
     return code, captured.out, captured.err
 
 
-def test_texts_have_bits_a_byte_by_source_and_questions_accuracies(run, news, tmp_path, capsys):
+def test_texts_have_bits_per_byte_by_source_and_questions_accuracies(run, news, tmp_path, capsys):
     quiz = tmp_path / "quiz.jsonl"
     line = {"context": "the cat", "choices": [" sat", " ran"], "answer": 0}
     quiz.write_text(json.dumps(line) + "\n" + json.dumps(line | {"answer": 1}))
@@ -60,7 +60,7 @@ def test_texts_have_bits_a_byte_by_source_and_questions_accuracies(run, news, tm
     ],
     ids=["no path", "twice", "a path as name", "missing"],
 )
-def test_what_cannot_be_scored_is_one_line(run, capsys, named, message):
+def test_texts_that_cannot_be_scored_are_a_one_line_error(run, capsys, named, message):
     code, _, error = evaluate(capsys, run, *(word for name in named for word in ("--on", name)))
     assert code == 2 and message in error and error.count("\n") == 1
 

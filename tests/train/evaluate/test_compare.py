@@ -94,13 +94,13 @@ def test_at_equal_operations_a_wider_model_takes_fewer_steps(shard_folder, tmp_p
 @pytest.mark.parametrize(
     ("variants", "message"),
     [
-        ([PLAIN, PLAIN], "variant plain is there twice"),
+        ([PLAIN, PLAIN], "variant plain is given twice"),
         ([replace(PLAIN, name="../a")], "a name has letters"),
         ([PLAIN, Variant(name="bert", model="bert-tiny")], r"bert learns [\w-]+ and plain causal"),
         ([Variant(name="odd", changes={"layer": 1})], "odd: model: unknown setting 'layer'"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_before_anything_is_trained(
+def test_models_that_cannot_be_compared_are_refused_before_training(
     variants, message, shard_folder, tmp_path
 ):
     with pytest.raises(LlmcurateError, match=message):
@@ -108,7 +108,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_trained(
     assert not (tmp_path / "out").exists()
 
 
-def test_intervals_of_a_mean_are_students():
+def test_intervals_of_a_mean_use_students_t():
     assert interval_of_mean([1.0]) is None
     low, high = interval_of_mean([1.0, 2.0, 3.0])
     half = 4.302653 * 1.0 / 3**0.5  # the table's 0.975 quantile of 2 degrees of freedom
@@ -133,7 +133,7 @@ def test_variants_are_presets_settings_or_files(tmp_path):
     path.write_text("preset: 30m\nattention: {window: 64}\n")
     expected = Variant(name="windows", model="30m", changes={"attention.window": 64})
     assert variant_of(str(path)) == expected
-    with pytest.raises(UsageError, match="write KEY=VALUE behind the preset, not 'layers'"):
+    with pytest.raises(UsageError, match="write KEY=VALUE after the preset, not 'layers'"):
         variant_of("tiny,layers")
 
 
@@ -145,8 +145,8 @@ def test_a_verdict_needs_an_interval_on_one_side():
     assert ModelComparison(SimpleNamespace(variants=[row("x"), *others])).verdicts() == [
         "a: worse than x",
         "b: better than x",
-        "c: no difference from x beyond that of seeds",
-        "d: one seed says nothing of chance; train from more",
+        "c: no difference from x beyond that between seeds",
+        "d: one seed cannot show if this is chance; use more seeds",
     ]
 
 
@@ -163,4 +163,4 @@ def test_the_command_writes_a_table_a_page_and_json(shard_folder, tmp_path, caps
     page = (out / "comparison.html").read_text()
     assert "slim" in page and 'aria-label="loss by tokens"' in page
     assert invoke([*line, "--flops", "1e9"]) == 2
-    assert "give --tokens or --flops, one of the two" in capsys.readouterr().err
+    assert "give either --tokens or --flops" in capsys.readouterr().err

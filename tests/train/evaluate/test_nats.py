@@ -1,4 +1,4 @@
-"""The nats of documents: those the judge adds up, kept beside the run, made anew when stale."""
+"""The nats of documents: equal to the judge's, cached with the run, and recomputed when stale."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from tests.parameters import few, mostly_slow
 from train.evaluate.paired import Difference, paired_difference, resampled
 
-TRUTH = 0.01  # bits a byte
+TRUTH = 0.01  # bits per byte
 # Deviations by seed, by document, and of a document by seed.
 CASES = {
     "seeds": (0.01, 0.01, 0.01),
@@ -58,7 +58,7 @@ def test_percentiles_of_resampled_seeds_would_hold_it_too_seldom():
 
 
 @pytest.mark.parametrize("case", mostly_slow(["documents", "seeds"]))
-def test_what_is_detectable_is_detected_in_80_of_100(case, monkeypatch):
+def test_a_detectable_difference_is_detected_in_80_of_100_trials(case, monkeypatch):
     monkeypatch.setattr("train.evaluate.paired.RESAMPLES", 100)
     draw = np.random.default_rng(3)
     sample = [experiment(draw, CASES[case]).detectable() for _ in range(300)]

@@ -18,9 +18,9 @@ from train.evaluate.paired import interval
 from train.evaluate.questions import (
     Answers,
     are_questions,
-    cut,
     read_questions,
     score_questions,
+    split,
 )
 from train.loop.distributed import Ranks
 from train.loop.evaluate import Scoring
@@ -53,7 +53,7 @@ def asked(folder, model, tokenizer, *lines, context=64):
 def log_likelihood(model, tokenizer, context, continuation):
     """Of the continuation's tokens, from one pass over the whole text; and whether each is the
     likeliest."""
-    before, after = cut(tokenizer, context, continuation)
+    before, after = split(tokenizer, context, continuation)
     ids = torch.tensor([[0, *before, *after]])
     with torch.no_grad():
         logits = model.logits(model.features(ids[:, :-1]))[0].double()[-len(after) :]
@@ -87,7 +87,7 @@ def test_a_cloze_is_right_where_each_token_is_the_likeliest(tmp_path, model, tok
         for number in logits.argsort(descending=True).tolist()
         if (word := tokenizer.decode([number])).isascii()
         and word.strip()
-        and cut(tokenizer, "the cat", word)[1] == [number]
+        and split(tokenizer, "the cat", word)[1] == [number]
     )
     lines = [{"context": text, "continuation": " mat"} for text in texts]
     lines.append({"context": "the cat", "continuation": likeliest})
@@ -102,7 +102,7 @@ def test_a_cloze_is_right_where_each_token_is_the_likeliest(tmp_path, model, tok
 def test_a_context_that_is_too_long_loses_its_beginning(tmp_path, model, tokenizer):
     long = "the cat sat on the mat " * 8
     line = {"context": long, "continuation": "sat"}
-    before, after = cut(tokenizer, long, "sat")
+    before, after = split(tokenizer, long, "sat")
     read = [*before, *after][-9:]  # eight inputs predict the last eight
     assert len(after) < 8 < len(before)
     with torch.no_grad():
@@ -114,13 +114,13 @@ def test_a_context_that_is_too_long_loses_its_beginning(tmp_path, model, tokeniz
 
 def test_a_continuation_longer_than_the_context_is_refused(tmp_path, model, tokenizer):
     line = {"context": "the cat", "continuation": " sat on the mat"}
-    count = len(cut(tokenizer, "the cat", " sat on the mat")[1])
+    count = len(split(tokenizer, "the cat", " sat on the mat")[1])
     with pytest.raises(LlmcurateError, match=f":1: {count} tokens to score, the context is 2"):
         asked(tmp_path, model, tokenizer, line, context=2)
 
 
 def test_spaces_that_end_a_context_are_the_continuation_s(tokenizer):
-    assert cut(tokenizer, "the cat ", "sat") == cut(tokenizer, "the cat", " sat")
+    assert split(tokenizer, "the cat ", "sat") == split(tokenizer, "the cat", " sat")
 
 
 def test_a_model_that_reads_prompts_both_ways_reads_contexts_so(tmp_path, model, tokenizer):
@@ -147,7 +147,7 @@ def test_a_model_that_reads_prompts_both_ways_reads_contexts_so(tmp_path, model,
         ({"context": "a", "continuation": ""}, "empty continuation"),
         ({"context": "a", "choices": ["b", "c"], "answer": 2}, "answer is 2"),
         ({"context": "a", "choices": ["b", "c"]}, "answer is None"),
-        ({"context": "a", "choices": ["b"], "answer": 0}, "one of two choices"),
+        ({"context": "a", "choices": ["b"], "answer": 0}, "at least two choices"),
         ({"context": "a", "choices": "b", "answer": 0}, "give `context`"),
         ({"context": "\ud800", "continuation": "b"}, "give `context`"),
     ],

@@ -63,7 +63,7 @@ def test_every_option_changes_the_text(run, capsys):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "holds no prompt"),
+        (b"", "has no prompt"),
         (b"caf\xe9\n", "not UTF-8, at byte 3"),
         (b'{"prompt": "a"}\n{"prompt": 3}\n', "prompts.jsonl:2: no text"),
         (b'"a"\n', "no text under"),
@@ -83,7 +83,7 @@ def test_a_file_of_prompts_that_cannot_be_read_says_where(data, message, run, tm
     assert error.count("\n") == 1
 
 
-def test_a_prompt_that_is_no_text_is_one_line(run, capsys):
+def test_a_prompt_that_is_no_text_is_a_one_line_error(run, capsys):
     code, _, error = generate(capsys, "caf\udce9", "--model", run)
     assert (code, error) == (2, "llmcurate: a prompt: not UTF-8\n")
 
@@ -93,7 +93,7 @@ def test_a_prompt_that_is_no_text_is_one_line(run, capsys):
     [("--top-p", "0"), ("--min-p", "2"), ("--temperature", "nan"), ("--repetition-penalty", "-1")],
     ids=" ".join,
 )
-def test_a_wrong_value_is_one_line(option, run, capsys):
+def test_a_wrong_value_is_a_one_line_error(option, run, capsys):
     code, _, error = generate(capsys, "the", "--model", run, *option)
     assert (code, error.count("\n")) == (2, 1)
 
@@ -109,7 +109,7 @@ def test_an_exported_model_is_to_be_imported_first(run, tmp_path, capsys):
 
 @pytest.mark.lab
 @pytest.mark.parametrize("fill", ["mask-predict", "gibbs"])
-def test_an_encoder_fills_masks_within_a_prompt_or_behind_it(encoder_run, fill, capsys):
+def test_an_encoder_fills_masks_within_a_prompt_or_after_it(encoder_run, fill, capsys):
     common = ("--model", encoder_run, "--max-tokens", 4, "--fill", fill, "--json")
     code, out, _ = generate(capsys, "the [MASK] sat on [MASK] mat", "the cat", *common)
     assert code == 0
@@ -120,7 +120,7 @@ def test_an_encoder_fills_masks_within_a_prompt_or_behind_it(encoder_run, fill, 
 
 
 @pytest.mark.lab
-def test_a_text_that_is_too_long_for_an_encoder_is_one_line(encoder_run, capsys):
+def test_a_text_that_is_too_long_for_an_encoder_is_a_one_line_error(encoder_run, capsys):
     code, _, error = generate(capsys, "the cat", "--model", encoder_run, "--max-tokens", 90)
     assert code == 2 and "the model's context is 64" in error
 
@@ -152,4 +152,4 @@ def test_a_middle_is_written_between_a_prompt_and_a_suffix(fim_run, run, capsys)
     code, _, error = generate(capsys, "the cat", "--model", run, "--suffix", " on")
     assert code == 2 and "trained with objective fim" in error
     code, _, error = generate(capsys, *common[:-1], " sat" * 80)
-    assert code == 2 and "the model reads 64: give less" in error
+    assert code == 2 and "but the model's context is 64: give shorter ones" in error

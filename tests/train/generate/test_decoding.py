@@ -1,4 +1,4 @@
-"""Decoding with a cache, in batches, is decoding without, one text at a time."""
+"""Decoding in batches with a cache equals decoding one text at a time without one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llmcurate.base.settings import change as changed
 from tests.train.generate.streams import continue_ids
 from tests.train.loop.small_runs import build
 from train.data.shards import load_tokenizer
-from train.generate import GREEDY, Chooser, Sampling, Texts, complete, endless
+from train.generate import GREEDY, Chooser, Sampling, Texts, complete, unbounded
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
@@ -58,10 +58,10 @@ def make(change: dict) -> Decoder:
 def without_cache(model: Decoder, prompt: list[int], count: int, chooser: Chooser) -> list[int]:
     """Read the whole text for each token; past the context, from the last half on."""
     tokens, start, context = list(prompt), 0, model.config.context
-    if not endless(model.config):
+    if not unbounded(model.config):
         start = max(0, len(tokens) - context)
     for _ in range(count):
-        if not endless(model.config) and len(tokens) - start > context:
+        if not unbounded(model.config) and len(tokens) - start > context:
             start = len(tokens) - context // 2
         logits = model(torch.tensor([tokens[start:]]))[:, -1]
         tokens += chooser.choose(logits, [tokens])
@@ -102,7 +102,7 @@ def test_a_prompt_longer_than_the_context_is_read_as_without_a_cache(change, len
         assert tokens == without_cache(model, prompt, 6, Chooser(GREEDY, 0, [0]))
 
 
-def test_a_windowed_model_goes_on_for_hundreds_of_tokens_in_the_same_memory():
+def test_a_windowed_model_continues_for_hundreds_of_tokens_in_the_same_memory():
     model = make({"layers": 1, "attention.window": 8, "attention.sinks": 2})
     texts, chooser, sizes = Texts(model, [[1, 2], [3]]), Chooser(GREEDY, 0, [0, 1]), set()
     for step in range(500):

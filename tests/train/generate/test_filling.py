@@ -101,8 +101,8 @@ def test_a_text_is_filled_alike_alone_and_beside_others(method):
     assert (again == together) == (method == "mask-predict")  # which draws nothing
 
 
-def test_what_cannot_be_filled_is_one_line():
-    with pytest.raises(LlmcurateError, match=r"a text of 33 tokens, .*context is 32"):
+def test_prompts_that_cannot_be_filled_are_a_one_line_error():
+    with pytest.raises(LlmcurateError, match=r"a text has 33 tokens .*context is 32"):
         fill(encoder(), [[299] * 33], 299, Filling(), Sampling(), seed=0, numbers=[0])
     with pytest.raises(LlmcurateError, match="'beam': choose mask-predict or gibbs"):
         Filling(method="beam")

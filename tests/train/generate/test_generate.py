@@ -49,7 +49,7 @@ def test_greedy_ignores_the_seed(model_dir):
     assert len(texts) == 1
 
 
-def test_generation_goes_on_past_the_context(model_dir):
+def test_generation_continues_past_the_context(model_dir):
     model, _ = load(model_dir)
     for length in (1, 31, 32, 33, 200):
         stream = continue_ids(model, [3] * length, temperature=1.0, top_k=5, seed=0)
@@ -87,7 +87,7 @@ def test_a_tokenizer_of_another_model_is_refused(model_dir, tmp_path):
         generate(copy, "x")
 
 
-def test_missing_models_and_wrong_options_name_themselves(model_dir, tmp_path):
+def test_missing_models_and_wrong_options_are_named(model_dir, tmp_path):
     with pytest.raises(LlmcurateError, match="no finished checkpoint"):
         generate(tmp_path, "x")
     with pytest.raises(LlmcurateError, match="temperature"):

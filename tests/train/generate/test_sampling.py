@@ -118,7 +118,7 @@ def test_a_temperature_near_0_is_greedy():
         assert Chooser(Sampling(temperature=temperature), 3, [0]).choose(logits, [[]]) == best
 
 
-def test_broken_logits_are_said_to_be():
+def test_broken_logits_are_reported():
     for value in (math.nan, math.inf):
         with pytest.raises(LlmcurateError, match="not numbers"):
             Chooser(Sampling(), 0, [0]).choose(torch.tensor([[0.0, value]]), [[]])

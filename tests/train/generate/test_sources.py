@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from llmcurate.base.errors import LlmcurateError
-from tests.train.hf.test_encoder_decoders import CASES, spread
+from tests.train.hf.encoder_decoder_cases import CASES, spread
 from tests.train.loop.small_runs import trained
 from train.data.shards import load_tokenizer
 from train.generate import GREEDY, Chooser, Sampling, Texts, complete
@@ -82,6 +82,8 @@ def test_special_tokens_of_a_source_are_read_and_those_of_the_text_written(
 @pytest.mark.lab
 def test_a_source_longer_than_the_positions_is_refused(small_tokenizer):
     words, tokenizer = ["the cat sat " * 60], load_tokenizer(small_tokenizer)
-    with pytest.raises(LlmcurateError, match="tokens, the model reads 64: give a shorter one"):
+    with pytest.raises(
+        LlmcurateError, match="tokens, but the model's context is 64: give a shorter one"
+    ):
         complete(spread(CASES["bart"]), tokenizer, words, max_tokens=1, sampling=GREEDY, seed=0)
     complete(spread(CASES["t5"]), tokenizer, words, max_tokens=1, sampling=GREEDY, seed=0)

@@ -74,7 +74,7 @@ def test_a_dry_run_names_the_class_and_writes_nothing(run, tmp_path, capsys):
     ],
     ids=["format", "two models", "no folder", "no model", "dtype", "not a model"],
 )
-def test_wrong_use_is_one_line_and_exit_code_2(arguments, message, run, tmp_path, capsys):
+def test_wrong_use_is_a_one_line_error_with_exit_code_2(arguments, message, run, tmp_path, capsys):
     paths = {"RUN": str(run), "OUT": str(tmp_path / "out"), "NEW": str(tmp_path / "new")}
     assert invoke([paths.get(word, word) for word in arguments]) == 2
     error = capsys.readouterr().err

@@ -8,62 +8,16 @@ from safetensors.torch import load_file, save_file
 
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
+from tests.train.hf.encoder_decoder_cases import CASES, T5, spread
 from tests.train.loop.small_runs import build, trained
 from train.generate import load as load_run
 from train.hf.export import export
 from train.hf.families import family_of
 from train.hf.load import import_model, load
-from train.model.attention_settings import Grouped
-from train.model.config import Embedding, Encoder, Head, ModelConfig, Norm
 from train.model.decoder import Decoder
-from train.model.encodings.t5 import Buckets
-from train.model.feed_forward_settings import Dense
-from train.model.position_settings import Learned
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
-
-T5 = ModelConfig(
-    vocab=300,
-    layers=2,
-    hidden=64,
-    context=64,
-    attention=Grouped(heads=3, kv_heads=3, head_dim=16),
-    feed_forward=Dense(width=80, activation="relu"),
-    norm=Norm(eps=1e-6),
-    position=Buckets(buckets=12, distance=20),
-    encoder=Encoder(layers=3),
-)
-T5_1_1 = change(T5, {"head.tied": False, "feed_forward.activation": "geglu_tanh"}, "model")
-BART = ModelConfig(
-    vocab=300,
-    layers=3,
-    hidden=48,
-    context=64,
-    attention=Grouped(heads=4, kv_heads=4, head_dim=12, bias="all"),
-    feed_forward=Dense(width=80, activation="gelu", bias=True),
-    norm=Norm(kind="layer", place="post"),
-    position=Learned(offset=2),
-    embedding=Embedding(norm=True),
-    head=Head(bias=True),
-    encoder=Encoder(layers=2, learns="bart"),
-)
-CASES = {
-    "t5": T5,
-    "t5 1.1": T5_1_1,
-    "t5, silu": change(T5, {"feed_forward.activation": "swiglu", "encoder.start": 7}, "model"),
-    "bart": BART,
-    "bart that starts with another token": change(BART, {"encoder.start": 5}, "model"),
-}
-
-
-def spread(config: ModelConfig) -> Decoder:
-    """Less than elsewhere: gates multiply what rounding does to 15 parts one after the other."""
-    model = build(config)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(0.7 if weight.dim() > 1 else 1.0)
-    return model
 
 
 def draw(rows: int, length: int) -> torch.Tensor:
@@ -163,6 +117,6 @@ def test_copies_of_the_embedding_are_compared(tmp_path, small_tokenizer):
         ({"feed_forward.activation": "geglu"}, "feed_forward.activation geglu"),
     ],
 )
-def test_what_has_no_class_is_named_with_the_nearest(changes, named):
+def test_models_without_a_class_are_refused_with_the_nearest_class(changes, named):
     with pytest.raises(LlmcurateError, match=f"nearest is t5, but for {named}"):
         family_of(change(T5, changes, "model"))

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from llmcurate.base.errors import LlmcurateError
-from llmcurate.base.settings import change, from_dict, unflat
+from llmcurate.base.settings import from_dict, unflatten
+from tests.train.hf.small_encoders import small
 from tests.train.loop.small_runs import build, trained
 from train.generate import load as load_run
 from train.hf.export import config_json, export
@@ -19,15 +20,6 @@ from train.model.presets import preset
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.lab
 transformers.logging.set_verbosity_error()
-
-SMALL = {
-    "vocab": 300, "hidden": 48, "context": 64, "dropout": 0.0,
-    "attention": {"heads": 4, "kv_heads": 4, "head_dim": 12},
-}  # fmt: skip
-
-
-def small(name: str, **more) -> ModelConfig:
-    return change(preset(name), SMALL | more, "model")
 
 
 CASES = {
@@ -48,7 +40,7 @@ CASES = {
     "electra, narrow": small("electra-tiny", generator=None, **{"embedding.size": 20}),
     "electra's generator": small(
         "electra-tiny", **{"generator.smaller": 2, "embedding.size": 20}
-    ).generating,
+    ).generator_config,
     "modernbert": small("modernbert-tiny", **{"attention.window": 4}),
 }
 
@@ -125,7 +117,7 @@ def test_presets_have_the_published_sizes_and_those_of_the_classes(name):
         model = theirs(theirs.config_class(**values))
     assert sum(weight.numel() for weight in model.parameters()) == parameters(config)
     settings = FAMILIES[family.name].settings(values, "config.json")
-    read = unflat(family.read(settings, None).ours | {"vocab": config.vocab})
+    read = unflatten(family.read(settings, None).ours | {"vocab": config.vocab})
     assert from_dict(ModelConfig, read, "config.json") == config
 
 
@@ -149,7 +141,7 @@ def test_a_discriminator_is_exported_with_its_generator(tmp_path, small_tokenize
         back(ids)
 
 
-def test_what_has_no_class_is_named_with_the_nearest():
+def test_models_without_a_class_are_refused_with_the_nearest_class():
     config = small("bert-tiny", **{"feed_forward.activation": "geglu"})
     with pytest.raises(LlmcurateError, match=r"nearest is bert, but for feed_forward\.activation"):
         family_of(config)

@@ -17,7 +17,7 @@ from train.generate import load as load_run
 from train.hf.export import export
 from train.hf.families import FAMILIES, family_of, obstacles
 from train.hf.family import our_shapes
-from train.hf.load import import_model, load, look
+from train.hf.load import import_model, inspect_folder, load
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
@@ -40,8 +40,8 @@ def config_of(change: dict) -> ModelConfig:
 
 
 REFUSED: dict[str, tuple[dict, str]] = {
-    "attention.sinks": (SINKS, r"nearest is mistral, but for attention.sinks 2 \(there: 0\)"),
-    "sandwich": ({"norm.place": "sandwich"}, r"llama, but for norm.place sandwich \(there: pre\)"),
+    "attention.sinks": (SINKS, r"nearest is mistral, but for attention.sinks 2 \(expected 0\)"),
+    "sandwich": ({"norm.place": "sandwich"}, r"but for norm.place sandwich \(expected pre\)"),
     "sinusoidal": ({"position": "sinusoidal"}, "position.kind sinusoidal"),
     "t5": ({"position": "t5"}, "position.kind t5"),
     "head bias": ({"head.bias": True}, "llama, but for head.bias True"),
@@ -56,7 +56,7 @@ REFUSED: dict[str, tuple[dict, str]] = {
             "attention": {"bias": "all", "kv_heads": 4},
             "feed_forward": {"bias": True, "activation": "gelu_tanh"},
         },
-        r"bloom, but for feed_forward.width 48 \(there: 4 x hidden\)",
+        r"bloom, but for feed_forward.width 48 \(expected 4 x hidden\)",
     ),
     "olmo's eps": (
         {"norm.kind": "layer_plain", "norm.eps": 1e-6},
@@ -73,7 +73,7 @@ def test_what_no_class_computes_is_refused_by_the_names_of_the_settings(change, 
     assert "\n" not in str(caught.value)
 
 
-def test_an_eps_that_a_class_has_in_its_code_stands_in_the_way():
+def test_a_hard_coded_eps_of_a_class_prevents_the_export():
     assert obstacles(FAMILIES["olmo"], config_of({"norm.kind": "layer_plain"})) == []
     assert obstacles(
         FAMILIES["olmo"], config_of({"norm": {"kind": "layer_plain", "eps": 1e-6}})
@@ -125,7 +125,7 @@ def test_a_tensor_at_a_time_is_in_memory(run, tmp_path, monkeypatch):
     assert len(most) > 10 and max(most) == 1
 
 
-def test_bfloat16_is_the_rounded_model_and_opens_as_such(run, tmp_path):
+def test_a_bfloat16_export_is_the_rounded_model_and_opens_in_bfloat16(run, tmp_path):
     transformers = pytest.importorskip("transformers")
     export(run, tmp_path / "half", dtype="bfloat16")
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "half")
@@ -144,7 +144,7 @@ def test_the_same_run_gives_the_same_files(run, tmp_path):
 def test_an_export_is_a_new_folder_whole_or_not_there(run, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("x")
-    with pytest.raises(LlmcurateError, match="is there already"):
+    with pytest.raises(LlmcurateError, match="exists already"):
         export(run, tmp_path / "full")
     with pytest.raises(LlmcurateError, match="choose one of float32, bfloat16"):
         export(run, tmp_path / "new", dtype="int8")
@@ -219,17 +219,17 @@ HOSTILE = {
     "config is cut": (write("config.json", b'{"model_type": "lla'), "cannot be read"),
     "config is deep": (write("config.json", b"[" * 100_000), "cannot be read"),
     "config is not text": (write("config.json", b"\xff\x00"), "cannot be read"),
-    "unknown class": (change_config(model_type="mamba"), "model_type is 'mamba': known are llama"),
+    "unknown class": (change_config(model_type="mamba"), "'mamba': expected one of llama"),
     "class is a list": (change_config(model_type=["llama"]), "model_type is"),
     "a size is text": (change_config(hidden_size="32"), "hidden_size is '32': expected a whole"),
     "a size is true": (change_config(num_hidden_layers=True), "expected a whole number"),
     "a size is missing": (change_config(hidden_size=None), "hidden_size is missing"),
     "no heads": (change_config(num_attention_heads=0, head_dim=None), "give 1 or more"),
     "many layers": (change_config(num_hidden_layers=10**12), "config.json: layers is"),
-    "many tokens": (change_config(vocab_size=10**15), "config.json speaks of"),
+    "many tokens": (change_config(vocab_size=10**15), "config.json describes"),
     "one layer": (change_config(num_hidden_layers=1), "and 6 more, which llama"),
     "other width": (change_config(intermediate_size=40), r"gate_proj.weight is F32 \[48, 32\]"),
-    "other activation": (change_config(hidden_act="tanh"), "hidden_act is 'tanh': known are silu"),
+    "other activation": (change_config(hidden_act="tanh"), "'tanh': expected one of silu"),
     "quantised": (change_config(quantization_config={"bits": 4}), "quantization_config"),
     "dynamic rotation": (
         change_config(rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
@@ -250,11 +250,11 @@ HOSTILE = {
                 "attention_factor": 1.3,
             }
         ),
-        "attention_factor is 1.3: ours is 1 up to the original context",
+        "attention_factor is 1.3: it must be 1 up to the original context",
     ),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "no model.safetensors; pickled"),
     "weights cut": (write("model.safetensors", b"\x08"), "cannot be read"),
-    "weights elsewhere": (point_outside, "is no file beside it"),
+    "weights elsewhere": (point_outside, "is not a file in the same folder"),
     "a weight more": (add("model.layers.0.self_attn.q_norm.weight", (8,)), "q_norm.weight, which"),
     "a weight less": (
         change_weights(lambda w: w.update(x=w.pop("model.norm.weight"))),
@@ -313,7 +313,7 @@ def test_the_keys_of_transformers_5_are_read(hf):
         rope_theta=None,
         rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 77.0},
     )(hf)
-    config = look(hf).config
+    config = inspect_folder(hf).config
     assert config.position.theta == 77.0
     assert config.position.scaling == RopeScaling(kind="linear", factor=2.0)
 
@@ -327,9 +327,9 @@ def test_longrope_that_changes_with_the_text_is_imported_for_one_length(hf, tmp_
             **divisors,
         }
     )(hf)
-    with pytest.raises(LlmcurateError, match="import it with --context 16"):
-        look(hf)
-    config = look(hf, context=16).config
+    with pytest.raises(LlmcurateError, match="import with --context 16"):
+        inspect_folder(hf)
+    config = inspect_folder(hf, context=16).config
     assert (config.context, config.position.scaling.short) == (16, (1.0,) * 4)
 
 

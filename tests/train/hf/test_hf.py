@@ -390,7 +390,7 @@ def test_modules_for_later_tokens_in_a_file_are_left_out(tmp_path, small_tokeniz
     [
         ({"feed_forward.group_best": 1, "feed_forward.groups": 2}, "feed_forward.groups 2"),
         ({"feed_forward.shared_width": 20}, "feed_forward.shared_width 20"),
-        ({"feed_forward.bias_rate": 0.0}, r"feed_forward.bias_rate 0.0 \(there: some\)"),
+        ({"feed_forward.bias_rate": 0.0}, r"feed_forward.bias_rate 0.0 \(expected some\)"),
     ],
 )
 def test_what_deepseeks_classes_do_not_compute_is_named(changes, obstacle):

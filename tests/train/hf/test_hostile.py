@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change as changed
-from llmcurate.base.settings import from_dict, unflat
+from llmcurate.base.settings import from_dict, unflatten
 from train.hf.export import config_json
 from train.hf.families import FAMILIES
 from train.hf.keys import Settings
@@ -61,7 +61,7 @@ def test_odd_values_end_in_a_configuration_or_in_one_line(name, data):
     read = family.settings(values, "config.json")
     try:
         fields = family.read(read, None).ours | {"vocab": read.whole("vocab_size")}
-        config = from_dict(ModelConfig, unflat(fields), "config.json")
+        config = from_dict(ModelConfig, unflatten(fields), "config.json")
     except LlmcurateError as error:
         assert "\n" not in str(error)
         return
@@ -78,7 +78,7 @@ def test_odd_values_end_in_a_configuration_or_in_one_line(name, data):
     ],
     ids=["huge", "text", "absent", "nan"],
 )
-def test_a_number_that_is_none_is_named(values, message):
+def test_an_invalid_number_in_a_configuration_is_named(values, message):
     with pytest.raises(LlmcurateError, match=message) as caught:
         Settings(values, "config.json", {}).number("x")
     assert len(str(caught.value)) < 200

@@ -1,4 +1,4 @@
-"""Longformer and BigBird have no format of their own here; their masks are those of the classes."""
+"""Longformer and BigBird: their masks and sizes are those of transformers' classes."""
 
 from __future__ import annotations
 

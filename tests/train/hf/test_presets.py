@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from llmcurate.base.errors import LlmcurateError
-from llmcurate.base.settings import from_dict, unflat
+from llmcurate.base.settings import from_dict, unflatten
 from train.hf.export import config_json
 from train.hf.families import FAMILIES, family_of
 from train.lab.presets.encoders import PRESETS as ENCODERS
@@ -243,7 +243,7 @@ OURS = ("tiny", "30m", "124m", "350m", "1b")
 
 
 def read_config(vocab: int, fields: dict) -> ModelConfig:
-    return from_dict(ModelConfig, unflat(fields | {"vocab": vocab}), "config.json")
+    return from_dict(ModelConfig, unflatten(fields | {"vocab": vocab}), "config.json")
 
 
 def size_of_class(values: dict) -> int:
@@ -289,7 +289,7 @@ def test_the_config_json_of_a_preset_comes_back_and_has_its_size(name):
     assert size_of_class(values) == parameters(config)
 
 
-def test_what_has_no_class_or_no_released_configuration_is_named():
+def test_presets_without_a_class_or_released_configuration_are_named():
     """Qwen's own config.json is of code of its own; its class here is Qwen2."""
     others = {
         "palm-8b", "palm-62b", "palm-540b", "opt-175b", "gpt1", "qwen-7b", "qwen-14b", "qwen-72b",

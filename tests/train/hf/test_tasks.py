@@ -9,12 +9,12 @@ import torch
 
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
-from tests.train.hf.test_encoders import small
+from tests.train.hf.small_encoders import small
 from tests.train.loop.small_runs import build, trained
 from train.generate import load as load_run
 from train.hf.export import export
 from train.hf.families import FAMILIES, family_of
-from train.hf.load import import_model, look
+from train.hf.load import import_model, inspect_folder
 from train.measure.accounting import parameters
 from train.model.config import SPAN, ModelConfig, Task
 from train.model.heads import with_task
@@ -97,12 +97,12 @@ def test_a_family_without_such_a_class_is_named(tmp_path, small_tokenizer):
     values = json.loads(path.read_bytes())
     for names, message in (
         ({"0": "a", "2": "b"}, "1 is missing"),
-        ({"0": "a", "1": "a"}, "two different ones"),
-        ({"0": "a"}, "two different ones"),
+        ({"0": "a", "1": "a"}, "two or more labels"),
+        ({"0": "a"}, "two or more labels"),
     ):
         path.write_text(json.dumps(values | {"id2label": names}))
         with pytest.raises(LlmcurateError, match=message):
-            look(tmp_path / "hf")
+            inspect_folder(tmp_path / "hf")
 
 
 def test_every_class_is_one_that_transformers_has():
@@ -111,7 +111,7 @@ def test_every_class_is_one_that_transformers_has():
     assert all(hasattr(transformers, name) for name in classes)
 
 
-def test_what_stands_before_the_head_is_the_families_own():
+def test_the_layers_before_a_task_head_follow_the_model_family():
     before = {
         (name, kind): with_head(config, kind).head.task.before  # type: ignore[union-attr]
         for name, config in MODELS.items()
@@ -121,7 +121,7 @@ def test_what_stands_before_the_head_is_the_families_own():
     assert before["modernbert", "classify"] == before["modernbert", "token"] == "transform"
     assert before["gpt2", "classify"] == "nothing"
     for labels in ((), ("a",), ("a", "a")):
-        with pytest.raises(LlmcurateError, match="two different ones at least"):
+        with pytest.raises(LlmcurateError, match="give two or more labels"):
             Task(kind="classify", labels=labels)
-    with pytest.raises(LlmcurateError, match="they are start and end"):
+    with pytest.raises(LlmcurateError, match="give start and end"):
         Task(kind="span", labels=NAMES)

@@ -73,7 +73,7 @@ def test_another_tokenizer_has_its_tables_and_all_else_is_kept(run, other, tmp_p
 
 
 @pytest.mark.lab
-def test_training_goes_on_from_it(run, other, tmp_path, capsys):
+def test_training_continues_from_it(run, other, tmp_path, capsys):
     moved(run, other, tmp_path / "new", capsys)
     encode = ["tokenizer", "encode", str(other / "texts.jsonl"), "--tokenizer", str(other)]
     assert invoke([*encode, "-o", str(tmp_path / "shards"), "--val-fraction", "0.1", "-q"]) == 0
@@ -84,7 +84,7 @@ def test_training_goes_on_from_it(run, other, tmp_path, capsys):
 
 
 @pytest.mark.lab
-def test_what_cannot_be_moved_is_said(run, other, tmp_path, capsys):
+def test_models_that_cannot_be_transplanted_are_refused(run, other, tmp_path, capsys):
     arguments = ["model", "transplant", str(run), str(other), "-o", str(tmp_path / "x")]
     assert invoke([*arguments, "--init", "focus"]) == 2
     assert "give --on CORPUS" in capsys.readouterr().err

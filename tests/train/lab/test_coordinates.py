@@ -1,4 +1,4 @@
-"""muP: a learning rate moves outputs as far at every width, and at its base nothing differs."""
+"""muP: outputs change by the same amount at every width, and not at all at the base width."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_outputs_move_alike_at_every_width_under_mup_and_ever_more_without(tied)
     assert found["standard"]["last block"].slope > 0.6
 
 
-def test_at_its_base_a_model_is_what_it_is_without():
+def test_at_its_base_width_mup_changes_nothing():
     models = [Decoder(change(SMALL, {"mup_base": base}, "model")) for base in (None, 32)]
     tokens = torch.arange(20)[None]
     for model in models:
@@ -64,12 +64,14 @@ def test_matrices_have_their_rate_and_every_decay_is_that_of_the_run(optimizer):
     assert rates[id(model.embedding.weight)] == (0.01, 0.0)
 
 
-def test_what_mup_has_no_rates_or_no_class_for_is_refused(shard_folder):
+def test_mup_refuses_optimizers_and_exports_it_does_not_support(shard_folder):
     config = change(SMALL, {"vocab": 300, "mup_base": 16}, "model")
     with pytest.raises(LlmcurateError, match="muP's rates are those of adamw and lion"):
         make_plan(shard_folder, config, TrainConfig(context=32, optimizer="muon"))
-    with pytest.raises(LlmcurateError, match=r"llama, but for mup_base 16 \(there: None\)"):
+    with pytest.raises(LlmcurateError, match=r"llama, but for mup_base 16 \(expected None\)"):
         family_of(config)
     assert family_of(change(config, {"mup_base": 32}, "model")).name == "llama"
-    with pytest.raises(LlmcurateError, match="width 48: 2 heads and 1 of keys at 32 are no whole"):
+    with pytest.raises(
+        LlmcurateError, match="width 48: 2 heads and 1 key heads at 32 do not scale"
+    ):
         at_width(SMALL, 48, None)

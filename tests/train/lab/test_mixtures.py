@@ -23,8 +23,9 @@ FREE = np.ones(4)
 
 
 def surface(mixtures: np.ndarray) -> np.ndarray:
-    """Bits of 40 documents, each of which falls with the share of its source, as it falls with
-    data: 1 + 3 e^(-4 share)."""
+    """Return the bits of 40 documents: 1 + 3 e^(-4 share), by the share of the document's
+    source.
+    """
     source = np.repeat(np.arange(4), (40 * MADE_OF).astype(int))
     return 1 + 3 * np.exp(-4 * mixtures[:, source])
 

@@ -15,7 +15,7 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import from_dict
 from train.config import Stage, TrainConfig
 from train.evaluate.judge import open_model
-from train.lab.rope_search import evolve, older_scalings, rope_search, stretched
+from train.lab.rope_search import evolve, older_scalings, rope_search, with_context
 from train.loop.pretrain import pretrain
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
@@ -110,21 +110,21 @@ def test_a_loss_that_is_no_number_is_the_worst_and_few_scalings_end_the_search()
     assert set(tried.values()) == {float("inf")}
 
 
-def test_the_older_scalings_turn_as_their_own_kinds_do():
+def test_the_older_scalings_have_the_frequencies_of_their_own_kinds():
     for kind, scaling in older_scalings(SMALL, LONG).items():
         own = RopeScaling(kind=kind, factor=LONG / SHORT, original_context=SHORT)
-        expected, factor = rope_frequencies(stretched(SMALL, own, LONG))
-        frequencies, same = rope_frequencies(stretched(SMALL, scaling, LONG))
+        expected, factor = rope_frequencies(with_context(SMALL, own, LONG))
+        frequencies, same = rope_frequencies(with_context(SMALL, scaling, LONG))
         torch.testing.assert_close(frequencies, expected, rtol=1e-5, atol=0)
         assert same == factor
 
 
-def test_what_cannot_be_searched_is_refused(run, shard_folder):
+def test_models_and_contexts_that_cannot_be_searched_are_refused(run, shard_folder):
     with pytest.raises(LlmcurateError, match="context is 16, the model's is 16: give a longer one"):
         search(run, shard_folder, context=SHORT)
     with pytest.raises(LlmcurateError, match="0 texts of at least 9,999 tokens"):
         search(run, shard_folder, context=9999)
     scaled = Rope(scaling=RopeScaling(kind="linear", factor=2.0))
     for position in (Alibi(), scaled):
-        with pytest.raises(LlmcurateError, match="not rope, or is scaled already"):
+        with pytest.raises(LlmcurateError, match="not rope, or is already scaled"):
             older_scalings(replace(SMALL, position=position), LONG)

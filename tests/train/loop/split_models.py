@@ -1,4 +1,4 @@
-"""What processes that share a model see of it; each calls these."""
+"""Facts about a model that several processes share: each process calls these functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from train.config import TrainConfig
 from train.data.shards import read_shards
 from train.loop.distributed import Ranks, place_model, ranks
 from train.loop.evaluate import Scoring, Text
-from train.loop.start import start_of, take_over
+from train.loop.start import load_start_weights, start_of
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.runs.checkpoint import load_model, newest
@@ -43,7 +43,7 @@ def differences(config: ModelConfig, run: Path) -> list[str]:
     last = newest(start.folder / "checkpoints")
     fills = (
         lambda m: m.initialise(3),
-        lambda m: take_over(start, m),
+        lambda m: load_start_weights(start, m),
         lambda m: load_model(last, m),
     )
     for fill in fills:

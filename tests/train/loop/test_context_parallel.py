@@ -9,8 +9,8 @@ import torch
 
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
+from tests.train.loop.distributed_settings import MODEL, TRAIN
 from tests.train.loop.processes import lines, train_together
-from tests.train.loop.test_distributed import MODEL, TRAIN
 from train.config import Stage
 from train.loop.distributed import parts_of
 from train.loop.pretrain import pretrain
@@ -89,7 +89,7 @@ def test_two_processes_that_share_rows_have_the_losses_of_one(folder):
         same(folder, name, 2e-5)
 
 
-def test_a_run_goes_on_in_another_mesh(shard_folder, folder, tmp_path):
+def test_a_run_continues_in_another_mesh(shard_folder, folder, tmp_path):
     """Three steps by two processes that share rows, the others by one that reads them whole."""
     ((name, (model, train)),) = FIRST.items()
     run = folder / "many" / name
@@ -102,7 +102,9 @@ def test_a_run_goes_on_in_another_mesh(shard_folder, folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_so_they_have_with_other_positions_objectives_and_split_weights(shard_folder, tmp_path):
+def test_two_processes_that_share_rows_have_the_losses_of_one_with_other_settings(
+    shard_folder, tmp_path
+):
     trained(2, shard_folder, tmp_path, FIRST | CASES)
     for name in CASES:
         same(tmp_path, name, 1e-3 if "bf16" in name else 2e-5)

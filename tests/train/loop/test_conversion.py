@@ -93,7 +93,7 @@ def test_fewer_keys_say_their_loss_in_the_log_the_summary_and_a_line(runs, shard
         ),
     ],
 )
-def test_a_model_goes_on_as_another(
+def test_training_continues_with_a_converted_model(
     start, changes, objective, steps, before, after, runs, shard_folder, tmp_path
 ):
     train = dataclasses.replace(TRAIN, objective=objective or Auto())
@@ -108,16 +108,18 @@ def test_a_model_goes_on_as_another(
 
 
 @pytest.mark.lab
-def test_a_run_that_merely_goes_on_is_not_converted(runs, shard_folder, tmp_path):
+def test_a_resumed_run_is_not_converted(runs, shard_folder, tmp_path):
     summary = pretrain(shard_folder, tmp_path, model=str(runs / "decoder"), train=TRAIN)
     assert "converted" not in summary
 
 
 @pytest.mark.lab
-def test_what_has_no_place_is_refused_before_anything_is_written(runs, shard_folder, tmp_path):
+def test_weights_that_do_not_fit_the_new_model_are_refused_before_writing(
+    runs, shard_folder, tmp_path
+):
     changes = {"causal": True, "encoder.layers": 3}
     train = dataclasses.replace(TRAIN, objective=Auto())
-    with pytest.raises(LlmcurateError, match="have no place in a model with other"):
+    with pytest.raises(LlmcurateError, match="do not fit a model with other"):
         pretrain(
             shard_folder,
             tmp_path / "out",

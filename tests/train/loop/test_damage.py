@@ -1,4 +1,4 @@
-"""Files of shards and of a run that changed at rest: the right weights, or one line."""
+"""Damaged shards and run files: training gives the right weights or a one-line error."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_damaged_file_gives_the_right_weights_or_one_line(whole, tmp_path):
 
 
 @pytest.mark.slow
-def test_so_do_a_hundred(whole, tmp_path):
+def test_a_hundred_more_damaged_files_give_the_right_weights_or_one_line(whole, tmp_path):
     right_or_one_line(whole, tmp_path, range(100, 200))
 
 

@@ -14,41 +14,20 @@ from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
 from tests.train.data.causal_rows import causal
+from tests.train.loop.distributed_settings import ALONE, MODEL, TRAIN
 from tests.train.loop.processes import at_hand, lines, marked, together, train_together
 from tests.train.loop.split_models import facts
-from train.config import Stage, TrainConfig
+from train.config import Stage
 from train.data.shards import read_shards
 from train.generate import generate
 from train.hf.export import export
 from train.hf.load import load
 from train.loop.distributed import Ranks, parts_of, ranks
 from train.loop.pretrain import pretrain
-from train.model.attention_settings import Grouped
-from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.model.feed_forward_settings import Dense
 from train.objectives.causal import Causal
 from train.runs.checkpoint import complete, stored, weights_of
 
-MODEL = ModelConfig(
-    vocab=300,
-    layers=2,
-    hidden=32,
-    context=32,
-    dropout=0.1,
-    attention=Grouped(heads=4, kv_heads=2, head_dim=8),
-    feed_forward=Dense(width=64),
-)
-TRAIN = TrainConfig(
-    steps=8,
-    rows=4,
-    context=32,
-    warmup=3,
-    schedule="constant",
-    eval_every=4,
-    checkpoint_every=4,
-    device="cpu",
-)
 CASES = {
     "ddp": {"parallel": "ddp"},
     "ddp, micro-batches": {"parallel": "ddp", "accumulate": 2},
@@ -70,7 +49,6 @@ CASES = {
         **{"accumulate": 2, "async_checkpoints": True, "steps": 6},
     },
 }
-ALONE = {"replicas": 1, "tensor": 1, "offload": False}  # one process
 # What these do, others do as well, with other settings.
 SLOW = {"ddp, micro-batches", "ddp, stages", "fsdp, adafactor", "fsdp, lion, recomputed", "tensor"}
 GOES_ON = "fsdp"  # of this case, two processes do the second half alone
@@ -187,7 +165,7 @@ def test_generate_and_export_read_parts(folders, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["fsdp, muon and an average", "tensor, muon and an average"])
-def test_one_process_goes_on_from_a_checkpoint_of_two(shard_folder, folders, name):
+def test_one_process_continues_from_a_checkpoint_of_two(shard_folder, folders, name):
     out = folders / "two" / name
     longer = dataclasses.replace(TRAIN, **(CASES[name] | ALONE | {"steps": 10}))
     summary = pretrain(shard_folder, out, model=MODEL, train=longer)
@@ -237,7 +215,7 @@ def test_processes_that_share_matrices_or_rows_take_the_same_rows():
     ("changes", "message"),
     [
         ({"tensor": 3}, "replicas 1 x tensor 3 on 4 processes: start a multiple of 3"),
-        ({"tensor": 2}, "tensor 2 with parallel ddp on 4 processes: set parallel fsdp"),
+        ({"tensor": 2}, "tensor 2 with parallel ddp on 4 processes: set parallel to fsdp"),
         ({"parallel": "fsdp", "replicas": 8}, "8 x tensor 1 on 4 processes: start a multiple of 8"),
         ({"parallel": "fsdp", "rows": 2}, "rows is 2: 4 processes of 1 micro-batches"),
     ],
@@ -249,7 +227,7 @@ def test_settings_that_processes_cannot_follow_are_refused(changes, message):
 
 def test_replicas_and_offload_are_refused_where_nothing_is_sharded():
     for setting in ({"replicas": 2}, {"offload": True}):
-        with pytest.raises(LlmcurateError, match="set parallel fsdp"):
+        with pytest.raises(LlmcurateError, match="set parallel to fsdp"):
             dataclasses.replace(TRAIN, **setting)
 
 
@@ -297,7 +275,7 @@ def test_the_package_trains_alone_too(shard_folder, tmp_path, monkeypatch, capsy
     assert printed[-1]["summary"]["steps"] == 2
 
 
-def test_a_wrong_setting_of_the_package_is_one_line(capsys, monkeypatch, tmp_path):
+def test_a_wrong_setting_of_the_package_is_a_one_line_error(capsys, monkeypatch, tmp_path):
     from train.__main__ import main
 
     for sets, message in (

@@ -52,7 +52,7 @@ def test_two_processes_have_the_losses_of_one(shard_folder, tmp_path):
 
 @pytest.mark.parametrize("setting", ["tensor", "context_parallel"])
 @pytest.mark.parametrize("without", ["attention latent", "head.mtp 1"])
-def test_what_is_not_shared_so_is_refused_in_one_line(setting, without):
+def test_settings_that_latent_attention_cannot_split_are_refused_in_one_line(setting, without):
     kept = {"head": Head()} if without == "attention latent" else {"attention": GROUPED}
     model = dataclasses.replace(MODEL, **kept)
     plan = dataclasses.replace(TRAIN, **{setting: 2})

@@ -9,40 +9,17 @@ import pytest
 import torch
 
 from llmcurate.base.errors import LlmcurateError
-from llmcurate.base.settings import change
 from tests.parameters import few
 from tests.train.data.feed_settings import MODEL
-from train.config import TrainConfig
+from tests.train.loop.small_encoders import MODELS, TRAIN, small
 from train.data.shards import load_tokenizer, read_shards
 from train.evaluate.judge import open_model as load_judged
 from train.loop.pretrain import pretrain
-from train.model.presets import preset
 from train.objective_settings import Causal, Masked
 from train.runs.checkpoint import newest, weights_of
 
-SMALL = {
-    "vocab": 302, "hidden": 32, "layers": 2, "context": 33, "feed_forward.width": 64,
-    "attention": {"heads": 4, "kv_heads": 4, "head_dim": 8},
-}  # fmt: skip
-TRAIN = TrainConfig(
-    steps=12, rows=4, context=33, warmup=3, eval_every=6, checkpoint_every=5, device="cpu"
-)
-MODELS = {
-    "bert-tiny": {"dropout": 0.1},
-    "roberta-tiny": {},
-    "albert-tiny": {"share": 2, "embedding.size": 16, "dropout": 0.1},
-    "deberta-tiny": {"dropout": 0.1, "position.span": 8},
-    "electra-tiny": {"dropout": 0.1, "generator.smaller": 2},
-    "modernbert-tiny": {},
-}
-
-
 # RoBERTa and ALBERT are BERT with other settings.
 QUICK = ("bert-tiny", "deberta-tiny", "electra-tiny", "modernbert-tiny")
-
-
-def small(name: str):
-    return change(preset(name), SMALL | MODELS[name], "model")
 
 
 @pytest.mark.lab
@@ -71,7 +48,7 @@ def test_the_loss_falls_and_a_resume_changes_no_bit(name, shard_folder, tmp_path
 
 
 @pytest.mark.lab
-def test_the_mask_stands_behind_the_tokens_of_the_shards(shard_folder, tmp_path):
+def test_the_mask_token_has_the_first_id_after_the_vocabulary_of_the_shards(shard_folder, tmp_path):
     shards = read_shards(shard_folder)
     pretrain(shard_folder, tmp_path / "run", model=small("bert-tiny"), train=TRAIN)
     ids = load_tokenizer(tmp_path / "run/tokenizer.json").get_vocab(with_added_tokens=True)
@@ -99,10 +76,10 @@ def test_what_is_learned_beside_hidden_tokens_is_in_the_metrics_and_of_held_out_
 
 
 @pytest.mark.lab
-def test_what_an_encoder_cannot_do_is_one_line(shard_folder, tmp_path):
+def test_what_an_encoder_cannot_do_is_a_one_line_error(shard_folder, tmp_path):
     for changes, message in (
         ({"objective": Causal()}, "'causal' for this model: choose one of auto, masked"),
-        ({"eval": {"own": str(shard_folder)}}, "an encoder gives texts no likelihood"),
+        ({"eval": {"own": str(shard_folder)}}, "an encoder assigns no likelihood to a text"),
     ):
         settings = dataclasses.replace(TRAIN, **changes)
         with pytest.raises(LlmcurateError, match=message):
@@ -111,5 +88,5 @@ def test_what_an_encoder_cannot_do_is_one_line(shard_folder, tmp_path):
         settings = dataclasses.replace(TRAIN, objective=Masked())
         pretrain(shard_folder, tmp_path / "run", model=MODEL, train=settings)
     pretrain(shard_folder, tmp_path / "run", model=small("roberta-tiny"), train=TRAIN)
-    with pytest.raises(LlmcurateError, match="an encoder gives texts no likelihood"):
+    with pytest.raises(LlmcurateError, match="an encoder assigns no likelihood to a text"):
         load_judged(tmp_path / "run")

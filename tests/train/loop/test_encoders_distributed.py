@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 import torch
 
-from tests.train.lab.tasks.test_task_scores import animals, settings
+from tests.train.lab.tasks.animals import animals, settings
 from tests.train.loop.processes import at_hand, lines, marked, train_together
-from tests.train.loop.test_encoders import TRAIN, small
+from tests.train.loop.small_encoders import TRAIN, small
 from train.loop.pretrain import pretrain
 
 CASES = {

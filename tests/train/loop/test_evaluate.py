@@ -15,7 +15,7 @@ from tests.train.data.feed_settings import MODEL, PLAIN
 from train.data.feed import Feed
 from train.data.vocabulary import Vocabulary
 from train.loop.distributed import Ranks
-from train.loop.evaluate import OTHERS, Scoring, Sources, choose, evaluate, scored
+from train.loop.evaluate import OTHERS, Scoring, Sources, choose, evaluate, held_out_rows
 from train.model.decoder import Decoder
 from train.objective_settings import Causal, Prefix
 from train.objectives.objectives import OBJECTIVES
@@ -40,7 +40,7 @@ def score(model, text, objective, ranks):
 
 @pytest.fixture(scope="module")
 def held_out(shard_folder):
-    return scored(Feed(shard_folder, PLAIN), 4096, PLAIN.context)
+    return held_out_rows(Feed(shard_folder, PLAIN), 4096, PLAIN.context)
 
 
 @pytest.fixture(scope="module")

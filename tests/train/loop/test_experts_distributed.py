@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from llmcurate.base.settings import change
+from tests.train.loop.experts_settings import MODEL, TRAIN
 from tests.train.loop.processes import lines, together, train_together
 from tests.train.loop.split_models import experts
-from tests.train.loop.test_experts_runs import MODEL, TRAIN
 from tests.train.model.variants import LATENT
 from train.config import TrainConfig
 from train.loop.pretrain import pretrain

@@ -12,34 +12,16 @@ import torch
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
 from tests.parameters import mostly_slow
+from tests.train.loop.experts_settings import DENSE, MODEL, TRAIN
 from tests.train.loop.small_runs import build, trained
-from tests.train.loop.test_start import weights
-from tests.train.model.variants import SHAPE
-from train.config import TrainConfig
-from train.lab.model.heads import ahead
+from tests.train.loop.weights import weights
+from train.lab.model.heads import mtp_features
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
-from train.loop.start import make_plan, take_over
+from train.loop.start import load_start_weights, make_plan
 from train.measure.accounting import active_parameters
 from train.model.decoder import Decoder
 from train.runs.checkpoint import complete, load_plan
-
-DENSE = change(SHAPE, {"vocab": 300}, "model")
-MODEL = change(
-    DENSE, {"feed_forward": {"kind": "experts", "count": 4, "width": 20, "router_z": 0.01}}, "model"
-)
-TRAIN = TrainConfig(
-    steps=6,
-    rows=4,
-    context=32,
-    lr=3e-3,
-    warmup=2,
-    eval_every=3,
-    eval_tokens=200,
-    checkpoint_every=3,
-    log_every=3,
-    device="cpu",
-)
 
 
 def lines_of(out):
@@ -117,7 +99,7 @@ def test_copies_of_a_dense_feed_forward_compute_what_it_did(changes, dense, shar
     plan, _ = make_plan(shard_folder, str(dense), TRAIN, given)
     model, before = Decoder(plan.model), build(DENSE)
     model.initialise(0)
-    take_over(plan.start, model)
+    load_start_weights(plan.start, model)
     tokens = torch.randint(300, (2, 32), generator=torch.Generator().manual_seed(0))
     assert torch.allclose(model.eval()(tokens), before(tokens), atol=1e-5)
     assert len(plan.model.sparse) == (1 if "every" in changes else 2)
@@ -130,11 +112,11 @@ def test_modules_for_later_tokens_are_copied_too(shard_folder, tmp_path):
     plan, _ = make_plan(shard_folder, str(run), TRAIN, given)
     model = Decoder(plan.model)
     model.initialise(0)
-    take_over(plan.start, model)
+    load_start_weights(plan.start, model)
     assert model.mtp[0].block.feed_forward.up.shape == (4, 48, 32)
     tokens = torch.randint(300, (2, 32), generator=torch.Generator().manual_seed(0))
     (ours,), (theirs,) = (
-        list(ahead(m, m.features(tokens), tokens)) for m in (model.eval(), before)
+        list(mtp_features(m, m.features(tokens), tokens)) for m in (model.eval(), before)
     )
     assert torch.allclose(ours, theirs, atol=1e-5)
 
@@ -158,10 +140,10 @@ def test_upcycling_is_one_command_and_begins_with_the_dense_loss(dense, shard_fo
         ({"feed_forward.width": 24}, "feed_forward.width is 24: .* need 48"),
         ({"feed_forward.normalise": False}, "feed_forward.normalise is False"),
         ({"feed_forward.shared_width": 8}, "feed_forward.shared_width is 8"),
-        ({"layers": 3}, "its weights have no place in a model with other"),
+        ({"layers": 3}, "its weights do not fit a model with other"),
     ],
 )
-def test_what_would_not_compute_the_same_is_refused(changes, message, dense, shard_folder):
+def test_upcycling_that_would_change_the_output_is_refused(changes, message, dense, shard_folder):
     with pytest.raises(LlmcurateError, match=message) as caught:
         make_plan(shard_folder, str(dense), TRAIN, {"feed_forward": "experts"} | changes)
     assert caught.value.exit_code == 2

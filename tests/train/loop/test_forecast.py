@@ -1,4 +1,4 @@
-"""What a run would take, before it begins."""
+"""`pretrain --dry-run`: time and memory of a run, before it begins."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def figures(shards, out, **changes):
     return forecast(shards, out, changes=SMALL, train=train, processes=processes)
 
 
-def test_the_figures_are_those_of_the_run_and_nothing_is_written(shard_folder, tmp_path):
+def test_a_forecast_has_the_figures_of_the_run_and_writes_nothing(shard_folder, tmp_path):
     out = tmp_path / "out"
     before = figures(shard_folder, out)
     assert not out.exists()
@@ -133,7 +133,7 @@ def test_replicas_hold_more_and_processes_that_share_blocks_less(shard_folder, t
     ("changes", "message"),
     [
         ({"tensor": 3}, "tensor 3: model.attention.kv_heads is 2, which 3 processes cannot share"),
-        ({"processes": 4, "tensor": 2}, "set parallel fsdp"),
+        ({"processes": 4, "tensor": 2}, "set parallel to fsdp"),
         ({"processes": 3}, "3 processes of 1 micro-batches cannot share"),
         ({"attention": "triton"}, "triton"),
         ({"schedule": "cosin"}, "cosin"),
@@ -185,7 +185,7 @@ def test_the_command_knows_what_it_would_go_on_from(shard_folder, tmp_path, caps
     assert invoke([*small, "--steps", "2"]) == 0
     capsys.readouterr()
     assert invoke([*small, "--steps", "2", "--dry-run"]) == 0
-    assert "2 steps; the rest is to come" in capsys.readouterr().out
+    assert "2 steps; operations and time are for the rest" in capsys.readouterr().out
     assert invoke([*small, "--steps", "4", "--dry-run"]) == 2  # the cosine was another one
     assert "was made for 2 steps" in capsys.readouterr().err
     other = [*small, "--steps", "4", "--lr", "0.01", "--dry-run"]

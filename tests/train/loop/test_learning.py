@@ -1,4 +1,4 @@
-"""A small model learns what attention is for: not only do the shapes fit."""
+"""A small model learns to copy, so attention works and does not only have the right shapes."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from train.measure.describe import peak, peak_of
 from train.model.decoder import Decoder
 from train.objective_settings import Prefix
 from train.optim.optimizers import Average
-from train.runs.checkpoint import best, choice, complete, load_state, to_use
+from train.runs.checkpoint import best, checkpoint_to_use, choice_line, complete, load_state
 
 TRAIN = TrainConfig(
     steps=6, rows=4, context=32, warmup=3, eval_every=3, checkpoint_every=3, device="cpu"
@@ -160,7 +160,7 @@ def test_the_average_follows_its_rule_and_is_what_is_scored_and_generated_with(
     assert all(torch.equal(opened[n], v) for n, v in weights(tmp_path, "average").items())
 
 
-def test_an_average_swapped_in_goes_out_again():
+def test_an_average_swapped_in_is_restored_after_an_error():
     model = Decoder(TWO_LAYERS)
     model.initialise(1)
     average = Average(model, 0.5)
@@ -223,20 +223,23 @@ def test_the_best_checkpoint_by_held_out_loss_stays(shard_folder, tmp_path):
     assert [int(path.name[5:]) for path in complete(tmp_path / "checkpoints")] == [first, 8]
     assert best(complete(tmp_path / "checkpoints")).name == f"step-{first:07d}"
     assert summary["best_checkpoint"] == f"checkpoints/step-{first:07d}"
-    assert to_use(tmp_path).name == f"step-{first:07d}"
-    assert to_use(tmp_path, "last").name == "step-0000008" and choice(tmp_path, "last") is None
-    assert choice(tmp_path).startswith(f"using checkpoint step {first} (held-out loss ")
+    assert checkpoint_to_use(tmp_path).name == f"step-{first:07d}"
+    assert (
+        checkpoint_to_use(tmp_path, "last").name == "step-0000008"
+        and choice_line(tmp_path, "last") is None
+    )
+    assert choice_line(tmp_path).startswith(f"using checkpoint step {first} (held-out loss ")
     run(shard_folder, tmp_path / "newest", **changes, keep_best=False)
     assert [path.name for path in complete(tmp_path / "newest" / "checkpoints")] == ["step-0000008"]
 
 
-def test_the_best_to_use_is_of_the_last_stage(shard_folder, tmp_path):
-    stages = (Stage(steps=4, lr=1e-3), Stage(steps=4, lr=50.0, schedule="constant"))
+def test_the_checkpoint_to_use_is_the_best_of_the_last_stage(shard_folder, tmp_path):
+    stages = (Stage(steps=4, lr=1e-3), Stage(steps=4, lr=2.0, schedule="constant"))
     changes = {"stages": stages, "steps": 8, "eval_every": 2, "checkpoint_every": 2}
     run(shard_folder, tmp_path, **changes, keep_checkpoints=9)
     checkpoints = complete(tmp_path / "checkpoints")
-    assert best(checkpoints).name <= "step-0000004" < to_use(tmp_path).name
-    assert to_use(tmp_path) == best(checkpoints[2:])
+    assert best(checkpoints).name <= "step-0000004" < checkpoint_to_use(tmp_path).name
+    assert checkpoint_to_use(tmp_path) == best(checkpoints[2:])
 
 
 def test_the_checkpoint_before_wsds_decay_stays(shard_folder, tmp_path):
@@ -246,7 +249,7 @@ def test_the_checkpoint_before_wsds_decay_stays(shard_folder, tmp_path):
     assert [load_state(path).step for path in checkpoints] == [7, 10]
 
 
-def test_tensorboard_gets_the_figures_or_its_absence_is_told_first(
+def test_tensorboard_gets_the_figures_or_a_missing_package_is_reported_first(
     shard_folder, tmp_path, monkeypatch
 ):
     written = []
@@ -283,7 +286,7 @@ def test_tensorboard_gets_the_figures_or_its_absence_is_told_first(
         ({"precision": "fp8"}, "precision is 'fp8': choose one of auto, fp32, bf16"),
         ({"parallel": "tp"}, "parallel is 'tp'"),
         ({"spike": "ignore"}, "spike is 'ignore'"),
-        ({"accumulate": 3}, "rows is 4: 3 micro-batches"),
+        ({"accumulate": 3}, "rows is 4: it must be a multiple of accumulate"),
         ({"ema": 1.0}, "ema is 1"),
         ({"log_every": 0}, "log_every is 0"),
         ({"z_loss": -1.0}, "z_loss is -1"),
@@ -313,7 +316,7 @@ def test_settings_that_make_no_sense_are_refused(change, message):
         ("", None),
     ],
 )
-def test_a_peak_is_that_of_the_data_sheet_or_none(name, flops):
+def test_peak_flops_are_those_of_the_data_sheet_or_unknown(name, flops):
     assert peak(name) == flops
 
 

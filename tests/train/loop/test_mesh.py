@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from llmcurate.base.settings import change
+from tests.train.loop.distributed_settings import ALONE, MODEL, TRAIN
 from tests.train.loop.processes import lines, train_together
-from tests.train.loop.test_distributed import ALONE, MODEL, TRAIN
 from train.loop.pretrain import pretrain
 from train.runs.checkpoint import complete, stored
 

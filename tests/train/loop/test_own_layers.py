@@ -31,7 +31,7 @@ SMALL = {"layers": 1, "hidden": 32, "feed_forward.width": 16}
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(code, "_trusted", set())
+    monkeypatch.setattr(code, "TRUSTED", set())
     torch.set_num_threads(1)
 
 
@@ -40,7 +40,7 @@ def changes(path, text=MINE):
     return SMALL | {"feed_forward": f"{path}:Mine"}
 
 
-def test_a_stopped_run_goes_on_with_the_same_text_alone(shard_folder, tmp_path):
+def test_a_stopped_run_continues_with_the_same_text_alone(shard_folder, tmp_path):
     path, out = tmp_path / "mine.py", tmp_path / "out"
     once = dataclasses.replace(TRAIN, steps=1, schedule="constant")
     pretrain(shard_folder, out, changes=changes(path), train=once)
@@ -50,19 +50,19 @@ def test_a_stopped_run_goes_on_with_the_same_text_alone(shard_folder, tmp_path):
         pretrain(shard_folder, out, changes=changes(path, MINE + "# other\n"), train=twice)
 
 
-def test_a_model_needs_the_file_no_more(shard_folder, tmp_path, monkeypatch):
+def test_a_trained_model_no_longer_needs_the_file(shard_folder, tmp_path, monkeypatch):
     path, out = tmp_path / "mine.py", tmp_path / "out"
     pretrain(shard_folder, out, changes=changes(path), train=TRAIN)
     path.unlink()
     load(out)
     pretrain(shard_folder, tmp_path / "on", model=str(out), train=TRAIN)
     monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "elsewhere"))
-    monkeypatch.setattr(code, "_trusted", set())
+    monkeypatch.setattr(code, "TRUSTED", set())
     with pytest.raises(LlmcurateError, match="--trust-code"):
         load(out)
 
 
-def test_an_error_in_a_step_is_one_line(shard_folder, tmp_path):
+def test_an_error_in_a_step_is_a_one_line_error(shard_folder, tmp_path):
     wrong = MINE.replace("self.up(x) * self.gate(x)", "x @ x")
     with pytest.raises(LlmcurateError, match=r"^mine.py:5: RuntimeError"):
         pretrain(shard_folder, tmp_path / "a", changes=changes(tmp_path / "mine.py", wrong))
@@ -77,5 +77,5 @@ def test_a_recipe_runs_a_file_that_is_allowed_alone(shard_folder, tmp_path, monk
     recipe = tmp_path / "r.yaml"
     recipe.write_text(json.dumps({"name": "r", "steps": [{"pretrain": step}]}))
     assert invoke(["run", str(recipe), "-o", "out", "--quiet"]) == 2
-    assert "runs Python of its own, mine.py:Mine" in capsys.readouterr().err
+    assert "runs Python code, mine.py:Mine" in capsys.readouterr().err
     assert invoke(["run", str(recipe), "-o", "out", "--quiet", "--allow-python"]) == 0

@@ -21,7 +21,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_what_is_left_goes_by_the_pace_after_the_first_figures(clock):
+def test_the_time_left_follows_the_pace_after_the_first_figures(clock):
     left = training.Pace(MODEL, TrainConfig(steps=100, context=64), 20)
     clock[0] = 70.0  # as with kernels that compile
     assert left.left(30) == pytest.approx(70 * 7)

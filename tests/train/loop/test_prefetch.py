@@ -1,4 +1,4 @@
-"""Data made ahead is the data of the step that asks."""
+"""Batches prepared ahead are the ones that each step asks for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from train.loop.training_step import Ahead
+from train.loop.training_step import Prefetcher
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def maker():
 
 
 def test_steps_come_in_order_and_one_ahead(maker):
-    ahead = Ahead(maker, 3)
+    ahead = Prefetcher(maker, 3)
     assert [ahead(step) for step in range(3)] == ["data 0", "data 1", "data 2"]
     ahead.close()
     assert [step for step, _ in maker.calls] == [0, 1, 2]
@@ -32,13 +32,13 @@ def test_steps_come_in_order_and_one_ahead(maker):
 
 
 def test_a_step_that_was_not_foreseen_is_made_on_the_spot(maker):
-    ahead = Ahead(maker, 3)
+    ahead = Prefetcher(maker, 3)
     assert [ahead(step) for step in (0, 1, 0, 1, 2)] == [f"data {k}" for k in (0, 1, 0, 1, 2)]
     ahead.close()
 
 
 def test_an_error_comes_through_at_its_own_step(maker):
-    ahead = Ahead(maker, 9)
+    ahead = Prefetcher(maker, 9)
     assert ahead(2) == "data 2"
     with pytest.raises(ValueError, match="step three"):
         ahead(3)
@@ -46,7 +46,7 @@ def test_an_error_comes_through_at_its_own_step(maker):
     ahead.close()
 
 
-def test_it_is_one_step_ahead_while_the_asker_works():
+def test_prefetch_prepares_one_step_ahead_while_training_works():
     begun = threading.Event()
 
     def make(step: int) -> int:
@@ -54,6 +54,6 @@ def test_it_is_one_step_ahead_while_the_asker_works():
             begun.set()
         return step
 
-    ahead = Ahead(make, 5)
+    ahead = Prefetcher(make, 5)
     assert ahead(0) == 0 and begun.wait(10)
     ahead.close()

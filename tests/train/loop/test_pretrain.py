@@ -73,7 +73,7 @@ def test_the_folder_holds_what_generation_needs(trained):
     assert (out / "tokenizer.json").is_file() and (out / "sample.txt").is_file()
 
 
-def test_a_batch_in_which_nothing_is_a_number_stops_the_run(shard_folder, tmp_path, monkeypatch):
+def test_a_batch_with_only_nan_losses_stops_the_run(shard_folder, tmp_path, monkeypatch):
     import train.objectives.losses
 
     sums = train.objectives.losses.loss_sums
@@ -120,7 +120,7 @@ def test_scored_documents_fit_the_budget_or_are_one(shard_folder):
         (TWO_LAYERS, {"schedule": "steps"}, "schedule 'steps'"),
     ],
 )
-def test_wrong_use_is_told_before_anything_is_written(
+def test_wrong_use_is_reported_before_anything_is_written(
     shard_folder, tmp_path, model, change, message
 ):
     with pytest.raises(LlmcurateError, match=message) as caught:

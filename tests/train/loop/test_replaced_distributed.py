@@ -10,7 +10,7 @@ import torch
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
 from tests.train.loop.processes import at_hand, lines, marked, train_together
-from tests.train.loop.test_encoders import TRAIN, small
+from tests.train.loop.small_encoders import TRAIN, small
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
 
@@ -51,7 +51,7 @@ def test_two_processes_have_the_losses_of_one(folders, name):
 
 
 @pytest.mark.lab
-def test_what_processes_cannot_share_is_one_line():
+def test_what_processes_cannot_share_is_a_one_line_error():
     model = small("electra-tiny")
     for setting in ("tensor", "context_parallel"):
         with pytest.raises(LlmcurateError, match=f"{setting} 2 with generator"):

@@ -165,7 +165,9 @@ def test_killed_and_resumed_equals_never_stopped_bit_for_bit(
 
 @SLOW
 @pytest.mark.parametrize("name", VARIANTS)
-def test_so_it_is_whatever_the_optimiser_and_the_state(shard_folder, tmp_path, name):
+def test_killed_and_resumed_equals_never_stopped_for_every_optimiser_and_state(
+    shard_folder, tmp_path, name
+):
     torch.set_num_threads(1)
     changes = dict(VARIANTS[name])
     model = dataclasses.replace(TWO_LAYERS, dropout=changes.pop("dropout", 0.0))
@@ -253,7 +255,7 @@ def test_a_damaged_checkpoint_is_named_not_unpickled(shard_folder, tmp_path, str
     lines: list[str] = []
     pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=TRAIN, on_notice=lines.append)
     assert f"step-0000012/{name}: damaged" in lines[0]
-    assert "going on from step-0000009" in lines[0]
+    assert "resuming from step-0000009" in lines[0]
     assert same(result(tmp_path), straight)
     for checkpoint in complete(tmp_path / "checkpoints"):
         (checkpoint / name).write_bytes(b"\x80\x04not what it was")

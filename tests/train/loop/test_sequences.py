@@ -36,7 +36,7 @@ TRAIN = TrainConfig(steps=12, rows=4, context=32, warmup=3, schedule="constant",
 
 @pytest.mark.lab
 @pytest.mark.parametrize("model", [MODEL, SHARED], ids=["t5's", "bart's, shared"])
-def test_a_run_learns_its_own_objective_and_goes_on_exactly(model, shard_folder, tmp_path):
+def test_a_run_learns_its_own_objective_and_continues_exactly(model, shard_folder, tmp_path):
     torch.set_num_threads(1)
     plan = dataclasses.replace(TRAIN, checkpoint_every=6, recompute=True)
     whole = pretrain(shard_folder, tmp_path / "whole", model=model, train=plan)
@@ -93,6 +93,6 @@ def test_what_an_encoder_decoder_does_not_do_is_refused_in_one_line(shard_folder
         pretrain(shard_folder, tmp_path, model=MODEL, train=masked)
     texts = dataclasses.replace(TRAIN, eval={"texts": str(shard_folder)})
     with pytest.raises(
-        LlmcurateError, match=r"^eval: an encoder-decoder gives texts no likelihood"
+        LlmcurateError, match=r"^eval: an encoder-decoder assigns no likelihood to a text"
     ):
         pretrain(shard_folder, tmp_path, model=MODEL, train=texts)

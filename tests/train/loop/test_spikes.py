@@ -17,7 +17,7 @@ from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import TrainConfig
 from train.loop.pretrain import pretrain
-from train.loop.training import MOST, Guard, PassedOver
+from train.loop.training import MAX_SPIKES, Guard, PassedOver
 from train.runs.checkpoint import complete
 
 TRAIN = TrainConfig(
@@ -112,7 +112,7 @@ def test_before_the_window_is_full_and_without_a_factor_only_numbers_are_asked_f
         assert "not a number" in without.reason(200, loss, norm)
 
 
-def test_what_a_guard_remembers_survives_json():
+def test_the_state_of_a_spike_guard_survives_json():
     guard, other = (Guard(TrainConfig(spike_window=3)) for _ in range(2))
     for step, loss in enumerate([1.1, 1.2, math.nan, 1.3, 0.1 + 0.2]):
         guard.reason(step, loss, 1.0)
@@ -171,7 +171,7 @@ def test_a_rollback_before_the_first_checkpoint_begins_again(shard_folder, tmp_p
 
 
 @pytest.mark.parametrize("policy", ["skip", "rollback"])
-def test_a_run_stopped_after_a_spike_goes_on_with_the_same_bits(
+def test_a_run_stopped_after_a_spike_continues_with_the_same_bits(
     shard_folder, tmp_path, poisoned, policy
 ):
     run(shard_folder, tmp_path / "straight", spike=policy)
@@ -200,7 +200,7 @@ def test_spike_after_spike_stops_whatever_the_policy(shard_folder, tmp_path, mon
 
     monkeypatch.setattr(train.objectives.losses, "loss_sums", broken)
     with pytest.raises(
-        LlmcurateError, match=f"{MOST + 1} of the last 16 steps were spikes: lower lr"
+        LlmcurateError, match=f"{MAX_SPIKES + 1} of the last 16 steps were spikes: lower lr"
     ):
         run(shard_folder, tmp_path, spike=policy, spike_window=16)
 

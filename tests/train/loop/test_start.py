@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from curate.cli.app import invoke
 from llmcurate.base.errors import LlmcurateError
 from tests.train.loop.small_runs import build, trained
+from tests.train.loop.weights import weights
 from train.config import Stage, TrainConfig
 from train.hf.export import export
 from train.loop.pretrain import pretrain
@@ -34,10 +35,6 @@ def run(tmp_path_factory, shard_folder):
     return trained(folder, model, shard_folder / "tokenizer.json")
 
 
-def weights(folder):
-    return load_file(complete(folder / "checkpoints")[-1] / "model.safetensors")
-
-
 def close(a, b):
     return all(torch.allclose(a[name], value, atol=1e-6) for name, value in b.items())
 
@@ -56,7 +53,9 @@ def test_the_first_weights_are_those_of_the_folder(form, run, shard_folder, tmp_
     assert not close(weights(tmp_path / "new"), weights(run))
 
 
-def test_a_stopped_run_goes_on_from_its_checkpoint_not_from_the_start(run, shard_folder, tmp_path):
+def test_a_stopped_run_continues_from_its_checkpoint_not_from_the_start(
+    run, shard_folder, tmp_path
+):
     class Stop(Exception):
         pass
 
@@ -72,7 +71,7 @@ def test_a_stopped_run_goes_on_from_its_checkpoint_not_from_the_start(run, shard
         assert torch.equal(value, weights(tmp_path / "out")[name]), name
 
 
-def test_another_start_is_another_run(run, shard_folder, tmp_path):
+def test_other_first_weights_are_another_run(run, shard_folder, tmp_path):
     pretrain(shard_folder, tmp_path / "out", model=str(run), train=TRAIN)
     config = load_plan(complete(tmp_path / "out" / "checkpoints")[-1]).model
     with pytest.raises(LlmcurateError, match=r"first weights: random, not [0-9a-f]{12}"):
@@ -144,12 +143,14 @@ def test_a_longer_context_is_one_command(run, shard_folder, tmp_path, capsys):
 
 
 def test_settings_in_which_the_weights_have_no_place_are_refused(run, shard_folder, tmp_path):
-    with pytest.raises(LlmcurateError, match=r"no place in a model with other .*hidden") as refusal:
+    with pytest.raises(LlmcurateError, match=r"do not fit a model with other .*hidden") as refusal:
         pretrain(shard_folder, tmp_path / "out", model=str(run), changes={"hidden": 8}, train=TRAIN)
     assert refusal.value.exit_code == 2 and not (tmp_path / "out").exists()
 
 
-def test_a_stage_may_turn_otherwise_and_a_stopped_run_goes_on_alike(shard_folder, tmp_path):
+def test_a_stage_may_change_the_rope_scaling_and_a_stopped_run_resumes_identically(
+    shard_folder, tmp_path
+):
     class Stop(Exception):
         pass
 

@@ -1,4 +1,4 @@
-"""A step asks nothing of the device: on tensors without values it goes through to the end."""
+"""A training step never waits for the device."""
 
 from __future__ import annotations
 

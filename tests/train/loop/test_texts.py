@@ -93,7 +93,7 @@ def test_each_token_of_a_text_is_scored_once(shard_folder):
         assert all((tokens == 1).all() for tokens in seen)
 
 
-def test_bits_a_byte_are_the_nats_of_all_tokens_over_the_bytes_of_the_text(model, shard_folder):
+def test_bits_per_byte_are_the_nats_of_all_tokens_over_the_bytes_of_the_text(model, shard_folder):
     text, nats = scored(model, read_shards(shard_folder), 16)
     score = text.score(nats)
     assert score.bits_per_byte == pytest.approx(nats.sum() / math.log(2) / text.shards.bytes.sum())

@@ -102,13 +102,13 @@ def test_keys_attended_to_are_those_the_mask_shows(window, sinks):
 )
 def test_keys_of_a_pattern_are_counted_too(pattern):
     config = changed(SHAPE, {"causal": False, "attention": pattern}, "model")
-    sight = config.sights[1]
-    mask = Mask(queries=32, keys=32, device=torch.device("cpu"), causal=False, **vars(sight))
+    pattern = config.patterns[1]
+    mask = Mask(queries=32, keys=32, device=torch.device("cpu"), causal=False, **vars(pattern))
     seen = float(mask.dense.float().mean()) * 32
     assert attended(config, 1, 32) == pytest.approx(seen)
 
 
-def test_the_cache_takes_the_bytes_it_is_said_to():
+def test_the_cache_takes_the_predicted_bytes():
     cache = (model := Decoder(SHAPE)).empty_cache()
     with torch.no_grad():
         model(torch.zeros(1, 64, dtype=torch.long), cache=cache)

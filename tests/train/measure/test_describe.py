@@ -44,7 +44,7 @@ def test_memory_is_that_of_the_tensors_of_a_step():
     assert memory.peak >= memory.weights + memory.optimizer + memory.activations
 
 
-def test_what_the_backward_pass_keeps_is_what_autograd_saves():
+def test_the_predicted_activation_memory_is_what_autograd_saves():
     saved: dict[int, int] = {}
 
     def pack(tensor):

@@ -36,7 +36,7 @@ def test_quantised_matrices_take_their_bits_a_scale_and_a_zero_point_for_128():
     assert weight_bytes(config, 4) == pytest.approx(2 * rest + matrices * (4 + 20 / 128) / 8)
 
 
-def test_shared_keys_stand_beside_the_model_as_it_is():
+def test_serving_figures_compare_shared_keys_with_the_model_as_it_is():
     kinds = {}
     for name in ("llama-13b", "llama3-8b", "palm-8b"):
         heads = serving(preset(name), memory=A100, context=2048)["heads"]

@@ -15,7 +15,7 @@ from train.config import Source, Stage
 from train.data.feed import Feed
 from train.data.shards import read_shards
 from train.loop.pretrain import pretrain
-from train.measure.step_documents import which
+from train.measure.step_documents import documents_of_step
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def run(shard_folder, tmp_path_factory):
 @pytest.mark.parametrize("step", [1, 4, 5])
 def test_a_step_names_the_documents_of_its_batch_and_their_tokens(run, step):
     folder, plan = run
-    answer = which(folder / "out", step)
+    answer = documents_of_step(folder / "out", step)
     feed = Feed(folder / "web", plan)
     batch = causal(feed.rows, feed.row_numbers(step - 1))
     numbers = [n for n in batch.documents.flatten().tolist() if n >= 0]
@@ -43,9 +43,9 @@ def test_a_step_names_the_documents_of_its_batch_and_their_tokens(run, step):
 
 
 @pytest.mark.parametrize("step", [0, 7])
-def test_a_step_that_was_not_is_refused(run, step):
+def test_a_step_outside_the_run_is_refused(run, step):
     with pytest.raises(LlmcurateError, match="the run has steps 1 to 6") as caught:
-        which(run[0] / "out", step)
+        documents_of_step(run[0] / "out", step)
     assert caught.value.exit_code == 2
 
 
@@ -53,12 +53,12 @@ def test_shards_may_have_moved_but_must_be_the_same(run, tmp_path):
     folder, _ = run
     out = shutil.copytree(folder / "out", tmp_path / "out")
     moved = shutil.copytree(folder / "web", tmp_path / "elsewhere")
-    assert which(out, 3, moved) == which(folder / "out", 3)
+    assert documents_of_step(out, 3, moved) == documents_of_step(folder / "out", 3)
     manifest = json.loads((moved / "manifest.json").read_bytes())
     (moved / "manifest.json").write_text(json.dumps(manifest))
     assert read_shards(moved).documents == 40
     with pytest.raises(LlmcurateError, match="not the shards that"):
-        which(out, 3, moved)
+        documents_of_step(out, 3, moved)
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b'{"version": 1}'])
@@ -66,9 +66,9 @@ def test_a_damaged_list_of_folders_is_named(run, tmp_path, damage):
     out = shutil.copytree(run[0] / "out", tmp_path / "out")
     (out / "shards.json").write_bytes(damage)
     with pytest.raises(LlmcurateError, match=r"shards\.json: cannot be read"):
-        which(out, 1)
+        documents_of_step(out, 1)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(LlmcurateError, match="no finished checkpoint"):
-        which(tmp_path, 1)
+        documents_of_step(tmp_path, 1)

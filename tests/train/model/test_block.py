@@ -1,4 +1,4 @@
-"""How parts join the stream, and in which order they run, against what the papers write."""
+"""Residual connections and the order of norms in a block, against the papers."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ def test_deepnorm_begins_with_smaller_values_and_feed_forwards_but_not_queries()
     ("settings", "line"),
     [
         ({"residual.sandwich": 2}, "give less than layers"),
-        ({"residual": "deepnorm"}, "give post"),
+        ({"residual": "deepnorm"}, "set norm.place=post"),
         ({"residual": "rezero", "residual.norms": 1}, "norms"),
     ],
 )
-def test_what_does_not_go_together_is_one_line(settings: dict[str, object], line: str) -> None:
+def test_incompatible_settings_are_a_one_line_error(settings: dict[str, object], line: str) -> None:
     with pytest.raises(LlmcurateError, match=line):
         shaped(**settings)

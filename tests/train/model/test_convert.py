@@ -125,7 +125,7 @@ def test_a_shallow_decoder_takes_the_first_layers():
 
 
 @pytest.mark.lab
-def test_conversions_go_together():
+def test_several_conversions_can_be_combined():
     changes = APART | {"encoder.shared": True, "attention.kv_heads": 1, "vocab": SHAPE.vocab + 1}
     new = convert(build(ENCODER), changes)
     assert new.stack.blocks[0].attention.key.out_features == MANY.attention.head_dim
@@ -145,7 +145,7 @@ def test_conversions_go_together():
         {"attention.kv_heads": 4},
     ],
 )
-def test_other_shapes_do_not_fit(changes):
+def test_conversions_do_not_fit_other_shapes(changes):
     new = change(SHAPE, changes, "model")
     assert not fits(our_shapes(SHAPE), our_shapes(new), conversions(SHAPE, new))
 
@@ -155,5 +155,5 @@ def test_a_mean_needs_a_divisor():
     new = dataclasses.replace(
         old, attention=dataclasses.replace(old.attention, heads=4, kv_heads=4)
     )
-    with pytest.raises(LlmcurateError, match=r"kv_heads is 4: the mean of as many of 6"):
+    with pytest.raises(LlmcurateError, match=r"kv_heads is 4: to average heads, it must divide 6"):
         conversions(old, new)

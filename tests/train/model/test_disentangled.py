@@ -106,7 +106,7 @@ def test_distances_are_those_within_documents():
 
 
 @torch.no_grad()
-def test_only_order_and_distance_are_known_of_a_place():
+def test_only_order_and_distance_of_positions_matter():
     model = build(CONFIG)
     ids = torch.randint(61, (1, 12), generator=torch.Generator().manual_seed(0))
     later = torch.cat([ids[:, :4] * 0 + 3, ids], dim=1)
@@ -146,10 +146,10 @@ def test_costs_have_the_products_with_the_vectors():
     assert beside == 2 * 2 * (4 * 8) * 8 * CONFIG.layers  # two products, eight vectors
 
 
-def test_what_it_does_not_go_with_is_one_line():
+def test_settings_incompatible_with_disentangled_attention_are_a_one_line_error():
     for changes, message in (
         ({"attention": LATENT}, "attention latent with position disentangled"),
-        ({"position.buckets": 20}, r"position\.buckets is 20: give position\.span of twice"),
+        ({"position.buckets": 20}, r"position\.buckets is 20: set position\.span to twice"),
     ):
         with pytest.raises(LlmcurateError, match=message):
             change(CONFIG, changes, "model")

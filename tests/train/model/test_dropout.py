@@ -1,26 +1,26 @@
-"""Dropout draws for a row's tokens, wherever and with whatever others they are computed."""
+"""Dropout of a row's tokens does not depend on the batch or on the part computed."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
-from train.data.packing import scatter
-from train.model.layers import Dropout, drawn, of_tokens
+from train.data.packing import mix64
+from train.model.layers import Dropout, random_numbers, token_seeds
 
 SEEDS = torch.tensor([5, -3, 2**62])
 
 
 def seeds(length: int, hidden: int) -> torch.Tensor:
-    return of_tokens(SEEDS, torch.arange(length)[None], hidden)
+    return token_seeds(SEEDS, torch.arange(length)[None], hidden)
 
 
 def test_the_numbers_are_splitmix64s():
     index = np.arange(1000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for site, seed in ((0, 5), (7, 2**62)):
         start = np.uint64((seed + site * 0x632BE59BD9B4E019) % 2**64)
-        expected = scatter(start + index - np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
-        ours = drawn(torch.tensor([seed]), Dropout(0.1, site).key, 1000)[0].numpy()
+        expected = mix64(start + index - np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
+        ours = random_numbers(torch.tensor([seed]), Dropout(0.1, site).key, 1000)[0].numpy()
         assert (ours == expected.astype(np.int64)).all()
 
 
@@ -37,7 +37,9 @@ def test_so_many_are_dropped_as_asked_and_no_two_places_alike():
 
 
 def test_token_after_token_draws_what_the_row_draws():
-    for row, whole in zip(drawn(seeds(4, 6), 7, 6), drawn(SEEDS, 7, 24), strict=True):
+    for row, whole in zip(
+        random_numbers(seeds(4, 6), 7, 6), random_numbers(SEEDS, 7, 24), strict=True
+    ):
         assert torch.equal(row.flatten(), whole)
 
 

@@ -75,7 +75,7 @@ QKV = ("query", "key", "value")
 
 
 @torch.no_grad()
-def test_it_computes_what_pytorchs_transformer_does():
+def test_an_encoder_decoder_computes_what_pytorchs_transformer_does():
     """Vaswani et al. 2017: norms after the parts, six of them in a decoder's three layers."""
     original = BART | {"feed_forward.activation": "relu", "position": "none"}
     model = build(original | {"attention.kv_heads": 4, "embedding.norm": False, "layers": 2})
@@ -248,7 +248,7 @@ def test_the_compiled_step_has_no_graph_break():
     close(compiled(example)["objective"].sum, losses(example)["objective"].sum)
 
 
-def test_it_learns_to_copy_what_it_reads():
+def test_an_encoder_decoder_learns_to_copy_its_source():
     """Of a source in reverse, of 16 words; without cross-attention the loss would end at ln 16."""
     model = Decoder(changed(SHAPE, BART | {"layers": 1, "encoder.layers": 1}, "model"))
     model.initialise(0)
@@ -291,7 +291,7 @@ def test_a_model_on_paper_has_its_encoder():
         {"share": 2},
     ],
 )
-def test_what_an_encoder_does_not_go_with_is_refused(change):
+def test_settings_incompatible_with_an_encoder_are_refused(change):
     with pytest.raises(LlmcurateError, match="encoder") as caught:
         changed(SHAPE, ENCODER | change, "model")
     assert caught.value.exit_code == 2
@@ -303,7 +303,7 @@ def test_a_source_goes_with_the_first_tokens():
         cache = model.empty_cache()
         if source is not None:
             model(tokens, source=source, cache=cache)
-        with pytest.raises(ValueError, match="a source goes with the first tokens"):
+        with pytest.raises(ValueError, match="needs a source with the first tokens"):
             model(tokens, source=source, cache=cache)
-    with pytest.raises(ValueError, match="a source goes with the first tokens"):
+    with pytest.raises(ValueError, match="needs a source with the first tokens"):
         build({})(tokens, source=tokens)

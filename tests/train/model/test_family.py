@@ -32,7 +32,7 @@ def tokens_of(rows: int = 2, length: int = 24) -> torch.Tensor:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("change", VARIANTS.values(), ids=VARIANTS)
-def test_each_choice_sees_no_future_and_no_other_document(change):
+def test_no_model_choice_sees_the_future_or_another_document(change):
     model, tokens = build(change), tokens_of()
     documents = torch.tensor([[0] * 9 + [1] * 15, [2] * 24])
     plain = model(tokens, documents=documents)

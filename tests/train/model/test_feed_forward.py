@@ -47,7 +47,7 @@ GATED = {
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("bias", [False, True])
 @torch.no_grad()
-def test_each_is_the_formula_of_its_paper(name, bias):
+def test_each_feed_forward_computes_the_formula_of_its_paper(name, bias):
     config = changed(
         SHAPE, {"feed_forward.activation": name, "feed_forward.bias": bias}, where="model"
     )

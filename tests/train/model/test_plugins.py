@@ -1,4 +1,4 @@
-"""Parts of a model from a user's own file; the files are those of docs/howto/own-layers.md."""
+"""Parts of a model from a user's own file; the files are those of docs/guides/own-layers.md."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from train.model import plugin_settings, plugins, roles
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 
-PAGE = Path(__file__).parents[3] / "docs" / "howto" / "own-layers.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guides" / "own-layers.md"
 ENCODER = {"causal": False, "position": "learned", "attention.kv_heads": 4}
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(plugin_settings, "_trusted", set())
+    monkeypatch.setattr(plugin_settings, "TRUSTED", set())
 
 
 @pytest.fixture
@@ -71,22 +71,22 @@ def test_the_width_is_the_models_where_none_is_set(written):
     assert model.stack.blocks[0].feed_forward.up.out_features == SHAPE.feed_forward.width
 
 
-def test_its_cost_is_counted_by_roles(written):
+def test_the_cost_of_a_users_layer_is_counted_by_roles(written):
     config = change(SHAPE, {"feed_forward": f"{written}/liglu.py:LiGLU"}, "model")
     assert parameters(config) == sum(weight.numel() for weight in Decoder(config).parameters())
     assert parts(config).feed_forward == config.layers * 3 * 32 * config.feed_forward.width
     assert architecture_row(config)["feed-forward"].startswith("liglu.py:LiGLU")
 
 
-def test_its_operations_are_those_of_its_matrices(written):
+def test_the_operations_of_a_users_layer_are_those_of_its_matrices(written):
     own = {"feed_forward": f"{written}/liglu.py:LiGLU", "feed_forward.width": 20}
     config = change(SHAPE, own, "model")
     names = {one.name: one.flops for one in training(config, rows=2, context=8)}
-    assert names["feed-forward of a file"] == 2 * 16 * 3 * 32 * 20
+    assert names["feed-forward plugin"] == 2 * 16 * 3 * 32 * 20
     usual = change(SHAPE, {"feed_forward.width": 20, "feed_forward.activation": "glu"}, "model")
     plain = {one.name: one.flops for one in training(usual, rows=2, context=8)}
     both = plain["feed-forward in"] + plain["feed-forward out"]
-    assert names["feed-forward of a file"] == both
+    assert names["feed-forward plugin"] == both
     assert names["attention"] == plain["attention"]
 
 
@@ -167,7 +167,7 @@ def test_positions_and_blocks_may_be_of_a_file_too(tmp_path):
     torch.testing.assert_close(model(TOKENS), expected)
 
 
-def test_a_configuration_holds_the_text_and_needs_the_file_no_more(written):
+def test_a_configuration_stores_the_code_and_no_longer_needs_the_file(written):
     path = written / "liglu.py"
     config = change(SHAPE, {"feed_forward": f"{path}:LiGLU", "feed_forward.width": 8}, "model")
     path.unlink()
@@ -186,7 +186,7 @@ def test_a_folder_from_elsewhere_runs_nothing_unless_it_is_trusted(tmp_path, mon
     )
     values = to_dict(change(SHAPE, {"feed_forward": f"{mine}:Mine"}, "model"))
     (tmp_path / "cache" / "trusted-code").unlink()
-    monkeypatch.setattr(plugin_settings, "_trusted", set())
+    monkeypatch.setattr(plugin_settings, "TRUSTED", set())
     stranger = from_dict(ModelConfig, values, "config.json")
     with pytest.raises(LlmcurateError, match="--trust-code"):
         Decoder(stranger)
@@ -198,7 +198,7 @@ def test_a_folder_from_elsewhere_runs_nothing_unless_it_is_trusted(tmp_path, mon
 
 def test_what_was_named_here_is_known_to_later_processes(written, monkeypatch):
     values = to_dict(change(SHAPE, {"feed_forward": f"{written}/liglu.py:LiGLU"}, "model"))
-    monkeypatch.setattr(plugin_settings, "_trusted", set())
+    monkeypatch.setattr(plugin_settings, "TRUSTED", set())
     Decoder(from_dict(ModelConfig, values, "config.json"))
     values["feed_forward"]["code"] += "\nraise SystemExit\n"
     with pytest.raises(LlmcurateError, match="--trust-code"):
@@ -245,13 +245,13 @@ def test_an_error_while_it_computes_names_its_line(tmp_path):
         "    def forward(self, x, view):\n        return x @ x\n",
     )
     model = model_of({"feed_forward": f"{mine}:Mine"})
-    with pytest.raises(LlmcurateError, match=r"^mine.py:6: RuntimeError"), plugins.blamed():
+    with pytest.raises(LlmcurateError, match=r"^mine.py:6: RuntimeError"), plugins.plugin_errors():
         model(TOKENS)
-    with pytest.raises(IndexError), plugins.blamed():  # none of the file's
+    with pytest.raises(IndexError), plugins.plugin_errors():  # none of the file's
         model(TOKENS + 10_000)
 
 
-def test_a_missing_file_and_a_wrong_kind_are_one_line():
+def test_a_missing_file_and_a_wrong_kind_are_a_one_line_error():
     with pytest.raises(LlmcurateError, match=r"^nowhere.py: cannot be read: No such file"):
         change(SHAPE, {"feed_forward": "nowhere.py:Mine"}, "model")
     with pytest.raises(LlmcurateError, match=r"choose one of dense, experts, FILE.py:CLASS"):

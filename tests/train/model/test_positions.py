@@ -113,7 +113,7 @@ def test_longrope_takes_the_short_divisors_within_the_original_context():
     ("settings", "named"),
     [
         ({"kind": "cubic"}, "kind is 'cubic'"),
-        ({"kind": "yarn", "factor": 2.0}, "give original_context"),
+        ({"kind": "yarn", "factor": 2.0}, "set original_context"),
         ({"kind": "linear", "factor": 0.5}, "give 1 or more"),
         ({"kind": "llama3", "original_context": 8, "low": 4.0}, "low must be less"),
         ({"kind": "yarn", "original_context": 8, "beta_slow": 40.0}, "beta_slow"),

@@ -218,7 +218,7 @@ def test_vocabulary_and_context_may_be_others():
     assert (config.vocab, config.context, config.layers) == (1000, 128, 32)
 
 
-def test_a_name_that_is_none_is_told_its_neighbours():
-    with pytest.raises(LlmcurateError, match=r"near it: .*llama3-8b") as caught:
+def test_an_unknown_preset_name_lists_similar_presets():
+    with pytest.raises(LlmcurateError, match=r"similar presets: .*llama3-8b") as caught:
         preset("llama3-8")
     assert caught.value.exit_code == 2

@@ -11,7 +11,7 @@ from llmcurate.base.settings import change
 from tests.train.model.variants import SHAPE
 from train.attention import attend
 from train.attention.mask import Mask
-from train.model.block import noted
+from train.model.block import split_notes
 from train.model.decoder import Decoder
 from train.objective_settings import Causal, Prefix
 from train.objectives.objectives import objective_for
@@ -51,7 +51,7 @@ def segment_by_segment(model: Decoder, tokens: Tensor) -> Tensor:
             scores = scores.gather(-1, relation.index[:, None].expand(1, 4, -1, -1)) * 8**-0.5
             out = attend(q + attention.content_bias, k, v, mask, "eager", scores)
             x = block.attention_norm(x + attention.out(out.transpose(1, 2).flatten(-2)))
-            x = block.feed_forward_norm(x + noted(block.feed_forward(x, None))[0])
+            x = block.feed_forward_norm(x + split_notes(block.feed_forward(x, None))[0])
         logits.append(model.logits(x))
     return torch.cat(logits, dim=1)
 
@@ -80,7 +80,7 @@ def test_no_gradient_flows_into_the_segment_before():
 
 
 @torch.no_grad()
-def test_what_is_seen_goes_a_segment_back_for_each_layer():
+def test_each_layer_reaches_one_segment_further_back():
     """With two layers a token of the third segment depends on the first, one of the fourth not."""
     model, tokens = decoder(XL), torch.arange(24)[None]
     other = tokens.clone()
@@ -117,7 +117,7 @@ def test_the_weights_are_those_of_a_model_without_segments():
     assert shapes[0] == shapes[1]
 
 
-def test_what_does_not_go_with_segments_is_refused_in_one_line():
+def test_settings_incompatible_with_segments_are_refused_in_one_line():
     with pytest.raises(LlmcurateError, match=r"attention.segment with attention.window"):
         change(SHAPE, {"attention.segment": 4, "attention.window": 4}, "model")
     with pytest.raises(LlmcurateError, match=r"attention.segment with an encoder"):

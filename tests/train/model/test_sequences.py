@@ -41,7 +41,7 @@ def test_presets_have_the_published_sizes(name):
     assert parameters(config) == PUBLISHED[name] + own
 
 
-def test_the_originals_table_of_parameters():
+def test_transformer_presets_have_the_parameters_of_the_original_table():
     """Table 3 of Vaswani et al. 2017 has 65 and 213 million. Its base model comes to 63.1 with the
     37,000 tokens of the text; the big one is right within 1 %.
     """
@@ -50,7 +50,7 @@ def test_the_originals_table_of_parameters():
 
 
 @pytest.mark.parametrize("name", ["t5-tiny", "bart-tiny"])
-def test_small_ones_have_a_few_million(name):
+def test_small_presets_have_a_few_million_parameters(name):
     assert 4e6 < parameters(preset(name)) < 7e6
 
 

@@ -42,7 +42,7 @@ def last(folder):
     return json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
 
 
-def test_a_model_comes_nearer_to_its_teacher_and_a_stopped_run_goes_on(shard_folder, tmp_path):
+def test_a_model_comes_nearer_to_its_teacher_and_a_stopped_run_continues(shard_folder, tmp_path):
     torch.set_num_threads(1)
     model = change(MODEL, {"hidden": 32, "attention.heads": 4}, "model")
     teacher = trained(tmp_path / "teacher", build(model), shard_folder / "tokenizer.json")

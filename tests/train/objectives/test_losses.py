@@ -156,7 +156,7 @@ def test_only_a_chunks_logits_are_held():
         assert seen.elements == most, chunk  # logits and their softmax
 
 
-def test_where_no_target_counts_the_sums_and_gradients_are_zero():
+def test_without_a_counted_target_sums_and_gradients_are_zero():
     features, targets, head = inputs()
     nothing = torch.full_like(targets, IGNORED)
     loss, nats, squares = loss_sums(features, nothing, head.weight, head.bias, chunk=9, z_loss=1.0)

@@ -1,4 +1,4 @@
-"""Middles last: nothing is lost, and what is given is not scored."""
+"""Fill-in-the-middle: no token is lost, and the given parts are not scored."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.train.lab.objectives.test_denoise import END, piece
-from tests.train.lab.objectives.test_masked import Shares
+from tests.train.lab.objectives.denoised_examples import END, piece
+from tests.train.lab.objectives.masked_examples import Shares
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import FillInTheMiddle as Settings
 from train.objectives.causal import FillInTheMiddle
@@ -44,7 +44,7 @@ def test_the_parts_put_the_text_back_together(length, epoch, spm, ended):
     if not (length or ended):
         return
     text = piece(length, ended=ended)
-    moved = filled(rate=1.0, spm=spm).moved(text, Draws(0, epoch))
+    moved = filled(rate=1.0, spm=spm).with_middle_last(text, Draws(0, epoch))
     assert put_back(moved.tokens.tolist()) == list(range(length))
     assert (moved.tokens[~moved.counted] > END).all() and (moved.tokens > END).sum() == 3
     taken = FillInTheMiddle.takes(Settings())(np.array([len(text.tokens)]), 100)
@@ -62,14 +62,16 @@ def test_the_parts_put_the_text_back_together(length, epoch, spm, ended):
     ],
 )
 def test_a_text_of_four_tokens_is_cut_at_two_of_five_places(shares, tokens):
-    moved = filled(rate=0.5, spm=0.5).moved(piece(4), Shares(shares))
+    moved = filled(rate=0.5, spm=0.5).with_middle_last(piece(4), Shares(shares))
     assert moved.tokens.tolist() == [*tokens, END]
 
 
 def test_the_share_that_is_moved_and_the_order_of_its_parts_are_those_asked_for():
     orders = []
     for epoch in range(2000):
-        tokens = filled(rate=0.6, spm=0.25).moved(piece(30), Draws(0, epoch)).tokens.tolist()
+        tokens = (
+            filled(rate=0.6, spm=0.25).with_middle_last(piece(30), Draws(0, epoch)).tokens.tolist()
+        )
         orders.append(0 if tokens[0] != PRE else 2 if tokens[1] == SUF and 0 in tokens[4:] else 1)
     shares = np.bincount(orders, minlength=3) / len(orders)
     assert shares.tolist() == pytest.approx([0.4, 0.45, 0.15], abs=0.04)
@@ -78,7 +80,9 @@ def test_the_share_that_is_moved_and_the_order_of_its_parts_are_those_asked_for(
 def test_cuts_are_as_likely_anywhere():
     counts = np.zeros(5)
     for epoch in range(3000):
-        tokens = filled(rate=1.0, spm=0.0).moved(piece(4), Draws(0, epoch)).tokens.tolist()
+        tokens = (
+            filled(rate=1.0, spm=0.0).with_middle_last(piece(4), Draws(0, epoch)).tokens.tolist()
+        )
         counts[len(tokens) - 2 - tokens.index(MID)] += 1
     # Of two numbers drawn evenly of 5 the difference is k in (5, 8, 6, 4, 2) of 25 cases.
     assert (counts / 3000).tolist() == pytest.approx([0.2, 0.32, 0.24, 0.16, 0.08], abs=0.03)

@@ -13,7 +13,7 @@ from llmcurate.base.settings import from_dict, to_dict
 from tests.train.data.feed_settings import MODEL, PLAIN
 from train.config import TrainConfig
 from train.loop.pretrain import pretrain
-from train.loop.start import settled
+from train.loop.start import with_model_defaults
 from train.model.config import Encoder, Head, ModelConfig
 from train.objective_settings import (
     Auto,
@@ -35,7 +35,7 @@ ENCODER = replace(MODEL, causal=False)
 
 def rows_of(shard_folder, model: ModelConfig, asked, context: int = 48):
     settings = TrainConfig(context=context, rows=2, objective=asked, device="cpu")
-    settings = settled(model, settings)
+    settings = with_model_defaults(model, settings)
     feed = feed_of(shard_folder, settings)
     return objective(settings, feed.vocabulary), feed.rows
 

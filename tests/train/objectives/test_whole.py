@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
-from tests.train.lab.objectives.test_denoise import END, denoising, piece, spans_of, vocabulary
+from tests.train.lab.objectives.denoised_examples import END, denoising, piece, spans_of, vocabulary
 from train.lab.objectives.denoise import NOISES as DENOISERS
 from train.lab.objectives.denoise import Denoising, poisson_spans
 from train.objective_settings import (
@@ -47,7 +47,7 @@ def corrupted(settings, length: int, epoch: int = 0, ends=()):
 
 
 @given(length=LENGTHS, epoch=EPOCHS, rate=st.floats(0.05, 0.9))
-def test_masks_and_random_tokens_stand_where_the_text_is_to_be_found(length, epoch, rate):
+def test_masks_and_random_tokens_replace_the_tokens_to_predict(length, epoch, rate):
     for settings in (BertStyle(rate=rate), MassStyle(rate=rate)):
         source, target = corrupted(settings, length, epoch)
         assert target == list(range(length)) and len(source) == length
@@ -115,7 +115,7 @@ def test_deleted_tokens_leave_no_trace_and_masked_ones_a_mask():
     assert all(token in (place, max(source)) for place, token in enumerate(source))
 
 
-def test_infilling_hides_its_share_behind_a_mask_a_span_some_of_which_hide_nothing():
+def test_infilling_masks_its_share_in_spans_some_of_length_zero():
     empty = 0
     for epoch in range(40):
         source, _ = corrupted(Bart(noises=("infilling",)), 200, epoch)
@@ -193,7 +193,7 @@ def test_a_length_begins_where_the_chance_of_shorter_ones_ends(share, lengths):
     assert poisson_spans(4, 1.0, lambda count, what: np.full(count, share)).tolist() == lengths
 
 
-def test_what_is_no_noise_is_one_line():
+def test_unknown_noises_and_missing_denoisers_are_one_line_errors():
     with pytest.raises(LlmcurateError, match="'masks': choose one of permutation"):
         Bart(noises=("masks",))
     with pytest.raises(LlmcurateError, match=r"denoisers is .*: give 1 or more"):

@@ -15,7 +15,7 @@ from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Dense
-from train.model.roles import Role, give
+from train.model.roles import Role, set_roles
 from train.optim.optimizers import OPTIMIZERS, group, optimizers, orthogonal
 
 MODEL = ModelConfig(
@@ -39,7 +39,7 @@ class Small(nn.Module):
         self.inner = nn.Linear(4, 6)
         self.second = nn.Linear(4, 6, bias=False)
         self.head = nn.Linear(6, 5, bias=False)
-        give(self.head, weight=Role(part="head", use="head"))
+        set_roles(self.head, weight=Role(part="head", use="head"))
         self.double()
         for parameter in self.parameters():
             drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
@@ -129,7 +129,7 @@ def test_five_steps_equal_the_reference(name):
 @pytest.mark.parametrize("name", ["adamw", "lion", "adafactor"])
 def test_a_weight_with_a_rate_of_its_own_decays_as_the_others_do(name):
     model = Small()
-    give(model.second, weight=Role(part="matrix", use="matrix", rate=0.25))
+    set_roles(model.second, weight=Role(part="matrix", use="matrix", rate=0.25))
     before = {key: value.clone() for key, value in model.named_parameters()}
     optimizer = optimizers(model, dataclasses.replace(TRAIN, optimizer=name))
     for parameter in model.parameters():
@@ -181,7 +181,7 @@ def test_every_weight_is_in_one_group_and_only_maps_decay():
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
-def test_a_dumped_state_taken_over_goes_on_with_the_same_bits(name):
+def test_a_dumped_state_taken_over_continues_with_the_same_bits(name):
     straight, first = Small(), Small()
     train(straight, name, 3)
     old = train(first, name, 2)
@@ -217,6 +217,6 @@ def test_a_state_before_the_first_step_is_a_fresh_one(name):
         assert torch.equal(a, b)
 
 
-def test_an_unknown_optimizer_is_told_the_names():
+def test_an_unknown_optimizer_lists_the_known_names():
     with pytest.raises(LlmcurateError, match="optimizer 'sgd': choose one of adamw, muon"):
         optimizers(Small(), TrainConfig(optimizer="sgd"))

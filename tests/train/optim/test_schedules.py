@@ -48,8 +48,8 @@ def test_the_warmup_is_a_straight_line_to_lr(config):
 def test_settled_rates_do_not_depend_on_the_number_of_steps(config, steps):
     config = dataclasses.replace(config, steps=max(2, config.steps))
     other = dataclasses.replace(config, steps=steps)
-    settled = schedule(config.schedule).settled
-    common = min(settled(config), settled(other), config.steps, steps)
+    fixed_steps = schedule(config.schedule).fixed_steps
+    common = min(fixed_steps(config), fixed_steps(other), config.steps, steps)
     assert rates(config)[: int(common)] == rates(other)[: int(common)]
 
 
@@ -94,7 +94,7 @@ def test_the_decay_begins_after_the_warmup_whatever_its_share():
     assert decay_begins(TrainConfig(steps=100, decay=0.0)) == 99
 
 
-def test_an_unknown_schedule_is_told_the_names():
+def test_an_unknown_schedule_lists_the_known_names():
     with pytest.raises(
         LlmcurateError, match="schedule 'step': choose one of cosine, wsd"
     ) as caught:

@@ -1,4 +1,4 @@
-"""Checkpoints are removed in their own folder alone."""
+"""Checkpoints are only removed inside their own folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from llmcurate.base.disk.files import remove
 from llmcurate.base.errors import LlmcurateError
-from train.runs.checkpoint import no_link
+from train.runs.checkpoint import refuse_link
 
 
 def test_a_link_is_removed_and_what_it_leads_to_stays(tmp_path):
@@ -23,6 +23,6 @@ def test_a_folder_of_checkpoints_that_is_a_link_is_refused_in_one_line(tmp_path)
     with pytest.raises(
         LlmcurateError, match=r"checkpoints: is a link to .*; checkpoints are"
     ) as error:
-        no_link(tmp_path / "checkpoints")
+        refuse_link(tmp_path / "checkpoints")
     assert "\n" not in str(error.value)
-    no_link(tmp_path)
+    refuse_link(tmp_path)

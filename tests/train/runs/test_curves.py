@@ -69,7 +69,7 @@ def test_the_csv_has_the_rows_of_the_log_also_after_a_resume(shard_folder, tmp_p
     assert rows[0]["train/z_loss"] == rows[0]["timing/mfu"] == ""
 
 
-def test_wandb_gets_the_figures_and_a_resume_goes_on_with_its_run(shard_folder, tmp_path, wandb):
+def test_wandb_gets_the_figures_and_a_resume_continues_with_its_run(shard_folder, tmp_path, wandb):
     run(shard_folder, tmp_path / "out", wandb=True, steps=2)
     run(shard_folder, tmp_path / "out", wandb=True)
     first, second = wandb.runs
@@ -92,7 +92,7 @@ def test_wandb_offline_writes_beside_the_run(shard_folder, tmp_path, monkeypatch
     assert b"train/loss" in record.read_bytes()
 
 
-def test_what_wandb_refuses_is_one_line(shard_folder, tmp_path, wandb):
+def test_what_wandb_refuses_is_a_one_line_error(shard_folder, tmp_path, wandb):
     def refuse(**given):
         raise wandb.Error("No API key configured. Use `wandb login` to log in.\nmore")
 
@@ -102,7 +102,9 @@ def test_what_wandb_refuses_is_one_line(shard_folder, tmp_path, wandb):
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
 
 
-def test_a_missing_package_is_said_before_anything_is_written(shard_folder, tmp_path, monkeypatch):
+def test_a_missing_package_is_reported_before_anything_is_written(
+    shard_folder, tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(LlmcurateError, match="wandb is not installed: pip install wandb") as caught:
         run(shard_folder, tmp_path / "none", wandb=True)

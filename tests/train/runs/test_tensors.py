@@ -59,7 +59,7 @@ def test_a_part_that_changed_is_named(tmp_path):
     data[-1] ^= 1
     path.write_bytes(data)
     stored = Stored(files)
-    with pytest.raises(Damaged, match=r"model-00002-of-00002\.safetensors: damaged \(a is not"):
+    with pytest.raises(Damaged, match=r"00002-of-00002\.safetensors: damaged \(the checksum of a"):
         stored["a"]
     with pytest.raises(Damaged, match="00002-of-00002"):
         read_parts(stored, {"a": torch.zeros(4, 3)})
@@ -69,7 +69,9 @@ def test_a_header_that_changed_is_named(tmp_path):
     files = parts(tmp_path)
     path = next(iter(files))
     path.write_bytes(path.read_bytes().replace(b"[4, 3]", b"[3, 4]"))
-    with pytest.raises(Damaged, match=r"00001-of-00002\.safetensors: damaged \(its header is not"):
+    with pytest.raises(
+        Damaged, match=r"00001-of-00002\.safetensors: damaged \(the checksum of its header"
+    ):
         Stored(files)
 
 
@@ -78,7 +80,7 @@ def test_a_header_that_changed_is_named(tmp_path):
     [
         ({"rows": ((0, 3),)}, "parts of a are missing"),
         ({"rows": ((0, 2), (3, 4))}, "parts of a are missing"),
-        ({"shape": (3, 3)}, "a is no part of a tensor"),
+        ({"shape": (3, 3)}, "a is not a part of a tensor"),
         ({"shape": (10**12, 3)}, "parts of a are missing"),
     ],
 )

@@ -1,10 +1,8 @@
-"""Our FlashAttention-2 (Dao 2023) in Triton, forward and backward, for every mask of the trainer
-but T5's learned bias.
+"""Our FlashAttention-2 (Dao 2023) in Triton, forward and backward, for masks made of intervals.
 
-A query sees one interval of keys, which causality, window and document bound, and besides it the
-sinks and the prefix of its document; a key is seen by one interval of queries. So from a few
-numbers a position each block knows which blocks it needs, and which of them need no mask; the
-others are never read. spans.py has these numbers, ranges.py the intervals, forward.py and
-backward.py the kernels, op.py their block sizes and the operator that ``torch.compile`` keeps in
-its graph.
+A query sees one interval of keys, bounded by causality, window and document, and also the sinks and
+the prefix of its document. A key is seen by one interval of queries. So a few numbers per position
+tell which blocks of keys a block of queries reads, and which of these need no mask. No other block
+is read. spans.py has the numbers, ranges.py the intervals, forward.py and backward.py the kernels,
+op.py the block sizes and the operator that ``torch.compile`` keeps in its graph.
 """

@@ -1,4 +1,4 @@
-"""The backward pass: two numbers of each query, then the gradients of queries, keys and values."""
+"""The backward pass: two numbers per query, then the gradients of queries, keys and values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def rows_kernel(
     lse_batch, lse_head, lse_row, queries,
     LSE: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
-    """The two numbers of each query that both gradient kernels need: its logsumexp to base 2, and
-    the sum over the head of out x its gradient, less the gradient of the logsumexp (Dao 2023,
-    algorithm 2, line 4). A query that sees nothing weighs nothing: its logsumexp is inf there.
-
-    Grid: blocks of queries, heads, batch. ``numbers``: float32 [batch, heads, queries, 2].
+    """Compute two ``numbers`` for each query, which both gradient kernels need. The first is the
+    logsumexp of its scores to base 2, or inf if it sees nothing, so that its weights are 0. The
+    second is the sum over the head of out x grad, less the gradient of the logsumexp (Dao 2023,
+    algorithm 2, line 4). Grid: blocks of queries, heads, batch. ``numbers``: float32 [batch, heads,
+    queries, 2].
     """
     head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
     begin, local = tl.program_id(0) * QUERIES, tl.arange(0, QUERIES)
@@ -44,8 +44,8 @@ def rows_kernel(
 
 @triton.jit
 def _numbers(at, rows, real, MASKED: tl.constexpr):
-    """The two numbers of ``rows``, read in pairs. Two reads would be laid out as the columns of the
-    products, with an address for each, and take the registers that a tile needs.
+    """Load the two numbers of each of ``rows`` as a pair. Two separate loads would get the layout
+    of a tile's columns, with an address for each element, and use up registers that a tile needs.
     """
     here = at + rows[:, None] * 2 + tl.arange(0, 2)[None, :]
     if MASKED:
@@ -63,7 +63,7 @@ def _over_keys(
     MASKED: tl.constexpr, SINKS: tl.constexpr, PREFIX: tl.constexpr, SLOPES: tl.constexpr,
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """A block of keys, added to the gradient (but for the scale)."""
+    """Add a block of keys to the gradient of the queries, which lacks the factor ``scale``."""
     cols, local = begin + tl.arange(0, KEYS), tl.arange(0, KEYS)
     dims = tl.arange(0, PADDED_DIM)
     k_here = ranges.far_along(k_at, begin, stride_k) + local[None, :] * stride_k + dims[:, None]
@@ -94,10 +94,9 @@ def queries_kernel(
     PREFIX: tl.constexpr, SLOPES: tl.constexpr, HEAD_DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of the queries: each block of queries goes once more over the keys it sees, and
-    so adds up alone and in order, without atomics.
-
-    Grid: blocks of queries, heads, batch. ``scale`` is to base 2, ``back`` the scale itself.
+    """Compute the gradient of the queries. Each block of queries reads again the keys that it sees,
+    and adds their parts up in a fixed order, without atomic operations. Grid: blocks of queries,
+    heads, batch. ``scale``: factor of scores to base 2. ``back``: factor of scores to base e.
     """
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -156,9 +155,8 @@ def _over_queries(
     MASKED: tl.constexpr, SLOPES: tl.constexpr,
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
-    """A block of queries of ``head``, added to both gradients; all is transposed: keys x queries.
-    ``begin`` counts as keys do.
-    """
+    """Add a block of queries to both gradients. A tile is keys x queries. The block begins at the
+    token of key ``begin``."""
     local = tl.arange(0, QUERIES)
     rows_at = begin + local
     rows, first_row = rows_at - offset, begin - offset
@@ -194,12 +192,11 @@ def keys_kernel(
     PREFIX: tl.constexpr, SLOPES: tl.constexpr, HEAD_DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SHARED: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of keys and values: each block of keys goes over the queries that see it, of
-    every query head that shares it. So GQA's sum is made in float32, in order, without atomics and
-    without a gradient for each query head in memory.
-
-    Grid: blocks of keys, heads of keys, batch. Both gradients have the strides ``to``. ``SHARED``:
-    more than one head of queries to a head of keys.
+    """Compute the gradients of keys and values. Each block of keys reads the queries that see these
+    keys, in every query head that uses the key head. So the sums over grouped query heads are in
+    float32 and in a fixed order, without atomic operations and without a gradient per query head in
+    memory. Grid: blocks of keys, key heads, batch. Both gradients have the strides ``to_batch``,
+    ``to_head`` and ``to_row``. ``SHARED``: True if several query heads use one key head.
     """
     kv_head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     block, local = tl.program_id(0) * KEYS, tl.arange(0, KEYS)

@@ -1,5 +1,5 @@
-"""The forward pass: a block of queries goes over the blocks of keys it sees, with the softmax
-rescaled as larger scores come (Dao 2023, algorithm 1), in float32 and to base 2.
+"""The forward pass: a block of queries visits the blocks of keys that it sees and rescales its
+softmax as larger scores come (Dao 2023, algorithm 1), in float32 and to base 2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def _over_keys(
     MASKED: tl.constexpr, SINKS: tl.constexpr, PREFIX: tl.constexpr, SLOPES: tl.constexpr,
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """A block of keys: the sum, the largest score and the sum of weights after it."""
+    """Add a block of keys. Returns the weighted sum, the largest score and the sum of weights."""
     cols, local = begin + tl.arange(0, KEYS), tl.arange(0, KEYS)
     dims = tl.arange(0, PADDED_DIM)
     k_here = ranges.far_along(k_at, begin, stride_k) + local[None, :] * stride_k + dims[:, None]
@@ -36,7 +36,7 @@ def _over_keys(
             )
             scores = tl.where(seen, scores, float("-inf"))
         new = tl.maximum(top, tl.max(scores, 1))
-        # A row that has seen nothing yet: -inf less -inf would be no number.
+        # For a row that has seen nothing yet, -inf less -inf would be NaN.
         base = tl.where(new == float("-inf"), 0.0, new)
         weights = tl.exp2(scores - base[:, None])
         kept = tl.exp2(top - base)
@@ -63,8 +63,8 @@ def kernel(
     PREFIX: tl.constexpr, SLOPES: tl.constexpr, HEAD_DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Grid: blocks of queries, heads, batch. ``scale`` and ``slopes`` are to base 2."""
-    # The last queries see the most under a causal mask: they begin first.
+    """Compute attention. Grid: blocks of queries, heads, batch. ``scale``, ``slopes``: base 2."""
+    # The last queries see the most under a causal mask, so they start first.
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     local = tl.arange(0, QUERIES)
@@ -115,7 +115,7 @@ def kernel(
     tl.store(
         out_at + local[:, None] * out_row + dims[None, :], acc.to(out.dtype.element_ty), mask=inside
     )
-    # log2(total) + top to base e; -inf where nothing is seen.
+    # log2(total) + top, converted to base e; -inf if the row sees nothing.
     logsumexp = tl.where(some, top + tl.log2(tl.where(some, total, 1.0)), float("-inf"))
     lse_at = lse + (batch * tl.num_programs(1) + head) * queries
     tl.store(lse_at + rows, logsumexp * 0.6931471805599453, mask=real)

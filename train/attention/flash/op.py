@@ -1,5 +1,5 @@
-"""The operators ``llmcurate::flash_attention`` and its backward: opaque to ``torch.compile``, which
-keeps them in its graph, with shapes for tracing and a gradient.
+"""The operators ``llmcurate::flash_attention`` and its backward, with a gradient and with shapes
+for tracing. ``torch.compile`` keeps them in its graph as they are and does not trace inside.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from llmcurate.base.errors import UsageError
 from train.attention.flash import backward, forward
 from train.attention.flash.spans import Spans, bounds_of_ends, reach_of
 
-# Block sizes by head_dim and GPU. Fixed, not tuned at run time: other blocks add up in another
-# order, and then a run's bits would depend on a clock. ``benchmarks/attention.py --tune`` tries
-# others; what it finds goes here.
+# Block sizes by head_dim and GPU. They are fixed: other blocks add up in another order, so that
+# tuning at run time would make a run's bits depend on a clock. ``benchmarks/attention.py --tune``
+# tries others; enter what it finds here.
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Queries and keys of a block, warps of a program, depth of the software pipeline, and the most
-    registers of a thread: fewer let more programs run on a multiprocessor at once.
-    """
+    """The numbers of queries and keys in a kernel's block, warps in a program, and stages in its
+    pipeline; and the most ``registers`` of a thread. With fewer registers, more programs run on a
+    multiprocessor at once."""
 
     queries: int
     keys: int
@@ -37,7 +37,7 @@ class Tile:
 
     @property
     def options(self) -> dict[str, int]:
-        """As a kernel takes them."""
+        """The keyword arguments to launch a kernel with this tile."""
         sizes = {"QUERIES": self.queries, "KEYS": self.keys}
         sizes |= {"num_warps": self.warps, "num_stages": self.stages}
         return sizes if self.registers is None else {**sizes, "maxnreg": self.registers}
@@ -45,9 +45,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles of the three kernels that multiply matrices; ``of_shared``: that of ``of_keys``
-    where several heads of queries share keys, if it is another.
-    """
+    """The tiles of kernels that multiply matrices. ``of_shared``: if query heads share keys."""
 
     forward: Tile
     of_queries: Tile
@@ -55,9 +53,9 @@ class Tiles:
     of_shared: Tile | None = None
 
 
-# By head_dim, padded to a power of two, and whether rows are long: where a mask leaves a query few
-# keys, small blocks waste less of them. Those of 64 and 128 are the fastest of what was tried on an
-# H200 (docs/performance.md), causal, with documents of 600 and 1,000 tokens, and with shared keys.
+# By head_dim, padded to a power of two, and if rows are long. If a mask leaves a query few keys,
+# small blocks waste less. Those of 64 and 128 are the fastest that were tried on an H200
+# (docs/performance.md), causal, with documents of 600 and 1,000 tokens, and with shared keys.
 _H64 = Tiles(
     Tile(64, 64, 4, 3, 128), Tile(64, 64, 4, 3), Tile(64, 64, 4, 3, 168), Tile(64, 64, 4, 3)
 )
@@ -72,10 +70,10 @@ HOPPER: dict[tuple[int, bool], Tiles] = {
     (256, True): _H256,
     (256, False): _H256,
 }
-# Keys that a query may see, from which on rows are long: at 1,024 the small blocks were faster, at
-# 4,096 the large ones.
+# Number of keys that a query may see from which rows are long: at 1,024 the small blocks were
+# faster, at 4,096 the large ones.
 LONG = 2_048
-# Ampere and later with 99 KiB a block, which consumer cards have.
+# Ampere and later with 99 KiB of shared memory per block, as consumer cards have.
 OTHER: dict[int, Tiles] = {
     64: Tiles(Tile(128, 64, 4, 3), Tile(64, 64, 4, 2), Tile(64, 64, 4, 2)),
     128: Tiles(Tile(128, 32, 4, 2), Tile(64, 32, 4, 2), Tile(32, 64, 4, 2)),
@@ -88,12 +86,12 @@ SINGLE = Tiles(Tile(32, 32, 4, 1), Tile(32, 32, 4, 1), Tile(32, 32, 4, 1))
 
 
 def padded(head_dim: int) -> int:
-    """The power of two that a kernel computes with; 16 is the least that a product takes."""
+    """Return how many dimensions a kernel computes with: the next power of two, at least 16."""
     return max(16, 1 << (head_dim - 1).bit_length())
 
 
 def tiles(head_dim: int, dtype: torch.dtype, device: torch.device, long: bool) -> Tiles:
-    """The tiles for a head_dim of up to 256, and rows that are all ``long`` or not."""
+    """Return the tiles for a head_dim of up to 256. ``long``: True for ``LONG`` or more keys."""
     if device.type != "cuda":
         return SMALL
     if dtype == torch.float32:
@@ -107,13 +105,13 @@ def _major(device: torch.device) -> int:
     return torch.cuda.get_device_capability(device)[0]
 
 
-# Read by triton when a kernel is defined, so it is a fact of this process.
+# Triton decides this when a kernel is defined, so it holds for the whole process.
 INTERPRETED: bool = not isinstance(forward.kernel, triton.JITFunction)
 MOST_HEAD_DIM = 256
 
 
 def refusal(q: Tensor, slopes: Tensor | None) -> str | None:
-    """Why the kernels cannot do it in this process, or None."""
+    """Return why the kernels cannot compute this case in this process, or None if they can."""
     if slopes is not None and slopes.requires_grad and torch.is_grad_enabled():
         return "gradients of ALiBi's slopes"
     if q.shape[-1] > MOST_HEAD_DIM:
@@ -126,15 +124,14 @@ def refusal(q: Tensor, slopes: Tensor | None) -> str | None:
 
 
 def _like_rows(x: Tensor) -> Tensor:
-    """Room for [batch, heads, length, head_dim] that lies as [batch, length, heads, head_dim]: what
-    follows attention wants it so, without a copy.
+    """Return an empty tensor of shape [batch, heads, length, head_dim], in memory [batch, length,
+    heads, head_dim], so that the layer after attention needs no copy.
     """
     batch, heads, length, size = x.shape
     return x.new_empty(batch, length, heads, size).transpose(1, 2)
 
 
-def _rows(x: Tensor) -> Tensor:
-    """Any strides but that of the last dimension."""
+def _dense(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
@@ -143,11 +140,10 @@ def _strides(*tensors: Tensor) -> list[int]:
 
 
 def _on(device: torch.device) -> AbstractContextManager[Any]:
-    """Triton launches on the current device."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-def _kind(
+def _constants(
     starts: Tensor | None,
     prefix: Tensor | None,
     slopes: Tensor | None,
@@ -156,7 +152,6 @@ def _kind(
     sinks: int,
     head_dim: int,
 ) -> dict[str, int]:
-    """What a kernel is compiled for."""
     return {
         "CAUSAL": causal,
         "DOCUMENTS": starts is not None,
@@ -170,7 +165,7 @@ def _kind(
 
 
 LOG2E = 1.0 / math.log(2.0)
-# Written out: PyTorch 2.4 cannot read it off annotations that are strings.
+# Schemas are written out: PyTorch 2.4 cannot infer them from annotations that are strings.
 _MASK = (
     "Tensor? starts, Tensor? ends, Tensor? origins, Tensor? prefix, Tensor? reach, "
     "Tensor? slopes, bool causal, int window, int sinks"
@@ -197,10 +192,10 @@ def operator(
     window: int,
     sinks: int,
 ) -> tuple[Tensor, Tensor]:
-    """Attention [batch, heads, queries, head_dim] and logsumexp float32 [batch, heads, queries].
-    ``window`` 0: none. The other arguments are those of ``flash_attention`` and ``Spans``.
+    """Return attention [batch, heads, queries, head_dim] and logsumexp float32 [batch, heads,
+    queries]. ``window``: 0 for none. For other arguments see ``flash_attention`` and ``Spans``.
     """
-    q, k, v = _rows(q), _rows(k), _rows(v)
+    q, k, v = _dense(q), _dense(k), _dense(v)
     batch, heads, length, size = q.shape
     out = _like_rows(q)
     lse = q.new_empty(batch, heads, length, dtype=torch.float32)
@@ -211,9 +206,9 @@ def operator(
         forward.kernel[(triton.cdiv(length, tile.queries), heads, batch)](
             *(q, k, v, out, lse, starts, ends, origins, prefix, reach, _slopes(slopes)),
             *_strides(q, k, v, out),
-            _shared(origins),
+            _origins_stride(origins),
             *(heads // k.shape[1], length, k.shape[2], size**-0.5 * LOG2E, window, sinks),
-            **_kind(starts, prefix, slopes, causal, window, sinks, size),
+            **_constants(starts, prefix, slopes, causal, window, sinks, size),
             **tile.options,
         )
     return out, lse
@@ -238,14 +233,13 @@ def backward_operator(
     window: int,
     sinks: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of q, k and v."""
-    q, k, v, grad, out = _rows(q), _rows(k), _rows(v), _rows(grad), _rows(out)
+    q, k, v, grad, out = (_dense(q), _dense(k), _dense(v), _dense(grad), _dense(out))
     batch, heads, length, size = q.shape
     of_q, of_k, of_v = _like_rows(q), _like_rows(k), _like_rows(k)
     if not of_q.numel():
         return of_q, of_k.zero_(), of_v.zero_()
     chosen = tiles(size, q.dtype, q.device, _long(k, starts, window))
-    kind = _kind(starts, prefix, slopes, causal, window, sinks, size)
+    kind = _constants(starts, prefix, slopes, causal, window, sinks, size)
     scaled = _slopes(slopes)
     rows = lse.new_empty(*lse.shape, 2)
     lse_strides = [0, 0, 0] if grad_lse is None else _strides(grad_lse)
@@ -264,7 +258,7 @@ def backward_operator(
         backward.queries_kernel[(triton.cdiv(length, tile.queries), heads, batch)](
             *(q, k, v, grad, rows, of_q, starts, ends, origins, prefix, reach, scaled),
             *_strides(q, k, v, grad, of_q),
-            _shared(origins),
+            _origins_stride(origins),
             *(*numbers, window, sinks),
             **kind,
             **tile.options,
@@ -274,7 +268,7 @@ def backward_operator(
         backward.keys_kernel[(triton.cdiv(k.shape[2], tile.keys), k.shape[1], batch)](
             *(q, k, v, grad, rows, of_k, of_v, starts, ends, origins, prefix, scaled),
             *_strides(q, k, v, grad, of_k),
-            _shared(origins),
+            _origins_stride(origins),
             *(*numbers, window, sinks),
             **kind,
             SHARED=shared,
@@ -284,7 +278,6 @@ def backward_operator(
 
 
 def _long(k: Tensor, starts: Tensor | None, window: int) -> bool:
-    """True if the mask's kind lets a query see ``LONG`` keys or more."""
     return starts is None and not window and k.shape[2] >= LONG
 
 
@@ -292,8 +285,7 @@ def _slopes(slopes: Tensor | None) -> Tensor | None:
     return None if slopes is None else slopes.float().contiguous() * LOG2E
 
 
-def _shared(origins: Tensor | None) -> int:
-    """From one row's origins to the next's; 0 where all rows share them."""
+def _origins_stride(origins: Tensor | None) -> int:
     return 0 if origins is None or origins.shape[0] == 1 else origins.stride(0)
 
 
@@ -341,15 +333,17 @@ def flash_attention(
     prefix: Tensor | None = None,
     spans: Spans | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Attention of q [batch, heads, queries, head_dim] over k, v [batch, kv_heads, keys, head_dim],
-    the queries being the last of the keys: the result in q's dtype, and the natural logarithm of
-    each softmax's sum, float32 [batch, heads, queries].
+    """Return the attention of q over k and v, and the natural logarithm of each softmax's sum.
 
-    ``document_ends``: int [batch, documents], cumulative, padded by repeating the last; what lies
-    behind it sees nothing: its result is 0 and its logsumexp -inf. ``prefix``: bool [batch, keys].
-    ``slopes``: ALiBi's, [heads], which get no gradient. ``spans`` in place of these two, where made
-    before. ``window`` and ``sinks`` count keys, sinks from the start of the document.
-    Raises ``LlmcurateError`` where the kernels cannot do it.
+    ``q``: [batch, heads, queries, head_dim]. The queries belong to the same tokens as the last
+    keys. ``k``, ``v``: [batch, kv_heads, keys, head_dim]. The result has q's shape and dtype, the
+    logarithms are float32 [batch, heads, queries].
+
+    ``document_ends``: int [batch, documents], cumulative, padded by repeating the last. A token
+    after the last end sees nothing: its result is 0, its logarithm -inf. ``prefix``: bool [batch,
+    keys], keys that their whole document sees. ``spans``: replaces these two. ``slopes``: ALiBi's,
+    [heads], without a gradient. ``window`` and ``sinks`` are numbers of keys, sinks from the start
+    of the document. Raises ``LlmcurateError`` if the kernels cannot compute the case.
     """
     if refused := refusal(q, slopes):
         raise UsageError(f"attention triton does not support {refused}")

@@ -1,7 +1,6 @@
 """Intervals of the keys that a query sees and of the queries that see a key, and their blocks.
-
-``FAR`` stands for keys outside of a query's interval: sinks and prefix. All indices are those of
-keys; query ``row`` is key ``row + offset``.
+``FAR`` means keys outside a query's interval: sinks and prefix. All indices are those of keys: the
+query in row ``row`` has the index ``row + offset``.
 """
 
 from __future__ import annotations
@@ -14,17 +13,16 @@ NEVER = tl.constexpr(2**30)  # past every key; twice that is still an int32
 
 @triton.jit
 def far_along(at, begin, stride):
-    """The pointer ``begin`` rows further. Steps of 64 bits: 64 heads of 128 dimensions pass 2^31
-    numbers at 262,144 tokens.
+    """Return the pointer ``at`` moved on by ``begin`` rows, computed in 64 bits. At 64 heads of 128
+    dimensions and 262,144 tokens an index exceeds 2^31.
     """
     return at + tl.cast(begin, tl.int64) * stride
 
 
 @triton.jit
 def load_tile(pointers, inside, within, MASKED: tl.constexpr, WHOLE: tl.constexpr):
-    """A tile, where ``MASKED`` with zeros for what is not ``inside``. ``within``: the dimensions of
-    a head, ``WHOLE`` where they are a power of two.
-    """
+    """Load a tile. With ``MASKED``, entries that are not ``inside`` become 0. ``within``: true for
+    a head's dimensions without padding, not needed with ``WHOLE`` (head_dim is a power of two)."""
     if MASKED:
         tile = tl.load(pointers, mask=inside & within, other=0.0)
     elif WHOLE:
@@ -40,8 +38,8 @@ def of_queries(
     CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr,
     SINKS: tl.constexpr, PREFIX: tl.constexpr,
 ):  # fmt: skip
-    """Of queries ``at``: document [start, end), interval [first, last), end of the sinks, and the
-    interval [low, high) outside of which nothing is far.
+    """Return seven bounds for each query of ``at``: document [start, end), interval of keys [first,
+    last), end of the sinks, and an interval [low, high) that holds all far keys.
     """
     if DOCUMENTS:
         start = tl.load(starts + batch * keys + at, mask=real, other=0)
@@ -63,7 +61,7 @@ def of_queries(
         high = tl.where(sunk > last, sunk, tl.minimum(sunk, first))
     if PREFIX:
         high = tl.maximum(high, tl.load(reach + batch * keys + at, mask=real, other=0))
-    # Far keys come before the interval, or, where that begins with the document, behind it.
+    # Far keys come before the interval, or after it if it begins with the document.
     low = tl.where(first > start, start, last)
     return start, end, first, last, sunk, low, high
 
@@ -74,8 +72,8 @@ def of_keys(
     CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr,
     SINKS: tl.constexpr, PREFIX: tl.constexpr,
 ):  # fmt: skip
-    """The queries [first, last) that see keys ``at``: sinks and prefix keys are seen by an interval
-    too, only a longer one.
+    """Return the interval of queries [first, last) that see each of the keys ``at``. The queries
+    that see a sink or a prefix key are one interval too, only a longer one.
     """
     if DOCUMENTS:
         start = tl.load(starts + batch * keys + at, mask=real, other=0)
@@ -102,16 +100,15 @@ def of_keys(
 
 @triton.jit
 def blocks(first, last, low, high, real, FAR: tl.constexpr, BLOCK: tl.constexpr):
-    """What a block whose rows see [first, last), and within [low, high) what is far, must visit.
-
-    Returns ``far, fars, near, heads, full, past, tails``: ``fars`` blocks from ``far``, ``heads``
-    from ``near``, and ``tails`` from ``past`` need a mask; those from ``full`` to ``past``, which
-    all rows see whole, need none.
+    """Return the blocks of keys to read for rows that see [first, last) and far keys in [low,
+    high), as ``far, fars, near, heads, full, past, tails``. Three groups need a mask: ``fars``
+    blocks from ``far``, ``heads`` blocks from ``near``, and ``tails`` blocks from ``past``. All
+    rows see the blocks from ``full`` to ``past`` whole, so these need none.
     """
     some = real & (first < last)
     near = tl.min(tl.where(some, first, NEVER)) // BLOCK * BLOCK
     end = tl.max(tl.where(some, last, 0))
-    # Rows that do not exist see everything; a row that sees nothing leaves no block whole.
+    # Rows past the end count as seeing everything. A row that sees nothing leaves no block whole.
     full = tl.max(tl.where(real, tl.where(some, first, NEVER), 0))
     full = (full + BLOCK - 1) // BLOCK * BLOCK
     past = tl.min(tl.where(real, tl.where(some, last, 0), NEVER)) // BLOCK * BLOCK
@@ -135,7 +132,7 @@ def blocks(first, last, low, high, real, FAR: tl.constexpr, BLOCK: tl.constexpr)
 
 @triton.jit
 def block_start(block, far, fars, near, heads, past, BLOCK: tl.constexpr):
-    """The first position of the masked block of that number: far ones, heads, tails."""
+    """Return the first key of masked block ``block``. Far blocks come first, then heads, tails."""
     after = block - fars
     begin = tl.where(after < heads, near + after * BLOCK, past + (after - heads) * BLOCK)
     return tl.where(block < fars, far + block * BLOCK, begin)
@@ -146,7 +143,7 @@ def visible(
     cols, start, end, first, last, sunk, prefix, keys,
     SINKS: tl.constexpr, PREFIX: tl.constexpr,
 ):  # fmt: skip
-    """Whether rows see columns: [rows, columns]."""
+    """Return bool [rows, columns]: true if the row sees the column."""
     col = cols[None, :]
     seen = (col >= first[:, None]) & (col < last[:, None])
     if SINKS:

@@ -1,4 +1,4 @@
-"""The few numbers a position that say what a mask lets it see, of any device and without Triton."""
+"""A mask as a few numbers per position, for any device and without Triton."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spans:
-    """The few numbers a position that say what a mask lets it see. The kernels take each document
-    to lie in one piece, with positions counted on by one in it, as everywhere in training.
+    """A mask as a few numbers per position.
 
-    Of each position, int32 [batch, keys]: where its document starts and ends (``starts``,
-    ``ends``), where the last prefix key of its document ends (``reach``, with ``prefix``), and
-    where position 0 of its document is or would be (``origins``, [batch or 1, keys], for sinks).
-    ``prefix``: bool [batch, keys]. None: the row is one document, no prefix, counted from 0.
+    The kernels assume that each document is contiguous and its positions rise by one, as everywhere
+    in training.
+
+    ``starts``, ``ends``: int32 [batch, keys]. Start and end of the document of each position. None:
+        the row is one document.
+    ``origins``: int32 [batch or 1, keys]. The index of position 0 of the document, even if this is
+        before the row. It is used to find sinks. None: 0.
+    ``prefix``: bool [batch, keys], or None.
+    ``reach``: int32 [batch, keys]. One past the last prefix key of the document, or 0. None: no
+        prefix.
     """
 
     starts: Tensor | None = None
@@ -27,7 +32,7 @@ class Spans:
 
 
 def bounds(documents: Tensor) -> tuple[Tensor, Tensor]:
-    """Start and end of each token's document, for documents [batch, keys] by number."""
+    """Return start and end of each token's document, int32 [batch, keys], from document numbers."""
     batch, keys = documents.shape
     index = torch.arange(keys, device=documents.device, dtype=torch.int32).expand(batch, keys)
     fresh = torch.ones_like(documents, dtype=torch.bool)
@@ -40,9 +45,9 @@ def bounds(documents: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def bounds_of_ends(ends: Tensor, keys: int) -> tuple[Tensor, Tensor]:
-    """The same from cumulative document ends, int [batch, documents], padded by repeating the last.
-
-    A token behind the last end is in no document: it sees nothing, and nothing sees it.
+    """Return start and end of each token's document, int32 [batch, keys], from cumulative ends.
+    ``ends``: int [batch, documents], padded by repeating the last. A token after the last end is in
+    no document: no key is visible to the token, and no query sees it.
     """
     ends = ends.contiguous()
     batch, count = ends.shape
@@ -56,7 +61,8 @@ def bounds_of_ends(ends: Tensor, keys: int) -> tuple[Tensor, Tensor]:
 
 
 def reach_of(prefix: Tensor, starts: Tensor | None, ends: Tensor | None) -> Tensor:
-    """One past the last prefix key of each token's document, or 0: int32 [batch, keys]."""
+    """Return the end of the last prefix key of each token's document, or 0 if the document has
+    none: int32 [batch, keys]."""
     batch, keys = prefix.shape
     index = torch.arange(keys, device=prefix.device, dtype=torch.int32).expand(batch, keys)
     latest = torch.where(prefix, index + 1, 0).cummax(dim=1).values.int()
@@ -73,7 +79,7 @@ def spans(
     prefix: Tensor | None,
     positions: Tensor | None,
 ) -> Spans:
-    """The spans of a mask's parts; ``positions`` int [batch or 1, keys], where sinks need them."""
+    """Return the spans of a mask. ``positions``: int [batch or 1, keys], needed only for sinks."""
     starts = ends = origins = reach = None
     if documents is not None:
         starts, ends = bounds(documents)

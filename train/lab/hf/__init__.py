@@ -1,1 +1,1 @@
-"""Families of transformers' models that are no plain decoders."""
+"""Hugging Face model families other than plain decoders."""

@@ -1,4 +1,4 @@
-"""DeepSeek-V2 and V3: latent attention, with experts, or a dense feed-forward in each layer."""
+"""DeepSeek-V2 and V3 in llmcurate's terms: latent attention, experts or dense feed-forwards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from train.hf import keys
-from train.hf.family import COMMON, Family, Layout, listed, reordered, rows_in_pairs
+from train.hf.family import COMMON, Family, Layout, parts_from, reordered, rows_in_pairs
 from train.hf.llama import ANY, LAYER, matrices
 from train.hf.rope import rope
 from train.model.attention_settings import Latent
@@ -15,27 +15,26 @@ from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Experts
 
 
-def _turned(config: ModelConfig, groups: int, size: int) -> Layout:
-    """Of each group of ``size`` rows the last are turned: theirs 2 i with 2 i + 1, ours i with
-    i + rotary / 2.
-    """
-    turned = config.rotated
-    order = torch.cat((torch.arange(size - turned), rows_in_pairs(turned) + size - turned))
+def _rotary_rows(config: ModelConfig, groups: int, size: int) -> Layout:
+    """Reorder the last (rotary) rows in each group of ``size`` rows of a matrix. Hugging Face
+    rotates rows 2 i and 2 i + 1 as a pair, llmcurate rows i and i + rotary / 2."""
+    rotary = config.rotated
+    order = torch.cat((torch.arange(size - rotary), rows_in_pairs(rotary) + size - rotary))
     return reordered(groups, order)
 
 
 def _queries(config: ModelConfig) -> Layout:
-    return _turned(config, config.attention.heads, config.attention.head_dim)
+    return _rotary_rows(config, config.attention.heads, config.attention.head_dim)
 
 
 def _down(config: ModelConfig) -> Layout:
     own = config.attention
     assert isinstance(own, Latent)
-    return _turned(config, 1, own.rank + own.rotary_dim)
+    return _rotary_rows(config, 1, own.rank + own.rotary_dim)
 
 
 _ATTENTION, _MLP = f"{LAYER}.self_attn", f"{LAYER}.mlp"
-_ONES = listed(
+_ONES = parts_from(
     {
         "embedding": "model.embed_tokens",
         "{}.attention_norm": f"{LAYER}.input_layernorm",
@@ -58,7 +57,7 @@ _ONES = listed(
         "{}.attention.down": (f"{_ATTENTION}.kv_a_proj_with_mqa", _down),
     }
 )
-_PARTS = _ONES + listed(
+_PARTS = _ONES + parts_from(
     {
         **matrices(f"{_MLP}.experts.[]", "gate_proj", "up_proj", "down_proj"),
         "stack.norm": "model.norm",
@@ -131,7 +130,7 @@ def _read_v3(reading: keys.Reading) -> keys.Pairs:
         file.expect("topk_method", "noaux_tc", "noaux_tc")
         yield "feed_forward.scores", "sigmoid"
         yield "feed_forward.normalise", file.flag("norm_topk_prob", True)
-        # arXiv 2412.19437, section 4.2; files do not say.
+        # arXiv 2412.19437, section 4.2; files do not store it.
         yield "feed_forward.bias_rate", 0.001
 
 
@@ -148,20 +147,20 @@ def _read_v2(reading: keys.Reading) -> keys.Pairs:
     file.expect("scoring_func", "softmax", "softmax")
     file.expect("norm_topk_prob", False, False)
     method = file.word("topk_method", "greedy")
-    if method == "greedy":  # whatever the groups
+    if method == "greedy":  # groups are ignored
         yield from (("feed_forward.groups", 1), ("feed_forward.top_groups", 1))
     elif method != "group_limited_greedy":
-        raise file.refusal("topk_method", method, "greedy and group_limited_greedy are known")
+        raise file.refusal("topk_method", method, "choose greedy or group_limited_greedy")
     yield from (("feed_forward.normalise", False), ("feed_forward.group_best", 1))
 
 
 _KEYS = (
     keys.whole("hidden_size", "hidden"),
     keys.whole("num_hidden_layers", "layers"),
-    keys.written("num_nextn_predict_layers", 0),
+    keys.constant_key("num_nextn_predict_layers", 0),
     keys.whole("num_attention_heads", "attention.heads"),
     keys.same("num_key_value_heads", "attention.heads"),
-    keys.means(("attention.kind", "latent")),
+    keys.implied(("attention.kind", "latent")),
     keys.whole("q_lora_rank", "attention.query_rank", None),
     keys.whole("kv_lora_rank", "attention.rank", 512),
     keys.whole("qk_rope_head_dim", "attention.rotary_dim", 64),
@@ -171,7 +170,7 @@ _KEYS = (
     keys.length("max_position_embeddings"),
     keys.number("rms_norm_eps", "norm.eps", 1e-6),
     keys.expected("attention_bias", False, write=True),
-    keys.written("attention_dropout", 0.0),
+    keys.constant_key("attention_dropout", 0.0),
     keys.expected("rope_interleave", True, write=True),
     rope(all_dims=True),
     keys.Row("feed_forward", _write_feed_forward, _read_feed_forward),
@@ -212,7 +211,7 @@ DEEPSEEK_V2 = replace(
     architecture="DeepseekV2ForCausalLM",
     allows=_ALLOWS
     | {"feed_forward.normalise": (False,), "feed_forward.groups": ("none", "by the best 1")},
-    keys=(*_KEYS, keys.written("topk_method", _method, _read_v2)),
+    keys=(*_KEYS, keys.constant_key("topk_method", _method, _read_v2)),
     beyond="",
     defaults={
         "q_lora_rank": 1536,

@@ -11,29 +11,24 @@ from train.model.config import ModelConfig
 
 
 def _times(factor: float) -> Layout:
-    """Theirs is ours times a number that the model has in another place."""
     return Layout(pack=lambda ours: ours[0] * factor, unpack=lambda theirs: [theirs / factor])
 
 
 def _unscaled(config: ModelConfig) -> Layout:
-    """T5's queries are not divided by the root of head_dim, ours in attention."""
+    """Scale queries: T5's weights include the factor head_dim^-0.5, llmcurate's do not."""
     return _times(config.attention.head_dim**-0.5)
 
 
 def _before_head(config: ModelConfig) -> Layout:
-    """T5 divides what a tied head reads by the root of its dimensions, ours has that in the norm
-    before it.
-    """
+    """Scale a norm: T5 divides a tied head's input by sqrt(hidden), llmcurate does not."""
     return _times(config.hidden**0.5) if config.head.tied else plain(config)
 
 
 def _as_row(config: ModelConfig) -> Layout:
-    """BART's bias of the head is [1, vocab]."""
     return Layout(pack=lambda ours: ours[0][None], unpack=lambda theirs: [theirs[0]])
 
 
 def _read_start(reading: keys.Reading) -> keys.Pairs:
-    """The token that decoding begins with, where it is another than that which ends a text."""
     names = ("decoder_start_token_id", "eos_token_id", "bos_token_id")
     start, *ends = (reading.file.whole(name, None) for name in names)
     yield "encoder.start", None if [start, start] == ends else start
@@ -47,7 +42,6 @@ def _gated(config: ModelConfig) -> bool:
 
 
 def _t5_stack(ours: str, theirs: str, cross: bool) -> tuple[Part, ...]:
-    """The parts of a stack, whose layers have two or three modules."""
     names = {"attention": "SelfAttention"} | ({"cross": "EncDecAttention"} if cross else {})
     parts = []
     for index, (name, class_name) in enumerate(names.items()):
@@ -75,7 +69,7 @@ def _t5_stack(ours: str, theirs: str, cross: bool) -> tuple[Part, ...]:
 
 
 _T5_ACTIVATIONS = {name: ours for name, ours in keys.ACTIVATIONS.items() if ours != "relu2"}
-# Of "gated-gelu" transformers makes the approximation of GELU.
+# transformers reads "gated-gelu" as the tanh approximation of GELU.
 _T5_GATED = {name: ours for name, ours in keys.GATED.items() if ours != "geglu"} | {
     "gelu": "geglu_tanh"
 }
@@ -102,7 +96,7 @@ def _read_heads(reading: keys.Reading) -> keys.Pairs:
 
 
 def _read_tied(reading: keys.Reading) -> keys.Pairs:
-    """Later versions of transformers say in a flag of its own what 1.1 does not share."""
+    """Read if the head is tied, which recent transformers stores in scale_decoder_outputs."""
     tied = reading.file.flag("tie_word_embeddings", True)
     yield "head.tied", reading.file.flag("scale_decoder_outputs", tied)
 
@@ -125,15 +119,15 @@ T5 = Family(
         keys.whole("d_ff", "feed_forward.width", 2048),
         keys.whole("num_layers", "encoder.layers", 6),
         keys.whole("num_decoder_layers", "layers", lambda read: read.ours["encoder.layers"]),
-        keys.written("num_heads", lambda config: config.attention.heads, _read_heads),
-        keys.means(("position.kind", "t5")),
+        keys.constant_key("num_heads", lambda config: config.attention.heads, _read_heads),
+        keys.implied(("position.kind", "t5")),
         keys.whole("relative_attention_num_buckets", "position.buckets", 32),
         keys.whole("relative_attention_max_distance", "position.distance", 128),
         keys.number("dropout_rate", "dropout", 0.1),
         keys.number("layer_norm_epsilon", "norm.eps", 1e-6),
-        keys.written("feed_forward_proj", _projection, _read_projection),
+        keys.constant_key("feed_forward_proj", _projection, _read_projection),
         keys.length("n_positions", 512),
-        keys.written("pad_token_id", attrgetter("encoder.start"), _read_start),
+        keys.constant_key("pad_token_id", attrgetter("encoder.start"), _read_start),
         keys.Row("tied", read=_read_tied),
     ),
     parts=(
@@ -152,8 +146,8 @@ MT5 = replace(
     name="mt5",
     architecture="MT5ForConditionalGeneration",
     allows={**T5.allows, "head.tied": (False,)},
-    # In transformers it has a head of its own, whatever its configuration says.
-    keys=(*T5.keys, keys.means(("head.tied", False))),
+    # In transformers its head is never tied, whatever its configuration says.
+    keys=(*T5.keys, keys.implied(("head.tied", False))),
     defaults={"feed_forward_proj": "gated-gelu"},
 )
 
@@ -205,18 +199,18 @@ BART = Family(
         keys.same("decoder_ffn_dim", "feed_forward.width"),
         keys.activated("activation_function", keys.ACTIVATIONS, "gelu"),
         keys.number("dropout", "dropout", 0.1),
-        keys.written("attention_dropout", 0.0),
-        keys.written("activation_dropout", 0.0),
+        keys.constant_key("attention_dropout", 0.0),
+        keys.constant_key("activation_dropout", 0.0),
         keys.expected("scale_embedding", False, write=True),
-        keys.written("forced_eos_token_id", None),
+        keys.constant_key("forced_eos_token_id", None),
         keys.expected("tie_word_embeddings", True),
-        # Flags of versions with other norms.
+        # Set by variants with other norms.
         keys.expected("normalize_before", False),
         keys.expected("add_final_layer_norm", False),
         keys.Row("start", read=_read_start),
         keys.BIASED,
-        keys.means(("encoder.learns", "bart"), ("norm.kind", "layer"), ("norm.place", "post")),
-        keys.means(("embedding.norm", True), ("head.bias", True)),
+        keys.implied(("encoder.learns", "bart"), ("norm.kind", "layer"), ("norm.place", "post")),
+        keys.implied(("embedding.norm", True), ("head.bias", True)),
     ),
     parts=(
         Part(ours=("embedding",), theirs="model.shared"),

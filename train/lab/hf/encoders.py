@@ -1,4 +1,4 @@
-"""Encoders: BERT, RoBERTa, ALBERT, ELECTRA, ModernBERT."""
+"""Encoders: BERT, RoBERTa, ALBERT, ELECTRA, ModernBERT, DeBERTa."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ _ALBERT_BLOCK = {
 def parts(
     model: str, layer: str, block: dict[str, str], of_head: dict[str, str]
 ) -> tuple[family.Part, ...]:
-    """``of_head``: of ours, theirs."""
-    return family.listed(
+    return family.parts_from(
         {
             "embedding": f"{model}.embeddings.word_embeddings",
             "stack.positions": f"{model}.embeddings.position_embeddings",
@@ -43,7 +42,7 @@ def parts(
             "embedding.norm": f"{model}.embeddings.LayerNorm",
             **{f"{{}}.{ours}": f"{layer}.{theirs}" for ours, theirs in block.items()},
         }
-    ) + family.listed(of_head)
+    ) + family.parts_from(of_head)
 
 
 ALLOWS = family.COMMON | {
@@ -68,7 +67,7 @@ _KEYS = (
     keys.whole("intermediate_size", "feed_forward.width"),
     keys.activated("hidden_act", keys.ACTIVATIONS, "gelu"),
     keys.number("hidden_dropout_prob", "dropout", 0.1),
-    keys.written("attention_probs_dropout_prob", 0.0),
+    keys.constant_key("attention_probs_dropout_prob", 0.0),
     keys.learned("max_position_embeddings", 512),
     keys.whole("type_vocab_size", "embedding.segments", 2),
     keys.number("layer_norm_eps", "norm.eps", 1e-12),
@@ -76,13 +75,12 @@ _KEYS = (
     keys.expected("is_decoder", False),
     keys.expected("tie_word_embeddings", True),
     keys.BIASED,
-    keys.means(("causal", False), ("norm.kind", "layer"), ("norm.place", "post")),
-    keys.means(("embedding.norm", True), ("head.bias", True), ("head.transform", True)),
+    keys.implied(("causal", False), ("norm.kind", "layer"), ("norm.place", "post")),
+    keys.implied(("embedding.norm", True), ("head.bias", True), ("head.transform", True)),
 )
 
 
 def _saved_as(architecture: str, ours: str, yes: str | bool, no: str | bool) -> keys.Row:
-    """The head that it has besides, by the class that it was saved from."""
 
     def read(reading: keys.Reading) -> keys.Pairs:
         yield ours, yes if architecture in (reading.file.words("architectures") or []) else no
@@ -121,7 +119,7 @@ ROBERTA = family.Family(
     keys=(
         *_KEYS,
         keys.learned("max_position_embeddings", 512, offset=2, counted=True),
-        keys.expected("pad_token_id", 1, write=True),  # positions are counted from behind it
+        keys.expected("pad_token_id", 1, write=True),  # positions start after it
     ),
     parts=parts(
         "roberta",
@@ -142,10 +140,10 @@ def _read_size(reading: keys.Reading) -> keys.Pairs:
     yield "embedding.size", None if size == reading.ours["hidden"] else size
 
 
-_SIZE = keys.written("embedding_size", lambda config: config.embedded, _read_size)
+_SIZE = keys.constant_key("embedding_size", lambda config: config.embedding_dim, _read_size)
 
 
-# A generator's head has GELU whatever its blocks have.
+# A generator's head always uses GELU.
 ELECTRA = family.Family(
     name="electra",
     architecture="ElectraForMaskedLM",
@@ -197,16 +195,16 @@ ALBERT = family.Family(
         *_KEYS,
         keys.activated("hidden_act", keys.ACTIVATIONS, "gelu_new"),
         keys.number("hidden_dropout_prob", "dropout", 0.0),
-        keys.written(
+        keys.constant_key(
             "embedding_size",
-            lambda config: config.embedded,
+            lambda config: config.embedding_dim,
             lambda reading: [("embedding.size", reading.file.whole("embedding_size", 128))],
         ),
-        keys.written(
+        keys.constant_key(
             "num_hidden_groups", lambda config: config.layers // config.share, _read_groups
         ),
         keys.expected("inner_group_num", 1, write=True),
-        keys.written("classifier_dropout_prob", 0.1),
+        keys.constant_key("classifier_dropout_prob", 0.1),
         _saved_as("AlbertForPreTraining", "head.pair", "order", "none"),
     ),
     parts=parts(
@@ -252,7 +250,7 @@ def _read_layers(reading: keys.Reading) -> keys.Pairs:
     else:
         pattern = "".join(_MARKS.get(kind, "?") for kind in kinds)
         if "?" in pattern or len(kinds) != reading.ours["layers"]:
-            raise file.refusal("layer_types", kinds[:3], "a known kind for each layer")
+            raise file.refusal("layer_types", kinds[:3], "give one known kind per layer")
     thetas = file.sub("rope_parameters")
     for ours, kind, old, default in (
         ("position.theta", "full_attention", "global_rope_theta", 160_000.0),
@@ -294,28 +292,28 @@ MODERNBERT = family.Family(
         keys.heads("num_attention_heads", "hidden_size"),
         keys.whole("intermediate_size", "feed_forward.width", 1152),
         keys.activated("hidden_activation", keys.GATED, "gelu"),
-        keys.written("classifier_activation", keys.activation),
+        keys.constant_key("classifier_activation", keys.activation),
         keys.length("max_position_embeddings", 8192),
         keys.number("norm_eps", "norm.eps", 1e-5),
-        keys.means(("causal", False), ("norm.kind", "layer_no_bias"), ("norm.first", False)),
-        keys.means(("position.kind", "rope"), ("embedding.norm", True), ("head.transform", True)),
+        keys.implied(("causal", False), ("norm.kind", "layer_no_bias"), ("norm.first", False)),
+        keys.implied(("position.kind", "rope"), ("embedding.norm", True), ("head.transform", True)),
         keys.Row("layers", _write_layers, _read_layers),
         keys.flag("decoder_bias", "head.bias", True),
         *(keys.expected(name, False, write=True) for name in _WITHOUT_BIAS),
-        *(keys.written(name, lambda config: config.dropout) for name in _DROPOUT),
+        *(keys.constant_key(name, lambda config: config.dropout) for name in _DROPOUT),
         keys.expected("tie_word_embeddings", True),
     ),
-    parts=family.listed(
+    parts=family.parts_from(
         {
             "embedding": "model.embeddings.tok_embeddings",
             "embedding.norm": "model.embeddings.norm",
             "{}.attention_norm": f"{_MODERN}.attn_norm",
-            family.QKV: (f"{_MODERN}.attn.Wqkv", lambda config: family.joined(3)),
+            family.QKV: (f"{_MODERN}.attn.Wqkv", lambda config: family.concatenated(3)),
             "{}.attention.out": f"{_MODERN}.attn.Wo",
             "{}.feed_forward_norm": f"{_MODERN}.mlp_norm",
             ("{}.feed_forward.gate", "{}.feed_forward.up"): (
                 f"{_MODERN}.mlp.Wi",
-                lambda config: family.joined(2),
+                lambda config: family.concatenated(2),
             ),
             "{}.feed_forward.down": f"{_MODERN}.mlp.Wo",
             "stack.norm": "model.final_norm",
@@ -372,7 +370,7 @@ def _write_buckets(config: ModelConfig) -> int:
 def _read_norm(reading: keys.Reading) -> keys.Pairs:
     norms = reading.file.words("norm_rel_ebd", between="|") or ["none"]
     if norms not in (["none"], ["layer_norm"]):
-        raise reading.file.refusal("norm_rel_ebd", norms, "our models know none or layer_norm")
+        raise reading.file.refusal("norm_rel_ebd", norms, "choose none or layer_norm")
     yield "position.norm", norms == ["layer_norm"]
 
 
@@ -390,7 +388,7 @@ def _read_buckets(reading: keys.Reading) -> keys.Pairs:
 def _read_kinds(reading: keys.Reading) -> keys.Pairs:
     kinds = reading.file.words("pos_att_type", between="|") or []
     if sorted(kinds) != ["c2p", "p2c"]:
-        raise reading.file.refusal("pos_att_type", kinds, "our models know c2p with p2c alone")
+        raise reading.file.refusal("pos_att_type", kinds, "only c2p with p2c is supported")
     return ()
 
 
@@ -400,9 +398,9 @@ _DEBERTA = (
     keys.number("layer_norm_eps", "norm.eps", 1e-7),
     keys.whole("type_vocab_size", "embedding.segments", 0),
     keys.expected("relative_attention", True, False, write=True),
-    keys.means(("position.kind", "disentangled")),
-    keys.written("max_relative_positions", lambda config: config.position.span, _read_span),
-    keys.written("pos_att_type", ["c2p", "p2c"], _read_kinds),
+    keys.implied(("position.kind", "disentangled")),
+    keys.constant_key("max_relative_positions", lambda config: config.position.span, _read_span),
+    keys.constant_key("pos_att_type", ["c2p", "p2c"], _read_kinds),
     keys.expected("position_biased_input", False, True, write=True),
     keys.expected("legacy", True, write=True),
     keys.expected("talking_head", False),
@@ -413,10 +411,10 @@ DEBERTA = family.Family(
     name="deberta",
     architecture="DebertaForMaskedLM",
     allows=_ALLOWS | {"bias": ("all but keys",)},
-    keys=(*_DEBERTA, keys.means(("attention.bias", "but_keys"))),
+    keys=(*_DEBERTA, keys.implied(("attention.bias", "but_keys"))),
     parts=(
         *parts("deberta", _LAYER, _V1, _HEADS),
-        *family.listed(
+        *family.parts_from(
             {
                 tuple(f"{name}.weight" for name in family.QKV): (
                     f"{_LAYER}.attention.self.in_proj.weight",
@@ -440,8 +438,8 @@ DEBERTA_V2 = replace(
     keys=(
         *_DEBERTA,
         keys.same("attention_head_size", "attention.head_dim", write=False),
-        keys.written("position_buckets", _write_buckets, _read_buckets),
-        keys.written("norm_rel_ebd", _write_norm, _read_norm),
+        keys.constant_key("position_buckets", _write_buckets, _read_buckets),
+        keys.constant_key("norm_rel_ebd", _write_norm, _read_norm),
         keys.flag("share_att_key", "position.shared", False),
     ),
     parts=parts("deberta", _LAYER, _V2, _HEADS),

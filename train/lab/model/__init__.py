@@ -1,1 +1,1 @@
-"""Parts of models that few have: experts, latent attention."""
+"""Less common model parts: experts, latent attention, special heads."""

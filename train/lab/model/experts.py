@@ -1,11 +1,9 @@
-"""Mixture of experts: feed-forwards of which a router chooses a few for each token.
+"""Mixture of experts: a router chooses a few feed-forwards for each token.
 
-The assignments of tokens to experts are sorted by expert, and each expert's rows are multiplied
-together: nothing is padded, and nothing is dropped unless a capacity is
-set (MegaBlocks, Gale et al. 2023).
-
-An operator of ours, opaque to ``torch.compile`` and to tensors without storage, around PyTorch's
-``grouped_mm`` where that is there and takes the numbers, and a loop elsewhere.
+The rows of all tokens are sorted by expert, and the rows of each expert are one group in a grouped
+matrix product: no row is padded, and none is dropped unless a capacity is set (MegaBlocks, Gale et
+al. 2023). The product is a custom operator, opaque to ``torch.compile``; the operator calls
+PyTorch's ``grouped_mm`` if possible, and else loops over the groups.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from train.model import roles
 from train.model.block import FEED_FORWARDS
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import ACTIVATIONS
-from train.model.layers import FUNCTIONS, FeedForward, Notes, drawn, key_of
+from train.model.layers import FUNCTIONS, FeedForward, Notes, random_numbers, site_key
 from train.model.roles import Role
 from train.split import split_like
 
@@ -39,20 +37,19 @@ if TYPE_CHECKING:
 
 
 _NATIVE = getattr(F, "grouped_mm", None)  # not in every PyTorch
-_ALIGNED = 16  # bytes that a row must be a multiple of
+_ALIGNED = 16  # bytes: row sizes must be a multiple of it
 
 
 def grouped_linear(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
-    """x [rows, inputs], weight [groups, outputs, inputs], ``ends`` int32 [groups], where each
-    group's rows end: [rows, outputs]. Rows behind the last end may be anything, and so may their
-    gradient.
-    """
+    """Multiply each group of rows by the group's own matrix; return [rows, outputs]. ``x`` [rows,
+    inputs] is sorted by group, ``weight`` is [groups, outputs, inputs], ``ends`` int32 [groups] is
+    the row after each group's last. Rows after the last end and their gradients are undefined."""
     out: Tensor = _linear(x, weight, ends)
     return out
 
 
 def looped(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
-    """The same, one group after the other."""
+    """Compute ``grouped_linear`` in a loop; rows after the last end are zeros."""
     out = x.new_zeros(len(x), weight.shape[1])
     first = 0
     for matrix, end in zip(weight, ends.tolist(), strict=True):
@@ -82,7 +79,6 @@ def _(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
 
 @torch.library.custom_op("llmcurate::grouped_outer", mutates_args=())
 def _outer(grad: Tensor, x: Tensor, ends: Tensor) -> Tensor:
-    """The gradient of the matrices: each group's grad^T x, [groups, outputs, inputs]."""
     if _NATIVE is not None and _fits(x, grad.shape[1], x.shape[1]):
         out: Tensor = _NATIVE(grad.t(), x.contiguous(), offs=ends)
         return out
@@ -118,9 +114,7 @@ _linear.register_autograd(_gradient, setup_context=_keep)
 
 
 class _Spread(torch.autograd.Function):
-    """Rows [tokens, n], each ``times`` times, in an order. The gradients of one token are added up
-    in turn, where an index_add on a GPU would add them in any.
-    """
+    """``spread`` with a gradient that is summed in a fixed order, unlike index_add on a GPU."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, order: Tensor, back: Tensor, times: int) -> Tensor:
@@ -135,63 +129,59 @@ class _Spread(torch.autograd.Function):
 
 
 def spread(x: Tensor, order: Tensor, back: Tensor, times: int) -> Tensor:
-    """x [tokens, n]: row ``order[i] // times`` at i; ``back`` is the order's inverse."""
+    """Return rows number ``order // times`` of x [tokens, n]; ``back`` is the inverse of
+    ``order``."""
     out: Tensor = _Spread.apply(x, order, back, times)
     return out
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """The processes of a ``group``, of which each has as many experts, in turn."""
+    """Exchange of rows among the processes of a ``group``, each of which has a slice of the
+    experts."""
 
     group: Any
 
-    def there(
+    def apply_remotely(
         self, rows: Tensor, ends: Tensor, apply: Callable[[Tensor, Tensor], Tensor]
     ) -> Tensor:
-        """Rows [n, hidden] sorted by expert, of all experts, where each one's end at ``ends``:
-        what ``apply``, which takes such rows of this process's experts, makes of them where their
-        expert is. Rows behind the last end become zeros.
-        """
+        """Send rows to the processes that hold their experts, and return what ``apply`` computes on
+        those processes. ``rows`` [n, hidden] are sorted by expert, over all experts; ``ends``
+        [experts] is the row after each expert's last. ``apply`` gets the rows and ends of the
+        experts of its process. In the result, rows after the last end are zeros."""
         size = dist.get_world_size(self.group)
         counts = ends.long().diff(prepend=ends.new_zeros(1, dtype=torch.long))
-        theirs = torch.empty_like(counts)
-        dist.all_to_all_single(theirs, counts, group=self.group)
-        theirs = theirs.view(size, -1)  # [process, expert of this one]
-        away, here = torch.stack((counts.view(size, -1).sum(1), theirs.sum(1))).tolist()
-        came = _Send.apply(rows[: sum(away)], away, here, self.group)
-        experts = torch.arange(theirs.shape[1], device=rows.device).repeat(size)
-        order = experts.repeat_interleave(theirs.flatten()).argsort(stable=True)
-        results = apply(came.index_select(0, order), theirs.sum(0).cumsum(0).int())
-        out = _Send.apply(results.index_select(0, order.argsort()), here, away, self.group)
+        incoming = torch.empty_like(counts)
+        dist.all_to_all_single(incoming, counts, group=self.group)
+        incoming = incoming.view(size, -1)  # [process, local expert]
+        sent, got = torch.stack((counts.view(size, -1).sum(1), incoming.sum(1))).tolist()
+        received = _Send.apply(rows[: sum(sent)], sent, got, self.group)
+        experts = torch.arange(incoming.shape[1], device=rows.device).repeat(size)
+        order = experts.repeat_interleave(incoming.flatten()).argsort(stable=True)
+        results = apply(received.index_select(0, order), incoming.sum(0).cumsum(0).int())
+        out = _Send.apply(results.index_select(0, order.argsort()), got, sent, self.group)
         return F.pad(out, (0, 0, 0, len(rows) - len(out)))
 
-    def held(self, weight: Any) -> Tensor:
-        """This process's experts of a split matrix. Their gradient is of the tokens of all
-        processes, and divided by their number as those are that processes average.
-        """
+    def local_experts(self, weight: Any) -> Tensor:
+        """Return the experts of this process; gradients are divided by the number of processes."""
         out: Tensor = _Averaged.apply(weight.to_local(), dist.get_world_size(self.group))
         return out
 
 
 class _Send(torch.autograd.Function):
-    """Rows [n, hidden]: ``away`` of them to each process, ``here`` from each; gradients go back."""
-
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, away: list[int], here: list[int], group: Any) -> Tensor:
-        ctx.way = here, away, group
-        out = rows.new_empty(sum(here), rows.shape[1])
-        dist.all_to_all_single(out, rows.contiguous(), here, away, group=group)
+    def forward(ctx: Any, rows: Tensor, sent: list[int], got: list[int], group: Any) -> Tensor:
+        ctx.way_back = got, sent, group
+        out = rows.new_empty(sum(got), rows.shape[1])
+        dist.all_to_all_single(out, rows.contiguous(), got, sent, group=group)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
-        return _Send.apply(grad, *ctx.way), None, None, None
+        return _Send.apply(grad, *ctx.way_back), None, None, None
 
 
 class _Averaged(torch.autograd.Function):
-    """As it is; the gradient over ``count``."""
-
     @staticmethod
     def forward(ctx: Any, x: Tensor, count: int) -> Tensor:
         ctx.count = count
@@ -202,16 +192,15 @@ class _Averaged(torch.autograd.Function):
         return grad / ctx.count, None
 
 
-_SITES = 1 << 20  # of what routers draw, beyond those of dropout
-_SECOND = 2 << 20  # of what is drawn for second experts
-_BITS = 23  # of a number drawn, of its 24
+_SITES = 1 << 20  # first random site of routers, above those of dropout
+_SECOND = 2 << 20  # first random site for second experts
+_BITS = 23  # bits used of each 24-bit random number
 
 
 class Routed(NamedTuple):
-    """``experts`` int64 and ``weights`` [batch, length, top_k] of each token; ``scores`` and
-    ``logits`` [batch, length, experts], float32, before any bias. Like experts, or None for all:
-    ``sent``, what goes to its expert if there is room, and ``kept``, what of it has room.
-    """
+    """The routing of tokens. ``experts`` (int64) and ``weights`` are [batch, length, top_k];
+    ``scores`` and ``logits``, before any bias, are float32 [batch, length, experts]. Each entry of
+    ``experts`` is flagged in ``sent`` if it is used, in ``kept`` if it has room; None flags all."""
 
     experts: Tensor
     weights: Tensor
@@ -222,7 +211,7 @@ class Routed(NamedTuple):
 
 
 class Router(nn.Module):
-    """What chooses, in float32 whatever the rest computes in (Fedus et al. 2022, section 2.4)."""
+    """Router, computed in float32 even under autocast (Fedus et al. 2022, section 2.4)."""
 
     exact = True
 
@@ -231,42 +220,42 @@ class Router(nn.Module):
         own, hidden = config.feed_forward, config.hidden
         assert isinstance(own, settings.Experts)
         site = _SITES + 2 * layer
-        self.own, self.jitter_key, self.noise_key = own, key_of(site), key_of(site + 1)
-        self.second_key = key_of(_SECOND + layer)
+        self.own, self.jitter_key, self.noise_key = own, site_key(site), site_key(site + 1)
+        self.second_key = site_key(_SECOND + layer)
         matrix = Role(
             part="feed_forward",
             use="matrix",
             std=hidden**-0.5,
             fan_in=hidden,
-            rate=1 / config.wider,
+            rate=1 / config.width_ratio,
         )
         self.weight = nn.Parameter(torch.zeros(own.count, hidden))
         self.noise = nn.Parameter(torch.zeros(own.count, hidden)) if own.noisy else None
-        # It follows from the loads, not from a gradient.
+        # Updated from the loads, not by a gradient.
         bias = torch.zeros(own.count)
         self.bias = nn.Parameter(bias, requires_grad=False) if own.bias_rate else None
-        zeros = Role(part="feed_forward", use="matrix", fan_in=hidden, rate=1 / config.wider)
-        roles.give(self, weight=matrix, noise=zeros, bias=Role(part="feed_forward", use="vector"))
+        zeros = Role(part="feed_forward", use="matrix", fan_in=hidden, rate=1 / config.width_ratio)
+        vector = Role(part="feed_forward", use="vector")
+        roles.set_roles(self, weight=matrix, noise=zeros, bias=vector)
 
     def scored(self, x: Tensor, draws: Tensor | None) -> tuple[Tensor, Tensor]:
-        """x [batch, length, hidden] to logits and scores [batch, length, experts]. ``draws``: int64
-        [batch, length], a seed a token for what is random, or None where nothing is.
-        """
+        """Return logits and scores [batch, length, experts] of x [batch, length, hidden]. ``draws``
+        int64 [batch, length] has a random seed for each token; None adds no noise."""
         with torch.autocast(x.device.type, enabled=False):
             exact = x if x.dtype == torch.float64 else x.float()
             if draws is not None and self.own.jitter:
-                even = 2 * _shares(draws, self.jitter_key, exact) - 1
+                even = 2 * _random(draws, self.jitter_key, exact) - 1
                 exact = exact * (1 + self.own.jitter * even)
             logits = F.linear(exact, self.weight.to(exact.dtype))
             if draws is not None and self.noise is not None:
-                normal = _shares(draws, self.noise_key, logits).mul(2).sub(1).erfinv() * 2**0.5
+                normal = _random(draws, self.noise_key, logits).mul(2).sub(1).erfinv() * 2**0.5
                 deviation = F.softplus(F.linear(exact, self.noise.to(exact.dtype)))
                 logits = logits + normal * deviation
             own = self.own.scores
             return logits, logits.softmax(-1) if own == "softmax" else logits.sigmoid()
 
     def forward(self, x: Tensor, view: View) -> Routed:
-        """The experts of each token, or, where those choose, the scores alone."""
+        """Return the experts of each token, or only the scores if experts choose tokens."""
         own = self.own
         draws = view.draws if self.training and own.random else None
         if self.training and own.random and draws is None:
@@ -286,7 +275,7 @@ class Router(nn.Module):
         sent = None
         if draws is not None and own.random_second:
             first, second = torch.ones_like(weights).bool().unbind(-1)
-            second = 2 * weights[..., 1] > _shares(draws, self.second_key, weights[..., :1])[..., 0]
+            second = 2 * weights[..., 1] > _random(draws, self.second_key, weights[..., :1])[..., 0]
             sent = torch.stack((first, second), -1)
         if own.scale != 1:
             weights = weights * own.scale
@@ -295,21 +284,19 @@ class Router(nn.Module):
         return Routed(experts, weights, scores, logits, sent, kept)
 
     def _within_groups(self, order: Tensor) -> Tensor:
-        """The same, but for the groups that a token's experts do not come from (DeepSeek-V2, arXiv
-        2405.04434, section 2.2.2; DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
-        """
+        """Set scores outside the best groups to -inf (DeepSeek-V2, 2.2.2; DeepSeek-V3, 2.1.2)."""
         own = self.own
         by_group = order.unflatten(-1, (own.groups, -1))
         size = by_group.shape[-1]
         ranks = by_group.topk(min(own.group_best, size), -1).values.sum(-1)
         best = ranks.topk(own.top_groups, -1).indices
-        taken = torch.zeros_like(by_group[..., 0]).scatter(-1, best, 1.0) > 0
-        return order.masked_fill(~taken.repeat_interleave(size, -1), float("-inf"))
+        allowed = torch.zeros_like(by_group[..., 0]).scatter(-1, best, 1.0) > 0
+        return order.masked_fill(~allowed.repeat_interleave(size, -1), float("-inf"))
 
     def _kept(self, experts: Tensor, sent: Tensor | None, counted: Tensor | None) -> Tensor:
-        """Which assignments an expert has room for: those of a row in turn, first choices before
-        second ones. Padding takes no room, nor what is not sent.
-        """
+        """Return flags of the assignments for which experts have room. The capacity is per row of a
+        batch. In a row, all first choices come before second ones. Padding and unsent assignments
+        take no room."""
         assert self.own.capacity is not None
         _, length, choices = experts.shape
         room = math.ceil(self.own.capacity * length * choices / self.own.count)
@@ -325,37 +312,32 @@ class Router(nn.Module):
 
     @torch.no_grad()
     def rebalance(self, loads: Tensor) -> None:
-        """After a step with these ``loads`` [experts]: see ``bias_rate``."""
+        """Adjust the bias after a step with ``loads`` tokens per expert; see ``bias_rate``."""
         if self.bias is not None:
             move = self.own.bias_rate * (loads.mean() - loads).sign()
             self.bias.add_(split_like(move.to(self.bias.dtype), self.bias))
 
 
-def _shares(draws: Tensor | None, key: int, like: Tensor) -> Tensor:
-    """Numbers between 0 and 1 in the shape of ``like`` [batch, length, n], from the seeds of its
-    tokens.
-    """
+def _random(draws: Tensor | None, key: int, like: Tensor) -> Tensor:
     assert draws is not None
-    numbers = drawn(draws, key, like.shape[-1]) >> 1
+    numbers = random_numbers(draws, key, like.shape[-1]) >> 1
     return (numbers.to(like.dtype) + 0.5) / 2**_BITS  # exact in float32, so never 0 or 1
 
 
 class Experts(nn.Module):
-    """x [batch, length, hidden] to the same: the weighed sum of what a token's experts make of it,
-    and of the shared feed-forward, if there is one.
-
-    ``gate``, ``up`` [experts, width, hidden] and ``down`` [experts, hidden, width] are an expert's
-    linear layers, as in ``FeedForward``.
-    """
+    """A mixture of experts, from [batch, length, hidden] to the same shape. The output is the
+    weighted sum of the outputs of a token's experts, plus that of the shared feed-forward, if any.
+    ``gate``, ``up`` [experts, width, hidden] and ``down`` [experts, hidden, width] stack the
+    matrices of the experts, each as in ``FeedForward``."""
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         own, hidden = config.feed_forward, config.hidden
         assert isinstance(own, settings.Experts)
-        self.own, self.key = own, key_of(_SITES + 2 * layer)
+        self.own, self.key = own, site_key(_SITES + 2 * layer)
         name, gated = ACTIVATIONS[own.activation]
         self.activation = FUNCTIONS[name]
-        self.exchange: Exchange | None = None  # where processes hold some of the experts each
+        self.exchange: Exchange | None = None  # set if experts are split among processes
         self.router = None if own.routing == "hash" else Router(config, layer)
         inwards = nn.Parameter(torch.zeros(own.count, own.width, hidden))
         self.gate = nn.Parameter(torch.zeros_like(inwards)) if gated else None
@@ -368,21 +350,20 @@ class Experts(nn.Module):
                 use="matrix",
                 std=shrink * inputs**-0.5,
                 fan_in=inputs,
-                rate=1 / config.wider,
-                met=own.top_k / own.count,
+                rate=1 / config.width_ratio,
+                active=own.top_k / own.count,
             )
 
-        into, out = role(hidden, config.gain), role(own.width, config.shrink)
-        roles.give(self, gate=into, up=into, down=out)
+        into, out = role(hidden, config.inner_scale), role(own.width, config.residual_scale)
+        roles.set_roles(self, gate=into, up=into, down=out)
         self.shared = FeedForward(config, own.shared_width) if own.shared_width else None
         self.shared_gate = (
-            roles.linear(hidden, 1, part="feed_forward", bias=False, rate=1 / config.wider)
+            roles.linear(hidden, 1, part="feed_forward", bias=False, rate=1 / config.width_ratio)
             if own.shared_gate
             else None
         )
 
     def forward(self, x: Tensor, view: View) -> tuple[Tensor, Notes]:
-        """The output, and in training the ``notes``."""
         routed = self._hashed(view) if self.router is None else self.router(x, view)
         chosen = self.own.routing == "expert_choice"
         out = (self._by_experts if chosen else self._by_tokens)(x, routed, view.counted)
@@ -395,16 +376,15 @@ class Experts(nn.Module):
         return out, notes
 
     def _hashed(self, view: View) -> Routed:
-        """A fixed expert for each token of the vocabulary, others in each layer."""
         assert view.tokens is not None
-        experts = drawn(view.tokens, self.key, 1) % self.own.count
+        experts = random_numbers(view.tokens, self.key, 1) % self.own.count
         ones = experts.new_ones(experts.shape, dtype=torch.float32)
         return Routed(experts, ones, ones[..., :0], ones[..., :0])
 
     def _by_tokens(self, x: Tensor, routed: Routed, counted: Tensor | None) -> Tensor:
         flat, choices = x.flatten(0, 1), self.own.top_k
         experts = routed.experts.flatten()
-        if routed.kept is not None:  # what has no room is sorted behind all experts
+        if routed.kept is not None:  # assignments without room sort last
             experts = torch.where(routed.kept.flatten(), experts, self.own.count)
         experts, order = experts.sort(stable=True)
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=x.device))
@@ -420,7 +400,6 @@ class Experts(nn.Module):
         return (by_token * weights).sum(1).view_as(x)
 
     def _by_experts(self, x: Tensor, routed: Routed, counted: Tensor | None) -> Tensor:
-        """Each expert takes its best tokens of each row."""
         batch, length, _ = x.shape
         wanted = routed.scores if counted is None else routed.scores * counted[..., None]
         take = min(length, max(1, length * self.own.top_k // self.own.count))
@@ -435,18 +414,17 @@ class Experts(nn.Module):
         return out.index_add(0, tokens, results * weights.to(results.dtype)).view_as(x)
 
     def _ends(self, experts: Tensor) -> Tensor:
-        """Return where each expert's rows end among ``experts``, sorted: int32 [count]."""
         every = torch.arange(self.own.count, device=experts.device)
         return torch.searchsorted(experts, every, right=True).int()
 
     def apply_each(self, rows: Tensor, ends: Tensor) -> Tensor:
-        """Rows [n, hidden] sorted by expert, each through its own, to the same shape."""
+        """Apply each expert to its rows. ``rows`` [n, hidden] are sorted by expert."""
         if self.exchange is None:
             return self._through(rows, ends, self.gate, self.up, self.down)
-        up, down = self.exchange.held(self.up), self.exchange.held(self.down)
-        gate = None if self.gate is None else self.exchange.held(self.gate)
+        up, down = self.exchange.local_experts(self.up), self.exchange.local_experts(self.down)
+        gate = None if self.gate is None else self.exchange.local_experts(self.gate)
         apply = partial(self._through, gate=gate, up=up, down=down)
-        return self.exchange.there(rows, ends, apply)
+        return self.exchange.apply_remotely(rows, ends, apply)
 
     def _through(
         self, rows: Tensor, ends: Tensor, gate: Tensor | None, up: Tensor, down: Tensor
@@ -461,12 +439,13 @@ class Experts(nn.Module):
         return grouped_linear(between, down.to(low), ends)
 
     def notes(self, routed: Routed, counted: Tensor | None) -> Notes:
-        """Sums over the tokens that are ``counted`` [batch, length], or all.
+        """Return sums over the tokens flagged in ``counted`` [batch, length] (None: all tokens).
 
-        ``loads`` [experts]: assignments. ``balance``: experts x sum(f_i P_i) of each row (Fedus et
-        al. 2022, equation 4), f_i the share of its assignments that expert i has and P_i its mean
-        score, times the row's tokens; 1 a token where loads are even. ``device_balance``: the same
-        of groups. ``router_z``: squared log normalisers. ``dropped``: assignments without room.
+        ``loads`` [experts] are the assignments of each expert. ``balance`` is experts x sum(f_i
+        P_i) of each row (Fedus et al. 2022, equation 4), times the row's tokens: f_i is the share
+        of assignments that go to expert i, P_i its mean score; even loads give 1 per token.
+        ``device_balance`` is the same over groups of experts. ``router_z``: squared logarithms of
+        the softmax normalisers. ``dropped``: assignments without room, divided by top_k.
         """
         experts, count = routed.experts, self.own.count
         if counted is None:
@@ -496,20 +475,17 @@ class Experts(nn.Module):
         return notes | squares
 
     def rebalance(self, loads: Tensor) -> None:
-        """After a step with these ``loads`` [experts]."""
         if self.router is not None:
             self.router.rebalance(loads)
 
     def divide_experts(self, mesh: DeviceMesh) -> set[nn.Parameter]:
-        """Give each process of ``mesh`` some of the experts, before there is memory for weights;
-        return their matrices.
-        """
+        """Split the experts' matrices (on the meta device) among processes. Return the matrices."""
         from torch.distributed.tensor import DTensor, Shard
 
         if self.own.count % mesh.size():
             raise UsageError(
-                f"expert_parallel: {self.own.count} experts on {mesh.size()} processes; start a"
-                " divisor of them"
+                f"expert_parallel: {self.own.count} experts cannot be split among {mesh.size()}"
+                " processes: start a number of processes that divides them"
             )
         self.exchange = Exchange(group=mesh.get_group())
         matrices = set()
@@ -524,7 +500,6 @@ class Experts(nn.Module):
 
 
 def of_layer(config: ModelConfig, layer: int) -> nn.Module:
-    """The feed-forward of a layer: experts, or a dense one in layers without them."""
     own = config.feed_forward
     assert isinstance(own, settings.Experts)
     return Experts(config, layer) if own.at(layer) else FeedForward(config)

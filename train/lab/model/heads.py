@@ -1,7 +1,4 @@
-"""Encoders of encoder-decoders; heads of encoders: of two segments, of replaced tokens, of spans
-and of tasks; the generator of a discriminator; modules that predict later tokens than the next; and
-what they add to the loss.
-"""
+"""Heads, encoders, generators, and multi-token prediction, with the loss terms of each."""
 
 from __future__ import annotations
 
@@ -13,15 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.lab.objectives.masked import put_in, sampled
+from train.lab.objectives.masked import insert_tokens, sampled
 from train.model import roles
 from train.model.block import block
-from train.model.cache import places_of
+from train.model.cache import token_positions
 from train.model.config import ModelConfig, Task
-from train.model.decoder import Decoder, Stack, widened
+from train.model.decoder import Decoder, Stack, embedding_projection
 from train.model.feed_forward_settings import ACTIVATIONS
 from train.model.heads import HEADS, Transform
-from train.model.layers import FUNCTIONS, Notes, View, last_norm, norm, note, of_tokens
+from train.model.layers import FUNCTIONS, Notes, View, last_norm, norm, note, token_seeds
 from train.model.position_settings import NoPositions
 from train.model.positions import EMBEDDING
 from train.model.roles import Role, linear
@@ -31,7 +28,7 @@ from train.objectives.losses import TERMS, Losses, Pass, Term, loss_sums
 
 
 class PairHead(nn.Module):
-    """Features of the first token to two logits: whether two segments belong together, or not."""
+    """Head from the first token's features to 2 logits: do both segments belong together?"""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -42,8 +39,8 @@ class PairHead(nn.Module):
         return self.out(torch.tanh(self.pool(x)))
 
 
-def of_pairs(losses: Losses, batch: Pass) -> dict[str, Term]:
-    """Nats of the pairs of segments; of none nothing, in which the head takes part."""
+def pair_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
+    """Return the nats of segment pairs. Without pairs they are 0, with a zero gradient."""
     head, features, example = losses.model.head.pair, batch.features, batch.example
     if example.pairs is None:
         nothing = 0.0 * head(features[:, 0]).float().sum()
@@ -55,21 +52,20 @@ def of_pairs(losses: Losses, batch: Pass) -> dict[str, Term]:
     return {"pairs": Term(nats, "pairs", 1.0)}
 
 
-PLACES = 20  # in a span (SpanBERT's code)
+PLACES = 20  # that can be told apart in a span (SpanBERT's code)
 
 
 class BoundaryHead(nn.Module):
-    """Features of the tokens left and right of a span, [tokens, hidden] each, and the places of
-    tokens in it, int64 [tokens], to what the head's matrix reads of these tokens (Joshi et al.
-    2020, section 3.2).
-    """
+    """Head that predicts a hidden span from the tokens beside it (Joshi et al. 2020, section 3.2).
+    It maps the features left and right of the span, each [tokens, hidden], and the place of each
+    token in its span, int64 [tokens], to the input of the output matrix."""
 
     def __init__(self, config: ModelConfig, size: int) -> None:
         super().__init__()
         hidden = config.hidden
         self.places = nn.Embedding(PLACES, hidden)
         role = Role(part="head", use="lookup", std=hidden**-0.5, fan_in=hidden)
-        roles.give(self.places, weight=role)
+        roles.set_roles(self.places, weight=role)
         self.first = roles.linear(3 * hidden, hidden, part="head", bias=True)
         self.second = roles.linear(hidden, size, part="head", bias=True)
         self.first_norm, self.second_norm = norm(config, hidden), norm(config, size)
@@ -80,26 +76,22 @@ class BoundaryHead(nn.Module):
         return self.second_norm(F.gelu(self.second(x)))
 
 
-class Beside(NamedTuple):
-    """Of each token of the flattened rows, [rows * context]: where the tokens ``left`` and
-    ``right`` of its span stand, its ``place`` in the span, from 0, and whether it is ``known`` by
-    them: it is hidden, the span lies within its document, and its place is below 20.
-    """
+class SpanContext(NamedTuple):
+    """The neighbours of the span of each token, in flattened rows [rows * context]. ``left`` and
+    ``right`` are positions, ``place`` is the token's place in its span, from 0. ``known`` is True
+    for hidden tokens whose span and neighbours are in one document and whose place is below 20."""
 
     left: Tensor
     right: Tensor
     place: Tensor
     known: Tensor
 
-    def at(self, places: Tensor) -> Beside:
-        """Of some of the tokens."""
-        return Beside(*(part.index_select(0, places) for part in self))
+    def at(self, places: Tensor) -> SpanContext:
+        return SpanContext(*(part.index_select(0, places) for part in self))
 
 
-def beside(targets: Tensor, documents: Tensor | None) -> Beside:
-    """What stands beside the spans of hidden tokens of rows [rows, context]. Spans that meet are
-    one.
-    """
+def span_context(targets: Tensor, documents: Tensor | None) -> SpanContext:
+    """Return the neighbours of hidden spans in ``targets`` [rows, context]; adjacent spans join."""
     rows, context = targets.shape
     documents = torch.zeros_like(targets) if documents is None else documents
     hidden = targets != IGNORED
@@ -113,17 +105,17 @@ def beside(targets: Tensor, documents: Tensor | None) -> Beside:
         known = known & (documents.gather(-1, side) == documents)
     first = torch.arange(rows, device=targets.device)[:, None] * context
     place = place.clamp(0, PLACES - 1)
-    return Beside(*(part.flatten() for part in (first + left, first + right, place, known)))
+    return SpanContext(*(part.flatten() for part in (first + left, first + right, place, known)))
 
 
-def of_spans(losses: Losses, batch: Pass) -> dict[str, Term]:
-    """Nats of hidden tokens by what stands beside their spans."""
+def boundary_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
+    """Return the loss in nats of hidden tokens, each predicted from the neighbours of its span."""
     head, example, model = losses.model.head.boundary, batch.example, losses.model
     targets = example.targets.flatten()
     places = example.scored
     if places is None:
         places = (targets != IGNORED).nonzero().flatten()
-    spans = beside(example.targets, example.documents).at(places)
+    spans = span_context(example.targets, example.documents).at(places)
     x = batch.features.flatten(0, 1)
     read = head(x.index_select(0, spans.left), x.index_select(0, spans.right), spans.place)
     scored_targets = torch.where(spans.known, targets.index_select(0, places), IGNORED)
@@ -132,9 +124,7 @@ def of_spans(losses: Losses, batch: Pass) -> dict[str, Term]:
 
 
 class ReplacedHead(nn.Module):
-    """Features [..., hidden] to a logit of whether the token was replaced, [...] in float32 (Clark
-    et al. 2020, and a layer before it, as in their code).
-    """
+    """Head from features to a logit per token (float32) for "replaced" (Clark et al. 2020)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -148,15 +138,14 @@ class ReplacedHead(nn.Module):
 
 
 class Generator(nn.Module):
-    """A smaller stack on the discriminator's embeddings, which are the same for both: those of
-    tokens, of positions that are looked up, and of segments (Clark et al. 2020, section 3.2).
-    ``head``: to the embedding's dimensions, and with the embedding to the vocabulary.
-    """
+    """Generator of replacement tokens: a stack smaller than the discriminator's, which reads the
+    discriminator's embeddings of tokens, segments and learned positions (Clark et al. 2020, section
+    3.2). ``head`` maps features to the embedding's size; the embedding matrix gives the logits."""
 
     def __init__(self, config: ModelConfig, head: nn.Module, backend: str) -> None:
         super().__init__()
         self.config = config
-        self.out = widened(config)
+        self.out = embedding_projection(config)
         looked_up = config.position.table
         self.stack = Stack(
             replace(config, position=NoPositions()) if looked_up else config, backend
@@ -164,44 +153,44 @@ class Generator(nn.Module):
         self.head = head
 
 
-def of_replaced(losses: Losses, batch: Pass) -> dict[str, Term]:
-    """What the discriminator says of the rows with the generator's tokens."""
+def replaced_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
+    """Return the loss and accuracy of the discriminator, and the share of replaced tokens."""
     model, example, own = losses.model, batch.example, losses.config.objective
-    weighs = (own if isinstance(own, Replaced) else Replaced()).weight
+    loss_weight = (own if isinstance(own, Replaced) else Replaced()).weight
     places, chances = example.scored, example.chances
     assert places is not None and chances is not None
     weight, bias = model.head_weights()
     drawn = sampled(
         batch.read, weight, bias, chances.flatten().index_select(0, places), batch.chunk
     )
-    ids, others = put_in(example, places, drawn)
+    ids, changed = insert_tokens(example, places, drawn)
     logits = model.replaced(
         ids, documents=example.documents, segments=example.segments, draws=batch.draws
     )
-    counted = torch.ones_like(others) if example.documents is None else example.documents >= 0
-    nats = F.binary_cross_entropy_with_logits(logits, others.to(logits.dtype), reduction="none")
-    right = (logits > 0) == others
+    counted = torch.ones_like(changed) if example.documents is None else example.documents >= 0
+    nats = F.binary_cross_entropy_with_logits(logits, changed.to(logits.dtype), reduction="none")
+    right = (logits > 0) == changed
     return {
-        "replaced": Term((nats * counted).sum(), "tokens", weighs),
+        "replaced": Term((nats * counted).sum(), "tokens", loss_weight),
         "replaced_accuracy": Term((right & counted).sum(), "tokens", 0.0),
-        "replaced_share": Term((others & counted).sum(), "tokens", 0.0),
+        "replaced_share": Term((changed & counted).sum(), "tokens", 0.0),
     }
 
 
 class Encoder(nn.Module):
-    """What the encoder of an encoder-decoder has of its own: a stack, and a norm after the
-    embedding.
-    """
+    """The parts of a model that only its encoder uses: a stack, and a norm after the embedding."""
 
     def __init__(self, config: ModelConfig, backend: str, decoder: Stack) -> None:
         super().__init__()
         assert config.encoder is not None
-        self.norm = norm(config, config.positioned) if config.embedding.norm else nn.Identity()
-        self.stack = Stack(config.reader, backend, decoder if config.encoder.shared else None)
+        self.norm = norm(config, config.position_dim) if config.embedding.norm else nn.Identity()
+        self.stack = Stack(
+            config.encoder_config, backend, decoder if config.encoder.shared else None
+        )
 
 
 class Pool(nn.Module):
-    """What BERT's head for a text begins with: tanh(linear(x))."""
+    """The pooler in BERT's classification head: tanh(linear(x))."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -212,9 +201,7 @@ class Pool(nn.Module):
 
 
 class TaskHead(nn.Module):
-    """Features [..., hidden] to logits [..., labels]. It has a bias, but where a decoder's text is
-    classified (as transformers' classes have it).
-    """
+    """Head from features to logits [..., labels]; no bias if a decoder classifies texts."""
 
     pair = replaced = boundary = None
 
@@ -226,7 +213,7 @@ class TaskHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(size)) if bias else None
         std = EMBEDDING * config.hidden**-0.5
         weight = Role(part="head", use="head", std=std, fan_in=config.hidden)
-        roles.give(self, weight=weight, bias=Role(part="head", use="vector"))
+        roles.set_roles(self, weight=weight, bias=Role(part="head", use="vector"))
         self.transform: nn.Module | None = None
         if task.before == "pool":
             self.transform = Pool(config)
@@ -234,11 +221,11 @@ class TaskHead(nn.Module):
             self.transform = Transform(config, config.hidden)
 
 
-class Ahead(nn.Module):
-    """One of DeepSeek-V3's sequential modules (arXiv 2412.19437, section 2.2), number ``depth``
-    from 1 on: the features of the module before it and the embedding of the token ``depth`` later,
-    each normed, side by side through a matrix and a block. Embedding and head are the model's own.
-    """
+class MtpModule(nn.Module):
+    """Module ``depth`` (counted from 1) of multi-token prediction (DeepSeek-V3, arXiv 2412.19437,
+    section 2.2). It joins the normalised features of the previous module with the normalised
+    embedding of the token ``depth`` positions later, and applies a block. Embedding and head are
+    those of the model, not its own."""
 
     def __init__(self, config: ModelConfig, depth: int, backend: str) -> None:
         super().__init__()
@@ -248,18 +235,19 @@ class Ahead(nn.Module):
         self.out_norm = last_norm(config)
 
     def forward(self, features: Tensor, embedded: Tensor, view: View) -> tuple[Tensor, Notes]:
-        """Features and embedded tokens [batch, length, hidden] to features; the block's notes."""
+        """Map features and embeddings, each [batch, length, hidden], to features and notes."""
         both = torch.cat((self.token_norm(embedded), self.norm(features)), dim=-1)
         x, notes = self.block(self.join(both), view)
         return (x if self.out_norm is None else self.out_norm(x)), notes
 
 
 def modules(config: ModelConfig, backend: str) -> nn.ModuleList:
-    """Those of a configuration."""
-    return nn.ModuleList(Ahead(config, depth, backend) for depth in range(1, config.head.mtp + 1))
+    return nn.ModuleList(
+        MtpModule(config, depth, backend) for depth in range(1, config.head.mtp + 1)
+    )
 
 
-def ahead(
+def mtp_features(
     model: Decoder,
     features: Tensor,
     tokens: Tensor,
@@ -269,47 +257,47 @@ def ahead(
     draws: Tensor | None = None,
     notes: dict[str, list[Tensor]] | None = None,
 ) -> Iterator[Tensor]:
-    """What the head reads to predict the token one, two, ... behind the next, for each module of
-    ``head.mtp``: [batch, length, hidden], of the features of ``tokens`` and their arguments. Where
-    the document ends before, it means nothing. The modules see what the last block sees; what they
-    say of the batch is added to ``notes``, behind what the layers said.
-    """
-    stack, sight = model.stack, model.config.sights[-1]
-    places = places_of(tokens, documents)
+    """Yield the head's input [batch, length, hidden] for each module of ``head.mtp``; module k
+    predicts the token k after the next one. ``features`` must be what the model computed from
+    ``tokens`` and the same ``documents``, ``prefix`` and ``draws``. The result is meaningless where
+    the target is past the document's end. The modules use the last block's mask; their notes are
+    appended to ``notes``."""
+    stack, pattern = model.stack, model.config.patterns[-1]
+    places = token_positions(tokens, documents)
     if draws is not None:
         index = torch.arange(tokens.shape[1], device=tokens.device)[None]
-        draws = of_tokens(draws, index, model.config.hidden)
-    mask = stack.masks(features, places, documents, prefix, None)[sight]
-    rotation = stack.positions.rotation(places, sight.window is not None)
+        draws = token_seeds(draws, index, model.config.hidden)
+    mask = stack.masks(features, places, documents, prefix, None)[pattern]
+    rotation = stack.positions.rotation(places, pattern.window is not None)
     relation = stack.positions.relation(mask)
     counted = None if documents is None else documents >= 0
     view = View(mask=mask, rotation=rotation, draws=draws, counted=counted, relation=relation)
     for depth, module in enumerate(model.mtp, start=1):
-        read = later(tokens, depth, 0)
+        read = shifted(tokens, depth, 0)
         features, module_notes = module(features, model.embedding(read), replace(view, tokens=read))
         note(notes, module_notes)
         yield features
 
 
-def later(x: Tensor, depth: int, end: int) -> Tensor:
-    """x [batch, length] of the position ``depth`` further on; ``end`` where the row has none."""
+def shifted(x: Tensor, depth: int, end: int) -> Tensor:
+    """Return x [batch, length] shifted left by ``depth`` positions and filled up with ``end``."""
     return nn.functional.pad(x[:, depth:], (0, depth), value=end)
 
 
-def later_targets(targets: Tensor, documents: Tensor | None, depth: int, ignored: int) -> Tensor:
-    """Of each position the target ``depth`` further on in its document, or ``ignored``."""
-    moved = later(targets, depth, ignored)
+def shifted_targets(targets: Tensor, documents: Tensor | None, depth: int, ignored: int) -> Tensor:
+    """Return the target ``depth`` positions later in the same document, else ``ignored``."""
+    moved = shifted(targets, depth, ignored)
     if documents is None:
         return moved
-    same = later(documents, depth, -1) == documents
+    same = shifted(documents, depth, -1) == documents
     return torch.where(same, moved, ignored)
 
 
-def of_later(losses: Losses, batch: Pass) -> dict[str, Term]:
-    """The mean of the modules' nats."""
+def mtp_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
+    """Return the loss term of multi-token prediction: the mean of the modules' nats."""
     example = batch.example
     model, sums = losses.model, []
-    modules = ahead(
+    modules = mtp_features(
         model,
         batch.features,
         example.inputs,
@@ -319,8 +307,8 @@ def of_later(losses: Losses, batch: Pass) -> dict[str, Term]:
         notes=batch.notes,
     )
     for depth, read in enumerate(modules, start=1):
-        targets = later_targets(example.targets, example.documents, depth, IGNORED)
-        x = model.read_out(read.flatten(0, 1))
+        targets = shifted_targets(example.targets, example.documents, depth, IGNORED)
+        x = model.head_input(read.flatten(0, 1))
         sums.append(loss_sums(x, targets.flatten(), *model.head_weights(), chunk=batch.chunk)[0])
     return {"mtp": Term(torch.stack(sums).mean(), "targets", losses.config.mtp_weight)}
 
@@ -334,4 +322,4 @@ HEADS |= {
     "task": TaskHead,
     "mtp": modules,
 }
-TERMS |= {"pair": of_pairs, "boundary": of_spans, "generator": of_replaced, "mtp": of_later}
+TERMS |= {"pair": pair_loss, "boundary": boundary_loss, "generator": replaced_loss, "mtp": mtp_loss}

@@ -1,1 +1,1 @@
-"""Objectives of encoders and encoder-decoders, and heads for tasks."""
+"""Objectives of encoders and encoder-decoders, and of task heads."""

@@ -1,7 +1,7 @@
-"""A damaged text, put right: the objectives of T5's comparison, and those after it.
+"""Denoising objectives: those that T5's paper compares (Raffel et al. 2020), and later ones.
 
-Of both, a number 0 or above is the id of a token, and ~n, which is below, stands for the text's
-token n. So it is known of each where it is from, and nothing of a text is lost by mistake.
+Sources and targets are arrays of codes: a code n >= 0 is the token with id n, a code ~n < 0 is
+token number n of the text.
 """
 
 from __future__ import annotations
@@ -29,45 +29,42 @@ from train.objective_settings import (
     Spans,
     Ul2,
 )
-from train.objectives.example import Draws, Example, Objective, laid_out, learns
+from train.objectives.example import Draws, Example, Objective, causal_row, learns
 
-Draw = Callable[[int, int], npt.NDArray[np.float64]]  # (count, what), as Draws.shares of a piece
+Draw = Callable[[int, int], npt.NDArray[np.float64]]  # (count, stream): see Draws.shares
 Flags = npt.NDArray[np.bool_]
 
 
 def ids_of(codes: Ints, text: Ints) -> Ints:
-    """The tokens that ``codes`` stand for."""
     ids = codes.copy()
     ids[codes < 0] = text[~codes[codes < 0]]
     return ids
 
 
 class Noise(ABC):
-    """Built with its settings and the run's vocabulary."""
+    """A corruption of texts, with its settings and the vocabulary of the run."""
 
     def __init__(self, settings: Any, tokens: Vocabulary) -> None:
         self.settings, self.tokens = settings, tokens
 
     @staticmethod
     def needs(settings: Any, length: int) -> tuple[str, ...]:
-        """The roles of the special tokens that it puts into texts of so many tokens at most."""
+        """Return the roles of the special tokens that texts of up to ``length`` tokens need."""
         return ()
 
     @staticmethod
     def lengths(settings: Any, length: Ints) -> tuple[Ints, Ints]:
-        """The most tokens of source and target of texts of so many."""
+        """Return the largest numbers of tokens in source and target, for texts of these lengths."""
         return length, length
 
     @abstractmethod
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
-        """The source and the target of a text."""
+        """Return the codes of the source and the target of a text."""
         ...
 
 
 class SpanNoise(Noise):
-    """T5's span corruption (Raffel et al. 2020, 3.1.4 and 3.3.4): each hidden span is a sentinel in
-    the source; in the target it stands behind that sentinel.
-    """
+    """T5's span corruption (Raffel et al. 2020, sections 3.1.4 and 3.3.4); see ``replaced``."""
 
     @staticmethod
     def needs(settings: Spans, length: int) -> tuple[str, ...]:
@@ -82,7 +79,7 @@ class SpanNoise(Noise):
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
         noise, spans = (int(c[0]) for c in _counts(self.settings, np.array([len(text)])))
         if self.settings.unit == "token":
-            hidden = some(len(text), noise, draw(len(text), 0))
+            hidden = choose(len(text), noise, draw(len(text), 0))
         else:
             hidden = random_spans(len(text), noise, spans, draw)
         return replaced(hidden, self._sentinels())
@@ -94,9 +91,8 @@ class SpanNoise(Noise):
 
 
 class Mixture(Noise):
-    """UL2's denoisers, of which a text draws one; the token of its mode is the source's first (Tay
-    et al. 2022, 3.1).
-    """
+    """UL2's corruptions (Tay et al. 2022, section 3.1). One of them is drawn for each text, and the
+    source begins with the special token of its mode."""
 
     def __init__(self, settings: Ul2, tokens: Vocabulary) -> None:
         super().__init__(settings, tokens)
@@ -128,7 +124,6 @@ def _spans(settings: Ul2) -> list[Spans]:
 
 
 def _counts(settings: Spans, length: Ints) -> tuple[Ints, Ints]:
-    """Hidden tokens, and the most spans, of texts of these lengths."""
     noise = hidden_of(settings.rate, length)
     if settings.unit == "token":
         return noise, np.minimum(noise, length - noise + 1) * (noise > 0)
@@ -136,36 +131,34 @@ def _counts(settings: Spans, length: Ints) -> tuple[Ints, Ints]:
 
 
 def hidden_of(rate: float, length: Ints) -> Ints:
-    """How many tokens of texts are hidden: that share, at least one, and not all; of a single token
-    none, as in T5's code.
-    """
+    """Return how many tokens to hide: at least 1 and never all; of a single token 0 (as T5
+    does)."""
     hidden = np.rint(length * rate).astype(np.int64)
     return np.clip(hidden, 1, np.maximum(length - 1, 1)) * (length > 1)
 
 
 def spans_of(mean: float | None, hidden: Ints, length: Ints) -> Ints:
-    """How many spans of that mean length they are, with a token at least before each."""
+    """Return the number of spans with this mean length, at most one per visible token."""
     spans = np.maximum(np.rint(hidden / (mean or np.inf)).astype(np.int64), 1)
     return np.minimum(spans, length - hidden) * (hidden > 0)
 
 
-def some(length: int, count: int, shares: npt.NDArray[np.float64]) -> Flags:
-    """``count`` of ``length``, drawn evenly."""
+def choose(length: int, count: int, shares: npt.NDArray[np.float64]) -> Flags:
+    """Draw ``count`` of ``length`` positions without preference; return flags [length]."""
     chosen = np.zeros(length, np.bool_)
     chosen[np.argsort(shares[:length], kind="stable")[:count]] = True
     return chosen
 
 
 def segments(total: int, count: int, shares: npt.NDArray[np.float64]) -> Ints:
-    """``total`` as a sum of ``count`` numbers of 1 or more, each such sum as likely as another."""
-    cuts = np.flatnonzero(some(total - 1, count - 1, shares)) + 1
+    """Draw ``count`` positive integers whose sum is ``total``, all such lists equally likely."""
+    cuts = np.flatnonzero(choose(total - 1, count - 1, shares)) + 1
     return np.diff(cuts, prepend=0, append=total)
 
 
 def random_spans(length: int, hidden: int, spans: int, draw: Draw) -> Flags:
-    """Which tokens of a text are hidden: so many, in so many spans, none of them at its beginning
-    (``random_spans_noise_mask`` of T5's code).
-    """
+    """Draw ``spans`` spans with ``hidden`` tokens in all; return flags [length] of the hidden
+    tokens. The first token stays visible (T5's ``random_spans_noise_mask``)."""
     if not hidden:
         return np.zeros(length, np.bool_)
     shown = segments(length - hidden, spans, draw(length, 0))
@@ -175,7 +168,8 @@ def random_spans(length: int, hidden: int, spans: int, draw: Draw) -> Flags:
 
 
 def replaced(hidden: Flags, sentinels: Ints) -> tuple[Ints, Ints]:
-    """The text with each hidden span as a sentinel, and the spans, each behind its own."""
+    """Return two arrays of codes: the text with a sentinel for each hidden span, and these spans,
+    each after its sentinel."""
     first = hidden & ~np.append(False, hidden[:-1])
     marks = sentinels[: int(first.sum())]
     text = ~np.arange(len(hidden))
@@ -185,15 +179,13 @@ def replaced(hidden: Flags, sentinels: Ints) -> tuple[Ints, Ints]:
     return source[first | ~hidden], target
 
 
-def same(text: Ints) -> Ints:
-    """The text, as it is."""
+def unchanged(text: Ints) -> Ints:
+    """Return the codes of the text without corruption."""
     return ~np.arange(len(text))
 
 
 class MaskNoise(Noise):
-    """BERT-style and MASS-style: the whole text from one of which some tokens are masks, or random
-    (Raffel et al. 2020, 3.3.1).
-    """
+    """The source has masks and random tokens; the target is the text (Raffel et al. 3.3.1)."""
 
     @staticmethod
     def needs(settings: BertStyle, length: int) -> tuple[str, ...]:
@@ -203,15 +195,15 @@ class MaskNoise(Noise):
         length, plain = len(text), self.tokens.plain
         count = int(hidden_of(self.settings.rate, np.array(length)))
         order = np.argsort(draw(length, 0), kind="stable")[:count]
-        source = same(text)
+        source = unchanged(text)
         source[order] = self.tokens.special["mask"]
         swapped = order[: round(self.settings.random * count)]
         source[swapped] = plain[(draw(length, 1)[swapped] * len(plain)).astype(np.int64)]
-        return source, same(text)
+        return source, unchanged(text)
 
 
 class DropNoise(Noise):
-    """Dropped tokens (Raffel et al. 2020, table 3)."""
+    """The source lacks some tokens, which are the target (Raffel et al. 2020, table 3)."""
 
     @staticmethod
     def lengths(settings: DroppedTokens, length: Ints) -> tuple[Ints, Ints]:
@@ -220,34 +212,32 @@ class DropNoise(Noise):
 
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
         hidden = _hidden(len(text), self.settings.rate, draw)
-        return same(text)[~hidden], same(text)[hidden]
+        return unchanged(text)[~hidden], unchanged(text)[hidden]
 
 
 class ShuffleNoise(Noise):
-    """Deshuffling (Raffel et al. 2020, 3.3.1)."""
+    """The source has the tokens shuffled, the target is the text (Raffel et al. 2020, 3.3.1)."""
 
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
-        return same(text)[np.argsort(draw(len(text), 0), kind="stable")], same(text)
+        return unchanged(text)[np.argsort(draw(len(text), 0), kind="stable")], unchanged(text)
 
 
 class CutNoise(Noise):
-    """A beginning, and the rest, of which there is a token at least (Raffel et al. 2020, 3.2.1)."""
+    """The source is the beginning of the text, the target its end (Raffel et al. 2020, 3.2.1)."""
 
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
         cut = int(draw(1, 0)[0] * len(text))  # 0 to one less than all
-        return same(text)[:cut], same(text)[cut:]
+        return unchanged(text)[:cut], unchanged(text)[cut:]
 
 
 class BartNoise(Noise):
-    """BART's noises, one after the other (Lewis et al. 2020, 2.2). Each works on what those before
-    it left, and none makes a text longer.
+    """BART's corruptions (Lewis et al. 2020, 2.2), in the order set. None makes a text longer.
 
-    permutation  sentences in any order
-    rotation     a token is drawn, with which the text begins; what was before it follows at its end
-    deletion     tokens are left out
-    infilling    spans of lengths by Poisson are one mask each, with spans of length 0, which are
-                 masks put in
-    masking      tokens are masks
+    permutation  sentences in random order
+    rotation     the text begins at a random token; what was before it follows at the end
+    deletion     tokens are dropped
+    infilling    each span of Poisson length becomes one mask; a span of length 0 inserts a mask
+    masking      tokens become masks
     """
 
     def __init__(self, settings: Bart, tokens: Vocabulary) -> None:
@@ -259,10 +249,10 @@ class BartNoise(Noise):
         return ("mask",) if {"masking", "infilling"} & set(settings.noises) else ()
 
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
-        self.text, source = text, same(text)
+        self.text, source = text, unchanged(text)
         for number, step in enumerate(self.steps):
             source = step(source, lambda count, what, n=number: draw(count, 8 * n + what))
-        return source, same(text)
+        return source, unchanged(text)
 
     def permutation(self, source: Ints, draw: Draw) -> Ints:
         ids = ids_of(source, self.text)
@@ -286,10 +276,10 @@ class BartNoise(Noise):
         if not hidden:
             return source
         spans = poisson_spans(hidden, self.settings.span, draw)
-        # Spans and tokens that stay, in an order in which each place is as likely as another.
+        # Place the spans among the kept tokens, uniformly.
         items = len(source) - hidden + len(spans)
         lengths = np.ones(items, np.int64)
-        masks = some(items, len(spans), draw(items, 1))
+        masks = choose(items, len(spans), draw(items, 1))
         lengths[masks] = spans
         first = np.cumsum(lengths) - lengths
         kept = source[np.minimum(first, len(source) - 1)]
@@ -297,9 +287,8 @@ class BartNoise(Noise):
 
 
 def poisson_spans(hidden: int, mean: float, draw: Draw) -> Ints:
-    """Lengths by Poisson with this mean, as they come, until they have ``hidden`` tokens together,
-    of which the last may have fewer. Those of length 0 are as many at most as the others save.
-    """
+    """Draw Poisson lengths that add up to ``hidden``; the last one is cut to fit. A length of 0
+    inserts a mask; there are at most as many of them as tokens that the other spans save."""
     shares = draw(2 * hidden + 16, 0)
     largest = int(mean + 12 * mean**0.5) + 12
     chances = np.cumsum(np.exp(-mean + np.cumsum(np.log(mean / np.arange(1, largest)))))
@@ -307,7 +296,7 @@ def poisson_spans(hidden: int, mean: float, draw: Draw) -> Ints:
     lengths = np.searchsorted(bounds, shares, side="right")
     before = np.cumsum(lengths) - lengths
     lengths = np.minimum(lengths, hidden - before)[before < hidden]
-    rest = hidden - int(lengths.sum())  # where hardly any is drawn
+    rest = hidden - int(lengths.sum())  # if the drawn lengths do not add up to hidden
     lengths = np.append(lengths, rest) if rest else lengths
     empty = np.flatnonzero(lengths == 0)
     room = hidden - (len(lengths) - len(empty))
@@ -315,7 +304,7 @@ def poisson_spans(hidden: int, mean: float, draw: Draw) -> Ints:
 
 
 def _hidden(length: int, rate: float, draw: Draw) -> Flags:
-    return some(length, int(hidden_of(rate, np.array(length))), draw(length, 0))
+    return choose(length, int(hidden_of(rate, np.array(length))), draw(length, 0))
 
 
 NOISES: dict[type, type[Noise]] = {
@@ -332,13 +321,11 @@ NOISES: dict[type, type[Noise]] = {
 
 @learns(*NOISES, by=("decoder", "encoder-decoder"))
 class Denoising(Objective):
-    """A text's source is read, and its target is learned, each with an end of text behind it
-    (Raffel et al. 2020, section 3.1.4). By the ``form`` of the settings an encoder reads the source
-    and a decoder predicts the target; or both stand in one row, whose source is a ``prefix``, which
-    is read both ways and not scored, or is learned too (``causal``), as in T5's table 2.
-
-    An end of text that is a piece's last token is not a part of what is damaged.
-    """
+    """Predict the target of a corrupted text from its source; both end with an end of text (Raffel
+    et al. 2020, section 3.1.4). With ``form`` ``encoder-decoder``, an encoder reads the source.
+    Otherwise source and target share a row: with ``prefix``, attention in the source is
+    bidirectional and only the target is scored; with ``causal``, both are scored (T5's table 2). If
+    a piece ends with an end of text, that token is not corrupted."""
 
     sparse = True
     likelihood = False
@@ -359,7 +346,7 @@ class Denoising(Objective):
             source, target = _lengths(settings, length)
             if settings.form != "encoder-decoder":
                 return source + target
-            # A row of targets is full when that of sources is.
+            # Scale targets, so that a row of targets fills up with its row of sources.
             room = width(settings, context)
             return np.maximum(source, -(-target * context // room))
 
@@ -386,32 +373,29 @@ class Denoising(Objective):
             )
             for source, target in parts
         ]
-        row, places = laid_out(joined, context)
+        row, places = causal_row(joined, context)
         if learned:
             return row
         prefix = torch.zeros(1, context, dtype=torch.bool)
         for (_, place), (source, _) in zip(places, parts, strict=True):
-            # The source's last token, which is read, predicts the target's first.
+            # The source's last token is read and predicts the target's first.
             prefix[0, place.start : place.start + len(source.tokens) + 1] = True
         return replace(row, prefix=prefix)
 
     def parts(self, piece: Piece, draws: Draws) -> tuple[Piece, Piece]:
-        """The source and the target of a piece."""
         text = piece.tokens[:-1] if piece.tokens[-1] == self.end else piece.tokens
         source, target = self.noise.corrupt(text, lambda *asked: draws.shares(piece, *asked))
         return self._ended(piece, text, source), self._ended(piece, text, target)
 
     def _ended(self, piece: Piece, text: Ints, codes: Ints) -> Piece:
-        """What codes stand for, and an end of text."""
         counted = None
         if piece.counted is not None:
             counted = np.append((codes >= 0) | piece.counted[~np.minimum(codes, -1)], True)
         return replace(piece, tokens=np.append(ids_of(codes, text), self.end), counted=counted)
 
     def _apart(self, parts: Sequence[tuple[Piece, Piece]], context: int) -> Example:
-        """Sources in one row, targets in another, which begins each with an end of text."""
         targets = [replace(target, before=self.end) for _, target in parts]
-        row, _ = laid_out(targets, width(self.settings, context))
+        row, _ = causal_row(targets, width(self.settings, context))
         ids, documents = np.zeros((1, context), np.int64), np.full((1, context), -1, np.int64)
         filled = 0
         for source, _ in parts:
@@ -427,14 +411,12 @@ def _counted(piece: Piece) -> Flags:
 
 
 def _lengths(settings: Denoiser, length: Ints) -> tuple[Ints, Ints]:
-    """The most positions of source and target, with their ends."""
     source, target = NOISES[type(settings)].lengths(settings, length)
     return source + 1, target + 1
 
 
 def width(settings: Denoiser, context: int) -> int:
-    """Positions of a row of targets where one of sources has ``context``: as many as the longest
-    text takes whose source fits, as T5's 114 beside 512; not more than of sources.
-    """
+    """Return the length of a row of targets, at most ``context``: the target length of the longest
+    text whose source fits ``context`` (in T5, 114 for 512)."""
     text = longest(lambda length, _: _lengths(settings, length)[0], context)
     return min(context, int(_lengths(settings, np.array([text]))[1][0]))

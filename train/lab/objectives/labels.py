@@ -1,4 +1,4 @@
-"""Labels of texts, of words, or an answer in a text, by a head for a task."""
+"""Objective of a task head: the labels of texts or words, or the answer within a text."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ from torch import Tensor
 
 from train.config import TrainConfig
 from train.data.rows import Piece, Takes
-from train.lab.tasks.labelled import LabelledFeed, LabelledPiece, Window, whole
+from train.lab.tasks.labelled import LabelledFeed, LabelledPiece, Window, window_lengths
 from train.model.config import Task as TaskOfModel
 from train.objective_settings import Task
 from train.objectives.example import IGNORED, Draws, Example, Objective, learns
 
-LONGEST = 30  # tokens of an answer (Devlin et al. 2019's code)
-VALUES = 4  # of each place: see ``answers``
+LONGEST = 30  # tokens per answer (Devlin et al. 2019's code)
+VALUES = 4  # per place: see ``answers``
 
 
 @learns(Task)
 class Labelled(Objective):
-    """Windows as rows: labels where the head is asked, or of answers the places of their first and
-    last tokens in the row.
-    """
+    """Rows of windows whose targets are labels, or the first and last position of the answer."""
 
     sparse = True
     likelihood = False
@@ -52,7 +50,7 @@ class Labelled(Objective):
 
     @staticmethod
     def takes(settings: Any) -> Takes | None:
-        return whole
+        return window_lengths
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         inputs, targets, ends, documents, segments = (
@@ -77,13 +75,12 @@ class Labelled(Objective):
 
 
 def span_losses(logits: Tensor, example: Example) -> Tensor:
-    """Nats of the answer of each text, [texts]: the mean of those of its first and its last token
-    among all tokens of the text. ``logits`` [rows, context, 2].
-    """
+    """Return the loss of each answer in nats, [texts], from ``logits`` [rows, context, 2]. It is
+    the mean for the answer's first and last token, each predicted among all tokens of its text."""
     assert example.documents is not None and example.ends is not None
     rows, context = example.targets.shape
     number = torch.arange(rows, device=logits.device)[:, None]
-    texts = (example.documents + (number << 32)).flatten()  # rows are apart
+    texts = (example.documents + (number << 32)).flatten()  # ids unique across rows
     _, group = torch.unique_consecutive(texts, return_inverse=True)
     asked = example.targets != IGNORED
     ends = [(places + number * context)[asked] for places in (example.targets, example.ends)]
@@ -98,11 +95,11 @@ def span_losses(logits: Tensor, example: Example) -> Tensor:
 
 
 def answers(logits: Tensor, window: Window) -> npt.NDArray[np.float64]:
-    """What a head says of a window: [places, ``VALUES``]. ``logits``: float64 [places, labels], of
-    which the likeliest is said: its number, 0, its probability, the nats of the label that is
-    right. Of an answer, ``logits`` [tokens, 2]: its first and last token, the sum of their logits,
-    and the nats of the right ones.
-    """
+    """Return the predictions for a window, [places, ``VALUES``]: four numbers for each token to
+    label. For a task with labels, ``logits`` are float64 [places, labels] and the numbers are (the
+    best label, 0, its probability, the nats of the right label). For ``span``, ``logits`` are
+    [tokens, 2] and the numbers are (the answer's first token, its last token, the sum of their two
+    logits, the nats of the right tokens)."""
     if window.characters is None:
         shares = logits.log_softmax(-1)
         best = shares.max(-1)

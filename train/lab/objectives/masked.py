@@ -1,4 +1,4 @@
-"""Some of the tokens, hidden, from all others."""
+"""Masked language modelling and its variants: predict hidden tokens from all others."""
 
 from __future__ import annotations
 
@@ -13,30 +13,29 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from train import objective_settings as own
-from train.data.packing import scatter
+from train.data.packing import mix64
 from train.data.readers import Ints
 from train.data.rows import Piece, Takes
 from train.data.vocabulary import Vocabulary
-from train.objectives.example import IGNORED, Draws, Example, Objective, laid_out, learns
+from train.objectives.example import IGNORED, Draws, Example, Objective, causal_row, learns
 
 if TYPE_CHECKING:
     from train.data.feed import Feed
 
 
 LONGEST_NGRAM = 5  # words (Levine et al. 2021, section 4)
-SEEN = 10  # times, and once more (AI21Labs/pmi-masking, README.md: "over 10 occurrences")
-WORDS = 1 << 22  # that are counted at most: the five tables take some 300 MB
+MIN_COUNT = 10  # exclusive (AI21Labs/pmi-masking, README.md: "over 10 occurrences")
+WORDS = 1 << 22  # counted at most: the five tables take about 300 MB
 
 _Keys = npt.NDArray[np.uint64]
 
 
 class Collocations:
-    """The n-grams of 2 to 5 words that occur over 10 times and whose words go together most:
-    of each length this ``share`` of them, by their PMI. That of an n-gram is the least, over all
-    ways to cut it, of log p(n-gram) / product of p(part): so none is high by a part of it alone
-    (Levine et al. 2021, section 3). ``documents``: ids [tokens] of each, with a bool of whether a
-    word begins there; the first 4 million words count.
-    """
+    """Collocations: word n-grams of 2 to 5 words that occur over 10 times and have a high PMI
+    (pointwise mutual information). The best ``share`` of each length is kept. The PMI of an n-gram
+    is the least, over all ways to cut it into parts, of log(p(n-gram) / product of p(part)), so one
+    strong part does not suffice (Levine et al. 2021, section 3). ``documents`` are token ids and
+    flags of the tokens that begin a word, each [tokens]; the first 4 million words are counted."""
 
     def __init__(
         self, documents: Iterable[tuple[Ints, npt.NDArray[np.bool_]]], share: float
@@ -49,8 +48,8 @@ class Collocations:
                 break
         words = np.concatenate([np.zeros(0, np.uint64), *parts])[:WORDS]
         document = np.repeat(np.arange(len(parts)), [len(part) for part in parts])[:WORDS]
-        self.keys = [np.zeros(0, np.uint64)] * 2  # of n-grams by their length, sorted
-        chances: list[npt.NDArray[np.float64]] = [np.zeros(0)]  # log p of that which begins there
+        self.keys = [np.zeros(0, np.uint64)] * 2  # by n-gram length, sorted
+        chances: list[npt.NDArray[np.float64]] = [np.zeros(0)]  # log p, by n-gram length
         for length in range(1, LONGEST_NGRAM + 1):
             grams = ngrams(words, length)
             inside = document[: len(grams)] == document[len(words) - len(grams) :]
@@ -62,7 +61,7 @@ class Collocations:
             log_p[starts] = np.log(counts / max(1, len(starts)))[which]
             chances.append(log_p)
             if length > 1:
-                often = counts > SEEN
+                often = counts > MIN_COUNT
                 scores = pmi(chances, starts[first[often]], length)
                 kept = np.argsort(-scores, kind="stable")[: int(share * len(scores))]
                 self.keys.append(np.sort(distinct[often][kept]))
@@ -71,15 +70,13 @@ class Collocations:
         return sum(map(len, self.keys))
 
     def units(self, ids: Ints, begins: npt.NDArray[np.bool_]) -> Ints:
-        """Where each unit of a text begins: a word, or words that go together, the longest first
-        from the left.
-        """
+        """Return the first token of each word or longest collocation, found from the left."""
         words, first = words_of(ids, begins)
         longest = np.ones(len(words), np.int64)
         for length in range(2, LONGEST_NGRAM + 1):
             grams = ngrams(words, length)
-            there = np.isin(grams, self.keys[length])
-            longest[: len(grams)][there] = length
+            known = np.isin(grams, self.keys[length])
+            longest[: len(grams)][known] = length
         starts, word = [], 0
         while word < len(words):
             starts.append(word)
@@ -88,32 +85,30 @@ class Collocations:
 
 
 def words_of(ids: Ints, begins: npt.NDArray[np.bool_]) -> tuple[_Keys, Ints]:
-    """A key of each word, the same for the same tokens, and its first token's place."""
+    """Return a key for each word, equal for equal words, and its first token's index."""
     first = np.flatnonzero(begins | (np.arange(len(ids)) == 0))
     if not len(ids):
         return np.zeros(0, np.uint64), first
     inside = np.arange(len(ids)) - np.repeat(first, np.diff(first, append=len(ids)))
-    keys = scatter(ids.astype(np.uint64) + (inside.astype(np.uint64) << np.uint64(32)))
+    keys = mix64(ids.astype(np.uint64) + (inside.astype(np.uint64) << np.uint64(32)))
     return np.add.reduceat(keys, first), first
 
 
 def ngrams(words: _Keys, length: int) -> _Keys:
-    """A key of each run of so many words."""
     count = max(0, len(words) - length + 1)
     total = np.zeros(count, np.uint64)
     with np.errstate(over="ignore"):
         for place in range(length):
-            total += scatter(words[place : place + count] + np.uint64(place))
+            total += mix64(words[place : place + count] + np.uint64(place))
     return total
 
 
 def pmi(
     chances: list[npt.NDArray[np.float64]], starts: Ints, length: int
 ) -> npt.NDArray[np.float64]:
-    """Of the n-grams that begin at ``starts``; ``chances[n]``: log p of that of n words by where it
-    begins.
-    """
-    best = [np.zeros(len(starts))]  # of the ways to cut the first words
+    """Return the PMI of the n-grams of ``length`` words at ``starts``. ``chances[n][i]`` is log p
+    of the n words from word i on."""
+    best = [np.zeros(len(starts))]  # best sum of log p over the cuts of the first words
     for end in range(1, length + 1):
         cut = [
             best[end - last] + chances[last][starts + end - last]
@@ -124,20 +119,19 @@ def pmi(
 
 
 LONGEST = 10  # words of a span (Joshi et al. 2020)
-# What stands in a hidden token's place: the mask, a random token, or the token itself.
+# Shares of hidden tokens shown as the mask and as a random token.
 MASKED, RANDOM = 0.8, 0.1
 
 
 @learns(own.Masked, by=("encoder",))
 class Masked(Objective):
-    """A share of the tokens is to be found from all of their document (Devlin et al. 2019): of
-    these 8 of 10 are shown as the mask, 1 as a random token, 1 as it is.
+    """Predict a share of the tokens from their whole document (Devlin et al. 2019). Of the tokens
+    to predict, 80 % are shown as the mask, 10 % as a random token, 10 % unchanged.
 
-    A piece is read with the end-of-text token before it, and without its last token, which is read
-    in the next piece or is an end of text. So each token of a document is read in one place, and
-    may be hidden there, in another choice in each epoch (Liu et al. 2019), or with ``fixed`` in the
-    same. What is hidden as one is a ``unit``: a token, a word, a span of words of a geometric
-    length (Joshi et al. 2020), or words that go together (Levine et al. 2021).
+    A piece is read with the token before it, or an end of text, and without its last token, so each
+    token of a document is read once. Each epoch hides other tokens (Liu et al. 2019), or with
+    ``fixed`` the same tokens. A ``unit`` is hidden as a whole: a token, a word, a span of words of
+    geometric length (Joshi et al. 2020), or a collocation (Levine et al. 2021).
     """
 
     sparse = True
@@ -150,13 +144,13 @@ class Masked(Objective):
         self.collocations: Collocations | None = None
 
     def study(self, feed: Feed) -> None:
-        """Of ``pmi`` the words that go together in the documents that are trained on."""
+        """Find collocations in the training documents, if the unit is ``pmi``."""
         if self.unit != "pmi":
             return
         sources = np.repeat(np.arange(len(feed.train)), [len(d) for d in feed.train.values()])
         numbers = np.concatenate(list(feed.train.values()))
         shards = [feed.shards[path] for path in feed.train]
-        order = np.argsort(scatter(np.arange(len(numbers), dtype=np.uint64)))
+        order = np.argsort(mix64(np.arange(len(numbers), dtype=np.uint64)))
         documents = (
             shards[sources[index]].document(int(numbers[index])).astype(np.int64) for index in order
         )
@@ -169,7 +163,7 @@ class Masked(Objective):
         return ("mask",)
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
-        row, places = laid_out(pieces, context)
+        row, places = causal_row(pieces, context)
         targets = torch.full_like(row.targets, IGNORED)
         for piece, place in places:
             shown, hidden = self.hide(piece, row.inputs[0, place].numpy(), draws)
@@ -178,10 +172,10 @@ class Masked(Objective):
         return Example(inputs=row.inputs, targets=targets, documents=row.documents)
 
     def hide(self, piece: Piece, ids: Ints, draws: Draws) -> tuple[Ints, Ints]:
-        """Of a piece's tokens as they are read, what is shown, and what is to be found."""
+        """Return the tokens of a piece as shown, and the hidden ones, with IGNORED elsewhere."""
         if self.fixed:
             draws = Draws(draws.seed, 0)
-        start = 0 if piece.first else 1  # an end of text is given
+        start = 0 if piece.first else 1  # an end of text before it is never hidden
         units = self.units(piece, ids[start:], draws)
         wanted = max(1, round(self.rate * (len(ids) - start))) if len(ids) > start else 0
         chosen = np.zeros(len(ids), dtype=np.bool_)
@@ -192,7 +186,7 @@ class Masked(Objective):
             first, last = first + start, min(last, first + wanted - count) + start
             count += int((~chosen[first:last]).sum())
             chosen[first:last] = True
-        if piece.counted is not None:  # of the token before, which is not in the piece, none
+        if piece.counted is not None:  # shifted by the token before the piece
             chosen[1:] &= piece.counted[:-1]
             chosen[0] = False
         hidden = np.where(chosen, ids, IGNORED)
@@ -203,7 +197,7 @@ class Masked(Objective):
         return np.where(swapped, self.tokens.plain[other.astype(np.int64)], shown), hidden
 
     def units(self, piece: Piece, ids: Ints, draws: Draws) -> npt.NDArray[np.int64]:
-        """[units, 2]: first token and end of what is hidden as one, in the order of choice."""
+        """Return the first token and the end of each unit, [units, 2], in the order of hiding."""
         if self.unit == "token":
             first = np.arange(len(ids))
         else:
@@ -211,7 +205,7 @@ class Masked(Objective):
             begins[:1] = True
             first = np.flatnonzero(begins)
             if self.unit == "pmi":
-                assert self.collocations is not None, "study comes first"
+                assert self.collocations is not None, "call study first"
                 first = self.collocations.units(ids, begins)
         last = np.append(first, len(ids))[1:]
         order = np.argsort(draws.shares(piece, len(first), 0), kind="stable")
@@ -222,9 +216,7 @@ class Masked(Objective):
 
 
 def _lengths(shares: npt.NDArray[np.float64], mean: float) -> npt.NDArray[np.int64]:
-    """Words of a span: a geometric distribution cut off at 10, with this mean. SpanBERT's, which
-    is cut off too, has p = 0.2.
-    """
+    """Draw span lengths in words: geometric with this mean, cut off at 10 (SpanBERT: p = 0.2)."""
     low, high = 1e-6, 1 - 1e-9
     lengths = np.arange(1, LONGEST + 1)
     for _ in range(50):
@@ -240,13 +232,10 @@ def _lengths(shares: npt.NDArray[np.float64], mean: float) -> npt.NDArray[np.int
 
 @learns(own.NextSentence, own.SentenceOrder)
 class Pairs(Objective):
-    """A piece is cut in two, near its middle, with a separator between them: do they belong
-    together? Tokens are hidden as by ``Masked``.
-
-    Of ``NextSentence`` half of the second segments are taken from other documents (Devlin et al.
-    2019), of ``SentenceOrder`` half of the pieces have their segments in the wrong order (Lan et
-    al. 2020).
-    """
+    """Classify pairs of segments. Each piece is cut near its middle, with a separator between, and
+    tokens are hidden as in ``Masked``. ``NextSentence`` takes half of the second segments from
+    other documents (Devlin et al. 2019); ``SentenceOrder`` swaps half of the pairs' segments (Lan
+    et al. 2020)."""
 
     sparse = True
     likelihood = False
@@ -278,7 +267,7 @@ class Pairs(Objective):
             if wrong and not self.next:
                 first, second = second, first
             elif wrong:
-                other = draws.other(piece)
+                other = draws.of_other_document(piece)
                 wrong = other is not None
                 if other is not None:
                     second = self._halves(other, draws)[2][:, : second.shape[1]]
@@ -295,7 +284,6 @@ class Pairs(Objective):
         return Example(**dict(zip(names, tensors, strict=True)))
 
     def _halves(self, piece: Piece, draws: Draws) -> tuple[npt.NDArray[np.int64], ...]:
-        """What a piece begins with, and its segments: [2, tokens] each, shown and to be found."""
         read = np.append(piece.before, piece.tokens[:-1])
         both = np.stack(self.masked.hide(piece, read, draws))
         middle = 1 + int((0.25 + 0.5 * draws.shares(piece, 1, 5)[0]) * (len(read) - 1))
@@ -304,10 +292,9 @@ class Pairs(Objective):
 
 @learns(own.Replaced)
 class Replaced(Masked):
-    """Hidden tokens, as those of ``Masked``, each shown as the mask: a generator learns to find
-    them. What it draws in their place, by the ``chances`` of the example, a discriminator learns to
-    tell from what was there; a token that is drawn as it was counts as not replaced (section 2).
-    """
+    """Detect replaced tokens (Clark et al. 2020, section 2). A generator predicts hidden tokens,
+    chosen as in ``Masked`` and all shown as the mask. Tokens drawn from its predictions (by
+    ``chances``) replace them, and a discriminator learns which tokens differ from the text."""
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         row = super().example(pieces, context, draws)
@@ -325,10 +312,8 @@ class Replaced(Masked):
 def sampled(
     read: Tensor, weight: Tensor, bias: Tensor | None, chances: Tensor, chunk: int
 ) -> Tensor:
-    """A token for each row of ``read`` [tokens, hidden], drawn from softmax(read @ weight.T + bias)
-    by its number of ``chances`` [tokens], float64: the first whose share, with those of all before
-    it, is over that.
-    """
+    """Sample a token for each row of ``read`` [tokens, hidden] from softmax(read @ weight.T +
+    bias): the inverse cumulative distribution at ``chances``, float64 [tokens] in [0, 1)."""
     drawn = []
     for x, chance in zip(read.split(chunk), chances.split(chunk), strict=True):
         shares = F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
@@ -337,10 +322,9 @@ def sampled(
     return torch.cat(drawn).clamp(max=len(weight) - 1)
 
 
-def put_in(example: Example, places: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows with these tokens at ``places`` of the flattened rows, and which of all are others
-    than they were: int64 and bool [rows, context].
-    """
+def insert_tokens(example: Example, places: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows with ``tokens`` put at ``places`` (indices into the flattened rows), and
+    flags of the tokens that differ from the original: int64 and bool [rows, context]."""
     before = torch.where(example.targets == IGNORED, example.inputs, example.targets)
     ids = before.flatten().index_copy(0, places, tokens).view_as(before)
     return ids, ids != before

@@ -1,4 +1,4 @@
-"""Published encoders, and small ones, as plain functions (see presets/)."""
+"""Configurations of published encoders, and of small ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bert(
     eps: float = 1e-12,
     **more: Any,
 ) -> ModelConfig:
-    """Devlin et al. 2019: norms after the parts, learned positions, segments."""
+    """Return BERT (Devlin et al. 2019): norms after each sublayer, learned positions, segments."""
     usual = {
         **{"vocab": 30_522, "context": 512, "position": Learned(), "dropout": 0.1},
         "embedding": Embedding(norm=True, segments=2),
@@ -45,25 +45,24 @@ def bert(
 
 
 def roberta(layers: int, hidden: int, heads: int, **more: Any) -> ModelConfig:
-    """Liu et al. 2019: BERT without pairs of segments; position 0 is row 2 of its table."""
+    """Return RoBERTa (Liu et al. 2019): BERT without pairs; positions begin at table row 2."""
     sizes, one = ChainMap(more, {"vocab": 50_265}), Embedding(norm=True, segments=1)
     own = bert(layers, hidden, heads, position=Learned(offset=2), eps=1e-5, **sizes)
     return replace(own, embedding=one, head=_HEAD)
 
 
 def longformer(layers: int, hidden: int, heads: int, window: int, **more: Any) -> ModelConfig:
-    """Beltagy et al. 2020: RoBERTa with ``window`` tokens of sight to either side and itself, and a
-    first token that sees all. Its global tokens have no queries, keys and values of their own here,
-    which is 3 x hidden x (hidden + 1) weights a layer fewer than published.
-    """
+    """Return Longformer (Beltagy et al. 2020): RoBERTa with a window of ``window`` tokens to each
+    side and a global first token. Global tokens have no separate queries, keys and values: each
+    layer has 3 x hidden x (hidden + 1) weights fewer than the published one."""
     own = roberta(layers, hidden, heads, **more)
     return change(own, {"attention": {"window": window + 1, "globals": 1}}, "model")
 
 
 def bigbird(layers: int, hidden: int, heads: int, *, block: int, **sizes: Any) -> ModelConfig:
-    """Zaheer et al. 2020, table 8: three blocks in the window, two global and three random ones.
-    Global are the first two here, there the first and the last.
-    """
+    """Return BigBird (Zaheer et al. 2020, table 8): three blocks in the window, two global blocks
+    and three random ones. The global blocks are the first two (in the paper, the first and the
+    last)."""
     own = bert(layers, hidden, heads, head=_HEAD, activation="gelu_tanh", **sizes)
     blocks = {"window": 2, "globals": 2, "random": 3, "block": block}
     return change(own, {"attention": blocks}, "model")
@@ -72,17 +71,15 @@ def bigbird(layers: int, hidden: int, heads: int, *, block: int, **sizes: Any) -
 def albert(
     layers: int, hidden: int, heads: int, *, size: int = 128, vocab: int = 30_000
 ) -> ModelConfig:
-    """Lan et al. 2020: all blocks share their weights, the embedding is narrow, segments may stand
-    in the wrong order."""
+    """Return ALBERT (Lan et al. 2020): shared blocks, a narrow embedding, pairs in either order."""
     own = bert(layers, hidden, heads, vocab=vocab, activation="gelu_tanh", dropout=0.0)
     narrow, head = replace(own.embedding, size=size), replace(_HEAD, pair="order")
     return replace(own, share=layers, embedding=narrow, head=head)
 
 
 def spanbert(layers: int, hidden: int, heads: int, **more: Any) -> ModelConfig:
-    """Joshi et al. 2020: BERT's cased shape without pairs, and in training a head that predicts a
-    span from the tokens beside it; the spans are those of the objective ``masked`` with their unit.
-    """
+    """Return SpanBERT (Joshi et al. 2020): cased BERT without pairs, and in training a head that
+    predicts a span from the tokens beside it. Train it by ``masked`` with unit ``span``."""
     sizes = ChainMap(more, {"vocab": 28_996})
     return bert(layers, hidden, heads, head=replace(_HEAD, boundary=True), **sizes)
 
@@ -96,9 +93,8 @@ def deberta(
     bias: Biases = "but_keys",
     **more: Any,
 ) -> ModelConfig:
-    """He et al. 2021: BERT's shape with disentangled attention, and no other positions. Their mask
-    decoder, which adds absolute positions before the head, is left out, as transformers has it.
-    """
+    """Return DeBERTa (He et al. 2021): BERT with disentangled attention and no other positions. The
+    paper's mask decoder, which adds absolute positions, is left out, as in transformers."""
     sizes, embedding = ChainMap(more, {"vocab": 50_265}), Embedding(norm=True)
     own = bert(layers, hidden, heads, bias=bias, position=position(), eps=1e-7, **sizes)
     return replace(own, embedding=embedding, head=_HEAD)
@@ -112,7 +108,7 @@ deberta_v3 = partial(deberta, position=_V3, bias="all", vocab=128_100)
 def electra(
     layers: int, hidden: int, heads: int, *, smaller: int = 4, size: int | None = None, **more: Any
 ) -> ModelConfig:
-    """Clark et al. 2020: BERT's shape as a discriminator of replaced tokens, and a generator."""
+    """Return ELECTRA (Clark et al. 2020): BERT that detects replaced tokens, and a generator."""
     own = bert(layers, hidden, heads, head=replace(_HEAD, replaced=True), **more)
     embedding = replace(own.embedding, size=size)
     return replace(own, embedding=embedding, generator=Generator(smaller=smaller))
@@ -121,8 +117,8 @@ def electra(
 def modernbert(
     layers: int, hidden: int, heads: int, mlp: int, *, vocab: int = 50_368, context: int = 8192
 ) -> ModelConfig:
-    """Warner et al. 2024: rotary positions, GeGLU, two layers of 128 tokens of sight for each that
-    sees all, no biases but the head's."""
+    """Return ModernBERT (Warner et al. 2024): rotary positions, GeGLU, two layers with a window of
+    128 tokens for each layer with full attention, and no biases except the head's."""
     return ModelConfig(
         vocab=vocab,
         layers=layers,

@@ -1,4 +1,4 @@
-"""Published mixtures of experts, and a small one, as plain functions."""
+"""Configurations of published mixtures of experts, and of small ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mixtral(
     tied: bool = False,
     **more: Any,
 ) -> ModelConfig:
-    """Jiang et al. 2024: Mistral without a window, 8 experts of which each token has two."""
+    """Return Mixtral (Jiang et al. 2024): Mistral without window, two of 8 experts per token."""
     return ModelConfig(
         layers=layers,
         hidden=hidden,
@@ -37,9 +37,8 @@ def mixtral(
 
 
 def qwen2_moe() -> ModelConfig:
-    """Qwen1.5-MoE-A2.7B (Qwen Team 2024): 60 narrow experts of which each token has four, scores
-    as they are, and shared ones as wide as four, weighed by a gate.
-    """
+    """Return Qwen1.5-MoE-A2.7B (Qwen Team 2024): each token uses four of 60 narrow experts, whose
+    scores are not normalised, and a gated shared expert as wide as four of them."""
     return ModelConfig(
         vocab=151_936,
         layers=24,
@@ -70,9 +69,8 @@ def deepseek(
     vocab: int = 102_400,
     share: float = 1.0,
 ) -> ModelConfig:
-    """DeepSeek-V2 (arXiv 2405.04434) and V3 (arXiv 2412.19437), their rotation stretched from 4,096
-    to 163,840 tokens by YaRN; ``share``: see ``all_dims``.
-    """
+    """Return DeepSeek-V2 (arXiv 2405.04434) or V3 (arXiv 2412.19437), with rotary positions
+    stretched by YaRN from 4,096 to 163,840 tokens. ``share`` is the YaRN setting ``all_dims``."""
     yarn = RopeScaling(kind="yarn", factor=40.0, original_context=4096, all_dims=share)
     return ModelConfig(
         vocab=vocab,
@@ -87,14 +85,14 @@ def deepseek(
     )
 
 
-# V2 leaves softmax scores as they are, and ranks groups of experts by their best one; V3 adds up
-# sigmoid scores to one, ranks groups by the best two, and balances by a bias.
+# V2: softmax scores, not normalised; groups ranked by their best expert. V3: normalised sigmoid
+# scores; groups ranked by their best two experts; loads balanced by a bias.
 _V2 = partial(Experts, top_k=6, normalise=False, group_best=1, first_dense=1, balance=0.001)
 _V3 = partial(Experts, scores="sigmoid", scale=2.5, bias_rate=0.001, balance=0.001)
 
 
 def deepseek_tiny() -> ModelConfig:
-    """V3's choices in a small model, with its module for the token after the next."""
+    """Return a small model with V3's choices and one module for multi-token prediction."""
     experts = _V3(count=16, top_k=4, width=64, shared_width=64, groups=4, top_groups=2)
     experts = dataclasses.replace(experts, first_dense=1, dense_width=512)
     return ModelConfig(
@@ -112,20 +110,20 @@ def deepseek_tiny() -> ModelConfig:
 
 
 def deepseek_v2_lite() -> ModelConfig:
-    """15.7 billion parameters, of which a token meets 2.4."""
+    """Return V2-Lite: 15.7 billion parameters, 2.4 billion active per token."""
     experts = _V2(count=64, width=1408, shared_width=2 * 1408, dense_width=10_944)
     return deepseek(27, 2048, Latent(heads=16), experts, share=0.707)
 
 
 def deepseek_v2() -> ModelConfig:
-    """236 billion parameters, of which a token meets 21; its experts come from 3 groups of 8."""
+    """Return V2: 236 billion parameters, 21 billion active per token, in 3 of 8 expert groups."""
     experts = _V2(count=160, width=1536, shared_width=2 * 1536, dense_width=12_288, scale=16.0)
     experts = dataclasses.replace(experts, groups=8, top_groups=3)
     return deepseek(60, 5120, Latent(heads=128, query_rank=1536), experts)
 
 
 def deepseek_v3() -> ModelConfig:
-    """671 billion parameters, of which a token meets 37; its experts come from 4 groups of 8."""
+    """Return V3: 671 billion parameters, 37 billion active per token, in 4 of 8 expert groups."""
     experts = _V3(count=256, top_k=8, width=2048, shared_width=2048, dense_width=18_432)
     experts = dataclasses.replace(experts, first_dense=3, groups=8, top_groups=4)
     return deepseek(61, 7168, Latent(heads=128, query_rank=1536), experts, vocab=129_280)

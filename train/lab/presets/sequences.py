@@ -1,4 +1,4 @@
-"""Published encoder-decoders, and small ones: the original, T5, mT5, BART."""
+"""Configurations of encoder-decoders: the original transformer, T5, mT5, BART, and small ones."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from train.model.position_settings import Learned, encoding
 
 
 def original(layers: int, hidden: int, heads: int, dropout: float) -> ModelConfig:
-    """Vaswani et al. 2017, table 3: norms after the parts, sinusoids, one matrix for both
-    embeddings and the head; its projections have no biases, the feed-forward has.
-    """
+    """Return the transformer of Vaswani et al. 2017 (table 3): norms after each sublayer,
+    sinusoids, one matrix for both embeddings and the head. Only the feed-forward has biases."""
     return ModelConfig(
         vocab=37_000,
         layers=layers,
@@ -42,9 +41,8 @@ def t5(
     tied: bool = True,
     **more: Any,
 ) -> ModelConfig:
-    """Raffel et al. 2020: RMSNorm before the parts, buckets of distances, both ways in the encoder,
-    and no biases. That its queries are not scaled is in the first values of their matrix.
-    """
+    """Return T5 (Raffel et al. 2020): RMSNorm before each sublayer, relative position buckets, no
+    biases. T5 does not scale queries; the initial query weights make up for it."""
     return ModelConfig(
         layers=layers,
         hidden=hidden,
@@ -59,17 +57,14 @@ def t5(
 
 
 def t5_1_1(layers: int, hidden: int, heads: int, width: int, *, vocab: int = 32_128) -> ModelConfig:
-    """T5 1.1, and with a vocabulary of 250,112 mT5 (Xue et al. 2021): gated GELU, a head of its
-    own, no dropout in pre-training.
-    """
+    """Return T5 1.1 or mT5 (Xue et al. 2021): T5 with gated GELU, an untied head and no dropout."""
     sizes = layers, hidden, heads, width
     return t5(*sizes, vocab=vocab, activation="geglu_tanh", tied=False, dropout=0.0)
 
 
 def bart(layers: int, hidden: int, heads: int, **more: Any) -> ModelConfig:
-    """Lewis et al. 2020: as BERT and GPT, norms after the parts and the embeddings, learned
-    positions of which 0 is row 2 of each table.
-    """
+    """Return BART (Lewis et al. 2020): norms after the embeddings and each sublayer; positions
+    begin at table row 2."""
     return ModelConfig(
         layers=layers,
         hidden=hidden,

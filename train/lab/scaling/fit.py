@@ -1,15 +1,14 @@
-"""All fits to measured points: Hoffmann et al.'s three approaches, Kaplan's law, and repetition.
+"""Fits of scaling laws: Hoffmann et al.'s three approaches, Kaplan's law, and repeated text.
 
-Intervals are of 95 %, by bootstrap: points drawn anew with replacement (approach 1: curves;
-approach 2: the points of each budget), and fitted again. A draw from which nothing can be fitted
-counts nowhere; how many did is in the figures.
+Intervals are 95 % bootstrap intervals from resampled points (approach 1: resampled curves; approach
+2: resampled points of each budget). Resamples that cannot be fitted are left out.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -36,9 +35,9 @@ from train.lab.scaling.laws import (
 from train.lab.scaling.laws import fit as fit_law
 
 NEEDED = ("parameters", "tokens", "loss")
-REPEATED = 1.001  # epochs above which text is read again
-# What is taken for a column that is not there.
-OTHERWISE = {
+REPEATED = 1.001  # epochs above which text counts as repeated
+# Defaults of missing columns.
+DEFAULTS = {
     "flops": lambda row: PER_PAIR * row["parameters"] * row["tokens"],
     "unique_tokens": lambda row: row["tokens"],
     "non_embedding": lambda row: row["parameters"],
@@ -47,7 +46,8 @@ OTHERWISE = {
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """[points] each. ``flops`` as counted, else 6ND; ``non_embedding``: Kaplan's N."""
+    """Points to fit, in arrays. ``flops`` are counted, or 6 x parameters x tokens if not.
+    ``non_embedding`` are parameters without embeddings (Kaplan's N)."""
 
     parameters: Floats
     tokens: Floats
@@ -60,18 +60,17 @@ class Points:
         return len(self.loss)
 
     def take(self, index: npt.NDArray[Any]) -> Points:
-        """Some of them, by number or mask."""
         return Points(**{name: values[index] for name, values in vars(self).items()})
 
     @property
     def repeated(self) -> npt.NDArray[np.bool_]:
-        """Which read some of their text more than once."""
+        """Flags of the points with repeated text."""
         return self.tokens > REPEATED * self.unique_tokens
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The loss of one size along its training: ``flops`` and ``loss`` [steps]."""
+    """The loss of one size during training: arrays ``flops`` and ``loss`` with a value per step."""
 
     parameters: float
     flops: Floats
@@ -80,8 +79,6 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A run of a sweep, and its held-out loss."""
-
     name: str
     parameters: int
     non_embedding: int
@@ -96,7 +93,7 @@ class Run:
 
 @dataclass(frozen=True)
 class SizeCurve:
-    """[operations, loss of the training batches] of a size at a budget, of text read once."""
+    """The curve of a size at a budget, without repeated text: pairs (operations, training loss)."""
 
     name: str
     parameters: int
@@ -105,7 +102,7 @@ class SizeCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Message):
-    """sweep.json. ``cores`` of the CPU that it ran on."""
+    """The contents of sweep.json. ``cores`` counts the cores of the CPU that the sweep ran on."""
 
     shards: str
     seeds: list[int]
@@ -119,9 +116,8 @@ class Sweep(Message):
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """``points``, and the ``curves`` of their runs; of a table the rows of one size are a curve.
-    ``sweep``: that they are of; ``source``: what was read.
-    """
+    """Measured points, and loss curves of the runs. In a table, the rows of one size are a
+    curve."""
 
     points: Points
     curves: list[Curve]
@@ -130,36 +126,34 @@ class Measured:
 
 
 def points_of(rows: Sequence[Mapping[str, str | float | None]], source: str) -> Points:
-    """Raises ``LlmcurateError`` that names the row and what it lacks."""
-    columns: dict[str, list[float]] = {name: [] for name in (*NEEDED, *OTHERWISE)}
+    """Convert table rows to points. An ``LlmcurateError`` names the wrong row and value."""
+    columns: dict[str, list[float]] = {name: [] for name in (*NEEDED, *DEFAULTS)}
     for number, row in enumerate(rows, 1):
         values: dict[str, float] = {}
         for name in columns:
             cell = row.get(name)
-            if cell in (None, "") and name in OTHERWISE:
-                values[name] = OTHERWISE[name](values)
+            if cell in (None, "") and name in DEFAULTS:
+                values[name] = DEFAULTS[name](values)
                 continue
             try:
                 values[name] = float(cell)  # type: ignore[arg-type]
             except (TypeError, ValueError):
                 values[name] = np.nan
             if not 0 < values[name] < np.inf:
-                what = "nothing" if cell is None else repr(cell)
+                shown = "missing" if cell is None else repr(cell)
                 raise UsageError(
-                    f"{source}: {name} of point {number} is {what}; every point has"
-                    f" {', '.join(NEEDED)}, above 0"
+                    f"{source}: {name} of point {number} is {shown}; every point needs"
+                    f" {', '.join(NEEDED)}, all above 0"
                 )
         for name, value in values.items():
             columns[name].append(value)
     if len(rows) < 3:
-        raise UsageError(f"{source}: a law needs 3 points or more, of several sizes")
+        raise UsageError(f"{source}: a law needs at least 3 points, of several sizes")
     return Points(**{name: np.array(values) for name, values in columns.items()})
 
 
 def read(path: Path) -> Measured:
-    """A folder with sweep.json, such a file, a list of points as JSON, or a CSV file whose first
-    line names the columns. Raises ``LlmcurateError``.
-    """
+    """Read points from sweep.json (or its folder), JSON or CSV. Raises ``LlmcurateError``."""
     source, path = path, path / "sweep.json" if path.is_dir() else path
     sweep: Sweep | None = None
     curves_of: Sequence[Any] = ()
@@ -174,7 +168,7 @@ def read(path: Path) -> Measured:
                 sweep = Sweep.from_json(text) if "cores" in rows else None
                 rows = rows.get("points", ())
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise ValueError("no list of points in it")
+            raise ValueError("it has no list of points")
     except (OSError, ValueError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise UsageError(f"{path}: cannot be read ({reason})") from None
@@ -185,7 +179,9 @@ def read(path: Path) -> Measured:
             for curve in curves_of
         ]
     except (KeyError, TypeError, ValueError):
-        raise UsageError(f"{path}: its curves cannot be read") from None
+        raise UsageError(
+            f"{path}: its curves cannot be read: each needs parameters and losses"
+        ) from None
     for size in np.unique(points.parameters) if not curves else ():
         own = points.take(np.flatnonzero(points.parameters == size))
         order = np.argsort(own.flops)
@@ -193,14 +189,13 @@ def read(path: Path) -> Measured:
     return Measured(points, curves, sweep, source)
 
 
-STEPS = 1500  # of operations that the envelope is looked at; Hoffmann et al. 2022, section 3.1
-ALIKE = 1.15  # operations of a budget's runs, the most over the least: runs have whole steps
+STEPS = 1500  # points of the envelope; Hoffmann et al. 2022, section 3.1
+ALIKE = 1.15  # largest ratio of operations within a budget: runs have whole steps
 
 
 def power(flops: Floats, parameters: Floats) -> Power | None:
-    """The power law through best sizes [budgets], by least squares of logarithms; None of a single
-    budget.
-    """
+    """Fit a power law, on logarithms, to the best sizes of several budgets. Return None for a
+    single budget."""
     if len(np.unique(flops)) < 2:
         return None
     exponent, factor = np.polyfit(np.log(flops), np.log(parameters), 1)
@@ -210,10 +205,9 @@ def power(flops: Floats, parameters: Floats) -> Power | None:
 def envelope(
     curves: Sequence[Curve], smallest: float, largest: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Approach 1: (operations, size whose curve is lowest there, its loss), of operations that all
-    sizes have. Where the smallest or the largest size of all is lowest nothing bounds the best one,
-    and it is left out.
-    """
+    """Return three arrays for approach 1: operations, the size with the least loss at each of these
+    budgets, and that loss. Budgets where the ``smallest`` or ``largest`` size has the least loss
+    are left out, as a smaller or larger size may be better."""
     ends: dict[float, tuple[float, float]] = {}
     for curve in curves:
         first, last = ends.get(curve.parameters, (np.inf, 0.0))
@@ -227,13 +221,12 @@ def envelope(
     losses = np.stack([_along(curve, flops) for curve in curves])
     sizes = np.array([curve.parameters for curve in curves])
     best = losses.argmin(axis=0)
-    won, loss = sizes[best], losses.min(axis=0)
-    inside = (won > smallest) & (won < largest) & np.isfinite(loss)
-    return flops[inside], won[inside], loss[inside]
+    best_sizes, loss = sizes[best], losses.min(axis=0)
+    inside = (best_sizes > smallest) & (best_sizes < largest) & np.isfinite(loss)
+    return flops[inside], best_sizes[inside], loss[inside]
 
 
 def _along(curve: Curve, flops: Floats) -> Floats:
-    """The loss at these operations; infinite where the curve does not reach."""
     inside = np.interp(
         np.log(flops), np.log(curve.flops), np.log(curve.loss), left=np.inf, right=np.inf
     )
@@ -242,9 +235,9 @@ def _along(curve: Curve, flops: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Parabola:
-    """The losses of one budget: loss = ``curve`` in log N (numpy.polyval); ``flops``: their mean.
-    ``parameters``, ``loss``: of the minimum, None where there is none between the sizes.
-    """
+    """Parabola through the losses of one budget, of mean ``flops``: loss = numpy.polyval(``curve``,
+    log N) for N parameters. ``parameters`` and ``loss`` are its minimum, None if that is outside
+    the sizes trained."""
 
     flops: float
     curve: list[float]
@@ -255,9 +248,8 @@ class Parabola:
 
 
 def budgets(points: Points) -> list[npt.NDArray[np.int64]]:
-    """The numbers of points that cost about as much, 3 sizes or more: sorted, cut where the next is
-    beyond what the first of the group allows.
-    """
+    """Group points of similar cost, at most ALIKE times the cheapest. Return the point indices of
+    each group with at least 3 sizes."""
     groups: list[list[int]] = []
     for number in np.argsort(points.flops, kind="stable"):
         if groups and points.flops[number] <= ALIKE * points.flops[groups[-1][0]]:
@@ -269,7 +261,7 @@ def budgets(points: Points) -> list[npt.NDArray[np.int64]]:
 
 
 def parabola(points: Points) -> Parabola:
-    """Approach 2 at one budget: the parabola through the losses over log N."""
+    """Fit a parabola to the losses of one budget over log N (approach 2)."""
     x = np.log(points.parameters)
     curve = np.polyfit(x, points.loss, 2) if len(np.unique(x)) >= 3 else np.zeros(3)
     size = loss = None
@@ -288,28 +280,27 @@ def parabola(points: Points) -> Parabola:
 
 
 def isoflop(parabolas: Sequence[Parabola]) -> Power | None:
-    """The best sizes of all budgets as a power law."""
     inside = [each for each in parabolas if each.parameters is not None]
     flops = np.array([each.flops for each in inside])
     return power(flops, np.array([each.parameters for each in inside], float))
 
 
 Draw = np.random.Generator
+Rounds = Callable[[], Iterator[None]]  # an item per resample
 RESAMPLES = 400
-POINTS = 60  # of the envelope that are kept for a chart
-REPEATS = (1e-3, 1e3)  # beyond which an R* says no more
+POINTS = 60  # of the envelope, kept for the chart
+REPEATS = (1e-3, 1e3)  # limits of a fitted R*
 ENVELOPE, ISOFLOP, PARAMETRIC = "1: envelope", "2: IsoFLOP", "3: parametric"
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """An approach. Of its power law of the best N the ``log_factor``, the ``exponent`` with its
-    interval, and [log factor, exponent] of each resample that gave one; or the ``reason`` why the
-    points allow none. ``lowest``: [operations, size, loss] along the envelope; ``parabolas``: one a
-    budget. Of a ``law`` its constants and their ``intervals``; ``at_limit``: an exponent is at the
-    limit of the fit; ``error``: root of the mean square of log losses; ``predicted``: [loss by the
-    law, measured].
-    """
+    """The result of an approach: ``log_factor`` and ``exponent`` of the best N, the ``interval`` of
+    the exponent, and both numbers for each of ``resamples``; or the ``reason`` why there is no fit.
+    ``lowest`` is [operations, size, loss] along the envelope, ``parabolas`` has one for each
+    budget, ``law`` has constants, and ``intervals`` the intervals of these. ``at_limit``: an
+    exponent is at the limit of the fit. ``error``: RMS error of log losses. ``predicted``:
+    predicted and measured losses."""
 
     reason: str | None = None
     log_factor: float = 0.0
@@ -326,18 +317,18 @@ class Fitted:
 
     @property
     def JSON(self) -> list[str]:
-        """The names that JSON has: of what there is."""
+        """The names of the fields to write to JSON: those that have values."""
         first = ["log_factor", "exponent", "interval", "resamples"]
         others = ("lowest", "parabolas", "law", "intervals", "at_limit", "error", "predicted")
-        there = [name for name in others if getattr(self, name) is not None]
-        return (first if self.reason is None else ["reason"]) + there
+        filled = [name for name in others if getattr(self, name) is not None]
+        return (first if self.reason is None else ["reason"]) + filled
 
     @property
     def best(self) -> Power:
         return Power(self.log_factor, self.exponent)
 
     def interval_at(self, flops: float) -> list[float] | None:
-        """Of the best N at ``flops``, from the resamples."""
+        """Return the interval of the best N for a budget ``flops``, from the resamples."""
         if len(self.resamples) < 2:
             return None
         factors, exponents = np.array(self.resamples).T
@@ -346,8 +337,9 @@ class Fitted:
 
 
 @dataclass(frozen=True)
-class Worth:
-    """R_D* and R_N*, from how many points; ``at_limit``: one says no more."""
+class RepeatValues:
+    """Fitted R_D* (``tokens``) and R_N* (``parameters``) of the law ``Repeats``, and whether one of
+    them is at the limit of the fit."""
 
     tokens: float
     parameters: float
@@ -358,7 +350,7 @@ class Worth:
 
 @dataclass(frozen=True, kw_only=True)
 class Fits(Message):
-    """scaling.json; ``flops``: the least and the most of a point."""
+    """The contents of scaling.json. ``flops`` are the fewest and the most operations of a point."""
 
     source: str = ""
     seed: int
@@ -367,14 +359,26 @@ class Fits(Message):
     flops: tuple[float, float]
     approaches: dict[str, Fitted]
     kaplan: Fitted
-    repeats: Worth | None
+    repeats: RepeatValues | None
 
 
-def fit(measured: Measured, *, seed: int = 0, resamples: int = RESAMPLES) -> Fits:
-    """Fit all approaches."""
+def fit(
+    measured: Measured,
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    on_resample: Callable[[], None] = lambda: None,
+) -> Fits:
+    """Fit all approaches. ``on_resample`` is called before each resample of each approach."""
+
+    def rounds() -> Iterator[None]:
+        for _ in range(resamples):
+            on_resample()
+            yield
+
     once = measured.points.take(~measured.points.repeated)
     again = measured.points.take(measured.points.repeated)
-    law, drawn = _parametric(once, ChinchillaForm(), once.parameters, seed, resamples)
+    law, drawn = _parametric(once, ChinchillaForm(), once.parameters, seed, rounds)
     return Fits(
         source=str(measured.source),
         seed=seed,
@@ -382,17 +386,17 @@ def fit(measured: Measured, *, seed: int = 0, resamples: int = RESAMPLES) -> Fit
         points=len(measured.points),
         flops=(float(measured.points.flops.min()), float(measured.points.flops.max())),
         approaches={
-            ENVELOPE: _envelope(measured.curves, seed, resamples),
-            ISOFLOP: _isoflop(once, seed, resamples),
+            ENVELOPE: _envelope(measured.curves, seed, rounds),
+            ISOFLOP: _isoflop(once, seed, rounds),
             PARAMETRIC: law,
         },
-        kaplan=_parametric(once, KaplanForm(), once.non_embedding, seed, resamples)[0],
+        kaplan=_parametric(once, KaplanForm(), once.non_embedding, seed, rounds)[0],
         repeats=_repeats(again, law.law, drawn[:200], seed),
     )
 
 
 def limits(values: Any) -> list[float] | None:
-    """The interval that holds 95 % of what the resamples gave; None of fewer than 2."""
+    """Return the 95 % interval of resampled values, or None for fewer than two."""
     if len(values) < 2:
         return None
     low, high = np.quantile(values, [(1 - SHARE) / 2, (1 + SHARE) / 2])
@@ -400,11 +404,10 @@ def limits(values: Any) -> list[float] | None:
 
 
 def _resampled(
-    seed: int, resamples: int, estimate: Callable[[Draw], Power | None]
+    seed: int, rounds: Rounds, estimate: Callable[[Draw], Power | None]
 ) -> list[list[float]]:
-    """[log factor, exponent] of each resample that gave a power law."""
     draw = np.random.default_rng(seed)
-    powers = (estimate(draw) for _ in range(resamples))
+    powers = (estimate(draw) for _ in rounds())
     return [[each.log_factor, each.exponent] for each in powers if each is not None]
 
 
@@ -413,52 +416,50 @@ def _fitted(best: Power, pairs: list[list[float]]) -> Fitted:
     return Fitted(None, best.log_factor, best.exponent, interval, pairs)
 
 
-def _envelope(curves: Sequence[Curve], seed: int, resamples: int) -> Fitted:
+def _envelope(curves: Sequence[Curve], seed: int, rounds: Rounds) -> Fitted:
     curves = [curve for curve in curves if len(curve.loss) > 1]
-    sizes = {curve.parameters for curve in curves}
-    ends = (min(sizes), max(sizes)) if sizes else (0.0, 0.0)
-    flops, won, loss = envelope(curves, *ends)
+    all_sizes = {curve.parameters for curve in curves}
+    ends = (min(all_sizes), max(all_sizes)) if all_sizes else (0.0, 0.0)
+    flops, sizes, loss = envelope(curves, *ends)
     every = max(1, len(flops) // POINTS)
-    lowest = np.stack([flops, won, loss], axis=1)[::every].tolist()
-    if len(set(won.tolist())) < 2:
-        reason = (
-            "fewer than 2 sizes between the smallest and the largest are the best of any budget"
-        )
+    lowest = np.stack([flops, sizes, loss], axis=1)[::every].tolist()
+    if len(set(sizes.tolist())) < 2:
+        reason = "fewer than 2 sizes, smallest and largest aside, are the best at any budget"
         return Fitted(reason, lowest=lowest)
 
     def estimate(draw: Draw) -> Power | None:
         drawn = [curves[number] for number in draw.integers(len(curves), size=len(curves))]
-        flops, won, _ = envelope(drawn, *ends)
-        return power(flops, won) if len(set(won.tolist())) > 1 else None
+        flops, sizes, _ = envelope(drawn, *ends)
+        return power(flops, sizes) if len(set(sizes.tolist())) > 1 else None
 
-    best = power(flops, won)
+    best = power(flops, sizes)
     assert best is not None
-    return replace(_fitted(best, _resampled(seed, resamples, estimate)), lowest=lowest)
+    return replace(_fitted(best, _resampled(seed, rounds, estimate)), lowest=lowest)
 
 
-def _isoflop(points: Points, seed: int, resamples: int) -> Fitted:
+def _isoflop(points: Points, seed: int, rounds: Rounds) -> Fitted:
     groups = budgets(points)
     parabolas = [parabola(points.take(group)) for group in groups]
     best = isoflop(parabolas)
     if best is None:
-        reason = "fewer than 2 budgets have 3 sizes and the least loss between them"
+        reason = "fewer than 2 budgets have 3 sizes and a minimum of the loss between them"
         return Fitted(reason, parabolas=parabolas)
 
     def estimate(draw: Draw) -> Power | None:
         drawn = (group[draw.integers(len(group), size=len(group))] for group in groups)
         return isoflop([parabola(points.take(group)) for group in drawn])
 
-    return replace(_fitted(best, _resampled(seed, resamples, estimate)), parabolas=parabolas)
+    return replace(_fitted(best, _resampled(seed, rounds, estimate)), parabolas=parabolas)
 
 
 def _parametric(
-    points: Points, form: Form, parameters: Floats, seed: int, resamples: int
+    points: Points, form: Form, parameters: Floats, seed: int, rounds: Rounds
 ) -> tuple[Fitted, list[Any]]:
     enough = len(points) > form.count and min(
         len(np.unique(values)) for values in (parameters, points.tokens)
     )
     if enough < 3:
-        reason = f"it takes {form.count + 1} points of 3 sizes and 3 numbers of tokens"
+        reason = f"at least {form.count + 1} points of 3 sizes and 3 token counts are needed"
         return Fitted(reason), []
     law, constants = fit_law(form, parameters, points.tokens, points.loss)
     laws: list[Chinchilla | Kaplan] = []
@@ -472,7 +473,7 @@ def _parametric(
         best: Power = laws[-1].best
         return best
 
-    pairs = _resampled(seed, resamples, estimate)
+    pairs = _resampled(seed, rounds, estimate)
     predicted = law.loss(parameters, points.tokens)
     fitted = replace(
         _fitted(law.best, pairs),
@@ -487,11 +488,9 @@ def _parametric(
 
 def _repeats(
     points: Points, law: dict[str, float] | None, laws: Sequence[Chinchilla], seed: int
-) -> Worth | None:
-    """R_D* and R_N* of points that read text again, at the law of those that do not, and again of
-    points drawn anew at each of its ``laws``; R_N* is the published one where no model is larger
-    than its text calls for. None of fewer than 3 points.
-    """
+) -> RepeatValues | None:
+    """Fit R_D* and R_N* to at least 3 points with repeated text, and to resamples of them with each
+    of ``laws``. R_N* is fitted only if some model is larger than its text calls for."""
     if len(points) < 3 or law is None:
         return None
     base = Chinchilla(**law)
@@ -520,7 +519,7 @@ def _repeats(
     drawn = [nearest(draw.integers(count, size=count), each) for each in laws]
     names = ("tokens", "parameters") if excess else ("tokens",)
     best = nearest(np.arange(count), base)
-    return Worth(
+    return RepeatValues(
         tokens=best.tokens,
         parameters=best.parameters,
         points=count,

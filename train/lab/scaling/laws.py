@@ -1,7 +1,7 @@
-"""Scaling laws: the loss by parameters and tokens, and the model that a budget is best spent on.
+"""Scaling laws: the loss as a function of parameters and tokens, and the best model for a budget.
 
-N: parameters, D: tokens of text, C: operations. Where a law is solved for a budget, C = 6ND: six
-operations for each parameter and token, attention left out (Kaplan et al. 2020, section 2.1).
+N is the number of parameters, D of tokens of text, C of operations. A budget means C = 6ND: six
+operations per parameter and token, without attention (Kaplan et al. 2020, section 2.1).
 """
 
 from __future__ import annotations
@@ -15,33 +15,32 @@ import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
-PER_PAIR = 6.0  # operations for a parameter and a token
-_MOST = 300.0  # of a logarithm: fits to few points have exponents near 0
+PER_PAIR = 6.0  # operations per parameter and token
+_MOST = 300.0  # of a logarithm: exponents near 0, from few points, give huge values
 
 
 @dataclass(frozen=True)
 class Power:
-    """The best N of a budget: exp(``log_factor``) x C^``exponent``. The best D is C / 6N."""
+    """The best number of parameters N for a budget of C operations is exp(``log_factor``) x
+    C^``exponent``; the best number of tokens D is C / 6N."""
 
     log_factor: float
     exponent: float
 
     def optimum(self, flops: float) -> tuple[float, float]:
-        """(N, D) at ``flops``."""
+        """Return the best (N, D) for a budget ``flops``."""
         parameters = exponential(self.log_factor + self.exponent * math.log(flops))
         return parameters, flops / PER_PAIR / parameters
 
 
 def exponential(power: float) -> float:
-    """e to it, within what a number holds."""
+    """Return e^``power``, or the nearest finite float."""
     return math.exp(min(max(power, -_MOST), _MOST))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chinchilla:
-    """L(N, D) = e + a / N^alpha + b / D^beta: Hoffmann et al. 2022, equation 10. N counts all
-    parameters.
-    """
+    """L(N, D) = e + a / N^alpha + b / D^beta (Hoffmann et al. 2022, eq. 10), N with embeddings."""
 
     e: float
     a: float
@@ -50,12 +49,12 @@ class Chinchilla:
     beta: float
 
     def loss(self, parameters: Any, tokens: Any) -> Any:
-        """Nats a token."""
+        """Return the loss in nats per token."""
         return self.e + self.a / parameters**self.alpha + self.b / tokens**self.beta
 
     @property
     def best(self) -> Power:
-        """Of the least loss at 6ND = C: equation 4."""
+        """The best N for a budget, with the least loss at 6ND = C (equation 4)."""
         exponent = self.beta / (self.alpha + self.beta)
         return Power(self._log_g - exponent * math.log(PER_PAIR), exponent)
 
@@ -65,7 +64,7 @@ class Chinchilla:
         return ratio / (self.alpha + self.beta)
 
     def parameters_for(self, tokens: Any) -> Any:
-        """The N whose best D is ``tokens``."""
+        """Return the number of parameters N for which ``tokens`` is the best D."""
         ratio = self.beta / self.alpha
         return np.exp(np.clip(self._log_g * (1 + ratio) + ratio * np.log(tokens), -300, 300))
 
@@ -73,8 +72,7 @@ class Chinchilla:
 @dataclass(frozen=True, kw_only=True)
 class Kaplan:
     """L(N, D) = ((nc / N)^(alpha_n / alpha_d) + dc / D)^alpha_d: Kaplan et al. 2020, equation 1.5.
-    N is without embeddings.
-    """
+    N does not include embeddings."""
 
     nc: float
     dc: float
@@ -82,13 +80,14 @@ class Kaplan:
     alpha_d: float
 
     def loss(self, parameters: Any, tokens: Any) -> Any:
-        """Nats a token."""
+        """Return the loss in nats per token."""
         size = (self.nc / parameters) ** (self.alpha_n / self.alpha_d)
         return (size + self.dc / tokens) ** self.alpha_d
 
     @property
     def best(self) -> Power:
-        """Of the least loss at 6ND = C: where dc / D is alpha_n / alpha_d of the other term."""
+        """The best N for a budget: the one where the law's term dc / D is alpha_n / alpha_d times
+        its other term."""
         ratio = self.alpha_n / self.alpha_d
         factor = math.log(ratio / PER_PAIR) + ratio * math.log(self.nc) - math.log(self.dc)
         return Power(factor / (1 + ratio), 1 / (1 + ratio))
@@ -96,62 +95,60 @@ class Kaplan:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeats:
-    """What text that is read again is worth, and parameters beyond those that the distinct text
-    calls for: Muennighoff et al. 2023, section 3.1. ``tokens``, ``parameters``: how many times of
-    the distinct ones all repetitions together come to at most (their R_D* and R_N*).
-    """
+    """What repeated text is worth, and parameters beyond those that the distinct text calls for
+    (Muennighoff et al. 2023, section 3.1). ``tokens`` and ``parameters`` are R_D* and R_N*:
+    repetition of either is worth at most this many times the distinct amount."""
 
     tokens: float = 15.387756  # appendix A
     parameters: float = 5.309743
 
     def worth(self, amount: Any, unique: Any, most: float) -> Any:
-        """U + U R* (1 - exp(-R / R*)), R = amount / U - 1; the amount where it is at most U."""
+        """Return what ``amount`` tokens are worth if only U = ``unique`` of them are distinct (or
+        what parameters are worth if the text calls for only U): U + U R* (1 - exp(-R / R*)), where
+        R = amount / U - 1 and R* = ``most``."""
         unique = np.minimum(unique, amount)
         return unique * (1 + most * -np.expm1((1 - amount / unique) / most))
 
     def effective(
         self, law: Chinchilla, parameters: Any, tokens: Any, unique: Any
     ) -> tuple[Any, Any]:
-        """(N', D') by which the law has the loss of N parameters on D tokens, ``unique`` of them
-        distinct.
-        """
+        """Return (N', D') at which ``law`` gives the loss of N parameters trained on D tokens."""
         return (
             self.worth(parameters, law.parameters_for(unique), self.parameters),
             self.worth(tokens, unique, self.tokens),
         )
 
     def loss(self, law: Chinchilla, parameters: Any, tokens: Any, unique: Any) -> Any:
-        """Nats a token. Of all tokens distinct it is the law's, for models up to the size that so
-        much text calls for.
-        """
+        """Return the loss in nats per token. Without repetition it is the loss by ``law``, unless
+        the model is too large for its text."""
         return law.loss(*self.effective(law, parameters, tokens, unique))
 
     def optimum(self, law: Chinchilla, flops: float, unique: float) -> tuple[float, float]:
-        """(N, D) of the least loss at 6ND = ``flops``, of ``unique`` distinct tokens."""
+        """Return the (N, D) of least loss at 6ND = ``flops``, with ``unique`` distinct tokens."""
         free = law.best.optimum(flops)
         if free[1] <= unique:
             return free
-        # Fewer parameters than the law's own best are read for longer.
+        # Search on a grid around the law's best N.
         sizes = free[0] * np.exp(np.linspace(-8, 8, 32_001))
         tokens = flops / PER_PAIR / sizes
         best = int(np.argmin(self.loss(law, sizes, tokens, unique)))
         return float(sizes[best]), float(tokens[best])
 
 
-TOKENS_A_PARAMETER = 20.0  # Hoffmann et al. 2022, table 3, at about 10^21 operations
+TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al. 2022, table 3, at about 10^21 operations
 
 
 def rule_of_twenty(flops: float) -> tuple[float, float]:
-    """(N, D) of 20 tokens a parameter."""
-    parameters = math.sqrt(flops / PER_PAIR / TOKENS_A_PARAMETER)
-    return parameters, TOKENS_A_PARAMETER * parameters
+    """Return the (N, D) of a budget with 20 tokens per parameter."""
+    parameters = math.sqrt(flops / PER_PAIR / TOKENS_PER_PARAMETER)
+    return parameters, TOKENS_PER_PARAMETER * parameters
 
 
 # Hoffmann et al. 2022, equation 10, as printed.
 HOFFMANN = Chinchilla(e=1.69, a=406.4, b=410.7, alpha=0.34, beta=0.28)
-# Besiroglu et al. 2024, table 1: the same points fitted again.
+# Besiroglu et al. 2024, table 1: a refit of the same points.
 BESIROGLU = Chinchilla(e=1.8172, a=482.01, b=2085.43, alpha=0.3478, beta=0.3658)
-# Muennighoff et al. 2023, appendix A: C4, both exponents alike.
+# Muennighoff et al. 2023, appendix A: C4, with equal exponents.
 MUENNIGHOFF = Chinchilla(
     e=math.exp(0.6254804),
     a=math.exp(6.255414),
@@ -164,32 +161,29 @@ KAPLAN = Kaplan(nc=6.4e13, dc=1.8e13, alpha_n=0.076, alpha_d=0.103)
 
 
 DELTA = 1e-3  # Hoffmann et al. 2022, appendix D.3
-STARTS = 8  # that are followed
-# Of exponents, and of alpha_n / alpha_d: points of which a law knows little lead to such a limit.
+STARTS = 8  # best initial values, from which a fit descends
+# Of exponents, and of alpha_n / alpha_d: a fit ends at a limit if the points do not determine it.
 LIMITS = (1e-3, 2.0)
 EXPONENTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
 
 
 class Form(Protocol):
-    """A law as its fit sees it: constants in a vector, sizes and tokens as logarithms ``x`` and
-    ``y`` from which their means are taken, so that exponents and factors hardly depend on each
-    other.
-    """
+    """A law as it is fitted, with a vector of constants. ``x`` and ``y`` are the logarithms of
+    sizes and tokens minus their means, which almost decouples factors from exponents."""
 
     count: int  # of constants
 
     def starts(self, x: Floats, y: Floats, loss: Floats) -> list[Floats]:
-        """Constants to begin from."""
+        """Return the constants to begin from."""
 
     def log_loss(self, constants: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """log L [points], and its derivatives [constants, points]."""
+        """Return log L [points] and its derivatives [constants, points]."""
 
     def law(self, constants: Floats, x: float, y: float) -> Any:
-        """The law; ``x`` and ``y`` are the means that were taken."""
+        """Return the law of these constants; ``x`` and ``y`` are the subtracted means."""
 
 
 def _soft(terms: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """log of the sum of exponentials, and each term's share of the sum."""
     stacked = np.stack(np.broadcast_arrays(*terms))
     most = stacked.max(axis=0)
     parts = np.exp(stacked - most)
@@ -198,7 +192,6 @@ def _soft(terms: Sequence[Floats]) -> tuple[Floats, Floats]:
 
 
 def _factors(columns: Sequence[Floats], target: Floats) -> Floats:
-    """The factors of positive columns that come nearest to the target, relative to it; positive."""
     from scipy.optimize import nnls
 
     matrix = np.stack(columns, axis=1) / target[:, None]
@@ -206,7 +199,7 @@ def _factors(columns: Sequence[Floats], target: Floats) -> Floats:
 
 
 class ChinchillaForm:
-    """log e, and log a and log b at the means; alpha, beta."""
+    """Constants: log e, log a and log b at the mean sizes and tokens, then alpha and beta."""
 
     count = 5
 
@@ -230,9 +223,7 @@ class ChinchillaForm:
 
 
 class KaplanForm:
-    """L^(1 / alpha_d) is a sum of powers: log of its parts at the means, alpha_n / alpha_d,
-    alpha_d.
-    """
+    """Constants: logarithms of the terms of L^(1 / alpha_d), then alpha_n / alpha_d and alpha_d."""
 
     count = 4
 
@@ -263,9 +254,8 @@ class KaplanForm:
 def fit(
     form: Form, parameters: Floats, tokens: Floats, loss: Floats, start: Floats | None = None
 ) -> tuple[Any, Floats]:
-    """The law nearest to the losses [points], and its constants as a vector, from which a fit to
-    nearly the same points may ``start``. The means of the logarithms are those of these points.
-    """
+    """Fit a law to the losses of points. Return the law and its constants, relative to the means of
+    the points' logarithms. ``start`` are constants of a similar fit to begin from."""
     x, y = np.log(parameters), np.log(tokens)
     middle = float(x.mean()), float(y.mean())
     x, y, target = x - middle[0], y - middle[1], np.log(loss)
@@ -279,7 +269,6 @@ def fit(
 def _huber(
     constants: Floats, form: Form, x: Floats, y: Floats, target: Floats
 ) -> tuple[float, Floats]:
-    """The sum over points in units of delta squared, and its gradient."""
     values, slopes = form.log_loss(constants, x, y)
     residuals = (values - target) / DELTA
     size = np.abs(residuals)

@@ -1,4 +1,4 @@
-"""A plan for a budget: parameters, tokens and hours, by published laws and by a fit."""
+"""Plan for a budget: parameters, tokens and hours, from published laws and from a fit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PUBLISHED = {
 
 @dataclass(frozen=True)
 class Row:
-    """The best model of a budget by a law. ``bound``: the text is too little, and it knows it."""
+    """The best model for a budget by one law. ``bound`` is True if text must be repeated."""
 
     by: str
     parameters: float
@@ -34,10 +34,9 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetPlan:
-    """``rows``: N, D and loss by each law; ``hours`` of one ``gpu`` at a share ``mfu`` of its
-    ``peak`` in bfloat16; ``measured_to``: the most FLOPs of a point of the fit; ``warnings``: what
-    its points do not determine.
-    """
+    """The plan. ``rows`` are N, D and loss by each law. ``hours`` are those of one ``gpu`` at the
+    fraction ``mfu`` of its ``peak`` in bfloat16. ``measured_to`` is the largest cost of a fitted
+    point, in FLOPs. ``warnings`` say what the points of the fit do not determine."""
 
     flops: float
     gpu: str
@@ -51,7 +50,7 @@ class BudgetPlan:
 
 
 def read_fits(path: Path) -> Fits:
-    """scaling.json, or a folder with it; raises ``LlmcurateError``."""
+    """Read scaling.json, or the one in a folder. Raises ``LlmcurateError`` if that fails."""
     path = path / "scaling.json" if path.is_dir() else path
     try:
         text = path.read_text(encoding="utf-8")
@@ -62,8 +61,8 @@ def read_fits(path: Path) -> Fits:
     try:
         return Fits.from_json(text)
     except ValueError:
-        message = "no fit in this file: give what `llmcurate scaling fit` wrote"
-        raise UsageError(message) from None
+        line = f"{path}: no fit in this file: give the output of `llmcurate scaling fit`"
+        raise UsageError(line) from None
 
 
 def plan(
@@ -74,11 +73,11 @@ def plan(
     unique: float | None = None,
     fitted: Fits | None = None,
 ) -> BudgetPlan:
-    """``unique``: distinct tokens that there are; where a law would have more it is solved again
-    with Muennighoff et al.'s worth of repeated text. Raises ``LlmcurateError``.
-    """
+    """Plan for a budget of ``flops``. ``unique`` is the number of distinct tokens; laws that ask
+    for more are solved again with Muennighoff et al.'s value of repeated text. Raises
+    ``LlmcurateError``."""
     device = find_gpu(gpu)
-    rows = [_row("20 tokens a parameter", *laws.rule_of_twenty(flops), unique)]
+    rows = [_row("20 tokens per parameter", *laws.rule_of_twenty(flops), unique)]
     rows += [_of_law(name, law, flops, unique, laws.Repeats()) for name, law in PUBLISHED.items()]
     rows.append(_row("Kaplan et al. 2020, L(N, D)", *laws.KAPLAN.best.optimum(flops), unique))
     warnings = []
@@ -100,7 +99,7 @@ def plan(
 
 def _undetermined(fitted: Fits, repeated: bool) -> list[str]:
     lines = [
-        f"fit, approach {approach}: an exponent is at the limit of the fit: its row says little"
+        f"fit, approach {approach}: an exponent is at the limit of the fit: ignore its row"
         for approach, figures in fitted.approaches.items()
         if figures.at_limit
     ]

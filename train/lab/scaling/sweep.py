@@ -1,9 +1,8 @@
-"""A sweep: sizes of a model trained at several budgets, whose losses a scaling law is fitted to.
+"""Sweep for a scaling law: train several sizes of a model at several budgets.
 
-Each budget is a comparison of the sizes (train/evaluate/compare.py) in a folder of its own, so that
-a run that is finished is not done again; so is each amount of distinct text that a budget goes
-through again and again (Muennighoff et al. 2023). The learning rate of every run falls to its floor
-at its own end, as Hoffmann et al. 2022 advise.
+A comparison of sizes (train/evaluate/compare.py) has its own folder for each budget and amount of
+distinct text, so finished runs are not repeated. The learning rate of each run reaches its floor at
+the run's end, as Hoffmann et al. 2022 advise.
 """
 
 from __future__ import annotations
@@ -27,21 +26,19 @@ _SIZE = re.compile(r"([1-9]\d*)x([1-9]\d*)")
 
 
 def ladder(sizes: str, model: str = "tiny", changes: dict[str, Any] | None = None) -> list[Variant]:
-    """Variants of a preset from `32x2,64x2`: hidden size and layers. Heads keep their size, and the
-    feed-forward its share of the hidden size; keys are shared by about as many queries. Raises
-    ``LlmcurateError``.
-    """
+    """Return variants of a preset for a list such as `32x2,64x2` of hidden sizes and layers. Heads,
+    key heads and feed-forward scale with the hidden size. Raises ``LlmcurateError``."""
     base = change(preset(model), changes or {}, "model")
     size, variants = base.attention.head_dim, []
     for name in sizes.split(","):
         match = _SIZE.fullmatch(name.strip())
         if match is None:
-            raise UsageError(f"size {name!r}: write the hidden size and the layers, as 64x2")
+            raise UsageError(f"size {name!r}: write the hidden size and the layers, such as 64x2")
         hidden, layers = map(int, match.groups())
         heads, rest = divmod(hidden, size)
         if rest:
             raise UsageError(
-                f"size {name}: give a hidden size that is a multiple of {size}, a head's"
+                f"size {name}: the hidden size must be a multiple of {size}, the head size"
             )
         shared = base.attention.heads // base.attention.kv_heads
         own = {
@@ -58,9 +55,8 @@ def ladder(sizes: str, model: str = "tiny", changes: dict[str, Any] | None = Non
 def parts_of(
     budgets: Sequence[Budget], unique_tokens: Sequence[int]
 ) -> list[tuple[Budget, int | None]]:
-    """Each budget, the least first, with all of the corpus, and with each amount of distinct text
-    that it reads more than once; of operations, each.
-    """
+    """Pair each budget, smallest first, with the whole corpus (None) and with each amount of
+    distinct text. A budget in tokens is paired with smaller amounts only."""
     ordered = sorted(budgets, key=lambda each: each.flops or each.tokens or 0)
     return [
         (budget, unique)
@@ -82,9 +78,8 @@ def sweep(
     on_run: Callable[[str, int], None] = lambda name, seed: None,
     on_progress: Progress | None = None,
 ) -> Sweep:
-    """Train every variant at every budget of ``parts_of`` these, from ``seeds`` seeds. Stopped, it
-    goes on. Raises ``LlmcurateError``.
-    """
+    """Train every variant at every pair of ``parts_of``, with ``seeds`` seeds. A restarted sweep
+    resumes. Raises ``LlmcurateError``."""
     points: list[Run] = []
     curves: list[SizeCurve] = []
     for budget, unique in parts_of(budgets, unique_tokens):

@@ -1,1 +1,1 @@
-"""Labelled texts: their reading, their scores, and the labels that a model gives."""
+"""Labelled texts: reading them, predicting their labels, and scoring the predictions."""

@@ -1,10 +1,11 @@
-"""Labelled texts in JSON lines: what a model with a head for a task is trained on.
+"""Labelled JSONL records, on which a model with a task head is trained.
 
-    classify  {"text": ..., "label": ...}, with "pair" where there is a second text
-    token     {"tokens": [...], "labels": [...]}: words, and a label of each
-    span      {"question": ..., "text": ..., "answer": ..., "start": ...}: where in the text it is
+    classify  {"text": ..., "label": ...}, and "pair" for a second text
+    token     {"tokens": [...], "labels": [...]}: words, and a label for each
+    span      {"question": ..., "text": ..., "answer": ..., "start": ...}: an answer in the text
 
-``start`` counts characters. Labels are words or whole numbers, which are words here."""
+``start`` counts characters. Labels are strings or whole numbers, which are read as strings.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +37,10 @@ from train.objective_settings import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A line of a file, in order. ``texts``: what is read, one or two texts, or words. ``labels``:
-    of the text, or of each word; of a span its answer; none where they are not known. ``start``:
-    of the answer, in characters of the last text. ``key``: what decides on which side of the split
-    it is.
-    """
+    """A record of a labelled file. ``texts`` are one or two texts, or words. ``labels`` are empty
+    if not known, else one for the text, one for each word, or in the task ``span`` the answer,
+    which begins at character ``start`` of the last text. ``key`` decides if the record is held
+    out."""
 
     line: int
     texts: tuple[str, ...]
@@ -51,7 +51,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Line:
-    """An object of a file in JSON lines, and the number of its line from 1."""
+    """A JSON object of a JSONL file, and its line number, counted from 1."""
 
     number: int
     values: dict[str, Any]
@@ -118,9 +118,8 @@ READERS = {"classify": _classify, "token": _token, "span": _span}
 
 
 def read_samples(path: Path, task: str, *, labelled: bool = True) -> list[Sample]:
-    """The lines of a file; raises ``LlmcurateError`` naming the first that is none of ``task``.
-    ``labelled``: whether labels must be there.
-    """
+    """Read the records for ``task`` from a JSONL file; with ``labelled``, each must have labels. An
+    ``LlmcurateError`` names the first wrong line."""
     samples = []
     for line in read_lines(path):
         try:
@@ -128,12 +127,12 @@ def read_samples(path: Path, task: str, *, labelled: bool = True) -> list[Sample
         except ValueError as error:
             raise UsageError(f"{path}:{line.number}: {error}") from None
     if not samples:
-        raise UsageError(f"{path}: no lines")
+        raise UsageError(f"{path}: no lines: give a JSONL file with a record per line")
     return samples
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """The objects of a file in JSON lines, empty lines left out. Raises ``LlmcurateError``."""
+    """Yield the objects of a JSONL file, skipping empty lines. Raises ``LlmcurateError``."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -151,26 +150,26 @@ def read_lines(path: Path) -> Iterator[Line]:
 
 
 def labels_of(samples: Sequence[Sample], where: Path) -> tuple[str, ...]:
-    """The labels that occur, sorted; raises ``LlmcurateError`` for a single one."""
+    """Return the distinct labels, sorted. Raises ``LlmcurateError`` if there are fewer than two."""
     names = sorted({label for sample in samples for label in sample.labels})
     if len(names) < 2:
         raise UsageError(
-            f"{where}: {counted(len(names), 'label')}; two different ones at least are needed"
+            f"{where}: {counted(len(names), 'label')}; at least two different labels are needed"
         )
     return tuple(names)
 
 
-Characters = list[tuple[int, int]]  # first and end of each token
+Offsets = list[tuple[int, int]]  # first character and end of each token
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Window:
-    """What is read of a sample, ``sample`` its number. ``tokens`` and ``segments`` (0 or 1) have
-    one length. ``places``: the tokens that the head is asked at; ``labels``: what is to be said
-    there, by number. Of a span one place, the first token, and two labels, the tokens where the
-    answer begins and ends: both 0 where it is not in this window. ``words``: the number of the word
-    of each place. ``characters`` [tokens, 2]: of a span's text, -1 elsewhere.
-    """
+    """One model input of a sample; a long sample has several. ``sample`` is the sample's number,
+    and ``tokens`` and ``segments`` (0 or 1) are [tokens]. ``places`` are the tokens to label, and
+    ``labels`` the numbers of the expected labels. In the task ``span`` there is one place, the
+    first token, and ``labels`` are the indices of the answer's first and last token, both 0 if the
+    answer is not in the window. ``words`` is the word at each place; ``characters`` [tokens, 2]
+    are, in the task ``span``, each token's offsets in the text, -1 for tokens outside."""
 
     sample: int
     tokens: Ints
@@ -182,7 +181,8 @@ class Window:
 
 
 class Encoder:
-    """``read_last``: a text is judged by its last token, as a decoder must; else by its first."""
+    """Encoder of samples. A text is classified at its last token if ``read_last`` is set, else at
+    its first token."""
 
     def __init__(self, tokenizer: Path, context: int, *, read_last: bool) -> None:
         self.context, self.read_last = context, read_last
@@ -200,21 +200,22 @@ class Encoder:
         )
         if begin is None and end is None:
             raise UsageError(
-                f"{tokenizer}: no token that begins or ends texts, as [CLS] or <|endoftext|>"
+                f"{tokenizer}: no token begins or ends a text: add one such as [CLS] or"
+                " <|endoftext|>"
             )
         self.end = end
         self.begin = end if begin is None else begin
         self.separator = self.begin if separator is None else separator
         self.closing = [] if begin is None or separator is None else [separator]
-        self.cut = 0  # texts that were too long
+        self.cut = 0  # number of truncated texts
 
     def windows(self, task: str, samples: Sequence[Sample], names: Sequence[str]) -> list[Window]:
-        """The windows of samples, in order; ``names``: of the labels, by number."""
+        """Return the windows of all samples, sample by sample; ``names`` are the labels."""
         numbers = {name: number for number, name in enumerate(names)}
         make = {"classify": self._classify, "token": self._words, "span": self._span}[task]
         return [w for n, sample in enumerate(samples) for w in make(n, sample, numbers)]
 
-    def _encode(self, text: str) -> tuple[list[int], Characters]:
+    def _encode(self, text: str) -> tuple[list[int], Offsets]:
         encoded = self.tokenizer.encode(text, add_special_tokens=False)
         return encoded.ids, encoded.offsets
 
@@ -228,17 +229,17 @@ class Encoder:
         return np.array(ids, np.int64), np.array(segments, np.int64)
 
     def room(self, texts: int) -> int:
-        """Tokens of texts that fit in a row."""
+        """Return how many tokens of text fit in a row with ``texts`` texts."""
         room = self.context - texts - len(self.closing)
         if room < 2:
-            raise UsageError(f"context is {self.context}: too short, raise it")
+            raise UsageError(f"context is {self.context}: too short for texts, raise it")
         return room
 
     def _classify(self, number: int, sample: Sample, names: dict[str, int]) -> Iterator[Window]:
         texts = [self._encode(text)[0] for text in sample.texts]
         room = self.room(len(texts))
         self.cut += sum(map(len, texts)) > room
-        if len(texts) == 2:  # the longer one is cut to what the other leaves
+        if len(texts) == 2:  # the longer text is cut to the room the other leaves
             first, second = texts
             texts = [first[: max(room // 2, room - len(second))], second]
             texts[1] = second[: room - len(texts[0])]
@@ -252,12 +253,11 @@ class Encoder:
         )
 
     def _words(self, number: int, sample: Sample, names: dict[str, int]) -> Iterator[Window]:
-        """A word is judged by its first token; words are joined by spaces."""
         ids, characters = self._encode(" ".join(sample.texts))
         ends = np.array([end for _, end in characters], np.int64)
         lengths = np.array([len(word) + 1 for word in sample.texts], np.int64)
         starts = np.cumsum(lengths) - lengths
-        first = np.searchsorted(ends, starts, side="right")  # the token that reaches into the word
+        first = np.searchsorted(ends, starts, side="right")  # the word's first token
         first = np.minimum(first, max(0, len(ids) - 1))
         labels = np.array([names[label] for label in sample.labels] or [0] * len(first), np.int64)
         room, word = self.room(1), 0
@@ -265,7 +265,7 @@ class Encoder:
             begin = int(first[word])
             last = int(np.searchsorted(first, begin + room, side="left"))
             if begin + room < len(ids) and last > word + 1:
-                last -= 1  # it may go on behind this window: it is judged in the next
+                last -= 1  # a word that may be cut is labelled in the next window
             tokens, segments = self._joined(ids[begin : begin + room])
             yield Window(
                 sample=number,
@@ -301,8 +301,7 @@ class Encoder:
                 characters=places,
             )
 
-    def _answer(self, sample: Sample, characters: Characters) -> tuple[int, int] | None:
-        """The first and the last token of the answer, or None where no token reaches into it."""
+    def _answer(self, sample: Sample, characters: Offsets) -> tuple[int, int] | None:
         if not sample.labels:
             return None
         begin, end = sample.start, sample.start + len(sample.labels[0])
@@ -312,16 +311,12 @@ class Encoder:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledPiece(Piece):
-    """A window, whole."""
-
     window: Window
 
 
 class LabelledRows(Rows):
-    """Rows of windows, none of them split."""
-
     def __init__(self, windows: Sequence[Window], *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named, takes=whole)
+        super().__init__(*given, **named, takes=window_lengths)
         self.windows = windows
 
     def pieces(self, row: int) -> list[Piece]:
@@ -331,15 +326,13 @@ class LabelledRows(Rows):
         ]
 
 
-def whole(length: Ints, context: int) -> Ints:
-    """Positions of windows: their tokens, which stand together."""
+def window_lengths(length: Ints, context: int) -> Ints:
+    """Return how many positions in a row each window takes: one per token, never split."""
     return length
 
 
 class Labelled:
-    """A file of labelled texts, read and encoded. ``names``: its labels by number; those of a model
-    that has a head already, of which each label must be one.
-    """
+    """A labelled file, encoded. ``names`` are the labels, or () to collect them from the file."""
 
     def __init__(
         self,
@@ -391,30 +384,32 @@ class Labelled:
     def _check_labels(self) -> None:
         known = set(self.names)
         for sample in self.samples:
-            if other := [label for label in sample.labels if label not in known]:
-                raise UsageError(f"{self.path}:{sample.line}: the model has no label {other[0]!r}")
+            if unknown := [label for label in sample.labels if label not in known]:
+                raise UsageError(
+                    f"{self.path}:{sample.line}: the model has no label {unknown[0]!r}"
+                )
 
     def _note(self, encoder: Encoder) -> str:
         more = len(self.windows) - len(self.samples)
-        cut = f", {counted(encoder.cut, 'text')} cut to fit" if encoder.cut else ""
-        more_of = f", {counted(more, 'window')} more where they are long" if more else ""
-        of = "" if self.task.kind == "span" else f", {counted(len(self.names), 'label')}"
-        return f"{self.path.name}: {counted(len(self.samples), 'sample')}{of}{more_of}{cut}"
+        cut = f", {counted(encoder.cut, 'text')} truncated" if encoder.cut else ""
+        extra = f", {counted(more, 'extra window')} for long texts" if more else ""
+        labels = "" if self.task.kind == "span" else f", {counted(len(self.names), 'label')}"
+        return f"{self.path.name}: {counted(len(self.samples), 'sample')}{labels}{extra}{cut}"
 
 
 def split(samples: Sequence[Sample], *, held_out: float, seed: int) -> npt.NDArray[np.bool_]:
-    """[samples]: which are held out. Raises ``LlmcurateError`` where all texts are the same."""
+    """Return held-out flags of the samples. Raises ``LlmcurateError`` if all texts are equal."""
     draws = np.array([key_of("split", seed, sample.key) for sample in samples], np.uint64)
     if draws.min() == draws.max():
         raise UsageError(
-            f"{counted(len(samples), 'sample')}, 1 different text; training and held-out text need"
-            " two different ones at least"
+            f"{counted(len(samples), 'sample')}, all with the same text; training and held-out text"
+            " need at least two different texts"
         )
     return sides(draws, held_out)
 
 
 class LabelledFeed(Feed):
-    """``tokenizer``: that of the model, where the settings name none; ``names``: its labels."""
+    """The feed of a labelled file, with the model's label ``names`` and default ``tokenizer``."""
 
     def __init__(
         self,
@@ -434,20 +429,21 @@ class LabelledFeed(Feed):
             "teacher": config.teacher is not None,
             f"context_parallel {config.context_parallel}": config.context_parallel > 1,
         }
-        for name, there in refused.items():
-            if there:
+        for name, is_set in refused.items():
+            if is_set:
                 raise UsageError(f"{name} with objective {task.kind}: leave one of them out")
         if path is None or not path.is_file():
-            raise UsageError(f"{path}: objective {task.kind} takes a file in JSON lines")
+            raise UsageError(f"{path}: objective {task.kind} needs a JSONL file")
         own = tokenizer if config.tokenizer is None else Path(config.tokenizer)
         if own is None:
             raise UsageError(
-                "give the folder of a trained model, or set tokenizer, a tokenizer.json"
+                "no tokenizer: give the folder of a trained model, or set tokenizer to a"
+                " tokenizer.json"
             )
         own = own / "tokenizer.json" if own.is_dir() else own
         self.data = Labelled(path, task, own, config.context, names=names)
         self.task = TaskOfModel(kind=task.kind, labels=self.data.names)
-        super().__init__(path, config, takes=whole)
+        super().__init__(path, config, takes=window_lengths)
 
     def _open(self, foreign: Foreign) -> None:
         shards, path = self.data.shards, str(self.default)

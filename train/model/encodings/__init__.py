@@ -1,1 +1,1 @@
-"""Encodings of positions, a file each: its name is the kind that settings say."""
+"""Position encodings, one per file, named by their kind in the settings."""

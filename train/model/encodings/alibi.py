@@ -1,4 +1,4 @@
-"""ALiBi: scores less the distance times a slope (Press et al. 2022)."""
+"""ALiBi: the distance times a slope is subtracted from each score (Press et al. 2022)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from train.model.positions import Positions, encodes
 @position
 @dataclass(frozen=True, kw_only=True)
 class Alibi(Position):
-    """A number for the distance and the head, taken off each score."""
+    """ALiBi: the distance times the head's slope is subtracted from each score."""
 
     title: ClassVar[str] = "ALiBi"
     kind: Literal["alibi"] = "alibi"
 
 
 def alibi_slopes(heads: int) -> Tensor:
-    """float32 [heads]: 2 ** (-8 i / heads); for heads that are no power of two, those of the power
-    below and every second one of the power above (Press et al. 2022).
-    """
+    """Return the slope of each head i, counted from 1: 2 ** (-8 i / heads), float32 [heads]. If
+    ``heads`` is no power of two: the slopes of the power below, then every second slope of the
+    power above (Press et al. 2022)."""
     power = 2 ** math.floor(math.log2(heads))
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
     extra = [2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)]
@@ -36,8 +36,6 @@ def alibi_slopes(heads: int) -> Tensor:
 
 @encodes(Alibi)
 class Slopes(Positions):
-    """Scores less the distance times the head's slope (Press et al. 2022)."""
-
     slopes: Tensor
 
     def __init__(self, config: ModelConfig) -> None:

@@ -1,4 +1,4 @@
-"""Shaw's relative positions: learned vectors of distances, clipped (Shaw et al. 2018)."""
+"""Shaw's relative positions: learned vectors for clipped distances (Shaw et al. 2018)."""
 
 from __future__ import annotations
 
@@ -14,34 +14,33 @@ from train.model.config import ModelConfig
 from train.model.layers import SelfAttention, View
 from train.model.position_settings import Position, position
 from train.model.positions import Positions, encodes
-from train.model.roles import Role, give
+from train.model.roles import Role, set_roles
 
 
 @position
 @dataclass(frozen=True, kw_only=True)
 class Clipped(Position):
-    """A learned vector for each distance up to ``span``, one in each layer for all its heads, added
-    to the keys; not to the values, which changed nothing in the paper's table 3.
+    """A learned vector for each distance up to ``span``, added to the keys. Each layer has its own
+    vectors, shared by its heads. Nothing is added to values, as table 3 of the paper shows no gain.
     """
 
     in_attention: ClassVar[bool] = True
     title: ClassVar[str] = "clipped relative"
     kind: Literal["clipped"] = "clipped"
     span: int = Field(
-        16, ge=1, description="Distance in tokens from which on all share the last vector."
+        16, ge=1, description="Distance in tokens from which all share the last vector."
     )
 
-    def flops_beside(self, config: Any, context: int) -> float:
-        """Of queries with the vectors of the distances."""
+    def distance_flops(self, config: Any, context: int) -> float:
         return 2.0 * (self.span * (1 if config.causal else 2) + 1)
 
 
 class ClippedAttention(SelfAttention):
-    """Shaw et al. 2018, equations 2 and 4: the score of query i and key j is
+    """Attention of Shaw et al. 2018, equations 2 and 4. The score of query i and key j is
 
         q_i . (k_j + a_ij) / sqrt(head_dim)
 
-    where a is the vector of the clipped distance i - j, the same for all heads.
+    where a_ij is the vector of the clipped distance i - j, the same for all heads.
     """
 
     def __init__(self, config: ModelConfig, backend: str) -> None:
@@ -50,21 +49,20 @@ class ClippedAttention(SelfAttention):
         assert isinstance(own, Clipped)
         count = own.span + 1 if config.causal else 2 * own.span + 1
         self.distances = nn.Parameter(torch.zeros(count, size))
-        give(self, distances=Role(part="positions", use="lookup", std=size**-0.5))
+        set_roles(self, distances=Role(part="positions", use="lookup", std=size**-0.5))
 
     def forward(self, x: Tensor, view: View) -> Tensor:
-        """[batch, length, hidden] to the same."""
         assert view.relation is not None
         q = self.queries(x, None)
-        k, v = self.met(x, view)
+        k, v = self.keys_values_in_view(x, view)
         rows = self.distances.to(q.dtype)[None]
         added = of_queries(q, rows, view.relation.index) * self.head_dim**-0.5
-        return self.mixed(q, k, v, view.mask, added)
+        return self.attend_and_project(q, k, v, view.mask, added)
 
 
 @encodes(Clipped)
 class ClippedDistances(Positions):
-    """Distances up to the span, for which each layer has vectors (Shaw et al. 2018, 3.2)."""
+    """Distances clipped to ``span``. Each layer has its own vectors (Shaw et al. 2018, 3.2)."""
 
     content = True
     attention = ClippedAttention

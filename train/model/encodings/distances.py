@@ -1,4 +1,4 @@
-"""Transformer-XL's positions: keys made of the sinusoids of distances (Dai et al. 2019)."""
+"""Transformer-XL's positions: keys made from the sinusoids of distances (Dai et al. 2019)."""
 
 from __future__ import annotations
 
@@ -13,68 +13,66 @@ from train.model.config import ModelConfig
 from train.model.layers import SelfAttention, View
 from train.model.position_settings import Position, position
 from train.model.positions import Positions, encodes, sinusoids
-from train.model.roles import Role, give, linear
+from train.model.roles import Role, linear, set_roles
 
 
 @position
 @dataclass(frozen=True, kw_only=True)
 class Distances(Position):
-    """The sinusoids of each distance, of which each layer makes a key; two learned vectors a head
-    stand in for what a query knows of its own position.
+    """Sinusoids of each distance, from which each layer computes a key. Two learned vectors per
+    head are added to the query instead of a vector for its position.
     """
 
     in_attention: ClassVar[bool] = True
     title: ClassVar[str] = "Transformer-XL relative"
     kind: Literal["distances"] = "distances"
 
-    def flops_beside(self, config: Any, context: int) -> float:
-        """Of queries with the keys of the distances."""
+    def distance_flops(self, config: Any, context: int) -> float:
         return 2.0 * (context if config.causal else 2 * context - 1)
 
 
 class DistanceAttention(SelfAttention):
-    """Dai et al. 2019 (Transformer-XL), section 3.3: the score of query i and key j is
+    """Attention of Transformer-XL (Dai et al. 2019, section 3.3). The score of query i and key j is
 
         ((q_i + u) . k_j + (q_i + v) . (W r_ij)) / sqrt(head_dim)
 
-    where r are the sinusoids of the distance i - j, and u and v, ``content_bias`` and
-    ``distance_bias``, learned vectors of each head.
+    where r_ij are the sinusoids of the distance i - j. u and v, ``content_bias`` and
+    ``distance_bias``, are learned vectors of each head.
     """
 
     def __init__(self, config: ModelConfig, backend: str) -> None:
         super().__init__(config, backend)
         own = config.attention
-        # It multiplies vectors of distances, no tokens.
+        # It multiplies vectors of distances, not tokens.
         self.distance = linear(
             config.hidden,
             own.heads * own.head_dim,
             part="attention",
             bias=False,
-            rate=1 / config.wider,
-            met=0.0,
+            rate=1 / config.width_ratio,
+            active=0.0,
         )
         self.content_bias = nn.Parameter(torch.zeros(own.heads, 1, own.head_dim))
         self.distance_bias = nn.Parameter(torch.zeros(own.heads, 1, own.head_dim))
         vector = Role(part="positions", use="vector")
-        give(self, content_bias=vector, distance_bias=vector)
+        set_roles(self, content_bias=vector, distance_bias=vector)
 
     def forward(self, x: Tensor, view: View) -> Tensor:
-        """[batch, length, hidden] to the same."""
         relation = view.relation
         assert relation is not None and relation.rows is not None
         q = self.queries(x, None)
-        k, v = self.met(x, view)
+        k, v = self.keys_values_in_view(x, view)
         rows = self.distance(relation.rows.to(x.dtype))
         rows = rows.unflatten(-1, (-1, self.head_dim)).transpose(0, 1)
         to_distance = q + self.distance_bias.to(q.dtype)
         added = of_queries(to_distance, rows, relation.index) * self.head_dim**-0.5
-        return self.mixed(q + self.content_bias.to(q.dtype), k, v, view.mask, added)
+        return self.attend_and_project(q + self.content_bias.to(q.dtype), k, v, view.mask, added)
 
 
 @encodes(Distances)
 class DistanceSinusoids(Positions):
-    """Sines and cosines of each distance (Dai et al. 2019, section 3.3), from the farthest key
-    ahead to the farthest behind; beyond the context they are those of its last.
+    """Sines and cosines of each distance (Dai et al. 2019, section 3.3), ahead and behind.
+    Distances longer than the context get the values of the longest within it.
     """
 
     content = True
@@ -85,7 +83,7 @@ class DistanceSinusoids(Positions):
         super().__init__(config)
         self.causal = config.causal
         table = sinusoids(config.context, config.hidden)
-        if not config.causal:  # the sine of a negative distance is minus the other's
+        if not config.causal:  # the sine of -x is minus the sine of x
             ahead = table[1:].flip(0)
             ahead[:, 0::2] *= -1
             table = torch.cat((ahead, table))
@@ -95,7 +93,7 @@ class DistanceSinusoids(Positions):
         assert isinstance(mask, Mask)
         count = len(self.sinusoids) if self.causal else (len(self.sinusoids) + 1) // 2
         far = count if mask.gaps else min(count, mask.keys)
-        first = 0 if self.causal else far - 1  # of the rows that may be met, distance 0
+        first = 0 if self.causal else far - 1  # row of distance 0
         start = 0 if self.causal else count - far
         rows = self.sinusoids[start : start + first + far]
         return Relation(rows=rows, index=(mask.distance + first).clamp(0, first + far - 1))

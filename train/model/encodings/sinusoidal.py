@@ -15,7 +15,7 @@ from train.model.positions import Positions, encodes, sinusoids
 @position
 @dataclass(frozen=True, kw_only=True)
 class Sinusoidal(Position):
-    """Sines and cosines, added to the embedding times sqrt(hidden)."""
+    """The settings of sines and cosines that are added to sqrt(hidden) times the embedding."""
 
     table: ClassVar[bool] = True
     title: ClassVar[str] = "sinusoidal"
@@ -24,13 +24,13 @@ class Sinusoidal(Position):
 
 @encodes(Sinusoidal)
 class Sinusoids(Positions):
-    """Sines and cosines, added to the embedding times sqrt(hidden) (Vaswani et al. 2017)."""
+    """Sines and cosines, added to sqrt(hidden) times the embedding (Vaswani et al. 2017)."""
 
     sinusoids: Tensor
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        table = sinusoids(config.context, config.positioned)
+        table = sinusoids(config.context, config.position_dim)
         self.register_buffer("sinusoids", table, persistent=False)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""T5's relative positions: a learned number a bucket of distances and head (Raffel et al. 2020)."""
+"""T5's relative positions: a number for each bucket of distances and head (Raffel et al. 2020)."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from llmcurate.base.settings import dataclass, refuse
+from llmcurate.base.settings import dataclass, refuse_if
 from train.attention import Relative
 from train.model.config import ModelConfig
 from train.model.position_settings import Position, position
 from train.model.positions import Positions, encodes
-from train.model.roles import Role, give
+from train.model.roles import Role, set_roles
 
 
 @position
 @dataclass(frozen=True, kw_only=True)
 class Buckets(Position):
-    """A learned number for each bucket of distances and head, shared by the layers."""
+    """The settings of learned numbers for each bucket of distances and head; layers share them."""
 
     title: ClassVar[str] = "T5 buckets"
     kind: Literal["t5"] = "t5"
     buckets: int = Field(32, ge=2, description="Buckets of distances.")
     distance: int = Field(
-        128, ge=1, description="Distance in tokens from which on all share the last bucket."
+        128, ge=1, description="Distance in tokens from which all share the last bucket."
     )
 
     def __post_init__(self) -> None:
-        refuse(
+        refuse_if(
             self.distance <= self.buckets // 2,
-            "position.buckets: give position.distance over half of them",
+            "position.distance must be over half of position.buckets",
         )
 
 
 @encodes(Buckets)
 class RelativeBuckets(Positions):
-    """Scores and a learned number for the distance's bucket and the head (Raffel et al. 2020)."""
+    """A number for each head and bucket of distances, added to scores (Raffel et al. 2020)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         assert isinstance(config.position, Buckets)
         self.distance, self.both_ways = config.position.distance, not config.causal
         self.weight = nn.Parameter(torch.zeros(config.position.buckets, config.attention.heads))
-        give(self, weight=Role(part="positions", use="lookup", std=0.02, split="heads"))
+        set_roles(self, weight=Role(part="positions", use="lookup", std=0.02, split="heads"))
 
     def bias(self) -> Relative:
         weight = self.weight[:, self.heads]

@@ -16,7 +16,7 @@ from curate.steps.contracts import Step
 
 SECONDS = 1000.0
 
-_places: set[str] = set()
+places: set[str] = set()
 _added = 0.0
 _clock = time.process_time
 time.process_time = lambda: _clock() + _added
@@ -25,8 +25,8 @@ time.process_time = lambda: _clock() + _added
 def compile_at(place: str) -> None:
     """As numba compiles a kernel there, the first time."""
     global _added
-    if place not in _places:
-        _places.add(place)
+    if place not in places:
+        places.add(place)
         with trigger_event("numba:compile"):
             _added += SECONDS
 

@@ -1,4 +1,4 @@
-"""A plug-in whose steps harm their worker where a text says so."""
+"""A plug-in whose steps crash or block their worker on certain texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that answers late and fails at one request of twenty: folders of this machine."""
+"""A store of local folders that answers late and fails at one request in twenty."""
 
 from __future__ import annotations
 

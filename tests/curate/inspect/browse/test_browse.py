@@ -1,9 +1,8 @@
-"""A run to look at: search, cuts, copies; hostile texts are text; no one else can ask."""
+"""`llmcurate browse`: search, cuts and clusters; hostile text is escaped, other origins refused."""
 
 from __future__ import annotations
 
 import html
-import http.client
 import re
 import threading
 from collections.abc import Iterator
@@ -25,42 +24,8 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.pages.html import ids_of
 from tests.curate.conftest import Bench
 from tests.curate.inspect.browse.chromium import Browser
+from tests.curate.inspect.browse.served import HOSTILE, STEPS, get, rows
 from tests.llmcurate.base.pages.structure import check_structure
-
-HOSTILE = (
-    "</style></pre></details><script>window.hacked=1;alert(1)</script>"
-    "<img src=http://evil.test/x onerror=window.hacked=1> \u202egnp.exe\u202c \x01"
-)
-LINE = "The river runs past the old mill and nobody works there any more."
-STEPS = [
-    {"document_length": {"min": 20}},
-    "cut",
-    {"c4": {"min_sentences": 2}},
-    {"dedup_exact": {"key": "url"}},
-    {"pii": {}},
-]
-
-
-def rows() -> list[dict[str, Any]]:
-    """Documents 0 to 69, number 7 hostile, two of one URL, one with an address, short ones."""
-    pages: list[dict[str, Any]] = []
-    for i in range(70):
-        text = f"{LINE}\nIt is page {i} of a book that is long.\nmenu {i}\n{LINE} Here it ends."
-        if i == 7:
-            text = f"{LINE}\n{HOSTILE} is what somebody wrote here.\n{LINE}\n{LINE}"
-        if i == 8:
-            text = f"{LINE}\n{LINE}\nWrite to someone@example.org if you want to know more of it."
-        if i % 10 == 9:
-            text = f"Short {i}."
-        url = "http://a.test/same" if i in (20, 21) else f"http://a.test/{i}"
-        lang, title = "en" if i % 2 else "de", f"The page of {i}"
-        pages.append({"id": f"d{i}", "text": text, "url": url, "lang": lang, "title": title})
-    pages[7] |= {
-        "title": f"{'z' * 300}{HOSTILE}",
-        "id": f"d7{HOSTILE}",
-        "url": f"javascript:alert(1)//{HOSTILE}",
-    }
-    return pages
 
 
 @pytest.fixture(scope="module")
@@ -85,18 +50,6 @@ def server(books: Library) -> Iterator[Server]:
         yield running
         running.shutdown()
         thread.join()
-
-
-def get(server: Server, path: str, method: str = "GET", host: str | None = None) -> Any:
-    """(status, page, headers)."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
-    connection.putrequest(method, path, skip_host=True)
-    connection.putheader("Host", host or f"127.0.0.1:{server.server_port}")
-    connection.endheaders()
-    answer = connection.getresponse()
-    page = answer.read().decode()
-    connection.close()
-    return answer.status, page, dict(answer.getheaders())
 
 
 def ids(books: Library, **fields: Any) -> list[str]:
@@ -195,9 +148,9 @@ def test_a_document_says_its_rules_in_words_and_its_scores_as_bars(server: Serve
     _, page, _ = get(server, "/document?id=d9")
     check_structure(page)
     page = page.replace("<wbr>", "")
-    assert "document_length: too short" in page and "drops where words is below 20" in page
+    assert "document_length: too short" in page and "drops if words is below 20" in page
     assert 'aria-label="2, 0 to ' in page and "limit 20" in page
-    assert page.index("<h2>Why it went</h2>") < page.index("<h2>Text</h2>")
+    assert page.index("<h2>Why it was dropped</h2>") < page.index("<h2>Text</h2>")
     assert "Dropped by" in page and "value 2, limit 20" in page
 
 
@@ -222,7 +175,7 @@ def test_a_folder_of_pages_has_the_report_and_its_documents(out: Path, bench: An
     assert '<a href="report.html">' in documents and "<script" not in report
 
 
-def test_a_cluster_is_found_and_its_copies_stand_side_by_side(
+def test_a_cluster_is_found_and_its_duplicates_shown_side_by_side(
     books: Library, server: Server
 ) -> None:
     decision = books.decisions("d21")[0]
@@ -234,7 +187,7 @@ def test_a_cluster_is_found_and_its_copies_stand_side_by_side(
     assert 'href="/document?id=d20"' in page
 
 
-def test_what_was_cut_is_struck_through_and_what_was_put_underlined(server: Server) -> None:
+def test_cuts_are_struck_through_and_replacements_underlined(server: Server) -> None:
     _, page, _ = get(server, "/document?id=d3")
     assert re.search(r'<del title="cut by c4\.\w+">menu 3\n?</del>', page)
     _, page, _ = get(server, "/document?id=d8")
@@ -242,7 +195,7 @@ def test_what_was_cut_is_struck_through_and_what_was_put_underlined(server: Serv
     assert "<dt>" in page and "scores</summary>" in page
 
 
-def test_an_input_that_has_changed_is_said_not_guessed(bench: Any) -> None:
+def test_a_changed_input_is_reported_instead_of_guessed(bench: Any) -> None:
     path = bench.jsonl("in.jsonl", rows()[:4])
     bench.run([{"c4": {"min_sentences": 2}}], path)
     bench.jsonl("in.jsonl", [r | {"text": r["text"].replace("river", "brook")} for r in rows()[:4]])
@@ -250,7 +203,7 @@ def test_an_input_that_has_changed_is_said_not_guessed(bench: Any) -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         _, page, _ = get(server, "/document?id=d3")
         server.shutdown()
-    assert "no longer there" in page and "<del" not in page and "menu" not in page
+    assert "is not available" in page and "<del" not in page and "menu" not in page
 
 
 def test_hostile_text_is_text(server: Server) -> None:

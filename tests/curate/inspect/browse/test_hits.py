@@ -1,4 +1,4 @@
-"""What is marked in a text, and the passage around it."""
+"""Highlighted words in a text, and the passage shown around them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def test_words_of_a_search_are_found_in_any_case_and_as_they_are() -> None:
     (("duplicate_2_gram_chars",), "x a b c y a b c", ["a b c", "a b c"]),
     (("duplicate_3_gram_chars",), "a b", []),
 ])  # fmt: skip
-def test_a_rule_marks_what_it_saw(rules: tuple[str, ...], text: str, wanted: list[str]) -> None:
+def test_a_rule_highlights_the_text_that_triggered_it(
+    rules: tuple[str, ...], text: str, wanted: list[str]
+) -> None:
     assert marked(text, "", *rules) == wanted
 
 
@@ -61,14 +63,14 @@ def test_a_passage_holds_its_hit_and_pieces_make_the_text(text: str, most: int) 
     assert any(hit for _, hit in passage(text, spans, most + 80)) == bool(spans)
 
 
-def test_a_page_shows_a_hit_far_behind_and_says_that_more_stands_around_it() -> None:
+def test_a_page_shows_a_hit_deep_in_a_text_with_ellipses_around_it() -> None:
     text = "before " * 9_000 + "NEEDLE" + " behind" * 9_000
     shown = Document({"text": text}, True, None).parts("needle")
     assert [part for part, is_hit, *_ in shown if is_hit] == ["NEEDLE"]
     assert shown[0][0] == shown[-1][0] == "\u2026" and sum(len(p) for p, *_ in shown) == CHARS + 2
 
 
-def test_hits_stand_where_they_are_between_cuts() -> None:
+def test_hits_keep_their_positions_between_cuts() -> None:
     runs = [Run(b"see "), Run(b"mill cut", cut="c4.x"), Run("the \u00e4 mill".encode())]
     shown = Document({"text": "see the \u00e4 mill"}, True, None, runs).parts("mill")
     wanted = ["see ", "mill cut", "the \u00e4 ", "mill"]

@@ -1,4 +1,4 @@
-"""Labels: put by a page of the server and by nothing else, kept in a file, learned from."""
+"""Labels: set only from the server's own pages, kept in a file, used to train a classifier."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from curate.inspect.browse.library import Query, library
 from curate.inspect.browse.server import Server
 from llmcurate.base.errors import UsageError
 from tests.curate.conftest import Bench
-from tests.curate.inspect.browse.test_browse import STEPS, get, rows
+from tests.curate.inspect.browse.served import STEPS, get, rows
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def post(server: Server, id: str, label: str, **other: str) -> Any:
     return answer.status, answer.getheader("Location")
 
 
-def test_a_label_leads_back_and_stands_in_the_file_and_on_the_pages(
+def test_a_label_redirects_back_and_appears_in_the_file_and_on_the_pages(
     server: Server, out: Path
 ) -> None:
     assert post(server, "d3", "good") == (303, "/document?lang=en&id=d3")
@@ -76,12 +76,14 @@ def test_the_last_label_of_a_document_counts(server: Server, out: Path) -> None:
     {"Origin": ""}, {"Host": "evil.test"}, {"Host": "evil.test", "Origin": "http://evil.test"},
     {"Content-Length": "99999"}, {"Content-Length": "-1"}, {"Content-Length": "x"},
 ], ids=str)  # fmt: skip
-def test_nobody_else_can_label(server: Server, out: Path, other: dict[str, str]) -> None:
+def test_forged_and_malformed_requests_cannot_label(
+    server: Server, out: Path, other: dict[str, str]
+) -> None:
     assert post(server, "d3", "good", **other)[0] == 403
     assert not (out / "labels.jsonl").exists()
 
 
-def test_a_token_stands_on_a_documents_page_alone(server: Server) -> None:
+def test_only_document_pages_contain_the_label_token(server: Server) -> None:
     assert server.token in get(server, "/document?id=d3")[1]
     assert all(server.token not in get(server, path)[1] for path in ("/", "/report", "/nothing"))
 
@@ -99,11 +101,11 @@ def test_a_file_that_cannot_be_written_is_named(server: Server, out: Path) -> No
 
 def test_a_damaged_file_is_named_by_its_line(tmp_path: Path) -> None:
     (tmp_path / "labels.jsonl").write_text('{"id": "a"}\n')
-    with pytest.raises(UsageError, match="jsonl:1 is no label"):
+    with pytest.raises(UsageError, match="jsonl:1: not a label"):
         Labels(tmp_path / "labels.jsonl")
 
 
-def test_labels_go_where_a_link_was_and_not_behind_it(tmp_path: Path) -> None:
+def test_writing_labels_replaces_a_link_and_leaves_its_target_alone(tmp_path: Path) -> None:
     victim, link = tmp_path / "victim", tmp_path / "labels.jsonl"
     link.symlink_to(victim)
     Labels(link).put("a", "good", "text")

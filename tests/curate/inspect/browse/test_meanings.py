@@ -1,4 +1,4 @@
-"""Rules in words, and scores as places between the least and the greatest value."""
+"""Rules described in words, and scores as positions on a bar."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORD = {
 }  # fmt: skip
 
 
-def test_a_score_stands_where_the_chart_has_it() -> None:
+def test_a_score_is_marked_at_its_position_in_the_chart() -> None:
     meanings = Meanings.of(RECORD)
     assert meanings.place("quality.score", 0.5) == 0.75
     assert meanings.place("gopher_quality.words", 9) == pytest.approx(0.5)
@@ -37,9 +37,9 @@ def test_a_score_stands_where_the_chart_has_it() -> None:
 def test_a_condition_is_said_in_words() -> None:
     meanings = Meanings.of(RECORD)
     few = Reason("gopher_quality", "few_words", 4.0, 9.0, None)
-    assert meanings.why(few) == "drops where words is below 9"
+    assert meanings.why(few) == "drops if words is below 9"
     odd = Reason("c4", "odd", 3.0, 2.0, None)
-    assert meanings.why(odd) == "drops where its value is above 2"
+    assert meanings.why(odd) == "drops if its value is above 2"
     assert meanings.why(odd._replace(threshold=None)) == ""
     assert spoken("gopher_quality.few_words") == "gopher_quality: few words"
 

@@ -1,4 +1,4 @@
-"""Kernels that a machine compiles once are in no figure that a forecast rests on."""
+"""The time to compile kernels counts in no figure that a forecast uses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def compiling(monkeypatch):
     import compiling
 
     monkeypatch.setattr(time, "process_time", lambda: compiling._clock() + compiling._added)
-    monkeypatch.setattr(compiling, "_places", set())
+    monkeypatch.setattr(compiling, "places", set())
     return compiling
 
 
@@ -57,7 +57,7 @@ def test_no_phase_of_a_run_counts_what_it_compiles(bench, make_pages, compiling,
     source = bench.jsonl("in.jsonl", make_pages(30))
     outcome = bench.run(STEPS, source, read={"partition_bytes": 2000})
     in_driver = {"plan_reading", "gather", "the decisions"}
-    assert in_driver <= compiling._places
+    assert in_driver <= compiling.places
     record = json.loads((bench.folder / "out" / "run.json").read_text())
     # In workers: at the first document, at the start and at the first sketch; then at the dedup.
     compiled = [stage["compiled"] for stage in record["stages"]]

@@ -52,7 +52,7 @@ def test_without_a_sample_the_run_in_out_is_asked(ran):
     assert "reused" in done.stdout and "figures of sample" in done.stdout
 
 
-def test_without_any_run_the_package_has_figures_and_says_whose(ran):
+def test_without_a_run_the_forecast_uses_the_packages_figures_and_says_so(ran):
     done = dry(ran, "small", "-o", "new")
     assert "figures of the package's table (20" in done.stdout
 
@@ -75,7 +75,7 @@ def test_on_paper_there_need_be_no_input_and_no_out(ran):
     ],
     ids=["no run", "no dry run", "no size", "no price"],
 )
-def test_wrong_use_is_one_line(ran, arguments, says):
+def test_wrong_use_is_a_one_line_error(ran, arguments, says):
     done = ran.command("run", "mine.yaml", *arguments)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert says in done.stderr

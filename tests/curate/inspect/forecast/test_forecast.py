@@ -131,7 +131,7 @@ def test_ten_times_the_input_takes_ten_times_the_seconds_bytes_and_documents():
     assert (first.peak_bytes, second.peak_bytes) == (1000, 2000)
 
 
-def test_what_one_process_does_is_not_divided_by_workers():
+def test_single_process_work_is_not_divided_by_workers():
     stages = by_name(told(record(), workers=100))
     for name, seconds in (
         ("planning", 1), ("settling ids", 30), ("dedup_exact: deciding", 50), ("report", 100)
@@ -142,7 +142,7 @@ def test_what_one_process_does_is_not_divided_by_workers():
     assert stages["assembling"].wall == pytest.approx(40 / 20)  # no more workers than partitions
 
 
-def test_what_a_dedup_does_in_workers_is_divided_among_them():
+def test_dedup_work_in_workers_is_divided_by_their_number():
     data = record()
     data["stages"][0]["decided"]["tasks_cpu"] = 8.0
     decided = by_name(told(data))["dedup_exact: deciding"]
@@ -150,7 +150,7 @@ def test_what_a_dedup_does_in_workers_is_divided_among_them():
     assert (decided.cpu, decided.wall) == pytest.approx((50 + 80, 50 + 80 / 4))
 
 
-def test_without_the_seconds_of_workers_that_is_said():
+def test_a_record_without_worker_seconds_gives_a_note():
     data = record()
     data["stages"][0]["decided"]["tasks_cpu"] = None  # Ray does not count them
     assert "no figure for dedup_exact: deciding" in told(data).missing
@@ -179,7 +179,7 @@ def test_a_cost_is_hours_requests_and_storage_at_the_prices():
     assert first.cost == pytest.approx(expected)
 
 
-def test_a_step_without_figures_is_named_and_counts_as_no_zero():
+def test_a_step_without_figures_is_named_and_not_counted_as_zero():
     other = recipe(RECIPE + "  - pii: {emails: true}\n  - tokenizer: {vocab: 500}\n")
     result = told(record(), other)
     assert any("no figure for step pii" in line for line in result.missing)
@@ -189,7 +189,7 @@ def test_a_step_without_figures_is_named_and_counts_as_no_zero():
     assert any(row.split() == ["pii", "?"] for row in text(result).split("\n"))
 
 
-def test_a_step_that_the_run_does_not_have_is_taken_from_the_table_and_that_is_said():
+def test_a_step_missing_from_the_run_takes_the_packages_figures_and_a_note_says_so():
     other = recipe(RECIPE + "  - pii: {emails: true}\n")
     result = told(record(), other, table=package_table())
     assert any(note.startswith("pii: from the package's table") for note in result.notes)
@@ -201,7 +201,7 @@ def test_other_settings_take_the_figures_of_the_same_step_and_say_so():
     assert by_name(result)["00"].cpu == by_name(told(record()))["00"].cpu
 
 
-def test_as_if_takes_the_size_given_and_counts_partitions_by_their_bytes():
+def test_as_if_sets_the_input_size_and_counts_partitions_by_bytes():
     result = told(record(), as_if=10**12)
     assert (result.bytes, result.partitions) == (10**12, 4096)
     assert by_name(result)["00"].documents_in == pytest.approx(10**11)
@@ -210,7 +210,7 @@ def test_as_if_takes_the_size_given_and_counts_partitions_by_their_bytes():
 def test_another_kind_of_input_is_noticed():
     data = record()
     data["inputs"][0] |= {"path": "in.jsonl", "format": "jsonl"}
-    assert any("archive, what was measured jsonl" in note for note in told(data).notes)
+    assert any("archive, but jsonl was measured" in note for note in told(data).notes)
 
 
 def test_the_fixed_part_of_the_table_is_taken_off_a_run():
@@ -239,7 +239,7 @@ def test_a_run_over_nothing_and_no_run_are_refused(tmp_path: Path):
     data = record()
     data["totals"]["read"] = 0
     (tmp_path / "run.json").write_text(json.dumps(data))
-    with pytest.raises(UsageError, match="gives no figures"):
+    with pytest.raises(UsageError, match="has no usable figures"):
         read_figures(tmp_path, NOTHING)
 
 
@@ -267,7 +267,7 @@ def test_a_run_of_other_steps_is_passed_over(tmp_path: Path):
 
 
 @pytest.mark.parametrize("price", ["get", "get=x", "get=-1", "get=nan", "cpu=1"])
-def test_a_price_that_is_none_is_refused(price: str):
+def test_an_invalid_price_is_refused(price: str):
     with pytest.raises(UsageError, match="--price"):
         parse_prices([price])
 
@@ -277,7 +277,7 @@ def test_prices_are_given_together_or_one_by_one():
     assert (prices.cpu_hour, prices.put, prices.gb_month, prices.get) == (0.01, 1, 2, Prices().get)
 
 
-def test_what_a_partition_costs_the_driver_grows_with_their_number():
+def test_driver_costs_grow_with_the_number_of_partitions():
     few, many = (told(record(), as_if=size).stages[-1] for size in (10**15, 10**16))
     assert few.single and few.name == "driving"
     assert many.cpu == pytest.approx(10 * few.cpu, rel=1e-3)
@@ -297,7 +297,7 @@ def test_planning_is_counted_by_files_and_by_places_where_archives_are_cut():
 
 
 @pytest.mark.parametrize(("name", "alone", "tasks"), [("report", 2, 3), ("settling ids", 4, 5)])
-def test_of_a_large_corpus_tasks_do_what_one_process_does_of_a_small_one(
+def test_on_a_large_corpus_single_process_work_is_split_into_tasks(
     name: str, alone: int, tasks: int
 ):
     split = {"report": (2e-6, 3e-6), "settling ids": (4e-6, 5e-6)}

@@ -1,4 +1,4 @@
-"""A real run: what it records, and that a forecast of the same run from it is that run."""
+"""A real run: the costs it records, and that they forecast the run itself."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ def test_a_run_forecasts_itself(ran):
 
 def test_a_run_again_over_the_same_input_has_the_same_records(ran, shared_bench):
     record, out, path, source = ran
-    shared_bench.run(path.read_text(), source)  # all is done
+    shared_bench.run(path.read_text(), source)  # nothing to do
     assert json.loads((out / "run.json").read_text())["stages"] == record["stages"]

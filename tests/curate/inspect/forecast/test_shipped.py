@@ -43,7 +43,7 @@ def test_a_filter_from_a_file_has_the_figure_of_a_plain_function(tmp_path: Path)
     (tmp_path / "r.yaml").write_text("steps: [{python: rules.py:keep}]")
     printed = _here("run r.yaml in.jsonl -o out --dry-run --as-if 100TB", tmp_path)
     assert "no figure" not in printed
-    assert re.search(r"note: python: the figure is of a function that .* rules\.py:keep", printed)
+    assert re.search(r"note: python: the figure is that of a function .* rules\.py:keep", printed)
 
 
 def test_the_table_says_when_and_on_what_it_was_measured() -> None:
@@ -72,5 +72,5 @@ def test_the_figures_in_the_prose_are_those_of_the_tables() -> None:
     (sketch,) = [x for s in fineweb.stages for x in s.steps if x.label.endswith(": sketching")]
     seconds = sketch.cpu / sketch.documents
     hours = [predicted.total("cpu") / 3600 / 100 for predicted in (fineweb, ccnet)]
-    assert f"takes {hours[0]:.0f} CPU hours a TB of stored WARC, CCNet's {hours[1]:.0f};" in prose
-    assert f"take {seconds * 1e3:.2g} ms of CPU a document" in prose
+    assert f"takes {hours[0]:.0f} CPU hours per TB of stored WARC, CCNet's {hours[1]:.0f};" in prose
+    assert f"take {seconds * 1e3:.2g} ms of CPU per document" in prose

@@ -30,7 +30,7 @@ def test_newest_keeps_the_last_version_of_each_url_and_each_near_duplicate(bench
     assert bench.ids() == [f"p{page}-2026" for page in range(8)]
 
 
-def test_the_report_counts_how_much_older_the_dropped_copies_are(bench):
+def test_the_report_counts_how_much_older_the_dropped_duplicates_are(bench):
     step = {"dedup_exact": {"key": "url", "survivor": "newest"}}
     twins = [{**versions()[0], "id": f"twin{n}", "url": "https://h.test/twin"} for n in range(2)]
     bench.run([step], bench.jsonl("in.jsonl", versions() + twins))
@@ -39,7 +39,7 @@ def test_the_report_counts_how_much_older_the_dropped_copies_are(bench):
     assert sum(ages["days"]["counts"]) == 9
     assert {p: (k, g) for p, k, g in ages["periods"]}["2026-02"] == (1, 0)
     page = (bench.folder / "out/report.html").read_text()
-    assert "8 are older than the copy that stays" in page
+    assert "8 are older than the one that is kept" in page
 
 
 def test_another_policy_has_no_chapter_on_ages(bench):
@@ -47,7 +47,7 @@ def test_another_policy_has_no_chapter_on_ages(bench):
     assert "ages" not in json.loads((bench.folder / "out/run.json").read_text())["figures"]
 
 
-def test_copies_without_a_date_are_counted_as_such(bench):
+def test_duplicates_without_a_date_are_counted_as_undated(bench):
     rows = versions()
     for row in rows:
         if row["id"].endswith("2014"):

@@ -1,4 +1,4 @@
-"""`llmcurate dedup clusters`: the largest clusters, and what differs in them."""
+"""`llmcurate dedup clusters`: the largest clusters and the differences within them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS = " ".join(f"word{i}" for i in range(120))
 RECIPE = [{"dedup_exact": {}}, {"dedup_minhash": {"verify": 0.5, "bands": 50, "rows": 2}}]
 
 
-def test_counts_stand_by_size_and_of_equals_by_name() -> None:
+def test_counts_are_sorted_by_size_then_by_name() -> None:
     counts = {"b": 2, "c": 3, "a": 2}
     assert by_count(counts) == [("c", 3), ("a", 2), ("b", 2)]
     assert listed(counts, ["e", "a"], "d") == [*by_count(counts), ("d", 0), ("e", 0)]
@@ -28,7 +28,7 @@ def test_counts_stand_by_size_and_of_equals_by_name() -> None:
 
 def test_a_size_of_clusters_reaches_up_to_the_next() -> None:
     ranges = ["2", "3", "4", "5 to 9", "10 to 19", "20 to 49", "50 to 99", "100 to 999"]
-    assert [size_range(size) for size in SIZES] == [*ranges, "1,000 and more"]
+    assert [size_range(size) for size in SIZES] == [*ranges, "1,000 or more"]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_the_largest_cluster_comes_first_and_the_least_similar_member_too(out: P
     assert exact.stays.id == "d0" and {m.id for m in exact.members} == {"d1", "d2"}
 
 
-def test_the_difference_of_near_copies_is_marked(
+def test_the_difference_of_near_duplicates_is_marked(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -74,7 +74,7 @@ def test_text_of_documents_cannot_write_to_the_terminal(out: Path) -> None:
     assert "\u241b[31mother" in coloured
 
 
-def test_equal_copies_are_shown_once(out: Path) -> None:
+def test_identical_duplicates_are_shown_once(out: Path) -> None:
     text = clusters.text(browse(out, 1, "exact", 2, 5), colours=False)
     assert text.count("word0 word1") == 1 and text.count("the same words") == 2
 
@@ -82,16 +82,16 @@ def test_equal_copies_are_shown_once(out: Path) -> None:
 def test_a_method_is_known_by_its_own_name_and_by_that_of_the_command(out: Path) -> None:
     for name in ("exact:text", "exact"):
         assert {c.method for c in browse(out, 9, name, 2, 1).clusters} == {"exact:text"}
-    with pytest.raises(UsageError, match="decisions are of exact:text, minhash"):
+    with pytest.raises(UsageError, match="they are of exact:text, minhash"):
         browse(out, 9, "lines", 2, 1)
 
 
 def test_small_clusters_can_be_left_out(out: Path) -> None:
     assert [c.size for c in browse(out, 9, None, 3, 1).clusters] == [3]
-    assert "no cluster fits" in clusters.text(browse(out, 9, None, 4, 1), False)
+    assert "no cluster matches" in clusters.text(browse(out, 9, None, 4, 1), False)
 
 
-def test_a_passage_is_shown_where_it_stands_after_the_cuts(bench: Any) -> None:
+def test_a_passage_is_shown_at_its_position_after_the_cuts(bench: Any) -> None:
     shared = ["First line that stands on both of the pages.", "Second line that both have."]
     own = "Only here stands a line like number {} of them."
     rows = [
@@ -107,7 +107,7 @@ def test_a_passage_is_shown_where_it_stands_after_the_cuts(bench: Any) -> None:
     assert "bytes 0 to 44" in text and '"First line that stands on both of the pages."' in text
 
 
-def test_what_nobody_knows_the_partner_of_is_only_counted(out: Path, tmp_path: Path) -> None:
+def test_duplicates_without_a_known_partner_are_only_counted(out: Path, tmp_path: Path) -> None:
     import shutil
 
     copy = tmp_path / "copy"
@@ -119,7 +119,7 @@ def test_what_nobody_knows_the_partner_of_is_only_counted(out: Path, tmp_path: P
     pq.write_table(table, path)
     page = browse(copy, 9, None, 2, 2)
     assert page.clusters == [] and page.unknown == {"exact:text": 3, "minhash": 2}
-    assert "it does not know where" in clusters.text(page, False)
+    assert "where is not known" in clusters.text(page, False)
 
 
 def test_a_copy_of_an_earlier_run_names_it(bench: Any) -> None:
@@ -130,7 +130,7 @@ def test_a_copy_of_an_earlier_run_names_it(bench: Any) -> None:
     bench.run([step], new, out="february")
     page = browse(bench.folder / "february", 9, None, 1, 2)
     text = clusters.text(page, False)
-    assert "copy of old in january" in text and "which this run does not hold" in text
+    assert "duplicate of old in january" in text and "which is not in this run" in text
 
 
 def test_the_command_prints_json_without_colours(bench: Any, out: Path) -> None:

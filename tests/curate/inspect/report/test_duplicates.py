@@ -62,7 +62,7 @@ def test_the_page_shows_them_side_by_side(methods: list[Method], shared_bench: A
     assert "<del>" in page and "<ins>" in page and "class=sides" in page
 
 
-def test_figures_of_copies_are_in_the_record(shared_bench: Any, methods: list[Method]) -> None:
+def test_figures_of_duplicates_are_in_the_record(shared_bench: Any, methods: list[Method]) -> None:
     from curate.run.records import read_record
 
     figures = read_record(Path(shared_bench.folder / "out"))["figures"]
@@ -81,4 +81,4 @@ def test_passages_that_were_cut_are_not_called_documents(bench: Any) -> None:
         (lines,) = duplicates.gather(store).values()
     assert (lines.passages, lines.members, json_values(lines)["of"]) == (True, 2, "passages")
     page = (bench.folder / "out" / "report.html").read_text()
-    assert "2 passages; 1 copy cut" in page
+    assert "2 passages; 1 duplicate cut" in page

@@ -83,7 +83,7 @@ def test_a_survivor_by_date_says_that_dates_are_missing(bench, dated: int, said:
 
 
 @pytest.mark.parametrize("policy", ["longest", "newest"])
-def test_nothing_is_said_where_dates_decide_nothing_or_all_are_there(bench, policy: str) -> None:
+def test_no_notice_if_dates_do_not_decide_or_none_is_missing(bench, policy: str) -> None:
     date = "2023-01-01" if policy == "newest" else None
     path = bench.jsonl("in.jsonl", [row(n, date, url=n // 2) for n in range(6)])
     bench.run([{"dedup_exact": {"key": "url", "survivor": policy}}], path)

@@ -47,7 +47,7 @@ def test_labels_are_counted_by_what_became_of_their_documents(out: Path) -> None
     assert kept.other_domains == 0
 
 
-def test_documents_with_characters_that_could_not_be_read_are_told(bench: Any) -> None:
+def test_documents_with_unreadable_characters_are_reported(bench: Any) -> None:
     pages = [f"<p>{LONG}größe" * 3 for _ in range(3)]
     for i, page in enumerate(pages):
         (bench.folder / f"{i}.html").write_bytes(page.encode() + b"\xff" * i)
@@ -91,7 +91,7 @@ def whole_bytes(store: Any) -> int:
     return sum(size for paths in (store.kept, store.gone) for _, _, size in _row_groups(paths))
 
 
-def test_the_report_shows_all_three(out: Path) -> None:
+def test_the_report_has_lengths_languages_and_domains(out: Path) -> None:
     page = (out / "report.html").read_text()
     for anchor in ("lengths", "languages", "domains"):
         assert f'href="#{anchor}"' in page and f'id="{anchor}"' in page

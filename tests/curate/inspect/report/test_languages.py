@@ -75,7 +75,7 @@ def test_a_threshold_of_0_3_leaves_nothing_to_look_at(tmp_path: Path, threshold:
     assert RunPage({}, Figures()).chapter("measures").strip() == ""
 
 
-def test_the_chapter_shows_counts_and_texts_as_text(tmp_path: Path) -> None:
+def test_the_chapter_shows_counts_and_escaped_texts(tmp_path: Path) -> None:
     figures = Figures(unsure=gathered(written(tmp_path)))
     page = RunPage({}, figures).chapter("measures")
     assert "en: 3 of 10" in page and "&lt;b&gt;text" in page and "<b>text" not in page
@@ -108,7 +108,7 @@ def run_of(
         return documents.lost(store, ["first", "second#2"], judged)
 
 
-def test_a_rule_that_drops_more_than_half_of_a_language_that_reaches_it_is_told(
+def test_a_rule_that_drops_over_half_of_a_language_is_reported(
     tmp_path: Path,
 ) -> None:
     lines = run_of(tmp_path, {"th": (60, 31), "de": (60, 30), "fr": (49, 49), None: (60, 60)})
@@ -129,12 +129,11 @@ def test_labels_without_a_profile_are_counted_once_by_label(tmp_path: Path) -> N
     judged = {"second#2": chosen("auto")}
     lines = run_of(tmp_path, langs | {None: (9, 0)}, judged)
     assert [line for line in lines if "profile" in line] == [
-        "no profile for the language of nl (2 documents), xx (1 document): English's limits judged"
-        " them"
+        "no language profile, so the limits of English were used: nl (2 documents), xx (1 document)"
     ]
 
 
-def test_a_language_that_is_not_kept_is_no_surprise(tmp_path: Path) -> None:
+def test_a_language_excluded_by_the_recipe_is_not_reported(tmp_path: Path) -> None:
     docs = documents_of(
         {"text": ["t"] * 60, "id": [f"d{i}" for i in range(60)], "lang": ["de"] * 60}
     )

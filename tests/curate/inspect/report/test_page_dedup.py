@@ -1,4 +1,4 @@
-"""The page on copies: how a dedup decided, partners in other corpora, partners nobody knows."""
+"""The report's pages on duplicates: notes, earlier corpora, unknown partners."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ def page(decided: dict[str, Any], *methods: Method) -> str:
     return RunPage({"stages": stages}, figures).chapter("duplicates")
 
 
-def test_what_a_dedup_says_of_its_decisions_is_shown() -> None:
+def test_notes_and_curves_of_a_dedup_are_shown() -> None:
     html = page({"dropped": 3, "notes": ["A filter of <1 GB> was enough."], "curves": [CURVE]})
     assert "How dedup_bloom decided" in html
     assert "A filter of &lt;1 GB&gt; was enough." in html
-    assert "False positives: rate over documents; the point: this &lt;run&gt;" in html
+    assert "False positives: rate over documents; point: this &lt;run&gt;" in html
     assert html.count("<svg") == 1 and "could not be drawn" not in html
 
 
-def test_copies_found_in_earlier_corpora_are_counted_by_corpus() -> None:
+def test_duplicates_in_earlier_corpora_are_counted_by_corpus() -> None:
     html = page({"against": {"january": 7, "february": 0}})
     assert "january" in html and ">7<" in html and "february" in html
 
 
 def test_a_method_that_knows_no_partners_says_so_and_claims_no_clusters() -> None:
     html = page({}, Method("bloom", unknown=12, passages=True))
-    assert "12 passages cut, of which only this is known" in html
+    assert "12 passages cut, seen before" in html
     assert "clusters with" not in html
     html = page({}, Method("bloom", unknown=12, unknown_whole=5, passages=True))
-    assert "7 passages cut and 5 documents dropped, of which only this is known" in html
+    assert "7 passages cut and 5 documents dropped, seen before;" in html
 
 
-def test_a_cluster_of_which_no_copy_stays_says_so() -> None:
+def test_a_cluster_without_a_kept_document_says_so() -> None:
     largest = [(3, None), (2, "a")]
     html = page({}, Method("paragraphs", 2, 5, dropped=4, sizes={2: 2}, largest=largest))
-    assert "3 (no copy stays), 2 (" in html and "None" not in html
+    assert "3 (none is kept), 2 (" in html and "None" not in html
 
 
 def test_pairs_of_one_url_claim_no_similarity_of_their_texts() -> None:
@@ -57,5 +57,5 @@ def test_pairs_of_one_url_claim_no_similarity_of_their_texts() -> None:
         assert claim in html and "<del>one </del>" in html
 
 
-def test_a_run_without_copies_has_no_such_chapter() -> None:
+def test_a_run_without_duplicates_has_no_chapter_on_them() -> None:
     assert page({"seconds": 0.1, "clusters": 0}).strip() == ""

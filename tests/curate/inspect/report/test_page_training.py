@@ -1,4 +1,4 @@
-"""The training chapter: from a record alone, whatever it lacks, and nothing in it is markup."""
+"""The report's training chapter: complete and incomplete records, all text escaped."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def record(**changes: Any) -> dict[str, Any]:
 def test_curves_of_loss_rate_and_gradient_are_drawn() -> None:
     page = training(record())
     assert page.count("<svg") == 3
-    assert "6.00 to 1.20; dots: on documents held out of training, 1.50 at the end" in page
-    assert "learning rate by step" in page and "norm of the gradient" in page
+    assert "6.00 to 1.20; dots: on held-out documents, 1.50 at the end" in page
+    assert "learning rate by step" in page and "gradient norm" in page
 
 
 def test_loads_of_experts_are_drawn_by_layer() -> None:
@@ -53,7 +53,7 @@ def test_loads_of_experts_are_drawn_by_layer() -> None:
     assert drawn.count('fill-opacity="0.5"') == 2  # a half of it
 
 
-def test_what_was_done_and_how_fast_is_said_and_no_share_of_an_unknown_peak() -> None:
+def test_the_chapter_shows_work_and_speed_and_no_share_of_an_unknown_peak() -> None:
     page = training(record())
     for name, value in (("optimizer", "muon"), ("tokens per second", "1,234"), ("rows", "4")):
         assert f"<dt>{name}</dt><dd>{value}</dd>" in page
@@ -63,7 +63,7 @@ def test_what_was_done_and_how_fast_is_said_and_no_share_of_an_unknown_peak() ->
     assert "<dt>of the GPU&#39;s peak (MFU)</dt><dd>41.3\u00a0%</dd>" in training(measured)
 
 
-def test_a_step_that_changed_nothing_is_told_with_its_documents() -> None:
+def test_a_skipped_training_step_is_listed_with_its_documents() -> None:
     skipping = record()
     skipping["metrics"][2] |= {"loss": None, "skipped": "loss nan", "documents": ["<i>", "b"]}
     skipping["summary"]["skipped_steps"] = 1

@@ -76,7 +76,7 @@ def test_threads_count_the_same(out: Path, figures: RuleFigures) -> None:
         assert json_values(rules.gather(store)) == json_values(figures)
 
 
-def test_marks_first_reasons_and_lone_rules_are_counted(figures: RuleFigures) -> None:
+def test_marks_first_reasons_and_documents_of_one_rule_are_counted(figures: RuleFigures) -> None:
     few, odd, nine = (figures.rules[f"judge.{n}"] for n in ("few", "odd", "nine"))
     assert (few.marked, odd.marked, nine.marked) == (50, 200, 40)
     assert (few.first, odd.first, nine.first) == (50, 175, 0)
@@ -107,7 +107,7 @@ def test_a_rules_column_is_the_one_that_holds_its_values(figures: RuleFigures) -
     assert figures.rules["judge.silent"].column is None
 
 
-def test_a_column_that_does_not_part_kept_from_dropped_is_not_the_rules(
+def test_a_column_that_does_not_separate_kept_from_dropped_is_not_taken_for_the_rules(
     figures: RuleFigures,
 ) -> None:
     # `nine` gives the values of `half`, but kept documents lie among them: no limit parts them.
@@ -155,7 +155,7 @@ def test_examples_are_the_same_whatever_the_order_of_rows(out: Path, tmp_path: P
     assert len(chosen(out)["judge.few"]) == rules.EXAMPLES
 
 
-def test_examples_stand_beside_value_limit_and_other_rules(out: Path) -> None:
+def test_examples_are_shown_with_value_limit_and_other_rules(out: Path) -> None:
     with opened(out) as store:
         assert store is not None
         examples = rules.gather_examples(store, rules.gather(store).rules)

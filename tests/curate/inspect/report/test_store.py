@@ -1,4 +1,4 @@
-"""The store of a run: figures made in pieces, by tasks in any order, are those of one process."""
+"""Report figures computed in parts and in any order equal those of one process."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_figures_of_tasks_are_those_of_one_process(
     ("group_bytes", "views"),
     [(store.KEY_MOST, {"kept", "gone", "gone_rows", "decisions"}), (1, {"decisions"})],
 )
-def test_of_several_groups_this_process_has_no_views_but_of_decisions(
+def test_with_several_groups_this_process_opens_only_the_view_of_decisions(
     out: Path, group_bytes: int, views: set[str]
 ) -> None:
     with store.opened(out, group_bytes=group_bytes) as opened:
@@ -98,7 +98,7 @@ def test_of_several_groups_this_process_has_no_views_but_of_decisions(
     assert {name for (name,) in found} == views
 
 
-def test_of_little_no_worker_is_asked(out: Path) -> None:
+def test_a_small_report_uses_no_workers(out: Path) -> None:
     def refused(function: str, tasks: list[Any]) -> Iterator[tuple[Any, Any]]:
         raise AssertionError(function)
 

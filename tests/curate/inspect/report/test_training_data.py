@@ -5,7 +5,7 @@ from __future__ import annotations
 from curate.cli.training import step_text
 from curate.inspect.report.page import Figures, RunPage
 from curate.run.records import held_out_lines, product_line
-from train.measure.step_documents import Read, Step
+from train.measure.step_documents import Step, StepDocument
 
 
 def score(loss: float, bits: float | None) -> dict:
@@ -47,7 +47,7 @@ def test_the_terminal_has_a_line_a_source():
     assert held_out_lines({**SUMMARY, "held_out_sources": {}}) == []
 
 
-def test_texts_scored_whole_stand_with_their_sources_in_report_and_terminal():
+def test_texts_scored_whole_are_listed_with_their_sources_in_report_and_terminal():
     text = {**score(3.5, 1.625), "sources": {"a<b": score(3.25, None)}}
     summary = {**SUMMARY, "held_out_sources": {}, "eval": {"news": text}}
     lines = held_out_lines(summary)
@@ -61,7 +61,7 @@ def test_a_model_of_tokens_without_bytes_tells_its_loss():
 
 
 def test_the_documents_of_a_step_are_lines():
-    document = Read("web", "", "a\x1bb", 12)
+    document = StepDocument("web", "", "a\x1bb", 12)
     lines = step_text(Step(3, "anneal", 2, 12, [document], "loss nan")).splitlines()
     assert lines[0] == "step 3 (anneal): 2 rows, 12 tokens of 1 document"
     assert lines[1].endswith("loss nan") and lines[2].split() == ["12", "web", "a␛b"]

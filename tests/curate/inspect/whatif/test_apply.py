@@ -111,10 +111,10 @@ def test_a_changed_input_other_files_and_a_busy_folder_are_refused(bench: Any) -
     done = bench.command("whatif", out, "--set", sets[0], "--apply", "-o", "page.html")
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     bench.jsonl("in.jsonl", rows(2))
-    with pytest.raises(UsageError, match="has changed"):
+    with pytest.raises(UsageError, match="was changed"):
         apply(out, sets, None, quiet)
     _forget(out)
-    with pytest.raises(UsageError, match="is gone"):
+    with pytest.raises(UsageError, match="is missing"):
         apply(out, sets, None, quiet)
 
 

@@ -85,7 +85,7 @@ def test_every_document_goes_where_a_run_puts_it(bench: Any, kind: str, sets: st
     assert after.estimate.bytes == sum(len(r["text"].encode()) for r in kept)
 
 
-def test_one_dedup_after_another_sees_what_the_first_one_leaves(bench: Any) -> None:
+def test_the_second_dedup_sees_only_what_the_first_keeps(bench: Any) -> None:
     twice = steps("key")[:3] + steps("bands")[2:]
     bench.run(twice, bench.folder / "in.jsonl", out="twice")
     answered = answer(bench.folder / "twice", SETS["both"])
@@ -112,7 +112,7 @@ def test_without_the_stages_a_dedup_widens_the_interval_and_says_so(bench: Any) 
     whole = answer(bench.folder / "key", SETS["both"]).after.estimate.documents
     answered = answer(bench.folder / "bare", SETS["both"])
     assert answered.after.low.documents < whole < answered.after.high.documents
-    assert "the stages of the run are gone" in " ".join(answered.notes)
+    assert "the stages of the run are missing" in " ".join(answered.notes)
 
 
 def test_wilson_is_that_of_statsmodels_and_narrows_with_the_rest_of_the_population() -> None:
@@ -138,10 +138,10 @@ def test_intervals_hold_the_truth_in_about_19_of_20_samples() -> None:
     assert 180 <= held <= 199
 
 
-def test_steps_say_by_what_documents_meet() -> None:
+def test_steps_declare_what_decides_that_documents_match() -> None:
     def meets(name: str, **settings: Any) -> str | None:
         step: Any = make_step(name, settings)
-        found: str | None = step.meets_by
+        found: str | None = step.shared_key_column
         return found
 
     assert meets("dedup_exact") == "key"

@@ -97,7 +97,7 @@ def bench(shared_bench: Any) -> Any:
 
 
 @pytest.mark.parametrize("number", [0, 7, 10])
-def test_what_is_measured_whole_is_what_a_run_keeps(bench: Any, number: int) -> None:
+def test_an_exact_whatif_answer_equals_a_run(bench: Any, number: int) -> None:
     measured = pair(bench, "demo", *CHANGES[number])
     assert measured.low == measured.estimate == measured.high == measured.truth
 

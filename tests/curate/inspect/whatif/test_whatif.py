@@ -100,7 +100,7 @@ def test_where_every_step_only_measures_the_counts_are_those_of_a_run(
 
 
 @pytest.mark.parametrize("least", [12, 60])
-def test_behind_an_edit_and_a_cut_the_later_steps_measure_what_is_let_through(
+def test_after_edits_and_cuts_later_steps_measure_the_newly_kept_texts(
     bench: Any, least: int
 ) -> None:
     sets = (f"gopher_quality.min_words={least}",)
@@ -136,7 +136,7 @@ def test_curves_say_what_a_run_with_that_limit_keeps(bench: Any) -> None:
                 assert point.kept.documents >= other.after.estimate.documents
 
 
-def test_own_share_is_what_a_run_without_the_rule_keeps_more(bench: Any) -> None:
+def test_the_effect_of_a_rule_alone_is_what_a_run_without_it_keeps_in_addition(bench: Any) -> None:
     rules = {r.name: r for r in whatif(bench, "measured").rules}
     kept = whatif(bench, "measured").before
     without = whatif(bench, "measured", "gopher_quality.min_words=0").after.estimate
@@ -187,9 +187,9 @@ def test_columns_of_one_setting_decide_for_another_as_the_step_does(
     assert any(rule in decided for rule in decide) or name == "wangchanberta"
 
 
-def test_what_scores_cannot_decide_is_named_and_the_rest_is_counted(bench: Any) -> None:
+def test_settings_that_scores_cannot_decide_are_named_and_others_counted(bench: Any) -> None:
     answered = whatif(bench, "staged", "c4.min_words_per_line=2", "document_length.min=400")
-    assert list(answered.question.again) == ["c4.min_words_per_line"]
+    assert list(answered.question.undecidable) == ["c4.min_words_per_line"]
     assert answered.after.exact and answered.after.measured
     assert answered.after.estimate.documents < answered.before.documents
 
@@ -198,7 +198,7 @@ def test_what_scores_cannot_decide_is_named_and_the_rest_is_counted(bench: Any) 
     ("gopher.min_words=3", "no section"),
     ("gopher_quality.min_word=3", "unknown key"),
     ("gopher_quality.min_words=many", "min_words is 'many': give a whole number"),
-    ("gopher_quality.min_words=30", "that is what the run had"),
+    ("gopher_quality.min_words=30", "the run had this value"),
     ("read.batch_rows=3", "no stored scores"),
 ])  # fmt: skip
 def test_a_wrong_setting_is_refused_in_one_line(bench: Any, setting: str, message: str) -> None:
@@ -259,7 +259,7 @@ def test_a_page_shows_names_as_text(bench: Any) -> None:
     check_structure(page)
 
 
-def test_rules_stand_by_effect_and_what_is_nothing_is_left_out(bench: Any) -> None:
+def test_rules_are_sorted_by_effect_and_idle_rules_left_out(bench: Any) -> None:
     answered = whatif(bench, "measured", "gopher_quality.max_words=110")
     names = [rule.name for rule in by_effect(answered.rules)]
     assert names[0] == "gopher_quality.many_words"
@@ -276,7 +276,7 @@ def test_rules_stand_by_effect_and_what_is_nothing_is_left_out(bench: Any) -> No
     assert "tlh" not in text_of(answered) and ">tlh<" not in page_of(answered)
 
 
-def test_other_thresholds_are_tried_on_each_language_by_its_profile(shared_bench: Any) -> None:
+def test_whatif_applies_language_profiles_to_new_thresholds(shared_bench: Any) -> None:
     """Words of 15 characters pass in German only, until a limit is given for all languages."""
     word = {"en": "interdependence ", "de": "Verantwortungen "}
     rows = [

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from curate.lab.evaluate.planting import near_copy
-from tests.curate.lab.evaluate.test_near_copies import jaccard
+from tests.curate.similarity import jaccard
 
 WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 WINDOW = 200
@@ -105,7 +105,7 @@ def test_the_sides_of_token_shards_are_audited_alike(sides, audited):
     assert {k: json.loads(done.stdout)[k] for k in same} == {k: audited[k] for k in same}
 
 
-def test_sides_that_cannot_be_told_are_one_line(sides):
+def test_unknown_sides_are_a_one_line_error(sides):
     bench, _, _ = sides
     for options, says in (
         (("--val", "val.jsonl", "--shards", "s"), "not both"),

@@ -46,7 +46,7 @@ def compared(shared_bench: Any) -> tuple[Comparison, Path]:
     return comparison, out
 
 
-def test_what_is_left_is_what_each_method_leaves(compared: Any) -> None:
+def test_each_methods_remaining_documents_and_bytes_are_counted(compared: Any) -> None:
     comparison, out = compared
     size = sum(len(row["text"]) for row in corpus())
     assert (comparison.documents, comparison.bytes, comparison.tokens) == (6, size, round(size / 4))
@@ -60,7 +60,7 @@ def test_what_is_left_is_what_each_method_leaves(compared: Any) -> None:
         assert (out / row.method / "report.html").exists()
 
 
-def test_documents_that_lost_a_passage_are_told_from_those_that_went(compared: Any) -> None:
+def test_documents_that_lost_a_passage_are_distinguished_from_dropped_ones(compared: Any) -> None:
     both = compared[0].overlap
     assert both.methods == ["exact", "lines"]
     assert both.both == [[1, 1], [1, 1]]
@@ -74,12 +74,14 @@ def test_time_and_memory_are_measured_for_each_method(compared: Any) -> None:
         assert 30e6 < row.peak_parent < 3e9 and 30e6 < row.peak_worker < 3e9
 
 
-def test_a_method_that_removes_too_much_is_a_line_and_no_end(compared: Any) -> None:
+def test_a_method_stopped_by_its_guard_is_a_row_and_does_not_end_the_comparison(
+    compared: Any,
+) -> None:
     comparison, _ = compared
     stopped = comparison.rows[2]
-    assert stopped.documents is None and "stopped by its guard" in stopped.note
+    assert stopped.documents is None and "stopped by max_removal" in stopped.note
     assert not comparison.failed
-    assert "exact+url: stopped by its guard" in comparison.text()
+    assert "exact+url: stopped by max_removal" in comparison.text()
 
 
 def test_the_table_and_the_page_show_every_method(compared: Any) -> None:
@@ -93,7 +95,7 @@ def test_the_table_and_the_page_show_every_method(compared: Any) -> None:
     assert data["overlap"]["share_changed_too"] == [[1.0, 1.0], [0.5, 1.0]]
 
 
-def test_again_it_measures_nothing_and_says_the_same(compared: Any, shared_bench: Any) -> None:
+def test_a_repeated_comparison_reuses_its_measurements(compared: Any, shared_bench: Any) -> None:
     comparison, out = compared
     source = shared_bench.folder / "in.jsonl"
     again = shared_bench.command(
@@ -115,7 +117,10 @@ def test_a_run_done_in_several_goes_has_no_time(compared: Any, shared_bench: Any
     (row,) = comparison.rows
     assert (row.documents, row.seconds, row.peak_parent) == (5, None, None)
     assert row.kept_ids == compared[0].rows[0].kept_ids
-    assert "several goes" in row.note and "several goes" in (out / "compare.html").read_text()
+    assert (
+        "the run was resumed" in row.note
+        and "the run was resumed" in (out / "compare.html").read_text()
+    )
 
 
 @pytest.mark.slow
@@ -131,7 +136,7 @@ def test_tokens_are_counted_where_a_tokenizer_is_given(bench: Any) -> None:
     assert "tokens: counted" in comparison.text()
 
 
-def test_wrong_use_is_told_before_anything_runs(bench: Any) -> None:
+def test_wrong_use_is_reported_before_anything_runs(bench: Any) -> None:
     source = bench.jsonl("in.jsonl", corpus())
     for methods, sets, match in (
         (["exact", "magic"], (), "known: exact"),

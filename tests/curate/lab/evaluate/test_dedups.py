@@ -14,7 +14,7 @@ import pytest
 
 from curate.dedup.minhash.near_duplicates import predicted
 from curate.documents.edits import Edit
-from curate.lab.evaluate.dedups import Evaluation, Gone, evaluate, score
+from curate.lab.evaluate.dedups import Evaluation, Removed, evaluate, score
 from curate.lab.evaluate.planting import KINDS, Plant, Region
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import json_values
@@ -78,7 +78,7 @@ def test_regions_of_a_plant_hold_the_same_text(evaluated: Any) -> None:
     assert count == dict.fromkeys(KINDS, PLANT)
 
 
-def test_planted_copies_are_never_preferred_to_what_was_there(evaluated: Any) -> None:
+def test_planted_duplicates_are_never_preferred_to_the_originals(evaluated: Any) -> None:
     _, out = evaluated
     for method in ("exact", "lines"):
         decisions = pq.read_table(out / f"runs/{method}/after/decisions.parquet")
@@ -146,7 +146,7 @@ def test_the_same_seed_plants_the_same(evaluated: Any, shared_bench: Any) -> Non
     assert (out / "planted/documents.parquet").stat().st_mtime_ns == stamp
 
 
-def test_a_corpus_of_copies_alone_has_nothing_to_plant_in(bench: Any) -> None:
+def test_a_corpus_of_duplicates_only_cannot_be_planted(bench: Any) -> None:
     rows = [{"id": f"d{n}", "text": "the same words " * 50} for n in range(5)]
     source = [str(bench.jsonl("in.jsonl", rows))]
     with pytest.raises(UsageError, match="nothing to plant copies of"):
@@ -161,29 +161,33 @@ def cut(start: int, end: int) -> list[Edit]:
     return [Edit("s", "r", start, end, None)]
 
 
-def test_either_copy_may_go_and_the_other_is_a_loss() -> None:
-    scored = score("m", [PAIR], Gone(), Gone({"a"}, 100), None)
+def test_dropping_either_duplicate_is_right_and_dropping_both_is_a_loss() -> None:
+    scored = score("m", [PAIR], Removed(), Removed({"a"}, 100), None)
     assert (scored.kinds[0].found, scored.right_documents, scored.false_documents) == (1, 1, 0)
     assert (scored.right_bytes, scored.false_bytes) == (100, 0)
-    both = score("m", [PAIR], Gone(), Gone({"a", "p"}, 200), None)
+    both = score("m", [PAIR], Removed(), Removed({"a", "p"}, 200), None)
     assert (both.right_documents, both.false_documents, both.false_bytes) == (1, 1, 100)
-    none = score("m", [PAIR], Gone(), Gone({"z"}, 70), None)
+    none = score("m", [PAIR], Removed(), Removed({"z"}, 70), None)
     assert (none.kinds[0].found, none.false_documents, none.false_bytes) == (0, 1, 70)
     assert none.precision == 0.0
 
 
-def test_what_went_before_planting_does_not_count() -> None:
-    old = Gone({"z"}, 70)
-    same = score("m", [PAIR], old, Gone({"z"}, 70), None)
+def test_documents_dropped_before_planting_do_not_count() -> None:
+    old = Removed({"z"}, 70)
+    same = score("m", [PAIR], old, Removed({"z"}, 70), None)
     assert (same.false_documents, same.false_bytes, same.precision) == (0, 0, None)
-    already = score("m", [PASSAGE], Gone({"b"}, 100), Gone({"b"}, 150, {"c": cut(0, 50)}), None)
+    already = score(
+        "m", [PASSAGE], Removed({"b"}, 100), Removed({"b"}, 150, {"c": cut(0, 50)}), None
+    )
     assert (already.kinds[0].planted, already.kinds[0].already) == (0, 1)
     assert (already.right_bytes, already.false_bytes) == (50, 0)
 
 
 def test_passages_count_by_their_bytes() -> None:
-    most = score("m", [PASSAGE], Gone(), Gone(set(), 48, {"c": cut(0, 48)}), None)
+    most = score("m", [PASSAGE], Removed(), Removed(set(), 48, {"c": cut(0, 48)}), None)
     assert (most.kinds[0].found, most.kinds[0].bytes) == (1, 0.96)
-    half = score("m", [PASSAGE], Gone(), Gone(set(), 45, {"b": cut(0, 35), "c": cut(50, 60)}), None)
+    half = score(
+        "m", [PASSAGE], Removed(), Removed(set(), 45, {"b": cut(0, 35), "c": cut(50, 60)}), None
+    )
     assert (half.kinds[0].found, half.kinds[0].bytes) == (0, 0.5)
     assert (half.right_bytes, half.false_bytes) == (25, 20)

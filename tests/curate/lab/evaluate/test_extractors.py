@@ -175,19 +175,21 @@ def test_settings_of_the_step_can_be_set(bench: Bench, crawl: Path) -> None:
         ("{", "line 1: not JSON"),
         ({"text": "a"}, "give `record_id` or `url`"),
         ({"url": "u"}, "give `text`, or snippets"),
-        ({"url": "u", "text": 3}, "`text` is no text"),
-        ({"url": "u", "with": "a"}, "`with` is no list of texts"),
+        ({"url": "u", "text": 3}, "`text` must be a string"),
+        ({"url": "u", "with": "a"}, "`with` must be a list of strings"),
         ({"url": "u", "text": "a", "date": "May 5"}, "write it as 2024-05-31"),
-        ({"url": "u", "text": "a"}, "no page of the input has gold"),
+        ({"url": "u", "text": "a"}, "no row matches a page of the input"),
     ],
 )
-def test_wrong_gold_is_one_line(bench: Bench, crawl: Path, row: Any, says: str) -> None:
+def test_wrong_gold_is_a_one_line_error(bench: Bench, crawl: Path, row: Any, says: str) -> None:
     done = bench.command("extract-eval", bench.jsonl("gold.jsonl", [row]), crawl)
     assert done.returncode == 2 and says in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_absent_files_and_unknown_extractors_are_one_line(bench: Bench, crawl: Path) -> None:
+def test_absent_files_and_unknown_extractors_are_a_one_line_error(
+    bench: Bench, crawl: Path
+) -> None:
     gold = gold_of(bench, *ROWS)
     for arguments, says in (
         (("no.jsonl", crawl), "no.jsonl"),

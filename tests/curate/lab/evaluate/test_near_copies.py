@@ -8,16 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.lab.evaluate.planting import WORD, near_copy, nearest
+from curate.lab.evaluate.planting import near_copy, nearest
+from tests.curate.similarity import jaccard
 
 WORDS = [f"{a}{b}" for a in ("mel", "tor", "sun", "wek", "pol") for b in ("ka", "ri", "dom", "est")]
-
-
-def jaccard(first: str, second: str) -> float:
-    """Of the word 5-grams of two texts."""
-    words = [WORD.findall(text.lower()) for text in (first, second)]
-    a, b = ({tuple(w[i : i + 5]) for i in range(len(w) - 4)} for w in words)
-    return len(a & b) / len(a | b) if a or b else 1.0
 
 
 def prose(words: int, seed: int = 1) -> str:

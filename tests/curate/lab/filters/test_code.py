@@ -47,11 +47,13 @@ def test_the_kernel_measures_what_the_reference_does(variant: str) -> None:
 @pytest.mark.parametrize("variant", ["starcoder", "redpajama"])
 @settings(deadline=None, max_examples=80)
 @given(st.lists(texts, max_size=4))
-def test_it_does_for_any_text(variant: str, values: list[str]) -> None:
+def test_the_kernel_measures_any_text_as_the_reference_does(
+    variant: str, values: list[str]
+) -> None:
     check(values, variant)
 
 
-def test_extensions_are_what_stands_behind_the_last_period_of_the_name() -> None:
+def test_an_extension_is_the_text_after_the_last_period_of_the_name() -> None:
     paths = ["a/b.tar.GZ", "Makefile", "https://x.example/main.py?raw=1#L2", "a.b/c", ""]
     assert [extension(p) for p in paths] == ["gz", "makefile", "py", "c", ""]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.documents.documents import documents
-from curate.lab.filters.license import License, allows, named
+from curate.lab.filters.license import License, allows, header_license
 
 KEPT = frozenset({"mit", "apache-2.0"})
 NAMES = ("MIT", "Apache-2.0", "GPL-3.0-only", "MPL-2.0")
@@ -43,15 +43,21 @@ def test_case_exceptions_and_later_versions_change_nothing() -> None:
     "text",
     ["", "(", "MIT OR", "MIT MIT", "(MIT", "MIT)", "AND", "WITH MIT", "MIT WITH (", "(" * 9999],
 )
-def test_what_is_no_expression_keeps_nothing(text: str) -> None:
+def test_an_invalid_licence_expression_allows_nothing(text: str) -> None:
     assert not allows(text, KEPT)
 
 
 def test_a_head_names_its_licence() -> None:
-    assert named("/* SPDX-License-Identifier: MIT OR Apache-2.0 */\nint x;") == "MIT OR Apache-2.0"
-    assert named("// Licensed under the Apache License,\n// Version 2.0 (the X)") == "Apache-2.0"
-    assert named("# under the terms of the GNU Lesser General\n# Public License") == "LGPL"
-    assert named("x = 1\n" * 5000 + "# SPDX-License-Identifier: MIT") is None
+    assert (
+        header_license("/* SPDX-License-Identifier: MIT OR Apache-2.0 */\nint x;")
+        == "MIT OR Apache-2.0"
+    )
+    assert (
+        header_license("// Licensed under the Apache License,\n// Version 2.0 (the X)")
+        == "Apache-2.0"
+    )
+    assert header_license("# under the terms of the GNU Lesser General\n# Public License") == "LGPL"
+    assert header_license("x = 1\n" * 5000 + "# SPDX-License-Identifier: MIT") is None
 
 
 def kept(step: License, **columns: list) -> list[str]:

@@ -89,5 +89,5 @@ def test_any_annotation_may_drop() -> None:
     assert rules(Oscar(), LONG) == []
     assert rules(Oscar(drop=("tiny",)), LONG) == ["tiny"]
     assert rules(Oscar(drop=("tiny+noisy", "header")), LONG) == []
-    with pytest.raises(ValidationError, match="annotations are tiny"):
+    with pytest.raises(ValidationError, match="is not an annotation: give tiny"):
         Oscar(drop=("adult",))

@@ -135,11 +135,11 @@ def test_a_function_may_take_an_arrow_table(
     [
         ("fails", r"my_rules\.py:22: KeyError: 'eeee eee' \(fails, step python on document c\)"),
         ("leaves", r"my_rules\.py:\d+: SystemExit: bye\S* now \(.* python on document a\)"),
-        ("number", r"my_rules\.py:number returned 5 for document a: for a measure give `min`.*"),
+        ("number", r"my_rules\.py:number returned 5 for document a: for a measure set `min`.*"),
         ("nothing", r"my_rules\.py:nothing returned None for document a: return True, False.*"),
     ],
 )
-def test_what_a_function_does_wrong_is_one_line_with_the_document(
+def test_an_error_in_a_user_function_is_one_line_with_the_document(
     rules: Bench, function: str, message: str
 ) -> None:
     with pytest.raises(RunFailed) as caught:
@@ -156,11 +156,11 @@ def test_an_array_of_another_length_is_refused(rules: Bench) -> None:
 def test_remarks_on_single_documents_are_no_rules(rules: Bench) -> None:
     rows = [{"id": f"d{n}", "text": "x"} for n in range(101)]
     rules.jsonl("many.jsonl", rows)
-    with pytest.raises(RunFailed, match=r"more than 100 different reasons .* behind a colon"):
+    with pytest.raises(RunFailed, match=r"more than 100 different reasons .* after a colon"):
         rules.run([{"python": "my_rules.py:remarks"}], "many.jsonl")
 
 
-def test_a_failing_file_is_one_line(rules: Bench) -> None:
+def test_a_failing_file_is_a_one_line_error(rules: Bench) -> None:
     (rules.folder / "broken.py").write_text("import json\n\njson.loads('')\ndef keep(t): pass\n")
     with pytest.raises(RunFailed, match=r"broken\.py:3: JSONDecodeError: .*when its file was run"):
         rules.run([{"python": "broken.py:keep"}], "in.jsonl")
@@ -189,7 +189,7 @@ def test_an_edit_while_a_run_works_is_noticed(rules: Bench) -> None:
     assert load_stage(spec)
     (rules.folder / "limits.py").write_text("SHORTEST = 5\n", encoding="utf-8")
     spec.touch()
-    with pytest.raises(RunFailed, match="python: its source is not what it was"):
+    with pytest.raises(RunFailed, match="python: its source has changed"):
         load_stage(spec)
 
 
@@ -287,9 +287,9 @@ def test_the_command_filter_takes_functions_and_their_limits(stranger: Bench) ->
 def test_a_function_object_is_named_by_its_file() -> None:
     named = FunctionInFile.of(test_a_function_object_is_named_by_its_file)
     assert named.path.samefile(__file__) and str(named).endswith(f":{named.name}")
-    with pytest.raises(UsageError, match="has no name of its own"):
+    with pytest.raises(UsageError, match="is not a top-level function"):
         FunctionInFile.of(lambda text: True)
     made: dict[str, object] = {}
     exec("def keep(text): return True", made)
-    with pytest.raises(UsageError, match="the source of keep is not known here"):
+    with pytest.raises(UsageError, match="the source of keep is not available"):
         FunctionInFile.of(made["keep"])  # type: ignore[arg-type]

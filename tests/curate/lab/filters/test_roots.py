@@ -105,7 +105,7 @@ def test_a_measure_at_its_limit_is_kept_and_one_beyond_is_dropped() -> None:
         values = {column: np.full(2, np.nan) for column, _, _ in limits.values()}
         values[name][:] = limit, limit + step
         docs = documents({"id": ["at", "beyond"], "text": ["", ""]}).within("roots")
-        done = Roots()._decided(docs, values, ["zh", "zh"])
+        done = Roots()._drop_by_limits(docs, values, ["zh", "zh"])
         assert [(d.rule, d.rows.tolist()) for d in done.drops if len(d.rows)] == [(rule, [1])]
 
 

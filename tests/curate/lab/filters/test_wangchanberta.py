@@ -108,7 +108,7 @@ def test_a_rule_does_what_its_example_says(text: str, expected: str, rule: str |
     assert (rule in {e["rule"] for e in edits}) is (rule is not None)
 
 
-def test_lines_may_stay() -> None:
+def test_line_breaks_stay_without_join_lines() -> None:
     assert cleaned("ก\nข  ค", join_lines=False)[0] == "ก\nข ค"
 
 

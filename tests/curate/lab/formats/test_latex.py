@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import re
 import tarfile
 import time
@@ -16,39 +15,14 @@ from hypothesis import strategies as st
 from curate.lab.formats.latex import _without_comments, paper_text
 from tests.curate.doubling import grows_linearly
 from tests.curate.formats.portions import corrupt, events, rows, skipped
+from tests.curate.lab.formats.latex_files import MAIN, tar
 
-MAIN = r"""% a comment
-\documentclass[12pt]{article}
-\newcommand{\mill}{the \emph{mill}}
-\def\half{\frac{1}{2}}
-\newcommand{\two}[2]{#1 and #2}
-\begin{document}
-\begin{abstract}On \mill. 50\% of it.\end{abstract} % why
-% gone
-\renewcommand{\mill}{the mill}
-\section{One}
-\input{parts/one.tex}
-\millstone{} is no macro, \half is, \two{a}{b} stays.
-\bibliography{refs}
-\end{document}
-"""
 INPUTS = "Put in place by \\mill % with a comment\n"
 TEXT = r"""\begin{abstract}On the mill. 50\% of it.\end{abstract}
 \section{One}
 Put in place by the mill
 
 \millstone{} is no macro, \frac{1}{2} is, \two{a}{b} stays."""
-
-
-def tar(members: dict[str, bytes], mtime: int = 1_262_304_000) -> bytes:
-    """A tar file."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as file:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size, info.mtime = len(data), mtime
-            file.addfile(info, io.BytesIO(data))
-    return packed.getvalue()
 
 
 PAPER = tar({"ms.tex": MAIN.encode(), "parts/one.tex": INPUTS.encode(), "fig.eps": b"%!PS"})
@@ -106,7 +80,7 @@ def test_a_tar_of_other_things_is_passed_over_in_a_folder(tmp_path: Path) -> Non
     (tmp_path / "paper.tar").write_bytes(PAPER)
     listed = find_files([str(tmp_path)])
     assert [f.rel for f in listed.files] == ["paper.tar"]
-    assert listed.notices[0].endswith("no LaTeX among the first 50 files in it")
+    assert listed.notices[0].endswith("no LaTeX among its first 50 files")
 
 
 def test_a_header_that_claims_gigabytes_is_refused(tmp_path: Path) -> None:
@@ -186,7 +160,7 @@ def test_a_percent_sign_in_what_tex_reads_literally_is_no_comment(text: str) -> 
         ("a\n  % a line\nb", "a\nb"),
     ],
 )
-def test_elsewhere_it_begins_one(text: str, without: str) -> None:
+def test_an_unescaped_percent_sign_begins_a_comment(text: str, without: str) -> None:
     assert paper_text(rf"\begin{{document}}{text}", {}, 1000) == without
 
 
@@ -208,7 +182,7 @@ def test_without_literals_comments_are_what_redpajama_takes(text: str) -> None:
         r"\href{{}",
     ],
 )
-def test_what_is_never_closed_takes_linear_time(unit: str) -> None:
+def test_unclosed_latex_takes_linear_time(unit: str) -> None:
     assert grows_linearly(_without_comments, lambda n: unit * (n // len(unit)), 100_000)
 
 

@@ -7,7 +7,6 @@ import lzma
 import time
 from contextlib import suppress
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 import pytest
 import zstandard
@@ -17,33 +16,7 @@ from curate.lab.formats.mediawiki import Site, _in_one_variant, plain_text
 from llmcurate.base.errors import UsageError
 from tests.curate.doubling import grows_linearly
 from tests.curate.formats.portions import corrupt, events, rows, skipped
-
-HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="an">
-  <siteinfo>
-    <sitename>Biquipedia</sitename>
-    <dbname>anwiki</dbname>
-    <base>https://an.wikipedia.org/wiki/Portalada</base>
-    <namespaces>
-      <namespace key="0" case="first-letter" />
-      <namespace key="6" case="first-letter">Imachen</namespace>
-      <namespace key="14" case="first-letter">Categor\u00eda</namespace>
-    </namespaces>
-  </siteinfo>
-"""
-TAIL = "</mediawiki>\n"
-
-
-def page(number: int, text: str = "Some '''text'''.", space: int = 0, more: str = "") -> str:
-    """A page of a dump, with an older revision behind the newer one."""
-    return f"""  <page>
-    <title>Page {number}</title>
-    <ns>{space}</ns>
-    <id>{number}</id>{more}
-    <revision><timestamp>2024-05-0{number % 9 + 1}T10:00:00Z</timestamp>
-      <model>wikitext</model><text xml:space="preserve">{escape(text)}</text></revision>
-    <revision><timestamp>2004-01-01T10:00:00Z</timestamp><text>old</text></revision>
-  </page>
-"""
+from tests.curate.lab.formats.mediawiki_dumps import HEAD, TAIL, multistream, page
 
 
 def test_an_article_is_its_title_and_its_text(tmp_path: Path) -> None:
@@ -97,7 +70,9 @@ def test_wikitext_is_prose_without_templates_tables_notes_and_links_to_files() -
         ("See [[de:Dort|there]] and [[Re:Zero]]", "See there and Re:Zero"),
     ],
 )
-def test_what_templates_and_other_wikis_leave_behind_goes(wikitext: str, text: str) -> None:
+def test_remains_of_templates_and_links_to_other_wikis_are_removed(
+    wikitext: str, text: str
+) -> None:
     assert plain_text(wikitext, Site()) == text
 
 
@@ -106,7 +81,7 @@ def test_a_page_made_to_be_slow_is_named_and_not_parsed(tmp_path: Path) -> None:
     (tmp_path / "dump.xml").write_text(HEAD + pages + TAIL)
     found = events(tmp_path / "dump.xml")
     assert [row.id for row in rows(found)] == ["anwiki:3"]
-    assert ["wikitext that cannot be read" in what for what in corrupt(found)] == [True, True]
+    assert ["wikitext cannot be parsed" in what for what in corrupt(found)] == [True, True]
 
 
 # Each form of a rule (www.mediawiki.org/wiki/Writing_systems/Syntax), and what it shows.
@@ -193,20 +168,6 @@ def test_cut_and_oversized_pages_are_named_on_one_line_too(tmp_path: Path) -> No
     refused, whole = rows(found)
     assert refused.reject is not None and refused.reject[0] == "record_too_large"
     assert whole.id == "anwiki:3"
-
-
-def multistream(path: Path, count: int, a_stream: int = 5) -> list[str]:
-    """A multistream file of articles with text that hardly packs; returns their ids."""
-    import random
-
-    draw = random.Random(7)
-    streams = [bz2.compress(HEAD.encode())]
-    for first in range(0, count, a_stream):
-        noise = ["".join(draw.choices("abcdefghij ", k=20_000)) for _ in range(a_stream)]
-        pages = (page(first + n, text) for n, text in enumerate(noise))
-        streams.append(bz2.compress("".join(pages).encode()))
-    path.write_bytes(b"".join([*streams, bz2.compress(TAIL.encode())]))
-    return [f"anwiki:{n}" for n in range(count)]
 
 
 def test_a_multistream_dump_is_cut_at_its_streams(tmp_path: Path) -> None:

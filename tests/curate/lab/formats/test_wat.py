@@ -2,54 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 from tests.curate.formats.portions import REAL, corrupt, events, needs_real, rows, skipped
-
-LINKS = [{"path": "A@/href", "url": "/more", "text": "More"}]
-
-
-def envelope(kind: str = "response", status: str = "200", mime: str = "text/html") -> dict:
-    """An envelope as Common Crawl writes it, shortened."""
-    metas = [
-        {"property": "og:description", "content": "Of the other kind"},
-        {"name": "Description", "content": "What the\n mill is."},
-    ]
-    page = {"Head": {"Title": " The  mill ", "Metas": metas}, "Links": LINKS}
-    response = {
-        "Response-Message": {"Status": status, "Version": "HTTP/1.1"},
-        "Headers": {"Content-Type": f"{mime}; charset=utf-8", "Server": "nginx"},
-        "HTML-Metadata": page,
-    }
-    head = {
-        "WARC-Type": kind,
-        "WARC-Date": "2024-05-18T01:58:10Z",
-        "WARC-Record-ID": "<urn:uuid:1>",
-        "WARC-Target-URI": "https://mill.test/",
-    }
-    container = {"Filename": "crawl.warc.gz", "Offset": "80610308"}
-    return {
-        "Container": {**container, "Gzip-Metadata": {"Deflate-Length": "423"}},
-        "Envelope": {
-            "Payload-Metadata": {"HTTP-Response-Metadata": response},
-            "WARC-Header-Metadata": head,
-        },
-    }
-
-
-def wat(path: Path, *contents: Any) -> Path:
-    """A WAT file, one gzip member a record; str stands for what is no JSON."""
-    members = []
-    for content in contents:
-        body = (content if isinstance(content, str) else json.dumps(content)).encode()
-        head = "WARC/1.0\r\nWARC-Type: metadata\r\nContent-Type: application/json\r\n"
-        head += f"Content-Length: {len(body)}\r\n\r\n"
-        members.append(gzip.compress(head.encode() + body + b"\r\n\r\n"))
-    path.write_bytes(b"".join(members))
-    return path
+from tests.curate.lab.formats.wat_files import LINKS, envelope, wat
 
 
 def test_a_page_is_a_document_with_what_is_stated_of_it(tmp_path: Path) -> None:
@@ -64,7 +21,7 @@ def test_a_page_is_a_document_with_what_is_stated_of_it(tmp_path: Path) -> None:
     assert where == ["crawl.warc.gz", 80610308, 423]
 
 
-def test_what_would_be_no_document_of_the_archive_is_none_here(tmp_path: Path) -> None:
+def test_records_that_are_no_documents_in_a_warc_are_none_in_a_wat(tmp_path: Path) -> None:
     others = [envelope("request"), envelope(status="404"), envelope(mime="image/png")]
     found = events(wat(tmp_path / "a.wat.gz", *others))
     assert not rows(found)
@@ -90,7 +47,7 @@ def test_a_run_carries_the_columns(bench) -> None:
 
 
 @needs_real
-def test_a_real_file_is_told_by_name_and_by_content(tmp_path: Path) -> None:
+def test_a_real_wat_file_is_recognised_by_name_and_by_content(tmp_path: Path) -> None:
     real = REAL / "commoncrawl-whirlwind" / "whirlwind.warc.wat.gz"
     assert skipped(events(real)) == ["warcinfo", "wat:request"]
     unnamed = tmp_path / "unnamed"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.fetch.hub import pinned, unpinned
+from curate.fetch.hub import with_commits, without_commits
 from curate.formats.inputs import plan_inputs
 from llmcurate.base.errors import UsageError
 from tests.curate.conftest import pages
@@ -80,7 +80,7 @@ def test_a_data_set_gives_what_its_files_give_on_disk(crawl, bench):
         ("@main/data/b.parquet", ["b.parquet"]),
     ],
 )
-def test_folders_patterns_and_files_are_meant_as_elsewhere(crawl, path, files):
+def test_hub_folders_patterns_and_files_work_as_local_ones(crawl, path, files):
     commit = crawl.repositories["dataset", "org/crawl"].head
     plan = plan_inputs([f"hf://datasets/org/crawl{path}"])
     assert [Path(file.rel).name for file in plan.files] == files
@@ -141,13 +141,13 @@ def test_a_refresh_takes_in_what_a_new_commit_brings(crawl, bench):
 @pytest.mark.parametrize(
     ("url", "code", "message"),
     [
-        ("hf://datasets/org/none", 2, "no such repository, or it is not open to you: `hf auth"),
+        ("hf://datasets/org/none", 2, "no such repository, or you have no access: `hf auth"),
         ("hf://datasets/org/crawl@v9", 2, "the repository has no such revision"),
         ("hf://datasets/org/crawl/none", 2, "does not exist"),
         ("hf://datasets/org", 2, "write hf://datasets/ORG/NAME[@REVISION]/PATH"),
     ],
 )
-def test_what_is_not_there_is_one_line(crawl, bench, url, code, message):
+def test_what_is_not_there_is_a_one_line_error(crawl, bench, url, code, message):
     done = bench.command("filter", "c4", url, "-o", "out")
     assert (done.returncode, done.stderr.count("\n")) == (code, 1)
     assert (
@@ -176,11 +176,13 @@ def test_without_the_package_one_line_says_how_to_get_it(bench, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.delenv("LLMCURATE_OFFLINE")
     with pytest.raises(UsageError, match=r"pip install 'llmcurate\[hf\]'"):
-        pinned(["hf://datasets/org/crawl"])
+        with_commits(["hf://datasets/org/crawl"])
 
 
 def test_a_url_without_its_commit_is_the_same_for_all_commits():
     commit = "0123456789" * 4
     url = "hf://datasets/org/crawl/data/a.parquet"
-    assert unpinned(f"hf://datasets/org/crawl@{commit}/data/a.parquet") == url
-    assert unpinned(url) == url and unpinned("s3://bucket/a@b/c") == "s3://bucket/a@b/c"
+    assert without_commits(f"hf://datasets/org/crawl@{commit}/data/a.parquet") == url
+    assert (
+        without_commits(url) == url and without_commits("s3://bucket/a@b/c") == "s3://bucket/a@b/c"
+    )

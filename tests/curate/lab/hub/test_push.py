@@ -85,7 +85,7 @@ def test_a_push_that_breaks_off_leaves_what_was_there(hub, corpus):
     assert push(out, "me/crawl", quiet=True).commit and hub.files("me/crawl") != before
 
 
-def test_what_was_pushed_is_an_input_again(hub, shared):
+def test_a_pushed_corpus_can_be_an_input(hub, shared):
     push(shared.folder / "out", "me/crawl", quiet=True)
     shared.run(["dedup_exact"], "hf://datasets/me/crawl", out="again")
     assert shared.ids("again") == shared.ids("out") != []
@@ -170,7 +170,7 @@ def test_an_exported_model_keeps_its_card(hub, tmp_path):
     assert hub.repositories["model", "me/model"].lfs == {"model.safetensors"}
 
 
-def test_metadata_that_cannot_be_read_is_one_line(hub, tmp_path):
+def test_metadata_that_cannot_be_read_is_a_one_line_error(hub, tmp_path):
     for name, text in (("config.json", "{}"), ("x.safetensors", ""), (CARD, "---\na: [\n---\n")):
         (tmp_path / name).write_text(text)
     with pytest.raises(UsageError, match=r"push to me/model: while parsing"):
@@ -223,10 +223,13 @@ def test_without_a_network_one_line_says_so(hub, shared, monkeypatch):
     [
         (("out", "crawl"), "REPO crawl: write ORG/NAME"),
         (("nothing", "me/crawl"), "nothing holds none of corpus, model, tokenizer, shards"),
-        (("out", "me/crawl", "--kind", "shards"), "out holds no shards that is finished"),
+        (
+            ("out", "me/crawl", "--kind", "shards"),
+            "out holds no shards: give the folder",
+        ),
     ],
 )
-def test_wrong_use_is_one_line(hub, shared, arguments, message):
+def test_wrong_use_is_a_one_line_error(hub, shared, arguments, message):
     done = shared.command("push", *arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and message in done.stderr
     assert not hub.asked

@@ -45,12 +45,12 @@ def test_only_the_first_tokens_are_seen_and_without_a_threshold_nothing_goes(fol
     assert len(done.split()[0]) == 2
 
 
-def test_what_is_no_model_is_said_in_one_line(folder: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_no_model_is_a_one_line_error(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"give --set onnx_score.model=FOLDER with model.onnx"):
         OnnxScore(model=str(tmp_path / "none")).identity()
     with pytest.raises(UsageError, match=r"neither model.onnx nor onnx/model.onnx"):
         OnnxScore(model=str(tmp_path)).identity()
-    with pytest.raises(UsageError, match=r"gives 1 numbers a text: output must be below that"):
+    with pytest.raises(UsageError, match=r"returns 1 numbers per text: output must be below that"):
         docs = documents({"id": ["a"], "text": ["low"]})
         OnnxScore(model=str(folder), output=1).apply(docs.within("onnx_score"))
     before = OnnxScore(model=str(folder)).identity()

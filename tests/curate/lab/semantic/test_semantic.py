@@ -70,7 +70,7 @@ def base(shared_bench):
     return shared_bench
 
 
-def test_copies_and_near_copies_go_and_what_is_half_the_same_stays(base):
+def test_duplicates_and_near_duplicates_are_dropped_and_half_equal_texts_kept(base):
     expected = {f"{kind}{g:02d}" for g in range(40) for kind in "of"}
     assert set(base.ids("base")) == expected
 
@@ -195,7 +195,7 @@ def test_a_killed_resolve_ends_with_the_same_decisions(base, monkeypatch, broken
 
     with monkeypatch.context() as patch:
         patch.setattr(semantic_clusters, broken, die)
-        patch.setattr(Stages, "_decides_in_worker", lambda *_: False)  # it dies in this process
+        patch.setattr(Stages, "decides_in_worker", lambda *_: False)  # it dies in this process
         with pytest.raises(KeyboardInterrupt):
             semantic(base, corpus(), f"killed-{broken}")
     (own,) = (base.folder / f"killed-{broken}/stages").glob("*/resolve-*")
@@ -216,7 +216,7 @@ def test_a_similarity_at_a_limit_is_kept_as_the_decisions_keep_it() -> None:
     ("keep", "gone", "least"),
     [(0.8, [0], 0.9), (0.6, [0, 2], 0.9), (0.2, [0, 2, 3], 0.5), (1.0, [], 1.0)],
 )
-def test_of_equally_similar_ones_the_first_rows_go(keep, gone, least) -> None:
+def test_of_equally_similar_documents_the_first_rows_are_dropped(keep, gone, least) -> None:
     """Row 5 is of an earlier corpus, and goes where own ones as similar do; 4 is like none."""
     similarity = np.array([0.9, 0.0, 0.9, 0.5, 0.9, 0.9])
     nearest = Nearest(similarity, np.array([1, -1, 1, 1, -1, 1]), np.arange(6) != 5)
@@ -282,7 +282,7 @@ def test_prototypes_are_those_nearest_to_their_centroids(base):
     assert "nearest to the centroids" in (base.folder / "d4/report.html").read_text()
 
 
-def test_clustering_again_looks_at_what_is_left(base):
+def test_recluster_clusters_the_documents_left_after_dedup(base):
     """A template fills a cluster; once its copies are gone, it is no cluster of its own."""
     sets: dict[str, Any] = {"prototypicality": 0.75, "clusters": 5}
     once = set(semantic(base, corpus(), "once", recluster=False, **sets))
@@ -309,7 +309,7 @@ def test_texts_without_words_match_nothing(bench):
 
 
 @pytest.mark.parametrize("rows", [[], ODD[:2], ODD[:1] + ODD[5:6]])
-def test_a_corpus_of_nothing_much_passes(bench, rows):
+def test_small_and_empty_corpora_pass(bench, rows):
     assert semantic(bench, rows, prototypicality=0.99) == [r["id"] for r in rows]
 
 

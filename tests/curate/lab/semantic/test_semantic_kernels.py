@@ -1,4 +1,4 @@
-"""The parts of semantic dedup against what they compute, written plainly."""
+"""The kernels of semantic dedup against plain numpy."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_rounding_moves_a_cosine_by_little():
     assert np.abs(ours - (unit[0] * unit[1]).sum(axis=1)).max() < 5e-4
 
 
-def test_no_direction_and_no_number_give_zeros():
+def test_rows_of_zeros_or_non_finite_numbers_become_zeros():
     rows = np.array([[0, 0], [np.nan, 1], [np.inf, 1], [3, 4], [1e-30, 0]], np.float32)
     whole = embeddings.whole_numbers(rows)
     assert whole.tolist() == [[0, 0], [0, 0], [0, 0], [2400, 3200], [4000, 0]]

@@ -88,7 +88,7 @@ def test_another_model_in_the_same_place_is_another_setting(bench, model):
         bench.run([{"dedup_semantic": against}], source, out="new")
 
 
-def test_what_is_no_model_is_said_in_one_line(bench, tmp_path, monkeypatch):
+def test_a_file_that_is_no_model_is_a_one_line_error(bench, tmp_path, monkeypatch):
     def refused(folder: Path) -> str:
         with pytest.raises(UsageError) as caught:
             embeddings_model.load(folder, 512, "dedup_semantic")
@@ -120,12 +120,12 @@ def test_a_folder_of_sentence_transformers_may_not_bring_code(tmp_path, monkeypa
         modules.write_text(content)
         embeddings_model.model_files(tmp_path, "step")
 
-    with pytest.raises(UsageError, match="foreign code, my_code"):
+    with pytest.raises(UsageError, match="foreign code: my_code"):
         check(json.dumps([{"type": "my_code.Evil"}]))
     with pytest.raises(UsageError, match="cannot be read"):
         check("[1]")
     good = json.dumps([{"type": "sentence_transformers.models.Transformer"}])
-    with pytest.raises(UsageError, match="no weights as safetensors"):
+    with pytest.raises(UsageError, match="no weights in safetensors format"):
         check(good)
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     check(good)
@@ -241,6 +241,6 @@ def test_a_folder_of_transformers_needs_its_tokenizer_and_safetensors(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
     assert "tokenizer.json is missing" in refused()
     (tmp_path / "tokenizer.json").write_text("{}")
-    assert "no weights as safetensors" in refused()
+    assert "no weights in safetensors format" in refused()
     (tmp_path / "model.safetensors").write_bytes(b"none")
     assert "cannot be loaded" in refused()

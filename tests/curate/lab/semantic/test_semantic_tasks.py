@@ -90,7 +90,7 @@ def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, name):
         assert decide(tmp_path, files, step, own, through(engine), small(*limits)) == want
 
 
-def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path):
+def test_tasks_of_one_phase_are_independent(tmp_path):
     step, folder = STEPS["longest"], tmp_path / "here"
     folder.mkdir()
     files = write(folder, step)
@@ -144,7 +144,9 @@ def test_a_similarity_at_the_limit_is_no_duplicate(tmp_path, monkeypatch):
 
 @given(st.integers(0, 99), st.integers(1, 3), st.integers(1, 60), st.integers(1, 400))
 @settings(max_examples=25, deadline=None)
-def test_ranges_find_what_all_clusters_at_once_do(seed, nearest, cosines, products):
+def test_comparing_in_ranges_finds_the_pairs_of_comparing_all_clusters_at_once(
+    seed, nearest, cosines, products
+):
     """Few values in few dimensions, so that many pairs are equally similar."""
     draw = np.random.default_rng(seed)
     rows = draw.integers(-1, 2, (40, 3)).astype(np.int16) * 1000

@@ -80,7 +80,7 @@ def test_hs_shares_add_up_and_come_the_greatest_first(trained: Callable[..., Pat
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(0, 9)), max_size=40))
-def test_pruned_ngrams_are_found_by_number_the_last_of_equal_ones(
+def test_pruned_ngrams_are_found_by_number_and_the_last_duplicate_counts(
     pairs: list[tuple[int, int]],
 ) -> None:
     array = np.array(pairs, np.int32).reshape(-1, 2)
@@ -93,7 +93,7 @@ def test_pruned_ngrams_are_found_by_number_the_last_of_equal_ones(
 
 @settings(deadline=None)
 @given(st.lists(st.binary(max_size=3).map(lambda b: b.replace(b"\0", b"")), max_size=30))
-def test_words_are_found_by_their_bytes_the_last_of_equal_ones(words: list[bytes]) -> None:
+def test_words_are_found_by_their_bytes_and_the_last_duplicate_counts(words: list[bytes]) -> None:
     data = np.frombuffer(bytearray().join(w + b"\0" + bytes(9) for w in words), np.uint8)
     starts, ends = find_entries(data, 0, len(words))
     slots = word_slots(data, starts, ends)

@@ -48,8 +48,8 @@ def refused(path: Path, data: bytes) -> str:
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"PK\x03\x04" + b"0" * 100, b"\0" * 1000])
-def test_another_file_is_named_as_such(tmp_path: Path, data: bytes) -> None:
-    assert "is no fastText model" in refused(tmp_path / "a", data)
+def test_a_file_of_another_kind_is_named(tmp_path: Path, data: bytes) -> None:
+    assert "is not a fastText model" in refused(tmp_path / "a", data)
 
 
 def test_a_model_cut_anywhere_is_refused(model: Path, tmp_path: Path) -> None:
@@ -57,32 +57,32 @@ def test_a_model_cut_anywhere_is_refused(model: Path, tmp_path: Path) -> None:
     draw = random.Random(0)
     sizes = [8, 9, 40, 70, 100, 200, len(data) - 1, *(draw.randrange(8, len(data)) for _ in "123")]
     for size in sizes:
-        assert "is cut short" in refused(tmp_path / f"cut{size}", data[:size]), size
+        assert "is truncated" in refused(tmp_path / f"cut{size}", data[:size]), size
 
 
 def test_a_quantized_model_cut_anywhere_is_refused(ftz: Path, tmp_path: Path) -> None:
     data = ftz.read_bytes()
     for size in (100, 50_000, 200_000, 600_000, len(data) - 10, len(data) - 1):
-        assert "cut short" in refused(tmp_path / f"cut{size}", data[:size]), size
+        assert "truncated" in refused(tmp_path / f"cut{size}", data[:size]), size
 
 
-def test_bytes_behind_the_end_are_refused(model: Path, tmp_path: Path) -> None:
-    assert "behind its end" in refused(tmp_path / "long", model.read_bytes() + b"\0")
+def test_bytes_after_the_end_of_a_model_are_refused(model: Path, tmp_path: Path) -> None:
+    assert "extra bytes at its end" in refused(tmp_path / "long", model.read_bytes() + b"\0")
 
 
 @pytest.mark.parametrize(
     ("at", "value", "what"),
     [
         (4, 13, "format version 13"),
-        (8, 17, "another shape"),  # dim
-        (8, -1, "make no sense"),
-        (8 + 4 * 6, 9, "make no sense"),  # loss
+        (8, 17, "shape does not match"),  # dim
+        (8, -1, "invalid settings"),
+        (8 + 4 * 6, 9, "invalid settings"),  # loss
         (8 + 4 * 7, 1, "word vectors"),  # model
-        (8 + 4 * 8, 0, "make no sense"),  # bucket
-        (8 + 4 * 8, 1, "another shape"),
-        (8 + 4 * 8, 1 << 30, "another shape"),
-        (64, 1 << 30, "makes no sense"),  # entries
-        (68, 5, "makes no sense"),  # words
+        (8 + 4 * 8, 0, "invalid settings"),  # bucket
+        (8 + 4 * 8, 1, "shape does not match"),
+        (8 + 4 * 8, 1 << 30, "shape does not match"),
+        (64, 1 << 30, "invalid dictionary"),  # entries
+        (68, 5, "invalid dictionary"),  # words
     ],
 )
 def test_sizes_that_do_not_fit_the_file_are_refused(

@@ -1,4 +1,4 @@
-"""What the engine says of a line is what fastText's own library says of it."""
+"""Our fastText engine predicts the same as fastText's library."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_threshold_leaves_labels_out_as_fasttext_does(
         assert [classifier.header.names[x] for x in codes[row] if x >= 0] == wanted
 
 
-def test_labels_do_not_depend_on_what_was_asked_before(trained: Callable[..., Path]) -> None:
+def test_labels_do_not_depend_on_earlier_requests(trained: Callable[..., Path]) -> None:
     path = trained("softmax", 2)
     classifier = Classifier(path)
     together = classifier.top(*packed(LINES), 2)
@@ -109,9 +109,7 @@ def test_a_sample_of_161_languages_has_fasttexts_labels(
     alike(Classifier(ftz), lines, native_predict(ftz, lines, 5), 5)
 
 
-def test_a_model_with_numbers_that_are_none_is_refused(
-    trained: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_a_model_with_nan_weights_is_refused(trained: Callable[..., Path], tmp_path: Path) -> None:
     from curate.scoring.fasttext.model_file import read_layout
 
     path = trained("softmax")
@@ -119,7 +117,7 @@ def test_a_model_with_numbers_that_are_none_is_refused(
     at = read_layout(path)[1].output.at
     data[at : at + 4] = np.float32(np.nan).tobytes()
     (tmp_path / "bad.bin").write_bytes(data)
-    with pytest.raises(UsageError, match="no number: fetch or train it again"):
+    with pytest.raises(UsageError, match="contains NaN: fetch or train it again"):
         Classifier(tmp_path / "bad.bin").top(*packed(LINES))
 
 

@@ -1,4 +1,4 @@
-"""Models of whole words add up what fastText adds up, in its order."""
+"""Models of whole words give fastText's probabilities to the last digit."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_a_text_at_a_border_is_in_the_class_that_begins_there() -> None:
     assert bins == {0.0: 1, 0.1: 2, 0.2: 1, 0.5: 2, 0.9: 6}
 
 
-def test_equally_frequent_confusions_stand_by_their_labels() -> None:
+def test_equally_frequent_confusions_are_sorted_by_label() -> None:
     pairs = [("fr", "en"), ("de", None), ("de", "fr"), ("de", "en"), ("en", "fr"), ("en", "fr")]
     for order in (pairs, pairs[::-1]):
         scores = Scores(["en", "de", "fr"])
@@ -113,7 +113,7 @@ def test_texts_in_unknown_languages_are_apart_in_calibration() -> None:
     result = filled().result()["calibration"]
     assert sum(row["texts"] for row in result["all"]["bins"]) == 7
     assert sum(row["texts"] for row in result["known"]["bins"]) == 6
-    assert "differ from the share that is right by" in text_of(filled().result())
+    assert "differ from the accuracy by" in text_of(filled().result())
 
 
 def test_the_page_shows_what_was_found_and_runs_nothing() -> None:

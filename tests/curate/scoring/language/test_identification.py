@@ -46,7 +46,7 @@ def test_every_document_gets_its_label_and_score(model: Path) -> None:
     assert table["language.script"].to_pylist() == [None] * 7
 
 
-def test_what_stood_in_lang_moves_to_declared(model: Path) -> None:
+def test_the_input_language_moves_to_language_declared(model: Path) -> None:
     step = Language(model=str(model))
     docs = documents({"text": [ENGLISH, GERMAN], "lang": ["en-GB", None]})
     table = step.apply(docs.within("language")).table
@@ -94,7 +94,7 @@ def test_only_the_first_characters_count_where_asked(model: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["no", [False], False, ["no"]])
-def test_norwegian_is_no_falsehood(value: Any) -> None:
+def test_yaml_no_means_norwegian_not_false(value: Any) -> None:
     assert Language(keep=value).keep == ("no",)
 
 
@@ -131,7 +131,7 @@ def test_a_resolved_recipe_finds_its_model_elsewhere_and_notices_another(
     data[-1] ^= 1
     other.write_bytes(data)
     monkeypatch.setenv("LLMCURATE_LID_MODEL", str(other))
-    with pytest.raises(UsageError, match="another sha256"):
+    with pytest.raises(UsageError, match="differs from model_sha256"):
         Language(**resolved).identity()
 
 
@@ -164,7 +164,7 @@ def test_training_without_the_library_says_so_in_one_line(monkeypatch: pytest.Mo
     assert "\n" not in str(caught.value)
 
 
-def test_python_3_13_is_told_what_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_python_3_13_the_error_names_a_usable_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "find_spec", lambda name: None)
     monkeypatch.setattr(native.sys, "version_info", (3, 13, 0))
     with pytest.raises(RunFailed, match=r"no wheel for Python 3\.13: use Python 3\.10 to 3\.12"):
@@ -264,7 +264,7 @@ def test_labels_are_those_of_fasttext_for_every_text(ftz: Path, langid: Path) ->
     assert np.abs(measured - [min(float(s[0]), 1.0) for s in scores]).max() < 1e-4
 
 
-def test_every_label_of_lid_176_has_a_code_of_its_own(ftz: Path) -> None:
+def test_every_lid_176_label_has_a_distinct_code(ftz: Path) -> None:
     """Three of them are none of ISO 639-3 today: `bih` and `nah` are ISO 639-2's collections, `eml`
     was given up in 2009."""
     iso_codes = [languages.iso639_3(label) for label in read_header(ftz).labels]

@@ -1,4 +1,4 @@
-"""What fastText is given to read: one line a document, without words that are commands to it."""
+"""The lines that fastText reads: one per document, without its command words."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def test_words_that_are_commands_are_blank(text: str) -> None:
     assert "__label__" not in lines_of([text])[0][0]
 
 
-def test_what_only_looks_like_a_command_stays() -> None:
+def test_text_that_only_looks_like_a_fasttext_command_stays() -> None:
     text = "a</s> </s>b <s> label__ x__label__"
     assert lines_of([text]) == ([text + "\n"], [True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.curate.scoring.language.test_identification import ENGLISH, GERMAN
+from tests.curate.scoring.language.labelled_texts import ENGLISH, GERMAN
 
 
 def totals(bench: Any, model: Path, german: int, english: int) -> Any:
@@ -25,6 +25,6 @@ def test_a_step_that_drops_most_is_remarked_upon(bench: Any, model: Path) -> Non
     assert totals(bench, model, 1, 2).remark is None
 
 
-def test_few_that_were_kept_are_counted(bench: Any, model: Path) -> None:
+def test_a_run_that_keeps_few_documents_says_how_many(bench: Any, model: Path) -> None:
     remark = totals(bench, model, 39, 1).remark
     assert remark.startswith("few were kept, 1 of 40 documents: language dropped 39 of 40 (")

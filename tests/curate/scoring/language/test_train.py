@@ -112,8 +112,8 @@ class TestTraining:
         assert "evil" not in read_header(tmp_path / "language.bin").labels
 
     @pytest.mark.parametrize("texts", [[], [("one text", "en")], [("a", "en"), ("b", "en")]])
-    def test_one_label_is_no_question(self, tmp_path: Path, texts: Any) -> None:
-        with pytest.raises(UsageError, match="two labels at least"):
+    def test_training_needs_at_least_two_labels(self, tmp_path: Path, texts: Any) -> None:
+        with pytest.raises(UsageError, match="at least two labels"):
             train(texts, tmp_path, SMALL, call_apart)
         assert not list(tmp_path.iterdir())
 

@@ -123,7 +123,7 @@ def test_one_model_serves_all_languages(models: Path, bench: Any, draw_sentences
     assert [r["id"] for r in bench.rows() if r["perplexity.score"] is None] == ["empty"]
 
 
-def test_what_goes_has_its_own_reason_with_value_and_limit(
+def test_each_dropped_document_records_rule_value_and_limit(
     models: Path, bench: Any, draw_sentences: Any
 ) -> None:
     path = bench.jsonl("in.jsonl", documents(draw_sentences))
@@ -178,10 +178,10 @@ def test_other_buckets_do_not_score_again(models: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"keep": "best"}, "best: buckets are"),
+        ({"keep": "best"}, "unknown: best; buckets are"),
         ({"head": 70}, "head must not end"),
         ({"cuts": {"en": [5, 3]}}, "head must not end"),
-        ({"cuts": {"en": [1, 2]}, "cutoffs": "ccnet"}, "cutoffs own"),
+        ({"cuts": {"en": [1, 2]}, "cutoffs": "ccnet"}, "cutoffs: own"),
     ],
     ids=["keep", "percentiles", "cuts", "both"],
 )
@@ -258,7 +258,7 @@ def test_the_report_shows_buckets_and_cuts_by_language(
     )
 
 
-def test_what_is_under_a_percentile_of_its_own_is_low_and_not_in_head(
+def test_documents_below_the_low_percentile_are_in_bucket_low_not_head(
     models: Path, bench: Any, draw_sentences: Any
 ) -> None:
     path = bench.jsonl("in.jsonl", documents(draw_sentences))
@@ -329,13 +329,13 @@ def test_a_cut_last_paragraph_leaves_no_line_end(models: Path, bench: Any) -> No
     assert [r["text"] for r in bench.rows()] == ["w1 w2", "w1 w2", "w1 w2", "w1 w2\n"]
 
 
-def test_limits_of_documents_are_none_of_paragraphs() -> None:
+def test_by_paragraph_refuses_settings_for_whole_documents() -> None:
     for wrong in ({"least": 1}, {"first": True}, {"most": 9}):
-        with pytest.raises(ValueError, match="are of whole documents"):
+        with pytest.raises(ValueError, match="apply to whole documents"):
             Perplexity(model="m.bin", by="paragraph", **wrong)
-    with pytest.raises(ValueError, match="low must not end behind"):
+    with pytest.raises(ValueError, match="low must not end above"):
         Perplexity(model="m.bin", low=31)
-    with pytest.raises(ValueError, match="goes with cutoffs own"):
+    with pytest.raises(ValueError, match="needs cutoffs: own"):
         Perplexity(model="m.bin", low=1, cutoffs="ccnet")
 
 
@@ -378,5 +378,5 @@ def test_a_model_of_whole_documents_has_no_repeated_lines(
 ) -> None:
     lines = [" ".join(s) for s in draw_sentences(200, 30, seed=1)]
     train_on(tmp_path, lines, "glued.bin", order=3, fallback=True, variant="ccnet")
-    with pytest.raises(UsageError, match="takes a document for one sentence"):
+    with pytest.raises(UsageError, match="treats a document as one sentence"):
         Perplexity(model=str(tmp_path / "glued.bin"), first=True).identity()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from curate.cli.app import app
+from curate.cli.app import whole_app
 from llmcurate.base.errors import LlmcurateError
 
 RUN = CliRunner()
@@ -58,7 +58,7 @@ def test_documents_are_sorted_into_buckets(
 
 def test_score_prints_a_row_a_text(model: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"w1 w2 w3\n\n \nnever seen \x1b[31m\xff\nw1 w2\n")
-    done = RUN.invoke(app, ["perplexity", "score", str(model), str(tmp_path / "a.txt")])
+    done = RUN.invoke(whole_app(), ["perplexity", "score", str(model), str(tmp_path / "a.txt")])
     head, *rows = done.output.splitlines()
     assert head.split() == ["perplexity", "words", "log10", "text"] and len(rows) == 3
     assert "\x1b" not in done.output
@@ -67,22 +67,30 @@ def test_score_prints_a_row_a_text(model: Path, tmp_path: Path) -> None:
         assert value == pytest.approx(10 ** (-log10 / words), abs=0.06, rel=1e-2)
     for by, count in (("paragraph", 2), ("document", 1)):
         command = ["perplexity", "score", str(model), str(tmp_path / "a.txt"), "--by", by, "--json"]
-        assert len(RUN.invoke(app, command).output.splitlines()) == count
+        assert len(RUN.invoke(whole_app(), command).output.splitlines()) == count
 
 
 def test_score_reads_stdin(model: Path) -> None:
-    done = RUN.invoke(app, ["perplexity", "score", str(model), "--json"], input="w1\nw2 w3\n")
+    done = RUN.invoke(
+        whole_app(), ["perplexity", "score", str(model), "--json"], input="w1\nw2 w3\n"
+    )
     assert [json.loads(r)["words"] for r in done.output.splitlines()] == [2, 3]
 
 
 def test_convert_goes_both_ways(model: Path, tmp_path: Path) -> None:
     arpa, back = tmp_path / "m.arpa", tmp_path / "back.bin"
-    assert RUN.invoke(app, ["perplexity", "convert", str(model), "-o", str(arpa)]).exit_code == 0
+    assert (
+        RUN.invoke(whole_app(), ["perplexity", "convert", str(model), "-o", str(arpa)]).exit_code
+        == 0
+    )
     assert arpa.read_bytes() == (model.parent / "perplexity.arpa").read_bytes()
-    assert RUN.invoke(app, ["perplexity", "convert", str(arpa), "-o", str(back)]).exit_code == 0
+    assert (
+        RUN.invoke(whole_app(), ["perplexity", "convert", str(arpa), "-o", str(back)]).exit_code
+        == 0
+    )
     texts = "w1 w2 w3\nw3 nobody w1\n"
     outputs = [
-        RUN.invoke(app, ["perplexity", "score", str(m), "--json"], input=texts).output
+        RUN.invoke(whole_app(), ["perplexity", "score", str(m), "--json"], input=texts).output
         for m in (model, back)
     ]
     assert outputs[0] == outputs[1] != ""
@@ -94,26 +102,28 @@ def test_convert_goes_both_ways(model: Path, tmp_path: Path) -> None:
         (["score", "absent.bin"], "cannot read the model"),
         (["score", "MODEL", "--by", "word"], "choose one of line, paragraph, document"),
         (["score", "MODEL", "absent.txt"], "cannot read absent.txt"),
-        (["score", "text.bin"], "no n-gram model"),
-        (["convert", "text.bin", "-o", "out.bin"], "no ARPA file|cut off"),
-        (["convert", "MODEL", "-o", "out.bin"], "no ARPA file|cut off|too long"),
+        (["score", "text.bin"], "not an n-gram model"),
+        (["convert", "text.bin", "-o", "out.bin"], "not an ARPA file|truncated"),
+        (["convert", "MODEL", "-o", "out.bin"], "not an ARPA file|truncated|too long"),
         (["convert", "MODEL", "-o", "out.bin", "--unit", "pieces"], "unit"),
         (["convert", "MODEL", "-o", "out.bin", "--pieces", "text.bin"], "text.bin"),
     ],
     ids=" ".join,
 )
-def test_wrong_use_is_one_line(
+def test_wrong_use_is_a_one_line_error(
     command: list[str], what: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.bin").write_text("some text\nand more\n")
-    done = RUN.invoke(app, ["perplexity", *(str(model) if c == "MODEL" else c for c in command)])
+    done = RUN.invoke(
+        whole_app(), ["perplexity", *(str(model) if c == "MODEL" else c for c in command)]
+    )
     assert isinstance(done.exception, LlmcurateError)
     assert len(str(done.exception).splitlines()) == 1
     assert any(w in str(done.exception) for w in what.split("|")), str(done.exception)
 
 
-def test_words_in_no_order_go_by_the_step_that_fineweb2_leaves_open(
+def test_shuffled_words_are_dropped_by_a_perplexity_limit(
     model: Path, shared_bench: Any, draw_sentences: Any
 ) -> None:
     """Trained by the command on other texts; `most` is what nine in ten good texts are below."""

@@ -151,7 +151,7 @@ def test_a_limit_that_leaves_longer_ngrams_without_parts_is_refused(
         train_on(tmp_path, ["a b c"], order=3, prune=prune)
 
 
-def test_an_empty_corpus_and_one_without_discounts_are_one_line(
+def test_an_empty_corpus_and_one_without_discounts_are_a_one_line_error(
     tmp_path: Path, train_on: Any
 ) -> None:
     with pytest.raises(RunFailed, match="no word"):

@@ -75,22 +75,22 @@ def test_an_arpa_file_of_another_tool_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("\n\\end\\\n", "", "cut off"),
+        ("\n\\end\\\n", "", "truncated"),
         ("ngram 2=3", "ngram 2=4", "line 15"),
         ("ngram 2=3", "ngram 2=2", "more 2-grams"),
         ("ngram 2=3", "ngram 3=3", "ngram 2=COUNT"),
         ("-0.125\tcat", "zero\tcat", "line 13"),
-        ("-0.125\tcat", "0.5\tcat", "0 at most"),
-        ("-0.125\tcat", "nan\tcat", "0 at most"),
-        ("-0.125\tcat", "-1e300\tcat", "0 at most"),
+        ("-0.125\tcat", "0.5\tcat", "at most 0"),
+        ("-0.125\tcat", "nan\tcat", "at most 0"),
+        ("-0.125\tcat", "-1e300\tcat", "at most 0"),
         ("ngram 2=3", f"ngram 2={'9' * 5000}", "ngram 2=COUNT"),
-        ("ngram 2=3", f"ngram 2={1 << 30}", "counts of more lines than the file has"),
-        ("cat </s>", f"{'dog' * 2000} </s>", r"'(dog){66}do' is no word"),
-        ("cat </s>", "dog </s>", "'dog' is no word"),
-        ("-0.75 cat cat", "-0.75 <s> cat", "there twice"),
-        ("-0.6\tcat", "-0.6\t</s>", "there twice"),
-        ("\\data\\", "hello", "no ARPA file|cut off"),
-        ("-0.5\t</s>", "-0.5\tdot", "has no </s>|is no word"),
+        ("ngram 2=3", f"ngram 2={1 << 30}", "counts need more lines than the file has"),
+        ("cat </s>", f"{'dog' * 2000} </s>", r"'(dog){66}do' is not among the 1-grams"),
+        ("cat </s>", "dog </s>", "'dog' is not among the 1-grams"),
+        ("-0.75 cat cat", "-0.75 <s> cat", "appears twice"),
+        ("-0.6\tcat", "-0.6\t</s>", "appears twice"),
+        ("\\data\\", "hello", "not an ARPA file|truncated"),
+        ("-0.5\t</s>", "-0.5\tdot", "has no </s>|is not among the 1-grams"),
     ],
 )
 def test_a_wrong_arpa_file_is_refused_with_its_line(
@@ -127,7 +127,7 @@ def test_a_cut_file_is_refused_without_reading_it_whole(
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (b"hello world, no model", "no n-gram model"),
+        (b"hello world, no model", "not an n-gram model"),
         (KENLM_MAGIC + b" format version 5\n\0" + bytes(64), "KenLM"),
         (struct.pack("<8sII", b"LLMCNGRM", 9, 5), "format version 9"),
         (struct.pack("<8sII", b"LLMCNGRM", 1, 1 << 30), "damaged"),

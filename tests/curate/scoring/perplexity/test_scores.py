@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from curate.scoring.perplexity import table
 from curate.scoring.perplexity.model import NgramModel, numbered_lines
 from curate.scoring.perplexity.model_file import write_arpa
-from curate.scoring.perplexity.sentences import SPECIAL, Growing, vocabulary
+from curate.scoring.perplexity.sentences import SPECIAL, VocabularyBuilder, vocabulary
 from curate.scoring.perplexity.table import level
 from curate.text.buffers import text_buffers
 
@@ -169,7 +169,7 @@ def test_lines_longer_than_a_block_of_words_are_numbered() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.lists(WORD, max_size=30), min_size=1, max_size=5), st.integers(1, 3))
 def test_a_growing_vocabulary_is_that_of_a_dict(batches: list[list[bytes]], least: int) -> None:
-    growing, names, counts = Growing(), [*SPECIAL], dict.fromkeys(SPECIAL, 0)
+    growing, names, counts = VocabularyBuilder(), [*SPECIAL], dict.fromkeys(SPECIAL, 0)
     for batch in batches:
         for word in batch:
             if word not in counts:
@@ -185,7 +185,7 @@ def test_a_growing_vocabulary_is_that_of_a_dict(batches: list[list[bytes]], leas
     assert [new[names.index(w)] for w in kept] == list(range(3, 3 + len(kept)))
 
 
-def test_a_word_that_is_there_twice_and_ids_out_of_range_are_refused(model: Any) -> None:
+def test_repeated_words_and_ids_out_of_range_are_refused(model: Any) -> None:
     with pytest.raises(ValueError, match="twice"):
         vocabulary([*SPECIAL, b"a", b"a"])
     with pytest.raises(ValueError, match="below the vocabulary"):

@@ -122,7 +122,7 @@ def test_learned_weights_follow_the_target(bench: Any) -> None:
     assert note.startswith("Weights learned from 160 documents: a 0.9")
 
 
-def test_less_is_better_behind_a_minus(bench: Any) -> None:
+def test_a_minus_ranks_smaller_scores_higher(bench: Any) -> None:
     columns, _ = buckets(bench, "minus", scores=["-b"])
     best = max((r for r in documents() if r["b"] is not None), key=lambda r: -r["b"])
     assert columns[best["id"]][1] == 19
@@ -131,14 +131,14 @@ def test_less_is_better_behind_a_minus(bench: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"scores": ["a", "a"]}, "stands twice"),
-        ({"combine": "learned"}, "needs target"),
+        ({"scores": ["a", "a"]}, "appears twice"),
+        ({"combine": "learned"}, "learned and target"),
         ({"weights": [1]}, "give 2"),
         ({"scores": ["nothing"]}, "no column 'nothing'"),
-        ({"scores": ["topic"]}, "no numbers"),
+        ({"scores": ["topic"]}, "not numbers"),
     ],
 )
-def test_wrong_settings_are_one_line(bench: Any, settings: Any, says: str) -> None:
+def test_wrong_settings_are_a_one_line_error(bench: Any, settings: Any, says: str) -> None:
     with pytest.raises((UsageError, RunFailed), match=says):
         buckets(bench, "wrong", **settings)
 
@@ -158,9 +158,9 @@ def test_weights_of_an_exact_mean_are_found(rows: Any, weights: Any) -> None:
     assert learned == pytest.approx((np.array(weights) / sum(weights)).tolist(), abs=1e-3)
 
 
-def test_scores_that_go_down_with_the_target_teach_nothing() -> None:
+def test_scores_that_fall_with_the_target_are_refused() -> None:
     whole = np.array([[1, k, -k] for k in range(9)], object)
-    with pytest.raises(RunFailed, match="no score goes up"):
+    with pytest.raises(RunFailed, match="no score increases"):
         learned_weights(whole.T @ whole)
 
 

@@ -25,7 +25,7 @@ def trained(shared_bench: Any, sets: Sets) -> Path:
     return shared_bench.folder / "model" / "quality.bin"
 
 
-def test_the_printed_threshold_keeps_what_was_said(
+def test_the_printed_threshold_keeps_the_requested_fraction(
     trained: Path, sets: Sets, shared_bench: Any
 ) -> None:
     done = shared_bench.command("quality", "threshold", trained, *sets, "--keep-fraction", 0.1)
@@ -39,12 +39,12 @@ def test_the_printed_threshold_keeps_what_was_said(
     assert json.loads(done.stdout.splitlines()[-1])["kept"] == int(kept)
 
 
-def test_scores_that_say_nothing_are_told(sets: Sets, shared_bench: Any) -> None:
+def test_uncalibrated_scores_are_reported(sets: Sets, shared_bench: Any) -> None:
     pytest.importorskip("fasttext_pybind")
     options = ("--positive", sets[0], "--negative", sets[1], *SMALL[:4], "--lr", 0.001)
     done = shared_bench.command("quality", "train", *options, "-o", "unsure")
     assert done.returncode == 0, done.stderr
-    assert "are no probabilities" in done.stdout
+    assert "are not probabilities" in done.stdout
 
 
 @pytest.mark.lab
@@ -68,14 +68,14 @@ def test_an_evaluation_has_figures_and_a_page(trained: Path, sets: Sets, shared_
     ("arguments", "message"),
     [
         (["MODEL", "nowhere.jsonl", "--keep-fraction", "0.1"], "nowhere.jsonl"),
-        (["GOOD", "GOOD", "--keep-fraction", "0.1"], "is no fastText model"),
+        (["GOOD", "GOOD", "--keep-fraction", "0.1"], "is not a fastText model"),
         (["MODEL", "GOOD", "--keep-fraction", "0"], "--keep-fraction 0: give more than 0"),
         (["MODEL", "page.html", "--keep-fraction", "0.1"], "run `llmcurate extract` first"),
         (["MODEL", "GOOD", "--keep-fraction", "0.1", "--label", "x"], "has no label 'x'"),
     ],
     ids=["no input", "no model", "no fraction", "web pages", "no label"],
 )
-def test_wrong_use_is_one_line(
+def test_wrong_use_is_a_one_line_error(
     arguments: list[str],
     message: str,
     trained: Path,

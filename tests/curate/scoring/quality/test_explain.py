@@ -19,7 +19,7 @@ def documents(bench: Any, make_documents: Any) -> Path:
     return bench.jsonl("in.jsonl", [*rows, {"id": "blank", "text": "\u2028 \n"}])
 
 
-def test_explain_names_the_words_behind_a_score(
+def test_explain_names_the_words_that_decide_a_score(
     model: Path, documents: Path, bench: Any, words_of: Any
 ) -> None:
     bench.run([{"quality": {"model": str(model), "threshold": 0.5}}], documents)
@@ -48,7 +48,7 @@ def test_explain_without_the_model_says_so_in_one_line(
     bench.run([{"quality": {"model": str(own_model)}}], documents)
     name = bench.ids()[0]
     own_model.write_bytes(model.read_bytes()[:-1] + b"\1")
-    for message in ("another sha256", "mine.bin"):
+    for message in ("differs from model_sha256", "mine.bin"):
         (line,) = explain([bench.folder / "out"], name).explained["quality"]
         assert message in line
         own_model.unlink(missing_ok=True)

@@ -86,6 +86,6 @@ def test_figures_add_up_and_curves_end_at_one(sets: tuple[np.ndarray, np.ndarray
     assert all(row["kept"] >= row["keep"] - 1e-9 for row in figures["thresholds"])
 
 
-def test_one_empty_set_has_no_figures() -> None:
+def test_measures_need_both_good_and_bad_examples() -> None:
     assert measures.measure(np.array([0.5]), np.array([True])) is None
     assert measures.measure(np.zeros(0), np.zeros(0, np.bool_)) is None

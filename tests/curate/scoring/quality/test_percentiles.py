@@ -1,4 +1,4 @@
-"""The tasks behind buckets: each by itself, and what a death leaves to go on from."""
+"""The tasks that compute percentiles: independent of each other, and resumed after a death."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write(folder: Path) -> tuple[SketchFile, ...]:
     return tuple(files)
 
 
-def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path: Path) -> None:
+def test_tasks_of_one_phase_are_independent(tmp_path: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
     files = write(folder)
@@ -47,7 +47,7 @@ def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path: Path) 
     assert alone.seen == dict.fromkeys(TASKS, 3)
 
 
-def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path: Path) -> None:
+def test_a_resolve_that_died_in_any_phase_continues_after_it(tmp_path: Path) -> None:
     files = write(tmp_path)
     want = decide(tmp_path, files, STEP)
     dying = Dying()

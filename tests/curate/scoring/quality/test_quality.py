@@ -1,4 +1,4 @@
-"""The step keeps what scores enough, by a threshold, a share or a draw, whatever the workers."""
+"""The quality step: keeping documents by threshold, share or random draw."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_a_model_by_the_environment_counts_and_stays_out_of_the_recipe(
     assert "model_sha256: " in text
     again = bench.run(text, mixed, out="again")
     assert again.totals().kept == len(bench.ids())
-    with pytest.raises(UsageError, match="another sha256"):
+    with pytest.raises(UsageError, match="differs from model_sha256"):
         bench.run(text.replace("model_sha256: ", "model_sha256: 0"), mixed, out="other")
 
 
@@ -206,20 +206,23 @@ def test_the_report_shows_scores_beside_the_limit(
         page = (out / "report.html").read_text()
         assert "limit " in page
         share = (142 - rule["marked"]) / 142
-        assert f"of 142 documents, {share:.1%} on the side that stays" in page
+        assert f"of 142 documents, {share:.1%} on the kept side" in page
 
 
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"threshold": 0.5, "keep_fraction": 0.1}, "threshold and keep_fraction exclude"),
-        ({"pareto": 9, "keep_fraction": 0.1}, "keep_fraction and pareto exclude"),
+        (
+            {"threshold": 0.5, "keep_fraction": 0.1},
+            "threshold and keep_fraction cannot be combined",
+        ),
+        ({"pareto": 9, "keep_fraction": 0.1}, "keep_fraction and pareto cannot be combined"),
         ({"keep_fraction": 0}, "keep_fraction is 0: give more than 0"),
         ({"threshold": 1.5}, "threshold is 1.5: give 1 or less"),
         ({"treshold": 0.5}, "did you mean 'threshold'"),
     ],
 )
-def test_settings_that_make_no_sense_are_one_line(chosen: Any, message: str) -> None:
+def test_settings_that_make_no_sense_are_a_one_line_error(chosen: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         make_step("quality", chosen)
 
@@ -240,7 +243,7 @@ def test_labels_are_found_or_asked_for(model: Path, tmp_path: Path) -> None:
     assert good_label(wiki) == "zz"  # as RedPajama's wiki beside cc
     both = tmp_path / "both.bin"
     both.write_bytes(wiki.read_bytes().replace(b"__label__cc\0", b"__label__yy\0"))
-    with pytest.raises(UsageError, match="say which one is good"):
+    with pytest.raises(UsageError, match="name the good one"):
         good_label(both)
 
 
@@ -253,7 +256,7 @@ def test_the_scores_of_two_labels_add_up(model: Path, make_documents: Any) -> No
 def test_a_truncated_model_is_refused(model: Path, mixed: Path, bench: Any) -> None:
     short = bench.folder / "short.bin"
     short.write_bytes(model.read_bytes()[:-100])
-    with pytest.raises(UsageError, match=r"short\.bin is cut short"):
+    with pytest.raises(UsageError, match=r"short\.bin is truncated"):
         bench.run([{"quality": {"model": str(short)}}], mixed)
 
 

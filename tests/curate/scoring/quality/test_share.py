@@ -46,7 +46,7 @@ def real(shared_bench: Any) -> tuple[Path, Path, Path]:
     return good, rest, folder / "quality.bin"
 
 
-def test_what_was_learnt_holds_for_other_documentation(
+def test_a_quality_model_generalises_to_other_documentation(
     real: tuple[Path, Path, Path], shared_bench: Any
 ) -> None:
     _, rest, model = real

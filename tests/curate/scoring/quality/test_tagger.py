@@ -1,4 +1,4 @@
-"""Taggers: sentences that a model gives a label go, the rest of the text stays as it was."""
+"""Taggers: sentences with a label are cut, and the rest of the text does not change."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_sentence_with_the_label_is_cut_and_on_record(tagger: Tagger) -> None:
     assert (kept["tagger.units"], kept["tagger.tagged"]) == (4, 2)
 
 
-def test_each_score_is_the_models_own_of_the_unit_alone(tagger: Tagger, model: Path) -> None:
+def test_each_score_is_the_models_score_of_that_sentence_only(tagger: Tagger, model: Path) -> None:
     one = Classifier(model, "cc")
     (kept, *_), _ = applied(tagger, GOOD, POOR)
     data = np.frombuffer(bytearray(GOOD.encode()), np.uint8)
@@ -65,7 +65,7 @@ def test_dropping_takes_the_document_and_leaves_texts(model: Path) -> None:
         assert [r["rule"] for r in rejected] == ["tagged"], unit
 
 
-def test_the_label_is_the_one_beside_the_rest(model: Path) -> None:
+def test_the_tagger_uses_the_label_that_is_not_rest(model: Path) -> None:
     assert "label hq" in Tagger(model=str(model)).notes()[0]
     with pytest.raises(UsageError, match="no label 'toxic'; it has"):
         Tagger(model=str(model), tag="toxic").identity()
@@ -78,7 +78,7 @@ def test_a_missing_model_says_where_one_comes_from() -> None:
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.binary(max_size=9), max_size=6), st.data())
-def test_pieces_are_what_was_pointed_at(parts: list[bytes], draw: Any) -> None:
+def test_pieces_copies_the_requested_spans(parts: list[bytes], draw: Any) -> None:
     data = np.frombuffer(bytearray().join([*parts, b"end"]), np.uint8)
     ends = np.cumsum([0, *map(len, parts)])
     chosen = draw.draw(st.permutations(range(len(parts))))

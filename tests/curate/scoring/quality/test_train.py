@@ -88,7 +88,7 @@ def test_the_presets_are_the_published_settings() -> None:
     ],
     ids=["no document", "white space", "commands alone"],
 )
-def test_a_set_without_words_is_one_line(
+def test_a_set_without_words_is_a_one_line_error(
     sets: Sets, tmp_path: Path, small: Training, rows: list[Any], message: str
 ) -> None:
     path = tmp_path / "in.jsonl"

@@ -1,4 +1,4 @@
-"""DuckDB instances serve again: a use finds an empty database, and leaves no memory and no file."""
+"""DuckDB instances are reused: each use finds an empty database, and leaves no memory or file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llmcurate.base.disk.database import scratch_database
 from llmcurate.base.errors import RunFailed
 
 
-def test_a_use_finds_nothing_of_the_use_before(tmp_path: Path) -> None:
+def test_a_reused_database_keeps_no_tables_or_settings(tmp_path: Path) -> None:
     for _ in range(2):
         with scratch_database(tmp_path / "spill") as db:
             db.execute("CREATE TABLE numbers AS SELECT range AS n FROM range(10)")
@@ -24,7 +24,7 @@ def test_a_use_finds_nothing_of_the_use_before(tmp_path: Path) -> None:
         assert not (tmp_path / "spill").exists()
 
 
-def test_two_uses_at_once_are_apart(tmp_path: Path) -> None:
+def test_two_databases_open_at_once_are_separate(tmp_path: Path) -> None:
     with (
         scratch_database(tmp_path / "a") as first,
         scratch_database(tmp_path / "b", threads=2) as second,
@@ -61,7 +61,7 @@ def test_memory_goes_back_when_the_use_ends(tmp_path: Path) -> None:
     assert psutil.Process().memory_info().rss < before + (60 << 20)
 
 
-def test_a_file_that_is_damaged_meanwhile_is_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_damaged_meanwhile_is_a_one_line_error(tmp_path: Path) -> None:
     damaged = tmp_path / "ids.parquet"
     damaged.write_bytes(b"PAR1 and no end")
     with (

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from llmcurate.base.errors import disk_error, name_file
+from llmcurate.base.errors import disk_error, set_error_file
 from tests.curate.file_limit import file_limit
 
 # numpy's tofile on a full disk, and pyarrow's writers: a message, but no number.
@@ -23,18 +23,18 @@ WITHOUT_NUMBER = [
 @pytest.mark.parametrize("message", WITHOUT_NUMBER, ids=["tofile", "tofile-ahead", "pyarrow"])
 def test_a_message_without_a_number_is_kept_and_understood(message):
     error = OSError(message)
-    name_file(error, "OUT")
+    set_error_file(error, "OUT")
     assert str(error) == message
     assert str(disk_error(error)).startswith("disk full")
 
 
 def test_the_file_is_named_where_the_error_has_none():
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    name_file(error, "OUT/part")
+    set_error_file(error, "OUT/part")
     assert "while writing OUT/part" in str(disk_error(error))
 
 
-def test_what_numpy_says_on_a_full_disk_is_what_we_look_for(tmp_path):
+def test_the_full_disk_message_of_numpy_is_recognised(tmp_path):
     """A limit of the size of files stands in for the disk."""
     code = "import sys, numpy as np; np.zeros(1 << 20, np.uint8).tofile(sys.argv[1])"
     done = subprocess.run(

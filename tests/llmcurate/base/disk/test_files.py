@@ -14,14 +14,14 @@ import pytest
 import xxhash
 
 from llmcurate.base.disk.files import (
+    allocate,
     cache_folder,
     clear_temporary,
     drawn_number,
     file_digest,
     part_files,
+    rename_aside,
     replacing,
-    reserve,
-    set_aside,
     stream_digest,
     temporary_name,
     text_digest,
@@ -70,7 +70,7 @@ def test_a_file_of_the_same_bytes_keeps_its_time(tmp_path: Path, text: str, stay
     path = tmp_path / "file"
     path.write_text("one")
     os.utime(path, (1, 1))
-    with replacing(path, if_other=True) as aside:
+    with replacing(path, only_if_changed=True) as aside:
         aside.write_text(text)
     assert path.read_text() == text and (path.stat().st_mtime == 1) == stays
     assert list(tmp_path.iterdir()) == [path]
@@ -107,17 +107,17 @@ def test_a_file_that_fails_replaces_nothing(tmp_path, monkeypatch) -> None:
     assert done == [("remove", "aside file", 0)] and (tmp_path / "file").read_text() == "old"
 
 
-def test_what_is_set_aside_has_the_next_free_number_and_its_folder_is_synced(
+def test_files_set_aside_get_the_next_free_number_and_their_folder_is_synced(
     tmp_path, monkeypatch
 ) -> None:
     for name in ("out", "out.1", "out.2"):
         (tmp_path / name).mkdir()
     done = deeds(monkeypatch)
-    assert set_aside(tmp_path / "out") == tmp_path / "out.3"
+    assert rename_aside(tmp_path / "out") == tmp_path / "out.3"
     assert done == [("rename", "out.3", 0), ("sync", tmp_path.name, 0)]
     monkeypatch.chdir(tmp_path / "out.1")
-    with pytest.raises(UsageError, match="is the folder that you are in"):
-        set_aside(tmp_path / "out.1")
+    with pytest.raises(UsageError, match="contains your current folder"):
+        rename_aside(tmp_path / "out.1")
 
 
 def test_two_machines_that_write_one_path_do_not_meet(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_file_to_be_mapped_has_all_its_blocks(tmp_path):
     path = tmp_path / "array"
     np.memmap(path, np.int64, "w+", shape=1 << 17)
     assert path.stat().st_blocks * 512 < 1 << 20
-    reserve(path)
+    allocate(path)
     assert path.stat().st_blocks * 512 >= 1 << 20
 
 
@@ -175,7 +175,7 @@ def test_a_disk_too_full_to_map_is_an_error_that_names_the_file_and_leaves_none(
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(OSError, match="array") as error:
-        reserve(path)
+        allocate(path)
     assert not path.exists() and "disk full while writing" in str(disk_error(error.value))
 
 

@@ -1,4 +1,4 @@
-"""Work in a few threads comes back in order, and little of it waits."""
+"""Work in a few threads: results in order, with a bounded number in progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_results_come_in_the_order_of_the_items_though_the_first_takes_longest()
     assert list(in_order(work, range(100))) == [n * n for n in range(100)]
 
 
-def test_no_more_results_wait_than_are_said():
+def test_in_order_works_only_a_bounded_number_of_items_ahead():
     begun: list[int] = []
     results = in_order(begun.append, range(1000))
     for taken in range(5):
@@ -32,7 +32,7 @@ def test_no_more_results_wait_than_are_said():
     assert len(begun) <= 5 + 2 * AT_ONCE
 
 
-def test_what_one_raises_comes_in_its_place_and_later_ones_are_not_begun():
+def test_an_error_is_raised_in_item_order_and_few_later_items_are_begun():
     begun: list[int] = []
 
     def work(n: int) -> int:
@@ -65,7 +65,7 @@ def test_a_plan_is_the_same_however_many_files_are_looked_at_at_once(tmp_path):
     ]
 
 
-def test_threads_are_heard_by_whoever_started_them_and_by_nobody_else(tmp_path):
+def test_seals_of_threads_reach_only_the_code_that_started_them(tmp_path):
     ready, written = threading.Event(), threading.Event()
 
     def beside() -> list[list[object]]:

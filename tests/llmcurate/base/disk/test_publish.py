@@ -124,7 +124,7 @@ def test_what_the_store_has_in_another_length_than_listed_is_put_again(objects, 
     assert there(store)["corpus/part-00001.parquet"] == b"b"
 
 
-def test_manifests_of_inner_folders_stand_before_those_of_outer_ones():
+def test_manifests_of_inner_folders_are_written_before_outer_ones():
     names = ["manifest.json", "a/manifest.json", "a/b/part", "a/b.json", "c.json", "c/x", "d.json"]
     assert manifests(names) == {
         "a/b.json": "a/b", "a/manifest.json": "a", "c.json": "c", "manifest.json": "",
@@ -165,7 +165,7 @@ def test_a_run_into_a_store_is_the_run_into_a_folder(objects, bench):
     assert again["published"]["put"] == 0
 
 
-def test_a_store_that_cannot_be_written_is_told_before_the_work(objects, bench, monkeypatch):
+def test_an_unwritable_store_is_reported_before_the_work(objects, bench, monkeypatch):
     def refuse(self, path, value, **kwargs):
         raise PermissionError("Access Denied")
 
@@ -174,7 +174,7 @@ def test_a_store_that_cannot_be_written_is_told_before_the_work(objects, bench, 
     done = bench.command("dedup", source, "-o", "objects://bucket/out", "--scratch", "scratch")
     assert done.returncode == 1 and not (bench.folder / "scratch").exists()
     assert done.stderr.splitlines()[-1] == (
-        "llmcurate: objects://bucket/out cannot be written (Access Denied): see that it is there"
+        "llmcurate: objects://bucket/out cannot be written (Access Denied): check that it exists"
         " and that you may write to it"
     )
 
@@ -185,11 +185,11 @@ def test_a_store_that_cannot_be_written_is_told_before_the_work(objects, bench, 
         (("dedup", "in.jsonl", "-o", "nosuch://x/out"), "OUT nosuch://x/out: Protocol not known"),
         (("dedup", "in.jsonl", "-o", "out", "--scratch", "s"), "--scratch is for an OUT that is"),
         (("mix", "in.jsonl", "--weights", "in=1", "-o", "s3://x/out"), "OUT s3://x/out"),
-        (("dedup", "in.jsonl", "-o", "file:///nowhere/out"), "folder of this machine: give /now"),
+        (("dedup", "in.jsonl", "-o", "file:///nowhere/out"), "on this machine: give its path /now"),
     ],
     ids=["unknown", "folder", "mix", "file"],
 )
-def test_wrong_use_is_one_line(bench, arguments, message):
+def test_wrong_use_is_a_one_line_error(bench, arguments, message):
     bench.jsonl("in.jsonl", pages(3))
     done = bench.command(*arguments)
     assert done.returncode == 2 and message in done.stderr.splitlines()[-1]

@@ -40,7 +40,7 @@ def test_one_thing_is_no_plural(number: int, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "TB", "-1TB", "1 XB", "ten"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--as-if"):
         parse_size(text)
 
@@ -88,7 +88,7 @@ def test_counts_are_written_with_letters_and_powers(text: str | int, number: flo
 
 
 @pytest.mark.parametrize("text", ["", "k", "-5", "1,000", "5 lives", "nan", "1e", "5kB"])
-def test_what_is_no_count_is_refused(text: str) -> None:
+def test_an_invalid_count_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="100k or 1e5"):
         parse_count(text)
 

@@ -11,15 +11,18 @@ from llmcurate.base.errors import UsageError
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: 2\na: 3\n", r"x:3: the key 'a' stands twice, first in line 1: take one of them"),
-        ("a: {b: 1, b: 1}", "x:1: the key 'b' stands twice"),
-        ("yes: 1\ntrue: 2\n", "x:2: the key 'true' stands twice"),
+        (
+            "a: 1\nb: 2\na: 3\n",
+            r"x:3: the key 'a' appears twice, first in line 1: remove one of them",
+        ),
+        ("a: {b: 1, b: 1}", "x:1: the key 'b' appears twice"),
+        ("yes: 1\ntrue: 2\n", "x:2: the key 'true' appears twice"),
         (f"a: 1\nb: {'9' * 5000}", r"x:2: 9{20}\.\.\. is too long for a number or a date"),
         ("a: 2021-99-99", "x:1: 2021-99-99: month must be in 1..12"),
         ("a: " + "[" * 5000 + "]" * 5000, "x:1: nested more than 40 levels deep"),
         ("a: " + "[" * 900_000, "x:1: nested more than 40 levels deep"),
         ("".join(f"{' ' * n}a:\n" for n in range(200)), "x:41: nested more than 40 levels deep"),
-        ("a: &a [*a]", "x:1: an alias within what it names"),
+        ("a: &a [*a]", "x:1: an alias inside the value that it names"),
         (
             "a0: &a0 [x, x]\n"
             + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)),

@@ -51,7 +51,7 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
     """Writes SOURCES, some of them edited, to a new folder, and imports them from there."""
-    monkeypatch.setattr(kernels_module, "_STARTED", float("inf"))  # as if written before we started
+    monkeypatch.setattr(kernels_module, "STARTED", float("inf"))  # as if written before we started
 
     def cloned(**edited: str) -> dict[str, ModuleType]:
         root = tmp_path / f"clone-{len(list(tmp_path.iterdir()))}"
@@ -106,7 +106,9 @@ def test_a_wheels_machine_code_is_taken_where_the_processor_has_its_level(
     assert kernels.exists() is not taken
 
 
-def test_edited_modules_are_never_stale_and_push_nobody_out(kernels: Path, clone: Clone) -> None:
+def test_edited_modules_are_recompiled_and_older_versions_stay_cached(
+    kernels: Path, clone: Clone
+) -> None:
     helper = SOURCES["curate.made_up_helper"].replace("x * FACTOR", "x * FACTOR + 1")
     assert total(clone()) == (12, False)
     assert total(clone(helper=helper)) == (16, False)
@@ -122,9 +124,7 @@ def test_equal_names_in_two_packages_do_not_clash(kernels: Path, clone: Clone) -
     assert total(clone(), "tokenize_kit") == (-1, True)
 
 
-def test_a_folder_that_cannot_be_written_keeps_nobody_from_work(
-    kernels: Path, clone: Clone
-) -> None:
+def test_kernels_work_without_a_writable_cache_folder(kernels: Path, clone: Clone) -> None:
     kernels.write_text("a file where the folder should be")
     assert total(clone()) == (12, False)
     assert total(clone()) == (12, False)
@@ -157,7 +157,7 @@ def test_files_that_change_while_a_process_runs_are_not_trusted(
     modules = clone()
     path = modules["curate.made_up_factor"].__file__
     assert path
-    monkeypatch.setattr(kernels_module, "_STARTED", Path(path).stat().st_mtime - 1)
+    monkeypatch.setattr(kernels_module, "STARTED", Path(path).stat().st_mtime - 1)
     assert total(modules) == (12, False)
     assert not kernels.exists()
 
@@ -186,7 +186,7 @@ def test_the_last_written_versions_stay(tmp_path: Path) -> None:
         ({"HOME": "/c"}, "/c/.cache/llmcurate/kernels"),
     ],
 )
-def test_where_kernels_are(
+def test_kernels_folder_follows_the_environment_variables(
     variables: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("NUMBA_CACHE_DIR", "LLMCURATE_CACHE", "XDG_CACHE_HOME", "HOME"):

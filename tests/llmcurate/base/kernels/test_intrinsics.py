@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.extract.units import order_of
-from llmcurate.base.kernels.intrinsics import copy, first_from, place_of
+from llmcurate.base.kernels.intrinsics import copy, lower_bound, sorted_index
 from tests.callable_kernels import callable_kernel
 
 numbers = st.integers(-5, 5) | st.integers(-(2**62), 2**62)
@@ -17,9 +17,9 @@ numbers = st.integers(-5, 5) | st.integers(-(2**62), 2**62)
 @given(st.lists(numbers), numbers)
 def test_a_search_finds_what_searchsorted_finds(values, value):
     ascending = np.array(sorted(values), np.int64)
-    found = callable_kernel(first_from)(ascending, np.int64(value))
+    found = callable_kernel(lower_bound)(ascending, np.int64(value))
     assert found == np.searchsorted(ascending, value)
-    place = callable_kernel(place_of)(ascending, np.int64(value))
+    place = callable_kernel(sorted_index)(ascending, np.int64(value))
     assert place == (found if value in values else -1)
 
 

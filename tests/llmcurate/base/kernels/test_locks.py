@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from llmcurate.base.kernels import compile_time, locks, njit
-from llmcurate.base.kernels.cache import _alone
-from llmcurate.base.kernels.locks import Busy, alone, refuse
+from llmcurate.base.kernels.cache import _compile_lock
+from llmcurate.base.kernels.locks import Busy, exclusive, refuse
 
 
 def _hold(path: Path, held: Any, may_end: Any) -> None:
-    with alone(path):
+    with exclusive(path):
         held.set()
         may_end.wait(60)
 
@@ -45,50 +45,50 @@ def test_a_kernel_that_another_process_compiles_is_waited_for(held, monkeypatch)
         threading.Timer(0.2, may_end.set).start()
 
     monkeypatch.setattr(compile_time, "on_busy", do_something_else)
-    with alone(path):
+    with exclusive(path):
         assert may_end.is_set() and asked == [path]
-    with alone(path):
+    with exclusive(path):
         assert asked == [path], "nobody compiles it any more"
     assert not list(path.parent.glob("*.lock"))
 
 
-def test_who_refuses_to_wait_goes_on_with_other_kernels(held, monkeypatch):
+def test_a_process_that_refuses_to_wait_can_compile_other_kernels(held, monkeypatch):
     path, _, _ = held
     monkeypatch.setattr(compile_time, "on_busy", refuse)
-    with pytest.raises(Busy), alone(path):
+    with pytest.raises(Busy), exclusive(path):
         pass
-    with alone(path.with_name("other.nbc")):
+    with exclusive(path.with_name("other.nbc")):
         pass
 
 
-def test_within_another_kernel_nobody_is_asked(held, monkeypatch):
+def test_on_busy_is_not_called_while_a_kernel_is_being_compiled(held, monkeypatch):
     """The compiler is at work then, and nothing else can begin."""
     path, may_end, _ = held
     monkeypatch.setattr(compile_time, "on_busy", refuse)
     threading.Timer(0.2, may_end.set).start()
-    with alone(path.with_name("outer.nbc")), alone(path):
+    with exclusive(path.with_name("outer.nbc")), exclusive(path):
         assert may_end.is_set()
 
 
-def test_a_process_that_dies_leaves_no_lock_behind(held, monkeypatch):
+def test_a_dead_process_leaves_no_lock(held, monkeypatch):
     path, _, process = held
     process.kill()
     process.join()
     monkeypatch.setattr(compile_time, "on_busy", refuse)
-    with alone(path):
+    with exclusive(path):
         pass
 
 
-def test_a_folder_that_cannot_be_written_holds_nobody_up(tmp_path):
+def test_without_a_lock_folder_nothing_blocks(tmp_path):
     (tmp_path / "file").touch()
-    with alone(tmp_path / "file" / "kernel.nbc"):
+    with exclusive(tmp_path / "file" / "kernel.nbc"):
         pass
 
 
-def test_who_has_a_lock_and_was_stopped_is_not_waited_for_for_ever(held, monkeypatch):
+def test_waiting_for_a_lock_of_a_stopped_process_ends(held, monkeypatch):
     path, may_end, _ = held
-    monkeypatch.setattr(locks, "PATIENCE", 0.1)
-    with alone(path):
+    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.1)
+    with exclusive(path):
         assert not may_end.is_set()
 
 
@@ -97,10 +97,10 @@ def test_compiled_kernels_are_not_locked(tmp_path, monkeypatch):
     path = tmp_path / "kernel.nbc"
     monkeypatch.setattr(kernel._cache, "path", lambda *_: path)
     path.touch()
-    with _alone(kernel, ()):
+    with _compile_lock(kernel, ()):
         assert not list(tmp_path.glob("*.lock"))
     path.unlink()
-    with _alone(kernel, ()):
+    with _compile_lock(kernel, ()):
         assert list(tmp_path.glob("*.lock"))
 
 

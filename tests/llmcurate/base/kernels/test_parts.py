@@ -60,8 +60,8 @@ def test_a_part_counts_references_if_it_says_that_it_allocates(allocates):
 @pytest.mark.parametrize(
     ("function", "error"),
     [
-        (_same, "_same has arrays from _same: decorate it with allocates"),
-        (_halves, "_halves has arrays from _halves"),
+        (_same, "_same gets arrays from _same: give it njit"),
+        (_halves, "_halves gets arrays from _halves"),
         (_half, "Only accept returning of array"),
         (_room, "Only accept returning of array"),
     ],
@@ -78,16 +78,16 @@ def test_a_part_that_gets_arrays_from_another_has_to_say_so():
         return len(first_half(numbers))
 
     borrows, allocates = njit()(length), njit(allocates=True)(length)
-    with pytest.raises(TypeError, match="length has arrays from _half"):
+    with pytest.raises(TypeError, match="length gets arrays from _half"):
         numba.njit(lambda numbers: borrows(numbers))(NUMBERS)
     assert numba.njit(lambda numbers: allocates(numbers))(NUMBERS) == 4
 
 
-def test_a_part_of_kernels_is_not_for_python():
+def test_a_kernel_part_cannot_be_called_from_python():
     part = njit()(_largest)
     tables = Tables(NUMBERS, NUMBERS)
     for _ in range(2):  # before and after it has been compiled into a kernel
-        with pytest.raises(TypeError, match="_largest is a part of kernels"):
+        with pytest.raises(TypeError, match="_largest can be called by kernels only"):
             part(tables, 9)
         assert numba.njit(lambda tables, n: part(tables, n))(tables, 9) == 8
 
@@ -106,7 +106,7 @@ def test_a_part_says_what_is_wrong_with_its_arguments():
     assert error.value.args == ("below 0", -7)
 
 
-def test_a_part_is_machine_code_in_its_kernel_alone():
+def test_a_kernel_part_is_compiled_only_into_its_kernel():
     inner = njit()(lambda n: n + 1)
     outer = njit()(lambda n: inner(n) * 2)
     kernel = njit(cache=True)(lambda n: outer(n))
@@ -129,9 +129,9 @@ assert njit(cache=True)(lambda numbers: np.dot(numbers, numbers))(np.ones(3)) ==
     subprocess.run([sys.executable, "-c", script], timeout=120, check=True, cwd=ROOT)
 
 
-def test_others_kernels_are_compiled_by_numba_as_it_is():
+def test_kernels_of_other_packages_are_compiled_by_unchanged_numba():
     njit(cache=True)(lambda numbers: np.diff(numbers).sum())(NUMBERS)  # np.diff is a part of it
-    for (owner, name), own in compilation._NUMBAS.items():
+    for (owner, name), own in compilation._ORIGINALS.items():
         assert getattr(owner, name) is own, name
     library = compilation.libraries.PartLibrary
     kernel = numba.njit(lambda numbers: np.cross(numbers[:3], numbers[3:6]).sum())
@@ -149,9 +149,9 @@ numba.__version__ = "0.99.0"
 from llmcurate.base.kernels import compilation, njit
 part = njit()(lambda n: n + 1)
 kernel = njit(cache=True)(lambda n: part(n) * 2)
-assert kernel(4) == 10 and not compilation.ACTS
-with compilation.ours():
-    for (owner, name), own in compilation._NUMBAS.items():
+assert kernel(4) == 10 and not compilation.ENABLED
+with compilation.patched():
+    for (owner, name), own in compilation._ORIGINALS.items():
         assert getattr(owner, name) is own, name
 """
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}

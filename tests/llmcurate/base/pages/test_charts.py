@@ -56,7 +56,7 @@ def test_bars_are_as_high_as_the_roots_of_the_counts() -> None:
     assert heights == pytest.approx([0, full, full, full / 2, full / 2, 0, 0, 0], abs=0.01)
 
 
-def test_what_goes_stands_behind_what_stays() -> None:
+def test_dropped_bars_are_drawn_behind_kept_ones() -> None:
     data = {"scale": "linear", "edges": [0.0, 1.0, 2.0], "counts": [4, 9]}
     svg = charts.histogram(data | {"marked": [4, 0]}, "x", threshold=1.0)
     full = (BASE - TOP) / 1.02
@@ -76,7 +76,7 @@ def test_a_curve_goes_through_its_points_and_leaves_out_what_is_no_number() -> N
     assert "no point to draw" in charts.curve([[(1.0, math.nan)], []], "loss", "steps")
 
 
-def test_doublings_are_as_far_everywhere() -> None:
+def test_doublings_have_equal_distances_on_the_axis() -> None:
     points = [(512.0, 4.0), (1024.0, 3.0), (2048.0, 2.0)]
     svg = charts.curve([points], "bytes", "vocabulary", [512, 1024, 2048])
     (a, _), (b, _), (c, _) = outline(svg, charts.ACCENT + '" stroke-width="1.9')
@@ -129,7 +129,7 @@ def test_labels_of_curves_are_whole_and_apart(points) -> None:
     inside_and_apart(charts.curve([points], "loss", "steps of training"))
 
 
-def test_the_name_of_the_x_axis_stands_under_its_labels() -> None:
+def test_the_name_of_the_x_axis_is_below_its_labels() -> None:
     svg = charts.curve([[(0.0, 1.0), (5.0, 2.0)]], "loss", "steps")
     lines = {text: y for _, _, y, text in written(svg)}
     assert lines["steps"] > lines["0"] == lines["4"]
@@ -155,7 +155,7 @@ def test_bars_are_as_long_as_their_values_and_say_them() -> None:
     inside_and_apart(svg)
 
 
-def test_named_curves_share_axes_and_where_they_fall_from_hides_nothing() -> None:
+def test_named_curves_share_axes_and_a_high_first_value_does_not_flatten_them() -> None:
     lines = [(name, [(x, 9.0 if x == 0 else y) for x in range(20)]) for name, y in pairs_of("ab")]
     svg = charts.curves([*lines, ("gone", [(0.0, math.nan)])], "loss", "tokens")
     assert labels(svg)[-3:] == ["a", "b", "gone"]
@@ -169,7 +169,7 @@ def pairs_of(names: str) -> list[tuple[str, float]]:
     return [(name, float(nth + 1)) for nth, name in enumerate(names)]
 
 
-def test_intervals_stand_about_their_values_beside_a_line_at_zero() -> None:
+def test_intervals_are_drawn_around_their_values_with_a_line_at_zero() -> None:
     rows = [("b", -0.2, (-0.3, -0.1)), ("one seed", 0.1, None)]
     svg = charts.intervals(rows, "differences", "bits a byte")
     assert svg.count("<circle") == 2 and ">one seed<" in svg and ">bits a byte<" in svg
@@ -188,16 +188,16 @@ def test_a_sparkline_is_the_histogram_without_axes() -> None:
     assert [y for _, y in outline(svg, charts.ACCENT)] == [high, high, high, 0, 0, high]
 
 
-def test_one_shape_is_in_the_accent_colour_and_nothing_to_draw_is_said() -> None:
+def test_a_single_sparkline_has_the_accent_colour_and_an_empty_one_a_message() -> None:
     svg = charts.sparkline([[(0.0, 0.0), (1.0, 2.0), (2.0, 0.0)]], "x")
     assert charts.ACCENT in svg and charts.GONE not in svg
     assert "could not be drawn" in charts.sparkline([], "x")
 
 
-def test_the_least_of_the_last_line_is_marked() -> None:
+def test_the_lowest_point_of_the_last_curve_is_labelled() -> None:
     lines = [[(1.0, 9.0), (4.0, 1.0)], [(1.0, 8.0), (2.0, 5.0), (3.0, 6.0)]]
     svg = charts.curve(lines, "loss", "steps", y_name="nats per token")
-    assert "least 5 at 2" in labels(svg) and "nats per token" in labels(svg)
+    assert "lowest 5 at 2" in labels(svg) and "nats per token" in labels(svg)
 
 
 def test_series_of_bars_have_hues_and_names() -> None:

@@ -19,7 +19,7 @@ def test_shown_text_is_escaped_and_has_no_controls(text: str) -> None:
     markup.encode("utf-8")
 
 
-def test_a_name_breaks_behind_its_marks_from_a_length_on_and_is_escaped_in_any() -> None:
+def test_long_names_may_break_after_punctuation_and_all_names_are_escaped() -> None:
     short, long = "<a>." + "b" * (LONG_NAME - 5), "<a>." + "b" * (LONG_NAME - 4)
     assert breakable(short) == f"&lt;a&gt;.{'b' * 15}"
     assert breakable(long) == f"&lt;a&gt;.<wbr>{'b' * 16}"

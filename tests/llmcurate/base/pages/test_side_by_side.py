@@ -8,7 +8,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmcurate.base.pages.side_by_side import MOST_SHOWN, in_both, side_by_side
+from llmcurate.base.pages.side_by_side import MOST_SHOWN, side_by_side, words_in_both
 
 TEXTS = st.text("ab <&\n\u202e", max_size=60)
 
@@ -21,19 +21,22 @@ def test_missing_and_extra_words_are_marked() -> None:
     assert right == "<ins>Menu</ins>\nThe old mill stands by the river."
 
 
-def test_lines_that_are_cut_otherwise_and_passages_that_moved_are_no_difference() -> None:
+def test_rewrapped_lines_and_moved_passages_are_no_difference() -> None:
     a = "one two three four\nfive six seven eight"
     b = "five six seven\neight one two three four"
     assert "<" not in "".join(side_by_side(a, b))
 
 
-def test_a_passage_that_stands_twice_is_extra_once() -> None:
+def test_a_repeated_passage_is_extra_once() -> None:
     line = "the same five words again"
     assert side_by_side(line, f"{line}\n{line}")[1] == f"{line}\n<ins>{line}</ins>"
 
 
 def test_short_lines_count_as_a_whole() -> None:
-    assert in_both([["mill"], ["old", "wheel"]], [["mill"], ["old"]]) == [[True], [False, False]]
+    assert words_in_both([["mill"], ["old", "wheel"]], [["mill"], ["old"]]) == [
+        [True],
+        [False, False],
+    ]
 
 
 def test_lines_in_both_are_left_out_but_the_first_and_the_last() -> None:

@@ -102,6 +102,6 @@ def test_layers_with_a_window_have_their_own_rotation():
         ({"causal": True, "head.pair": "next"}, r"head\.pair next with causal true"),
     ],
 )
-def test_impossible_combinations_are_one_line(changes, message):
+def test_impossible_combinations_are_a_one_line_error(changes, message):
     with pytest.raises(LlmcurateError, match=message):
         change(BOTH, changes, "model")

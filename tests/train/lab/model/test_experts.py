@@ -17,7 +17,7 @@ from train.lab.model.experts import Experts, grouped_linear, looped
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import ACTIVATIONS
-from train.model.layers import FUNCTIONS, FeedForward, View, of_tokens
+from train.model.layers import FUNCTIONS, FeedForward, View, token_seeds
 from train.objectives.example import Example
 from train.objectives.losses import Losses
 from train.optim.optimizers import Muon, group, optimizers, orthogonal
@@ -222,10 +222,10 @@ def test_the_loss_by_device_is_that_of_groups():
 
 
 @pytest.mark.parametrize("capacity", [None, 0.5])
-def test_a_second_expert_is_met_by_chance_with_twice_its_weight(capacity):
+def test_a_random_second_expert_is_used_with_twice_its_weight_as_probability(capacity):
     layer = layer_of(mixture(random_second=True, capacity=capacity))
     x = torch.randn(1, 3, 32, dtype=torch.float64).repeat(400, 1, 1)
-    draws = of_tokens(torch.arange(400), torch.arange(3)[None], 32)
+    draws = token_seeds(torch.arange(400), torch.arange(3)[None], 32)
     view = View(mask=None, draws=draws)  # type: ignore[arg-type]
     routed = layer.router(x, view)
     assert routed.sent[..., 0].all()
@@ -311,7 +311,7 @@ def test_the_router_is_exact_where_the_rest_is_not():
 def test_noise_follows_from_the_seeds_of_tokens_and_is_of_training_alone(changes):
     layer = layer_of(mixture(**changes))
     x = torch.randn(2, 9, 32, dtype=torch.float64)
-    draws = of_tokens(torch.tensor([11, 12]), torch.arange(9)[None], 32)
+    draws = token_seeds(torch.tensor([11, 12]), torch.arange(9)[None], 32)
 
     def logits(draws, rows=slice(None)):
         view = View(mask=None, draws=draws)  # type: ignore[arg-type]
@@ -331,7 +331,7 @@ def test_noise_is_finite_whatever_is_drawn(monkeypatch):
     layer = layer_of(mixture(noisy=True), torch.float32)
     for most in (0, 2**24 - 1):
         monkeypatch.setattr(
-            "train.lab.model.experts.drawn",
+            "train.lab.model.experts.random_numbers",
             lambda d, _, n, most=most: torch.full((*d.shape, n), most),
         )
         view = View(mask=None, draws=torch.zeros(1, 3, dtype=torch.long))  # type: ignore[arg-type]
@@ -341,7 +341,7 @@ def test_noise_is_finite_whatever_is_drawn(monkeypatch):
 def test_noise_has_the_learned_deviation():
     layer = layer_of(mixture(noisy=True))
     x = torch.zeros(8, 500, 32, dtype=torch.float64)
-    draws = of_tokens(torch.arange(8), torch.arange(500)[None], 32)
+    draws = token_seeds(torch.arange(8), torch.arange(500)[None], 32)
     noise = layer.router(x, View(mask=None, draws=draws)).logits  # type: ignore[arg-type]
     assert float(noise.std()) == pytest.approx(math.log(2), rel=0.02)  # softplus(0)
     assert abs(float(noise.mean())) < 0.02
@@ -390,7 +390,7 @@ def test_every_optimiser_takes_experts_and_leaves_the_bias(name):
     assert not any("router.bias" in key for key in optimizer.state(model))
 
 
-def test_some_layers_stay_dense():
+def test_first_dense_and_every_choose_the_expert_layers():
     config = mixture(first_dense=1, dense_width=40)
     kinds = [type(block.feed_forward) for block in Decoder(config).stack.blocks]
     assert kinds == [FeedForward, Experts] and config.sparse == [1]
@@ -398,7 +398,7 @@ def test_some_layers_stay_dense():
     assert every.sparse == [1, 3]
 
 
-def test_a_kind_keeps_what_both_kinds_have():
+def test_changing_the_kind_keeps_the_settings_that_both_kinds_have():
     config = change(SHAPE, {"feed_forward.count": 4, "feed_forward": "experts"}, "model")
     assert (config.feed_forward.width, config.feed_forward.count) == (48, 4)
     assert change(config, {"feed_forward": "dense"}, "model") == SHAPE
@@ -413,20 +413,20 @@ def test_a_kind_keeps_what_both_kinds_have():
         ({"random_second": True, "top_k": 3}, "random_second with top_k 3"),
         ({"device_balance": 0.1}, "device_balance without groups"),
         ({"groups": 3}, "groups is 3: it must divide count"),
-        ({"groups": 4, "top_k": 2}, "top_groups is 1: of 4 groups"),
+        ({"groups": 4, "top_k": 2}, "top_groups is 1 of 4 groups"),
         ({"routing": "hash"}, "routing hash: it has no router"),
         ({"routing": "expert_choice"}, "routing expert_choice with causal true"),
         ({"routing": "expert_choice", "capacity": 1.0}, "capacity with routing expert_choice"),
         ({"first_dense": 2}, "leave no layer of 2 with experts"),
     ],
 )
-def test_what_does_not_go_together_is_refused(changes, message):
+def test_incompatible_settings_are_refused(changes, message):
     with pytest.raises(LlmcurateError, match=message) as caught:
         mixture(**changes)
     assert caught.value.exit_code == 2
 
 
-def test_every_activation_goes():
+def test_experts_support_every_activation():
     for name in ACTIVATIONS:
         layer = layer_of(mixture(activation=name))
         assert layer.activation is FUNCTIONS[ACTIVATIONS[name][0]]

@@ -90,7 +90,7 @@ def by_the_paper(layer: LatentAttention, h: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("query_rank", [None, 20])
 @torch.no_grad()
-def test_it_computes_the_papers_equations(query_rank):
+def test_latent_attention_computes_the_papers_equations(query_rank):
     model = built(change(CONFIG, {"attention.query_rank": query_rank}, "model"))
     seen = {}
     layer = model.stack.blocks[0].attention
@@ -105,7 +105,7 @@ def test_absorbed_decoding_is_the_unabsorbed(absorbs, monkeypatch):
     """The rule is by cost; both ways of it give what a pass over the whole text gives."""
     model, tokens = built(), torch.arange(24).reshape(2, 12)
     whole = model(tokens)
-    monkeypatch.setattr(LatentAttention, "_absorbs", lambda self, queries: absorbs)
+    monkeypatch.setattr(LatentAttention, "absorbs", lambda self, queries: absorbs)
     used = []
     for name in ("_absorbed", "_expanded"):
         plain = getattr(LatentAttention, name)
@@ -138,9 +138,9 @@ def test_a_long_prompt_is_expanded_and_a_new_token_absorbed():
     with torch.device("meta"):
         config = dataclasses.replace(CONFIG, attention=Latent(heads=4))
         layer = LatentAttention(config, "auto")
-    assert layer._absorbs(1)
-    assert layer._absorbs(170)  # 512 x 256 operations to make a key's keys and values, 768 a query
-    assert not layer._absorbs(171)
+    assert layer.absorbs(1)
+    assert layer.absorbs(170)  # 512 x 256 operations to make a key's keys and values, 768 a query
+    assert not layer.absorbs(171)
 
 
 @torch.no_grad()
@@ -153,7 +153,7 @@ def test_the_cache_holds_the_compressed_vector_and_the_rotary_key_alone():
     assert cache_bytes_per_token(CONFIG) == 2 * (12 + 4) * 2
 
 
-def test_it_learns_and_blocks_run_again_give_the_same_gradients():
+def test_latent_attention_has_gradients_and_recomputation_keeps_them():
     gradients = []
     for again in (0, 1):
         model = built()
@@ -168,8 +168,8 @@ def test_it_learns_and_blocks_run_again_give_the_same_gradients():
 
 
 def test_deepseek_v3s_attention_has_the_papers_sizes():
-    """61 layers of 128 heads: 187 million a layer (DeepSeek-V3 section 4.2), and 70 KB a token, of
-    which MHA of these heads would take 4 MB.
+    """61 layers of 128 heads have 187 million parameters each (DeepSeek-V3, section 4.2) and cache
+    70 KB per token; MHA with these heads would cache 4 MB.
     """
     attention = {"kind": "latent", "heads": 128, "query_rank": 1536}
     shape = {"layers": 61, "hidden": 7168, "attention": attention}
@@ -209,7 +209,7 @@ def test_operations_are_counted_by_the_dimensions_of_keys_and_values():
         ({"attention.window": 5}, "attention.window"),
     ],
 )
-def test_what_does_not_go_with_it_is_refused_in_one_line(settings, line):
+def test_settings_incompatible_with_latent_attention_are_refused_in_one_line(settings, line):
     with pytest.raises(LlmcurateError, match=line) as caught:
         change(CONFIG, settings, "model")
     assert caught.value.exit_code == 2

@@ -1,4 +1,4 @@
-"""Modules that predict later tokens: what they read, what they learn, and where they are not."""
+"""Modules for multi-token prediction: their input, their targets, and where they are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from train.config import TrainConfig
 from train.generate import load as load_run
 from train.hf.export import export
 from train.hf.load import import_model
-from train.lab.model.heads import ahead
+from train.lab.model.heads import mtp_features
 from train.loop.pretrain import pretrain
 from train.loop.training_step import rebalance
 from train.measure.accounting import (
@@ -58,12 +58,14 @@ EXPERTS = {"feed_forward": {"kind": "experts", "count": 4, "width": 20}}
 @torch.no_grad()
 def test_a_module_reads_the_features_and_as_many_tokens_ahead_as_its_depth(changes):
     model, rows = made(change(CONFIG, changes, "model")), example()
-    whole = list(ahead(model, rows.read_by(model), rows.inputs, documents=DOCUMENTS))
+    whole = list(mtp_features(model, rows.read_by(model), rows.inputs, documents=DOCUMENTS))
     for depth, features in enumerate(whole, start=1):
         changed = rows.inputs.clone()
         changed[0, 5] = (changed[0, 5] + 1) % 61
         other = dataclasses.replace(rows, inputs=changed)
-        again = list(ahead(model, other.read_by(model), changed, documents=DOCUMENTS))[depth - 1]
+        again = list(mtp_features(model, other.read_by(model), changed, documents=DOCUMENTS))[
+            depth - 1
+        ]
         differs = ((features - again).abs() > 1e-9).any(-1)
         assert differs.nonzero().tolist() == [[0, n] for n in range(5 - depth, 7)]
 
@@ -101,7 +103,7 @@ def test_a_module_is_that_of_transformers():
     theirs.load_state_dict({f"{name}.weight": part.weight for name, part in names.items()})
     tokens, length = rows.inputs, 12
     features = model.features(tokens)
-    (found,) = ahead(model, features, tokens)
+    (found,) = mtp_features(model, features, tokens)
     places = torch.arange(length)[None]
     seen = torch.full((length, length), float("-inf")).triu(1)[None, None]
     later = F.pad(tokens[:, 1:], (0, 1))
@@ -122,7 +124,9 @@ def test_the_loss_is_the_mean_of_the_modules_over_targets_that_are_in_the_docume
     terms = losses(rows)
     nats = []
     features = rows.read_by(model)
-    for depth, read in enumerate(ahead(model, features, rows.inputs, documents=DOCUMENTS), start=1):
+    for depth, read in enumerate(
+        mtp_features(model, features, rows.inputs, documents=DOCUMENTS), start=1
+    ):
         logits, total = model.logits(read), torch.zeros((), dtype=torch.float64)
         for row in range(2):
             for i in range(12 - depth):
@@ -174,7 +178,7 @@ def test_a_run_learns_them_and_logs_their_loss(shard_folder, tmp_path):
 
 
 @torch.no_grad()
-def test_export_leaves_them_out(tmp_path, small_tokenizer):
+def test_export_leaves_mtp_modules_out(tmp_path, small_tokenizer):
     transformers = pytest.importorskip("transformers")
     model = build(change(CONFIG, {"vocab": 300}, "model"))
     run = trained(tmp_path / "run", model, small_tokenizer)
@@ -193,7 +197,7 @@ def test_export_leaves_them_out(tmp_path, small_tokenizer):
     assert torch.equal(back(tokens), model(tokens))
 
 
-def test_they_cost_a_block_two_norms_more_and_the_head_again():
+def test_mtp_modules_cost_a_block_two_norms_and_the_head_again():
     one = change(CONFIG, {"layers": 1, "head.mtp": 0}, "model")
     a_block = parts(one).attention + parts(one).feed_forward
     assert parts(CONFIG).mtp == 2 * (a_block + 2 * 32 * 32 + 5 * 32)
@@ -212,7 +216,7 @@ def test_they_cost_a_block_two_norms_more_and_the_head_again():
         ({"embedding.size": 8}, "embedding.size"),
     ],
 )
-def test_what_does_not_go_with_them_is_refused_in_one_line(settings, other):
+def test_settings_incompatible_with_mtp_are_refused_in_one_line(settings, other):
     with pytest.raises(LlmcurateError, match=f"head.mtp 2 with {other}") as caught:
         change(CONFIG, settings, "model")
     assert caught.value.exit_code == 2

@@ -1,4 +1,4 @@
-"""Spans by the tokens beside them: which these are, and a model that learns from them."""
+"""Spans predicted from their neighbours: finding the neighbours, and a model that learns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
 from tests.train.data.feed_settings import MODEL, PLAIN
 from train.hf.export import export
-from train.lab.model.heads import PLACES, beside
+from train.lab.model.heads import PLACES, span_context
 from train.loop.pretrain import pretrain
 from train.model.presets import preset
 from train.objective_settings import Masked
@@ -22,7 +22,9 @@ from train.objectives.example import IGNORED
 
 
 def plain(targets: list[int], documents: list[int], at: int) -> tuple[int, int, int] | None:
-    """Where the span of ``at`` has its neighbours, and the place in it; None where it has none."""
+    """Return the neighbours of the span at ``at`` and its place in the span, or None if one is
+    missing.
+    """
     left = right = at
     while left >= 0 and targets[left] != IGNORED:
         left -= 1
@@ -42,13 +44,13 @@ def plain(targets: list[int], documents: list[int], at: int) -> tuple[int, int, 
     ),
     dense=st.booleans(),
 )
-def test_what_stands_beside_a_span_is_what_a_plain_loop_finds(rows, dense):
+def test_the_boundaries_of_a_span_are_those_of_a_plain_loop(rows, dense):
     targets = [
         [7 if hidden or (dense and n % 25) else IGNORED for n, (hidden, _) in enumerate(r)]
         for r in rows
     ]
     documents = [torch.tensor([new for _, new in row]).cumsum(0).tolist() for row in rows]
-    spans = beside(torch.tensor(targets), torch.tensor(documents))
+    spans = span_context(torch.tensor(targets), torch.tensor(documents))
     for row, (own, of_row) in enumerate(zip(targets, documents, strict=True)):
         for place in range(50):
             index = 50 * row + place
@@ -67,13 +69,13 @@ def test_what_stands_beside_a_span_is_what_a_plain_loop_finds(rows, dense):
 def test_a_span_has_20_places_and_both_of_its_neighbours(first, end, known):
     targets = torch.full((1, 40), IGNORED)
     targets[0, first:end] = 7
-    spans = beside(targets, None)
+    spans = span_context(targets, None)
     assert spans.known.nonzero().flatten().tolist() == [*range(first, first + known)]
     assert spans.place[spans.known].tolist() == [*range(known)]
     assert set(spans.left[spans.known].tolist()) == ({first - 1} if known else set())
 
 
-def test_a_model_learns_spans_by_what_stands_beside_them_and_is_exported_without(
+def test_a_model_learns_the_boundary_objective_and_is_exported_without_its_head(
     shard_folder, tmp_path
 ):
     torch.set_num_threads(1)

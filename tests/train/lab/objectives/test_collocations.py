@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.train.lab.objectives.test_masked import VOCABULARY, piece
+from tests.train.lab.objectives.masked_examples import VOCABULARY, piece
 from train.lab.objectives.masked import LONGEST_NGRAM, Collocations, Masked, ngrams, words_of
 from train.objective_settings import Masked as Settings
 from train.objectives.example import IGNORED, Draws
@@ -116,7 +116,7 @@ class Text:
 def test_collocations_are_hidden_whole():
     made = Masked(Settings(unit="pmi", rate=0.3, collocations=0.34), VOCABULARY)
     draw = np.random.default_rng(0)
-    # Pairs 0 1, 2 3, ... of which each stands before any other pair.
+    # Words come in pairs 0 1, 2 3, ...; any pair may follow any other.
     pairs = draw.integers(0, 20, 4000)
     made.study(Text(np.stack([2 * pairs, 2 * pairs + 1], 1).ravel()))
     row = made.example([piece(41)], 41, Draws(0, 1))

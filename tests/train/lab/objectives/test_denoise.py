@@ -11,23 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
-from train.data.rows import Piece, longest
-from train.data.vocabulary import Vocabulary
+from tests.train.lab.objectives.denoised_examples import END, denoising, piece, spans_of
+from train.data.rows import longest
 from train.lab.objectives.denoise import (
     NOISES,
     Denoising,
+    choose,
     hidden_of,
     random_spans,
     replaced,
     segments,
-    some,
     width,
 )
 from train.lab.objectives.denoise import spans_of as spans_in
 from train.objective_settings import Spans
 from train.objectives.example import IGNORED, Draws
 
-END = 1000
 FORMS = st.sampled_from(["prefix", "causal"])
 SPANS = st.builds(
     Spans,
@@ -38,26 +37,6 @@ SPANS = st.builds(
 )
 
 
-def vocabulary(settings, context: int = 200) -> Vocabulary:
-    roles = dict.fromkeys((*Denoising.needs(settings, context), "end"))
-    special = {role: 1001 + number for number, role in enumerate(roles)} | {"end": END}
-    return Vocabulary(
-        size=1001 + len(special), special=special, reserved=frozenset(special.values())
-    )
-
-
-def denoising(settings, context: int = 200) -> Denoising:
-    return Denoising(settings, vocabulary(settings, context))
-
-
-def piece(length: int, *, document: int = 0, first: int = 0, ended: bool = True) -> Piece:
-    """Tokens all different, and an end of text."""
-    tokens = (np.arange(length, dtype=np.int64) + 100 * document) % 1000
-    if ended:
-        tokens = np.append(tokens, END)
-    return Piece(document=document, first=first, before=END, tokens=tokens)
-
-
 def corrupted(settings, length: int, epoch: int = 0):
     """The ids of source and target of a text 0, 1, 2, ..., without their ends."""
     made = denoising(settings, max(200, 3 * length))
@@ -66,19 +45,8 @@ def corrupted(settings, length: int, epoch: int = 0):
     return source[:-1].tolist(), target[:-1].tolist()
 
 
-def spans_of(target: list[int]) -> dict[int, list[int]]:
-    """The tokens behind each sentinel."""
-    spans: dict[int, list[int]] = {}
-    for token in target:
-        if token > END:
-            spans[token] = []
-        else:
-            spans[list(spans)[-1]].append(token)
-    return spans
-
-
 @given(settings=SPANS, length=st.integers(0, 120), epoch=st.integers(0, 3))
-def test_spans_behind_their_sentinels_put_the_text_back_together(settings, length, epoch):
+def test_spans_after_their_sentinels_restore_the_text(settings, length, epoch):
     source, target = corrupted(settings, length, epoch)
     spans = spans_of(target)
     back = [part for token in source for part in spans.pop(token, [token])]
@@ -119,10 +87,8 @@ def test_hidden_and_shown_runs_are_drawn_apart():
     assert len(masks) == 4  # 1 + 2 or 2 + 1 tokens of either kind
 
 
-def test_rows_that_are_too_short_for_a_token_are_one_line():
-    with pytest.raises(
-        LlmcurateError, match="context is 2: the objective needs rows that are longer"
-    ):
+def test_rows_that_are_too_short_for_a_token_are_a_one_line_error():
+    with pytest.raises(LlmcurateError, match="context is 2: too short for the objective"):
         longest(Denoising.takes(Spans(form="prefix")), 2)
 
 
@@ -182,7 +148,7 @@ def test_tokens_that_do_not_count_are_hidden_and_not_scored():
     row = denoising(Spans(form="prefix", rate=0.5)).example([one], 90, Draws(0, 0))
     scored = row.targets[0][row.targets[0] != IGNORED].numpy()
     assert (scored[scored < END] % 2 == 0).all() and (scored < END).sum() >= 5
-    assert scored[-1] == END  # behind the target, whatever counts in the text
+    assert scored[-1] == END  # the final end of text always counts
 
 
 def test_what_is_hidden_follows_from_seed_epoch_and_piece_whatever_the_row():
@@ -229,9 +195,9 @@ def test_spans_are_the_hidden_tokens_by_their_mean_and_each_has_a_token_before_i
 
 
 def test_a_choice_is_of_the_least_shares_of_equal_ones_the_first():
-    assert some(5, 5, np.zeros(5)).all() and not some(5, 0, np.zeros(5)).any()
-    assert np.flatnonzero(some(5, 2, np.zeros(5))).tolist() == [0, 1]
-    assert np.flatnonzero(some(5, 2, np.array([0.9, 0.5, 0.1, 0.5, 0.9]))).tolist() == [1, 2]
+    assert choose(5, 5, np.zeros(5)).all() and not choose(5, 0, np.zeros(5)).any()
+    assert np.flatnonzero(choose(5, 2, np.zeros(5))).tolist() == [0, 1]
+    assert np.flatnonzero(choose(5, 2, np.array([0.9, 0.5, 0.1, 0.5, 0.9]))).tolist() == [1, 2]
     assert segments(6, 3, np.zeros(5)).tolist() == [1, 1, 4]
 
 

@@ -32,7 +32,7 @@ def answer_window(length: int, first: int, last: int, text: range) -> Window:
     )
 
 
-def test_labels_stand_where_the_head_is_asked():
+def test_labels_are_placed_where_the_head_predicts():
     window = Window(
         sample=0,
         tokens=np.array([1, 5, 6, 7]),

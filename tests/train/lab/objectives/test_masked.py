@@ -1,4 +1,4 @@
-"""Hidden tokens: how many, which, and what stands in their place."""
+"""Hidden tokens: their number, their choice, and what is shown instead."""
 
 from __future__ import annotations
 
@@ -10,22 +10,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.train.lab.objectives.masked_examples import VOCABULARY, Shares, piece, put_back
 from train.data.rows import Piece, Rows
-from train.data.vocabulary import Vocabulary
 from train.lab.objectives.masked import Masked, Pairs, _lengths
 from train.objective_settings import Masked as Settings
 from train.objective_settings import NextSentence, SentenceOrder
 from train.objectives.example import IGNORED, Draws
 
 PLAIN = Settings()
-VOCABULARY = Vocabulary(
-    size=1003, special={"mask": 1001, "sep": 1002}, reserved=frozenset((1000, 1001, 1002))
-)
-
-
-def piece(length: int, *, first: int = 0, document: int = 0, start: int = 0) -> Piece:
-    tokens = np.arange(start, start + length, dtype=np.int64) % 1000
-    return Piece(document=document, first=first, before=1000, tokens=tokens)
 
 
 def masked(**changes) -> Masked:
@@ -43,21 +35,6 @@ class Numbered:
 
     def pieces(self, row: int) -> list[Piece]:
         return [self.all[row]]
-
-
-class Shares:
-    """Draws of the numbers that a test gives, by what they decide on."""
-
-    def __init__(self, *tables: list[float]) -> None:
-        self.tables = tables
-
-    def shares(self, piece: Piece, count: int, what: int = 0):
-        return np.array(self.tables[what][:count])
-
-
-def put_back(row) -> torch.Tensor:
-    """The tokens as they were."""
-    return torch.where(row.targets == IGNORED, row.inputs, row.targets)
 
 
 @given(
@@ -82,7 +59,7 @@ def test_targets_put_the_text_back_together(lengths, rate, unit, epoch):
     assert (row.targets[0, sum(lengths) :] == IGNORED).all()
 
 
-def test_of_the_hidden_eight_of_ten_are_masked_one_is_random_and_one_is_shown():
+def test_of_ten_hidden_tokens_eight_are_masked_one_random_and_one_unchanged():
     row = masked(rate=0.5).example([piece(40_000)], 40_000, Draws(0, 0))
     hidden = row.targets[0] != IGNORED
     shown, told = row.inputs[0, hidden], row.targets[0, hidden]
@@ -214,13 +191,13 @@ def test_a_piece_is_cut_between_its_quarters(share, first):
 
 
 @pytest.mark.parametrize(("share", "wrong"), [(0.0, 1), (0.4999, 1), (0.5, 0), (0.9, 0)])
-def test_below_a_half_the_order_is_wrong(share, wrong):
+def test_a_draw_below_one_half_swaps_the_sentence_order(share, wrong):
     pairs = Pairs(SentenceOrder(rate=0.1), VOCABULARY)
     draws = Shares([0.5] * 9, [], [0.0] * 9, [0.0] * 9, [share], [0.5])
     assert pairs.example([piece(9, first=7)], 10, draws).pairs[0, 0] == wrong
 
 
-def test_a_separator_more_is_room_that_packing_leaves(shard_folder):
+def test_packing_leaves_room_for_the_separators_of_pairs(shard_folder):
     from train.data.shards import read_shards
 
     shards = read_shards(shard_folder)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
-from tests.train.lab.objectives.test_masked import VOCABULARY, piece, put_back
+from tests.train.lab.objectives.masked_examples import VOCABULARY, piece, put_back
 from train.config import TrainConfig
-from train.lab.objectives.masked import Replaced, put_in, sampled
+from train.lab.objectives.masked import Replaced, insert_tokens, sampled
 from train.measure.accounting import flops_per_token, matmul_parameters, parameters
-from train.model.decoder import Decoder, in_whole
+from train.model.decoder import Decoder, name_in_whole_model
 from train.model.presets import preset
 from train.objective_settings import Auto, Masked
 from train.objective_settings import Replaced as Settings
@@ -89,7 +89,7 @@ def test_all_that_is_hidden_is_shown_as_the_mask_and_can_be_put_back():
 def test_a_token_that_is_drawn_as_it_was_is_not_replaced():
     row = rows()
     before, places = put_back(row).flatten(), row.scored
-    ids, others = put_in(row, places, before[places].where(torch.arange(9) % 2 == 0, 7))
+    ids, others = insert_tokens(row, places, before[places].where(torch.arange(9) % 2 == 0, 7))
     assert others.flatten()[places].tolist() == [False, True] * 4 + [False]
     assert int(others.sum()) == 4 and (ids == before.view_as(ids))[~others].all()
 
@@ -98,9 +98,9 @@ def test_the_losses_are_those_of_two_models_that_share_their_embeddings():
     model, row = model_of(), rows()
     terms = Losses(model, TrainConfig())(row)
     state = model.state_dict()
-    small = Decoder(SMALL.generating).double()
+    small = Decoder(SMALL.generator_config).double()
     small.load_state_dict(
-        {name: state[in_whole(name, small.config)] for name in small.state_dict()}
+        {name: state[name_in_whole_model(name, small.config)] for name in small.state_dict()}
     )
     logits = small(row.inputs, documents=row.documents)[0]
     nats = F.cross_entropy(logits, row.targets[0], ignore_index=IGNORED, reduction="sum")
@@ -145,7 +145,7 @@ def test_dropout_of_the_generator_is_not_that_of_the_discriminator():
 
 
 def test_costs_are_those_of_both():
-    trunk, small = SMALL.trunk, SMALL.generating
+    trunk, small = SMALL.trunk, SMALL.generator_config
     shared = 1003 * 12 + 64 * 12 + 2 * 12 + 2 * 12  # tokens, positions, segments, norm
     assert parameters(SMALL) == parameters(trunk) + parameters(small) - shared
     assert parameters(SMALL) == sum(weight.numel() for weight in Decoder(SMALL).parameters())
@@ -163,14 +163,14 @@ def test_costs_are_those_of_both():
         ({"head.tied": False}, r"generator with head\.tied false"),
     ],
 )
-def test_impossible_combinations_are_one_line(changes, message):
+def test_impossible_combinations_are_a_one_line_error(changes, message):
     with pytest.raises(LlmcurateError, match=message):
         change(SMALL, changes, "model")
 
 
 def test_a_discriminator_alone_learns_nothing():
     assert objective_for(SMALL, Auto()) == objective_for(SMALL, Settings()) == Settings()
-    with pytest.raises(LlmcurateError, match="nothing would replace tokens"):
+    with pytest.raises(LlmcurateError, match="needs a generator that replaces tokens"):
         objective_for(SMALL.trunk, Auto())
     with pytest.raises(
         LlmcurateError, match="'masked' for this model: choose one of auto, replaced"

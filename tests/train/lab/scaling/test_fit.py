@@ -93,7 +93,10 @@ def test_kaplans_constants_come_back():
 
 def test_kaplans_law_takes_parameters_without_embeddings():
     sizes, tokens, losses = made(KAPLAN)
-    figures = fit(measured(2 * sizes, tokens, losses, non_embedding=sizes), resamples=5)
+    rounds: list[None] = []
+    points = measured(2 * sizes, tokens, losses, non_embedding=sizes)
+    figures = fit(points, resamples=5, on_resample=lambda: rounds.append(None))
+    assert len(rounds) % 5 == 0 and rounds  # 5 of each approach
     assert figures.kaplan.law["nc"] == pytest.approx(KAPLAN.nc, rel=1e-3)
 
 
@@ -128,7 +131,7 @@ def test_the_same_seed_gives_the_same_figures():
     assert first.law == other.law and first.interval != other.interval
 
 
-def test_a_budget_whose_best_size_is_not_among_the_sizes_counts_nowhere():
+def test_a_budget_whose_best_size_lies_outside_the_sizes_is_not_fitted():
     sizes, tokens, losses = made(BESIROGLU)
     small = sizes < 0.5 * np.repeat([BESIROGLU.best.optimum(c)[0] for c in BUDGETS], len(TIMES))
     figures = fit(measured(sizes[small], tokens[small], losses[small]), resamples=5)
@@ -172,7 +175,7 @@ def test_repeated_text_that_is_as_good_as_new_has_its_worth_at_the_limit():
     assert not plan(1e22, fitted=figures).warnings  # new text for all
 
 
-def test_points_that_do_not_determine_an_exponent_are_said_to_be_such():
+def test_points_that_do_not_determine_an_exponent_are_reported():
     sizes, tokens, losses = made(Chinchilla(e=1.0, a=1e-9, b=400.0, alpha=0.3, beta=0.3))
     fitted = fit(measured(sizes, tokens, losses), resamples=3)
     law = fitted.approaches[PARAMETRIC]
@@ -201,17 +204,17 @@ def test_a_table_has_curves_of_its_sizes(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "n,d,loss\n1,2,3\n", "parameters of point 1 is nothing; every point has"),
+        ("a.csv", "n,d,loss\n1,2,3\n", "parameters of point 1 is missing; every point needs"),
         ("a.csv", "parameters,tokens,loss\n1,2,x\n", "loss of point 1 is 'x'"),
         ("a.csv", "parameters,tokens,loss\n1,2,-3\n", "loss of point 1 is '-3'"),
-        ("a.csv", "parameters,tokens,loss\n1,2,3\n", "3 points or more"),
+        ("a.csv", "parameters,tokens,loss\n1,2,3\n", "at least 3 points"),
         ("a.json", "{", "cannot be read"),
         ("a.json", "[1]", "no list of points"),
         ("a.json", '{"points": [{"parameters": 1, "tokens": 2, "loss": true}]}', "3 points"),
         ("none.csv", None, "No such file"),
     ],
 )
-def test_what_is_no_points_is_told_in_a_line(tmp_path, name, text, message):
+def test_a_file_without_valid_points_is_a_one_line_error(tmp_path, name, text, message):
     path = tmp_path / name
     if text is not None:
         path.write_text(text)

@@ -17,7 +17,7 @@ from train.lab.scaling.plan import plan
 def test_ten_to_the_twenty_is_a_billion_parameters_and_three_days_of_an_h200():
     figures = plan(1e20)
     row = figures.rows[0]
-    assert row.by == "20 tokens a parameter"
+    assert row.by == "20 tokens per parameter"
     assert row.parameters == pytest.approx(0.91e9, rel=0.01)
     assert row.tokens == pytest.approx(18.3e9, rel=0.01)
     assert figures.hours == pytest.approx(70.2, abs=0.1)
@@ -91,8 +91,8 @@ def test_the_command_prints_the_plan(capsys):
         ("plan --flops 1e20 --gpu K80", "choose one of H200"),
         ("plan --flops 1e20 --fit nowhere.json", "nowhere.json: cannot be read"),
         ("fit nowhere.csv", "nowhere.csv: cannot be read"),
-        ("run nowhere -o out --flops 1e9 --tokens 1e5", "give --flops or --tokens, one of the two"),
-        ("run nowhere -o out --flops many", "give numbers with commas"),
+        ("run nowhere -o out --flops 1e9 --tokens 1e5", "give either --flops or --tokens"),
+        ("run nowhere -o out --flops many", "give numbers separated by commas"),
         ("run nowhere -o out --flops 1e9 --sizes 64", "write the hidden size and the layers"),
         ("run nowhere -o out --flops 1e9 --sizes 50x2", "a multiple of 32"),
     ],

@@ -57,7 +57,7 @@ def test_runs_of_a_budget_cost_as_much_and_larger_models_read_less(figures):
         assert tokens == sorted(tokens, reverse=True) and len(set(tokens)) == 3
 
 
-def test_a_row_says_how_often_its_text_was_read(figures, shard_folder):
+def test_a_sweep_row_shows_the_epochs_of_its_run(figures, shard_folder):
     there = json.loads((shard_folder / "manifest.json").read_text())["tokens"]
     _, *rows = sweep_lines(figures[1])[:7]
     for row, point in zip(rows, figures[1].points, strict=True):
@@ -65,7 +65,7 @@ def test_a_row_says_how_often_its_text_was_read(figures, shard_folder):
         assert f"{point.epochs:.3g}" in row.split()
 
 
-def test_text_that_is_read_again_is_no_more_text(shard_folder, tmp_path):
+def test_repeated_text_does_not_count_as_unique_tokens(shard_folder, tmp_path):
     torch.set_num_threads(1)
     variants, budgets = ladder("32x1"), [Budget(tokens=64), Budget(tokens=6400)]
     once, often = sweep(shard_folder, tmp_path, variants, budgets=budgets, train=TRAIN).points
@@ -162,6 +162,6 @@ def test_the_commands_train_a_sweep_and_fit_it(shard_folder, tmp_path, capsys):
     repeated = [*line[:6], "64,192", "--unique-tokens", "64", *line[7:]]
     assert invoke(repeated) == 0 and "9 runs" in capsys.readouterr().out
     assert invoke([*line, "--unique-tokens", "few"]) == 2
-    assert "--unique-tokens few: give numbers with commas" in capsys.readouterr().err
+    assert "--unique-tokens few: give numbers separated by commas" in capsys.readouterr().err
     assert invoke([*line, "--set", "read.limit=3"]) == 2
     assert "no section 'read'" in capsys.readouterr().err

@@ -13,8 +13,8 @@ from train.lab.tasks.predict import (
     entity_f1,
     exact_match,
     f1_of_labels,
+    has_entity_tags,
     macro_f1,
-    marks_entities,
 )
 
 LABELS = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=12)
@@ -50,8 +50,8 @@ def test_an_entity_is_right_with_both_bounds_and_its_type():
     assert entity_f1(labels, [["B-PER", "O", "O", "B-LOC"]]) == 0.5
     assert entity_f1(labels, [["B-LOC", "I-LOC", "O", "O"]]) == 0
     assert entity_f1(labels, labels) == 1
-    assert marks_entities(["O", "B-PER", "I-PER"])
-    assert not marks_entities(["NOUN", "O"]) and not marks_entities(["O"])
+    assert has_entity_tags(["O", "B-PER", "I-PER"])
+    assert not has_entity_tags(["NOUN", "O"]) and not has_entity_tags(["O"])
 
 
 def test_answers_are_compared_as_squad_does():

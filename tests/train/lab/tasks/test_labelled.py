@@ -49,7 +49,7 @@ def sample(*texts: str, labels: tuple[str, ...] = (), start: int = 0) -> Sample:
         ("span", '{"question": "q", "text": "a b", "answer": "b"}', "start must be a whole"),
     ],
 )
-def test_a_line_that_is_none_is_named(task, line, message, tmp_path):
+def test_an_invalid_labelled_line_is_named(task, line, message, tmp_path):
     path = tmp_path / "data.jsonl"
     good = {"text": "a", "label": 1} if task == "classify" else {}
     good |= {"tokens": ["a"], "labels": ["x"]} if task == "token" else {}
@@ -65,7 +65,7 @@ def test_one_label_and_no_lines_are_too_few(tmp_path):
     samples = read_samples(path, "classify")
     assert samples[0].labels == ("7",)
     assert not read_samples(path, "classify", labelled=False)[0].labels
-    with pytest.raises(LlmcurateError, match="1 label; two different"):
+    with pytest.raises(LlmcurateError, match="1 label; at least two different"):
         labels_of(samples, path)
     path.write_text("\n")
     with pytest.raises(LlmcurateError, match="no lines"):
@@ -94,7 +94,7 @@ def test_of_two_long_texts_each_has_half_of_a_row(bert):
         assert tuple(counts[: len(texts)]) == tokens and len(window.tokens) <= 13
 
 
-def test_without_marks_a_text_stands_behind_the_end_of_the_one_before(shard_folder):
+def test_without_special_tokens_a_text_follows_the_end_token_of_the_previous_one(shard_folder):
     encoder = Encoder(shard_folder / "tokenizer.json", 20, read_last=False)
     end = encoder.tokenizer.token_to_id("<|endoftext|>")
     (window,) = encoder.windows("classify", [sample("the cat", "a mat")], "ab")

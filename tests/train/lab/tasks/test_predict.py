@@ -11,8 +11,8 @@ import pytest
 from curate.cli.app import invoke
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
-from tests.train.lab.tasks.test_task_scores import animals, settings, write
-from tests.train.loop.test_encoders import small
+from tests.train.lab.tasks.animals import animals, settings, write
+from tests.train.loop.small_encoders import small
 from train.evaluate.judge import open_model
 from train.hf.export import export
 from train.lab.tasks.predict import predict
@@ -73,13 +73,15 @@ def test_the_command_writes_the_lines(trained, tmp_path, capsys):
     assert len(lines) == 200 and "prediction" in lines[0]
 
 
-def test_what_cannot_be_predicted_is_one_line(trained, shard_folder, tmp_path):
+def test_inputs_that_cannot_be_predicted_are_a_one_line_error(trained, shard_folder, tmp_path):
     run, path = trained["classify"]
     with pytest.raises(LlmcurateError, match="context is 99, the model's is 48"):
         predict(run, path, context=99)
     with pytest.raises(LlmcurateError, match=r"a\.jsonl:1: text must be a text"):
         predict(run, write(tmp_path / "a.jsonl", [{"tokens": []}]))
-    with pytest.raises(LlmcurateError, match="with a head for a task gives texts no likelihood"):
+    with pytest.raises(
+        LlmcurateError, match="with a head for a task assigns no likelihood to a text"
+    ):
         open_model(run)
     train = settings("classify", shard_folder, steps=1)
     plain = tmp_path / "plain"

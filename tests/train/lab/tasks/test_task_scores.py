@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,9 @@ import torch
 
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
-from tests.train.conftest import WORDS, sentences
-from tests.train.loop.test_encoders import small
+from tests.train.conftest import sentences
+from tests.train.lab.tasks.animals import animals, settings, write
+from tests.train.loop.small_encoders import small
 from train.config import TrainConfig
 from train.generate import generate
 from train.hf.family import our_shapes
@@ -21,48 +21,15 @@ from train.lab.tasks.labelled import read_samples, split
 from train.loop.pretrain import pretrain
 from train.loop.start import make_plan
 from train.measure.accounting import parameters
-from train.measure.step_documents import which
+from train.measure.step_documents import documents_of_step
 from train.model.presets import preset
 from train.objective_settings import Causal, Task
 from train.runs.checkpoint import load_plan, newest, weights_of
-
-ANIMALS = ("cat", "dog", "bird")
-
-
-def write(path: Path, lines: list[dict]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> dict[str, Path]:
     return animals(tmp_path_factory.mktemp("labelled"), 300)
-
-
-def animals(folder: Path, count: int) -> dict[str, Path]:
-    """Tasks that one word decides: is a cat there, which words are animals, what stands before
-    red.
-    """
-    draw = random.Random(0)
-    lists = [draw.choices(WORDS, k=draw.randint(3, 12)) for _ in range(count)]
-    found: dict[str, list[dict]] = {"classify": [], "token": [], "span": []}
-    for words in lists:
-        label = "some" if "cat" in words else "none"
-        found["classify"].append({"text": " ".join(words), "label": label})
-        marks = ["B-ANIMAL" if word in ANIMALS else "O" for word in words]
-        found["token"].append({"tokens": words, "labels": marks})
-        rest = [word for word in words if word not in (words[0], "red")]
-        text = " ".join([*rest, words[0], "red"])
-        start = len(text) - len(f"{words[0]} red")
-        span = {"question": "before red", "text": text, "answer": words[0], "start": start}
-        found["span"].append(span)
-    return {kind: write(folder / f"{kind}.jsonl", lines) for kind, lines in found.items()}
-
-
-def settings(kind: str, shard_folder: Path, **changes) -> TrainConfig:
-    given = {"steps": 60, "rows": 4, "context": 33, "warmup": 3, "held_out": 0.2, "device": "cpu"}
-    given |= {"tokenizer": str(shard_folder / "tokenizer.json"), "checkpoint_every": 25}
-    return TrainConfig(**given | changes, objective=Task(kind=kind))
 
 
 def decoder():
@@ -77,7 +44,9 @@ CASES = [("bert-tiny", "classify"), ("modernbert-tiny", "token"), ("tiny", "clas
 @pytest.mark.parametrize(
     ("name", "kind"), [pytest.param(*CASES[0], marks=pytest.mark.slow), *CASES[1:]]
 )
-def test_it_learns_the_task_and_a_resume_changes_no_bit(name, kind, files, shard_folder, tmp_path):
+def test_fine_tuning_learns_the_task_and_resumes_bit_for_bit(
+    name, kind, files, shard_folder, tmp_path
+):
     model = decoder() if name == "tiny" else small(name)
     train = settings(kind, shard_folder, ema=0.5)
     whole = pretrain(files[kind], tmp_path / "whole", model=model, train=train)
@@ -104,7 +73,7 @@ def test_it_learns_the_task_and_a_resume_changes_no_bit(name, kind, files, shard
     )
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert again["held_out_terms"] == figures
-    step = which(tmp_path / "whole", 3)
+    step = documents_of_step(tmp_path / "whole", 3)
     assert step.documents[0].id.startswith(f"{kind}.jsonl:")
 
 
@@ -145,9 +114,9 @@ def test_a_trained_model_keeps_all_but_its_head(files, shard_folder, tmp_path):
         other = write(tmp_path / "other.jsonl", [{"text": "a", "label": c} for c in "xy"])
         with pytest.raises(LlmcurateError, match=r"other\.jsonl:1: the model has no label 'x'"):
             make_plan(other, str(out), train)
-        with pytest.raises(LlmcurateError, match="a head for a task: set objective classify"):
+        with pytest.raises(LlmcurateError, match="a head for a task: set objective to classify"):
             make_plan(shard_folder, str(out), short)
-    with pytest.raises(LlmcurateError, match="a model with a head for a task writes"):
+    with pytest.raises(LlmcurateError, match="a model with a head for a task does not"):
         generate(out, "the")
 
 
@@ -164,7 +133,7 @@ def test_equal_texts_are_on_one_side_whatever_else_the_file_holds(files):
     assert (split(samples, held_out=0.2, seed=1) != chosen).any()
 
 
-def test_what_does_not_go_together_is_one_line(files, shard_folder, tmp_path):
+def test_incompatible_settings_are_a_one_line_error(files, shard_folder, tmp_path):
     plain = settings("classify", shard_folder)
     for changes, message in (
         ({"tokenizer": None}, "give the folder of a trained model, or set tokenizer"),
@@ -177,7 +146,7 @@ def test_what_does_not_go_together_is_one_line(files, shard_folder, tmp_path):
         with pytest.raises(LlmcurateError, match=message):
             train = dataclasses.replace(plain, **changes)
             make_plan(files["classify"], change(small("bert-tiny"), {"context": 36}, "m"), train)
-    with pytest.raises(LlmcurateError, match="objective classify takes a file in JSON lines"):
+    with pytest.raises(LlmcurateError, match="objective classify needs a JSONL file"):
         make_plan(shard_folder, small("bert-tiny"), plain)
     with pytest.raises(LlmcurateError, match="no manifest"):
         make_plan(files["classify"], decoder(), dataclasses.replace(plain, objective=Causal()))
@@ -188,5 +157,5 @@ def test_what_does_not_go_together_is_one_line(files, shard_folder, tmp_path):
 def test_a_decoder_with_a_head_writes_no_text(files, shard_folder, tmp_path):
     train = settings("classify", shard_folder, steps=1)
     pretrain(files["classify"], tmp_path / "run", model=decoder(), train=train)
-    with pytest.raises(LlmcurateError, match="with a head for a task writes no text"):
+    with pytest.raises(LlmcurateError, match="with a head for a task does not continue text"):
         generate(tmp_path / "run", sentences(0, 1))
