@@ -78,8 +78,9 @@ def resolving(folder: Path) -> Iterator[None]:
 
 
 class Journal:
-    """The journal of a folder: a file with the name and the seal of one file per line. The seal is
-    null after the file was released. The object may be used from several threads."""
+    """The journal of a folder. Each line has the name of a file in the folder and its seal (size
+    and digest), or null after the file was released. The object may be used from several
+    threads."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -90,7 +90,8 @@ def unspaced_tokens(docs: Documents, profile: Profile) -> tuple[Tokens, np.ndarr
 def estimated_counts(docs: Documents, base: Tokens, profile: Profile) -> tuple[np.ndarray, ...]:
     """Return four estimated word counts, each float64[rows], for scripts without spaces: all words;
     words with a non-punctuation character; words that begin with a letter or digit; words with a
-    letter. base: the filter's tokens; those without a letter are added to the counts."""
+    letter. base: the filter's tokens. Only its tokens without a letter are used: each is added to
+    the counts that it fits."""
     tokens, inside, per_word = unspaced_tokens(docs, profile)
     spaced = row_sums(tokens.rows, ((tokens.flags & ALPHA) > 0) & ~inside)
     alphas = spaced + row_sums(tokens.rows, inside) / per_word

@@ -46,7 +46,8 @@ def _room(array, n):
 @njit(nogil=True)
 def _skip(data, i, stop, kinds):
     """Return the next position from i on with a byte of `kinds` (bool[256]). This is a separate
-    function because loops that may replace an array count the array's references each time."""
+    function for speed: if a loop may replace an array, the array's references are counted in every
+    pass."""
     at, end = np.uint64(i), np.uint64(stop)
     while at < end and not kinds[data[at]]:
         at += _ONE

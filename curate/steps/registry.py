@@ -301,7 +301,8 @@ def class_schema(model: Any) -> dict[str, Any]:
 
 
 def _read_from_text(model: Any, name: str) -> bool:
-    """Return True if a validator runs before the type check, so that a list may be a string."""
+    """Return True if a field has a validator that runs before the type check: then a list may also
+    be given as a string."""
     metadata = model.model_fields[name].metadata
     if any(type(m).__name__ == "BeforeValidator" for m in metadata):
         return True

@@ -228,12 +228,12 @@ def join_bpe(
     letters: Callable[[Text], list[Text]],
     single: Sequence[Text] = (),
 ) -> tuple[Addition, int]:
-    """Add candidates that one more merge can make. Return the addition, and 0 for the number of
-    raised scores.
+    """Add candidates that one more merge can make. Return the addition, and 0, since BPE has no
+    scores to raise.
 
     A candidate that is encoded as two tokens, by the old merges and those added so far, is added
-    with a merge of these two, after all other merges. The candidate's text then gives the new
-    token, and all text is first encoded as before. Candidates of more tokens are tried again after
+    with a merge of these two, after all other merges. So every text is first encoded as before, and
+    only then do the new merges join its tokens. Candidates of more tokens are tried again after
     other candidates have been added, until none can be added. parts: the old ids of each token;
     single: candidates of one character, which need no merge."""
     ranks: dict[tuple[Text, Text], int] = {}

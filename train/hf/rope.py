@@ -23,8 +23,9 @@ def rope_keys(config: ModelConfig) -> Pairs:
 
 
 def _scaling_keys(config: ModelConfig, scaling: RopeScaling) -> Pairs:
-    """Yield the keys of ``rope_scaling``. For longrope, transformers picks a list of divisors by
-    the text's length, but we pick it by the model's context, so both lists are equal."""
+    """Yield the keys of ``rope_scaling``. For longrope, transformers has two lists of divisors, for
+    short and for long texts. Our model uses one list for all texts, chosen by its context, so it is
+    written as both."""
     kind, original = scaling.kind, scaling.original_context
     factor = max(1.0, config.context / original) if kind == "longrope" else scaling.factor
     yield from (("rope_type", kind), ("factor", factor))

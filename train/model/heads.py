@@ -91,8 +91,9 @@ def with_task(config: ModelConfig, kind: TaskKind, labels: tuple[str, ...]) -> M
 
 
 def name_with_task(name: str, task: Task) -> str:
-    """Return the name of a weight in the model with a head for ``task``, or "" if that model lacks
-    it. The task's head keeps the old head's transform or pool, as the task's ``before`` says."""
+    """Return the name that a weight has after the model's head is replaced by one for ``task``, or
+    "" if the new model lacks the weight. If the task's ``before`` names the transform or the pool,
+    the new head keeps that layer of the old head."""
     pool = "head.pair.pool."
     if task.before == "pool" and name.startswith(pool):
         return name.replace(pool, "head.transform.linear.")

@@ -204,10 +204,10 @@ def passages(
     pieces: Extents | None = None,
     compare: str = "raw",
 ) -> Passages:
-    """Return all passages of a batch. A document has no passages if it has fewer pieces with a key
-    than a passage, or more than `most_bytes` bytes. `span`: the pieces per passage. `name`: the
-    hash. `pieces`: the pieces of the texts, by default those that `unit` defines. `compare`: the
-    form in which texts are compared."""
+    """Return all passages of a batch. A document has no passages if fewer than `span` of its pieces
+    have a key, or if it is longer than `most_bytes` bytes. `span`: the pieces per passage. `name`:
+    the hash. `pieces`: the pieces of the texts, by default those that `unit` defines. `compare`:
+    the form in which texts are compared."""
     kind = UNITS[unit]
     pieces = kind.pieces(docs) if pieces is None else pieces
     data, offsets = docs.buffers()

@@ -413,8 +413,8 @@ def number_words(texts: Texts, folder: Path, variant: Variant, unit: Unit, least
 
 
 def number_pieces(texts: Texts, folder: Path, variant: Variant, pieces: bytes) -> Numbered:
-    """Return the corpus as numbers of pieces: first the pieces in the order of the SentencePiece
-    model, then the words without a piece."""
+    """Return the corpus with each piece replaced by its number. Pieces are numbered in the order of
+    the SentencePiece model; the words that are not among its pieces follow."""
     processor = load_pieces(pieces, "--pieces")
     growing = VocabularyBuilder()
     word_ids = piece_ids(growing.add, processor)

@@ -80,7 +80,7 @@ class NotChecked(Exception):
 
 
 class NotInRun(NotChecked):
-    """Error: the run has nothing that the library of a comparison could check."""
+    """Error: the run made nothing that can be compared with this library."""
 
 
 def need(module: str, package: str) -> None:

@@ -38,9 +38,9 @@ def of_queries(
     CAUSAL: tl.constexpr, DOCUMENTS: tl.constexpr, WINDOW: tl.constexpr,
     SINKS: tl.constexpr, PREFIX: tl.constexpr,
 ):  # fmt: skip
-    """Return seven bounds for each query of ``at``: document [start, end), interval of keys [first,
-    last), end of the sinks, and an interval [low, high) that holds all far keys.
-    """
+    """Return seven bounds for each query of ``at``: its document [start, end), the interval of keys
+    [first, last) that it sees by position, the end of the sinks, and an interval [low, high) that
+    holds all keys that it sees outside of the first interval."""
     if DOCUMENTS:
         start = tl.load(starts + batch * keys + at, mask=real, other=0)
         end = tl.load(ends + batch * keys + at, mask=real, other=0)
