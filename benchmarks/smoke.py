@@ -36,6 +36,7 @@ NO_BENCHMARKS = {
     "extract_pages": "pages and scores that the others import",
     "extract_scores": "rows and intervals that the others import",
     "extract_shown": "the page of bench_extract --show",
+    "migrate_published": "needs checkouts of other tools",
     "fit_extract": "makes curate/extract/main-text.npz: an hour",
     "fit_profiles": "makes curate/text/profiles.yaml from a run on real pages",
 }
@@ -110,6 +111,7 @@ BENCHMARKS: dict[str, tuple[int, str]] = {
     ),
     "languages": (6, "--langs th --set language.model={corpora}/models/lid.176.ftz"),
     "lm_eval_export": (3, "--steps 5"),
+    "migrate_decisions": (3, "20"),
     "minhash_memory": (5, "--documents 20000 40000"),
     "minhash_million": (5, "--documents 5000"),
     "parity_datatrove": (2, "60"),

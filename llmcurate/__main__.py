@@ -14,7 +14,7 @@ _ON_DOCUMENTS = (
 )  # fmt: skip
 _NO_RUN = {
     "--help", "-h", "--dry-run", "clusters", "compare", "train", "evaluate", "threshold", "score",
-    "convert",
+    "convert", "label",
 }  # fmt: skip
 
 
@@ -29,8 +29,8 @@ def main() -> None:
 
 
 def _start_worker(arguments: list[str]) -> None:
-    """Start a worker if the command is certain to process documents. The worker and the command
-    line load libraries for half a second or more, at the same time on two cores."""
+    """Start a worker process if the command is certain to process documents. The worker and this
+    process each load libraries for half a second or more; so both do that at the same time."""
     on_engine = any(a.startswith("--engine") for a in arguments)
     on_documents = bool(arguments[:1]) and arguments[0] in _ON_DOCUMENTS
     if on_documents and not on_engine and not _NO_RUN.intersection(arguments):

@@ -1,3 +1,3 @@
-"""The one place that states the version."""
+"""The version of llmcurate, which is written down only here."""
 
 __version__ = "0.1.0"

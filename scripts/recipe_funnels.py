@@ -182,8 +182,8 @@ def settings_of(name: str, stand: Stand) -> tuple[str, ...]:
         chosen += [f"{label}.model={stand.get('obscene')}" for label in ("tagger", "tagger#2")]
     if "- perplexity:" in steps:
         chosen.append(f"perplexity.model={stand.get('perplexity')}")
-    if "- onnx_score:" in steps:
-        chosen.append(f"onnx_score.model={stand.get('edu')}")
+    if "- classifier:" in steps:
+        chosen.append(f"classifier.model={stand.get('edu')}")
     if "keep_hosts" in steps:
         chosen += [f"url_filter.{k}={stand.get('hosts')}" for k in ("keep_domains", "keep_hosts")]
     if "keep_urls" in steps:

@@ -18,7 +18,7 @@ NOUNS = (
 )  # fmt: skip
 # Expressions that are no numbers, or whatever a damaged file says.
 TEXTS = {"kind", "of", "vocab", "tokens", "dtype.name", "manifest.get('documents')"}
-TEXTS |= {"manifest.get('tokens')"}
+TEXTS |= {"manifest.get('tokens')", "kind.name"}
 PLURAL = re.compile(rf" (?:{'|'.join(NOUNS)})(?:e?s)\b(?!/)")
 
 

@@ -1,10 +1,9 @@
 """Cards of tokenizers: figures measured on a sample of text, as JSON, Markdown and HTML.
 
 The sample has a bounded size and does not depend on the order of documents. Texts are cut into
-pieces, and the pieces with the smallest hashes (of their bytes and the seed) are kept. Long and
-short documents of the same total size are thus equally likely to be kept, and duplicates count as
-often as they occur. Texts, patterns and tokens are escaped: none of their characters is read as
-Markdown.
+pieces, and the pieces with the smallest hashes (of their bytes and the seed) are kept. So a byte is
+equally likely to be kept in a long and in a short document, and duplicates count as often as they
+occur. Texts, patterns and tokens are escaped, so that none of their characters is read as Markdown.
 """
 
 from __future__ import annotations
@@ -92,9 +91,9 @@ def _cuts(raw: bytes) -> Iterator[int]:
 class Measured:
     """The figures of a tokenizer on a sample of texts, with the names they have in `Tally.result`.
     Speeds are left out, so that a card has the same bytes on every machine. on: a description of
-    the texts; seed: the seed of their sample; byte_share: the share of tokens that are
-    byte-fallback tokens, None if the model has no such tokens; first_lost: the beginning of the
-    first text that is not decoded exactly."""
+    the texts; seed: the seed of the sample; byte_share: the share of tokens that are byte-fallback
+    tokens (single bytes of characters without a token), or None if the model has none; first_lost:
+    the beginning of the first text that is not decoded exactly."""
 
     on: str
     seed: int

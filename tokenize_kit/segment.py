@@ -30,8 +30,8 @@ _LINKERS = (0x17D2, 0x1039)  # of Khmer and Burmese: the next letter belongs to 
 @lru_cache(maxsize=4)
 def _kinds(scripts: tuple[str, ...]) -> np.ndarray:
     """Return uint8[0x10000], the kind of each code point: 0 not in a run, 1 begins a cluster, 2
-    continues the cluster, 3 joins the next letter to the cluster. All of these letters and marks
-    take three bytes in UTF-8; rare Han letters of four bytes are left out."""
+    continues the cluster, 3 joins the next letter to the cluster. All letters and marks of these
+    kinds take three bytes in UTF-8; rare Han letters of four bytes are left out."""
     inside = np.logical_or.reduce([members(name) for name in scripts])
     kinds = np.zeros(0x10000, np.uint8)
     kinds[(inside & members("L"))[:0x10000]] = _LETTER

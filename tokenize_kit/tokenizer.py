@@ -50,11 +50,11 @@ class Tokenizer:
         yield from self._encode_rows(rows)
 
     def encode_parts(self, parts: Iterable[str] | Iterable[bytes]) -> Iterator[np.ndarray]:
-        """Yield the ids of one text that is given in parts, as several uint32[]; concatenated,
-        these are the ids of the whole text. parts: the text, cut anywhere; parts of bytes may even
-        end within characters. Memory holds a few megabytes if the tokenizer splits text before
-        encoding and the text needs no normalization (our byte-level BPE encoder and the Unigram
-        trained here); otherwise it holds the whole text."""
+        """Yield the ids of one text that is given in parts, as several uint32[]; concatenated, they
+        are the ids of the whole text. parts: the text, cut anywhere; parts of bytes may even end
+        within characters. Memory holds a few megabytes if the tokenizer splits text before encoding
+        and the text needs no normalization (our byte-level BPE encoder and the Unigram trained
+        here); otherwise it holds the whole text."""
         chunks = (np.frombuffer(part, np.uint8) for part in _whole_characters(parts))
         return encode_parts(chunks, self._tokens.encode, self._tokens.encode_settled)
 

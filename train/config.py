@@ -18,7 +18,7 @@ from train.objective_settings import Auto, Objective
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """A folder of shards in the training text. At most one of ``weight``, ``tokens`` and ``epochs``
-    sets its share. Without these, the share is that of the folder's size."""
+    sets its share of the text. Without these, the share is in proportion to the folder's size."""
 
     shards: str = Field(description="Folder of the token shards.")
     name: str | None = Field(None, description="Name in the summary. Without a value the folder's.")
@@ -101,8 +101,8 @@ AfterSpike = Literal["stop", "skip", "rollback"]
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """The settings of a training run, also used by the recipe step ``pretrain``. The defaults train
-    ``tiny`` in about a minute on two idle CPU cores; for it many small steps beat few large ones.
-    """
+    the preset ``tiny`` in about a minute on two idle CPU cores. So small a model learns more from
+    many small steps than from few large ones."""
 
     steps: int = Field(400, ge=1, description="Number of steps.")
     rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
@@ -218,18 +218,21 @@ class TrainConfig:
         description="Id of the token that ends documents, for shards that do not record it.",
     )
     tokenizer: str | None = Field(
-        None, description="Path of a tokenizer.json, for shards without one."
+        None,
+        description="Path of a tokenizer.json, for shards without one. Without `vocab_size` too, "
+        "the one beside the files is used.",
     )
     token_dtype: str | None = Field(
         None,
-        description="Integer type of the tokens in OLMo's .npy files. Without a value it follows "
-        "from the size of the vocabulary.",
+        description="Integer type of the tokens in OLMo's .npy files, by default the smallest for "
+        "the vocabulary, and in columns of bytes of MDS, by default int64.",
     )
     held_out: float = Field(
         0.05,
         gt=0,
         lt=1,
-        description="Share of the documents that the model is evaluated on, not trained on.",
+        description="Share of the documents, or of a single document, that the model is evaluated "
+        "on, not trained on. Files called val are evaluated on in its place.",
     )
     attention: str = Field(
         "auto",
@@ -415,7 +418,7 @@ def stages_of(config: TrainConfig) -> tuple[TrainConfig, ...]:
 
 
 def locate(config: TrainConfig, step: int) -> tuple[int, int]:
-    """Return the stage of a step of the run, and the step's number in it, all counted from 0."""
+    """Return (stage, step within it) for a step of the run, all counted from 0."""
     stages = stages_of(config)
     for number, stage in enumerate(stages):
         if step < stage.steps or number == len(stages) - 1:
@@ -425,9 +428,9 @@ def locate(config: TrainConfig, step: int) -> tuple[int, int]:
 
 
 def model_at(model: ModelConfig, config: TrainConfig, stage: int) -> ModelConfig:
-    """Return the model's configuration in a stage, counted from 0. The latest stage up to this one
-    that sets rotary positions decides them. Raises ``LlmcurateError`` if the model has none.
-    """
+    """Return the model's configuration in a stage, counted from 0. Its rotary positions are those
+    of the latest stage up to this one that sets them. Raises ``LlmcurateError`` if a stage sets
+    them and the model has none."""
     for current in config.stages[: stage + 1]:
         changed = [name for name in ("theta", "scaling") if getattr(current, name) is not None]
         if not changed:

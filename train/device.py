@@ -28,9 +28,9 @@ def pick_device(name: str) -> torch.device:
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """Return a context for a precision: ``bf16``, or ``auto`` on a GPU, puts matrix products and
-    residual stream in bfloat16, but weights, norms and losses in float32. Else all is in float32.
-    """
+    """Return a context for a precision: ``bf16``, or ``auto`` on a GPU, computes matrix products
+    and the residual stream in bfloat16, but weights, norms and losses in float32. Otherwise
+    everything is in float32."""
     dtype = computes_in(device, precision)
     return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
 
@@ -51,11 +51,11 @@ def in_products(x: torch.Tensor) -> torch.dtype:
 
 @contextmanager
 def same_bits(device: torch.device, wanted: bool) -> Iterator[None]:
-    """Make a GPU compute the same bits each time, if ``wanted``. A CPU always does. This sets
-    PyTorch's deterministic operations (those that have no such version raise ``RuntimeError``), a
-    fixed workspace for cuBLAS, and a compiler that chooses nothing by timing. Enter this context
-    before the GPU is first used, because cuBLAS reads its setting once.
-    """
+    """Make a GPU compute the same bits each time, if ``wanted``. A CPU always does. This turns on
+    PyTorch's deterministic operations (an operation without a deterministic version raises
+    ``RuntimeError``) and a fixed workspace for cuBLAS, and keeps the compiler from choosing kernels
+    by their speed. Enter this context before the GPU is first used, because cuBLAS reads its
+    setting once."""
     if not wanted or device.type != "cuda":
         yield
         return

@@ -36,10 +36,10 @@ from train.runs.checkpoint import (
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """The settings of sampling, applied in this order. ``top_k`` and ``min_p`` are off at 0, others
-    at 1.
+    """The settings of sampling, applied in this order. ``top_k`` and ``min_p`` do nothing at 0, the
+    others at 1.
 
-    ``repetition_penalty``: divides positive logits of tokens in the text, multiplies negative ones
+    ``repetition_penalty``: for tokens in the text, divides positive and multiplies negative logits
         (Keskar et al. 2019).
     ``temperature``: divides the logits; 0 takes the likeliest token.
     ``top_k``: keeps the k likeliest tokens and all as likely as the last of these (Fan et al.
@@ -150,10 +150,10 @@ Read = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class Filling:
-    """The settings of filling masks. ``method``: ``mask-predict`` takes the likeliest tokens, in
-    ``rounds`` rounds (Ghazvininejad et al. 2019, section 3); ``gibbs`` draws each token again given
-    all others, in ``rounds`` passes over the text in random order (Wang and Cho 2019).
-    """
+    """The settings of filling masks. ``method``: ``mask-predict`` takes the likeliest tokens and
+    chooses the least certain ones again, in ``rounds`` rounds (Ghazvininejad et al. 2019, section
+    3); ``gibbs`` draws each token given all others, in ``rounds`` passes over the masks in random
+    order (Wang and Cho 2019)."""
 
     method: str = "mask-predict"
     rounds: int = 10
@@ -166,7 +166,7 @@ class Filling:
 
 
 def mask_of(tokenizer: Tokenizer) -> tuple[int, str]:
-    """Return the tokenizer's mask, as id and text. Raises ``LlmcurateError`` if it has no mask."""
+    """Return the tokenizer's mask token (id, text). Raises ``LlmcurateError`` if it has none."""
     ids = tokenizer.get_vocab(with_added_tokens=True)
     for name in names_of("mask"):
         if name in ids:
@@ -177,8 +177,8 @@ def mask_of(tokenizer: Tokenizer) -> tuple[int, str]:
 
 
 def with_masks(tokenizer: Tokenizer, prompt: str) -> tuple[list[int], str]:
-    """Return the ids of a prompt, and its text before the first mask. A mask stands for a word and
-    the space before. Raises ``LlmcurateError`` if the tokenizer has no mask.
+    """Return the ids of a prompt, and its text before the first mask token. A mask stands for a
+    word and the space before it. Raises ``LlmcurateError`` if the tokenizer has no mask.
     """
     mask, spelled = mask_of(tokenizer)
     *before, last = prompt.split(spelled)
@@ -201,10 +201,10 @@ def filled(
     seed: int,
     batch: int,
 ) -> list[tuple[str, str, int]]:
-    """Fill the masks of prompts, ``batch`` texts at a time. Returns per prompt the text before its
-    first mask, the text from there on, and the number of masks. A prompt without masks gets
-    ``masks`` masks at its end. ``start``: ids at the start of each text. Raises ``LlmcurateError``
-    if the tokenizer has no mask or a text is longer than the model's context."""
+    """Fill the masks of prompts, ``batch`` texts at a time. Returns for each prompt (text before
+    its first mask, text from there on, number of masks). A prompt without masks gets ``masks``
+    masks at its end. ``start``: ids at the start of each text. Raises ``LlmcurateError`` if the
+    tokenizer has no mask or a text is longer than the model's context."""
     mask, _ = mask_of(tokenizer)
     texts, before, whole = [], [], []
     for prompt in prompts:
@@ -265,9 +265,9 @@ def fill(
 
 
 def mask_predict(read: Read, ids: Tensor, blank: Tensor, mask: int, rounds: int) -> Tensor:
-    """Return ``ids`` [texts, length] with a token in each ``blank``. In round t of T, counted from
-    0, (T - t) / T of the blanks are masked and chosen again: those whose tokens were least likely
-    when chosen."""
+    """Return ``ids`` [texts, length] with a token in each ``blank``. ``blank``: True where a token
+    is missing. In round t of T, counted from 0, a share (T - t) / T of the blanks is masked and
+    chosen again. These are the blanks whose tokens were least likely when chosen."""
     ids, chances = ids.clone(), torch.full(ids.shape, -math.inf)
     counts = blank.sum(-1, keepdim=True)
     for turn in range(rounds):
@@ -288,9 +288,9 @@ def gibbs(
     rounds: int,
     choosers: Sequence[Chooser],
 ) -> Tensor:
-    """Return ``ids`` [texts, length] with a token in each ``blank``. All start as masks. In each
-    round every blank, in random order, is masked and drawn again given the other tokens.
-    """
+    """Return ``ids`` [texts, length] with a token in each ``blank`` (True where a token is
+    missing). All blanks start as masks. In each round every blank, in random order, is masked and
+    drawn again given the other tokens."""
     ids = ids.masked_fill(blank, mask)
     for _ in range(rounds):
         orders = [
@@ -313,20 +313,21 @@ Agree = Callable[[Tensor], Tensor]
 
 
 def unbounded(config: ModelConfig) -> bool:
-    """Return True if a text may grow past the context. For that every layer must have a window, so
-    that memory does not grow, and positions must not be looked up in a table.
-    """
+    """Return True if a text may grow longer than the model's context. This is so if every layer's
+    attention has a window, so that memory does not grow, and positions are not looked up in a table
+    of limited size."""
     return None not in config.windows and not config.position.table
 
 
 class Texts:
     """A batch of texts that grow by a token at a time. Shorter texts are padded in front.
 
-    If a text gets longer than the model's context, its last tokens are read again, half as many as
-    the context has, except if the model is ``unbounded``. Prompts are read in both directions, up
-    to the context's length, if the model was trained for that. ``known``: the tokens of each text.
-    ``agree``: function that returns the logits to use when several processes compute them together.
-    ``sources``: for an encoder-decoder, the ids that its encoder reads for each text.
+    If a text gets longer than the model's context, the model starts again from the text's last
+    tokens, half as many as the context has, except if the model is ``unbounded``. Prompts are read
+    in both directions, up to the context's length, if the model was trained for that. ``known``:
+    the tokens of each text. ``agree``: function that returns the logits to use when several
+    processes compute them together. ``sources``: for an encoder-decoder, the ids that its encoder
+    reads for each text.
     """
 
     def __init__(
@@ -439,9 +440,9 @@ def load(model_dir: Path, *, device: str = "cpu", which: str = "best") -> tuple[
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """A prompt and its continuation; if masks were filled, the text before the first mask and the
-    rest. ``stopped``: ``end`` (after an end-of-text token) or ``length`` (at the number of tokens).
-    """
+    """A prompt and its continuation. If masks were filled, these are the text before the first mask
+    and the rest. ``stopped``: ``end`` (after an end-of-text token) or ``length`` (at the number of
+    tokens)."""
 
     prompt: str
     text: str
@@ -505,9 +506,9 @@ def complete(
     A decoder reads a prompt as the beginning of a document, and an end-of-text token ends the
     continuation. With ``suffix``, a model trained with objective fim writes the text between prompt
     and suffix, as far as its context allows. In an encoder-decoder, the encoder reads the prompt
-    and the decoder writes the text; in both, special tokens are spelled out. An encoder fills the
-    masks of a prompt as ``filling`` says. A prompt without masks gets ``max_tokens`` masks at its
-    end.
+    and the decoder writes the text. Special tokens in the prompt and in the text are written by
+    their names. An encoder fills the masks of a prompt as ``filling`` says. A prompt without masks
+    gets ``max_tokens`` masks at its end.
 
     The same seed gives the same text on the same device. Each prompt has its own random stream,
     whatever the other prompts are. Raises ``LlmcurateError`` if the model cannot do this.

@@ -115,7 +115,7 @@ class Replaced(Masked):
 
 @dataclass(frozen=True, kw_only=True)
 class Denoiser:
-    """Restore a damaged text. A run replaces the ``form`` "auto" by the one its model needs."""
+    """Restore a damaged text. A run replaces the ``form`` "auto" by that of its model."""
 
     form: Form = Field(
         "auto",
@@ -182,15 +182,15 @@ class Deshuffling(Denoiser):
 
 @dataclass(frozen=True, kw_only=True)
 class Continuation(Denoiser):
-    """Predict the rest of a text from its beginning, which is a separate source. The length of the
-    beginning is drawn evenly (Raffel et al. 2020, 3.2.1)."""
+    """Predict the rest of a text, the target, from its beginning, the source. The beginning's
+    length is drawn from the uniform distribution (Raffel et al. 2020, 3.2.1)."""
 
     kind: Literal["continuation"] = "continuation"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mode:
-    """A denoiser of UL2: its spans, and the token that names it in front of the source."""
+    """A denoiser of UL2: its spans, and the special token with which its sources begin."""
 
     mode: Literal["R", "S", "X"] = Field(
         description="R, regular; X, extreme: a large share or long spans; S, sequential: the end "
@@ -205,7 +205,7 @@ class Mode:
 
 @dataclass(frozen=True, kw_only=True)
 class Ul2(Denoiser):
-    """A mixture of denoisers (Tay et al. 2022, 3.1 and table 1); each piece of text draws one."""
+    """A mixture of denoisers, one drawn for each piece of text (Tay et al. 2022, 3.1, table 1)."""
 
     kind: Literal["ul2"] = "ul2"
     denoisers: tuple[Mode, ...] = Field(

@@ -13,16 +13,16 @@ Weight = TypeVar("Weight", bound=Tensor)
 
 
 def gather(tensor: Tensor) -> Tensor:
-    """Return the tensor itself, or if it is split the whole tensor, on every process. Optimisers
-    that need a whole matrix (its rows, its singular values) gather the gradient of a split weight.
-    Each process then computes the same update and keeps its part.
+    """Return the whole tensor on every process. If ``tensor`` is not split, this is ``tensor``.
+    Optimisers that need a whole matrix (its rows, its singular values) gather the gradient of a
+    split weight. Each process then computes the same update and keeps its part.
     """
     full_tensor: Any = getattr(tensor, "full_tensor", None)
     return tensor if full_tensor is None else full_tensor()
 
 
 def split_like(tensor: Tensor, parameter: Any) -> Tensor:
-    """Return ``tensor``, whole and equal on every process, split as ``parameter`` is."""
+    """Split ``tensor``, which is whole and equal on every process, as ``parameter`` is split."""
     if not hasattr(parameter, "full_tensor"):
         return tensor
     from torch.distributed.tensor import DTensor, Replicate
@@ -40,13 +40,13 @@ def shares(tensor: Any) -> int:
 
 def mesh_of(tensor: Any) -> Any:
     """Return the mesh of the processes that a tensor is split over, or None if it is whole.
-    PyTorch's operations on several tensors need tensors of one mesh.
+    PyTorch's operations on several tensors need all of them on one mesh.
     """
     return getattr(tensor, "device_mesh", None)
 
 
 def by_mesh(tensors: Iterable[Weight]) -> list[list[Weight]]:
-    """Return the tensors in groups with the same mesh, in the order of the first of each group."""
+    """Return the tensors in groups of one mesh each, in the order of their first tensors."""
     groups: dict[Any, list[Weight]] = {}
     for tensor in tensors:
         groups.setdefault(mesh_of(tensor), []).append(tensor)
@@ -55,7 +55,7 @@ def by_mesh(tensors: Iterable[Weight]) -> list[list[Weight]]:
 
 @torch.no_grad()
 def clip(weights: Iterable[Tensor], most: float) -> Tensor:
-    """Scale gradients down to a common norm of at most ``most``. Returns the previous norm."""
+    """Scale all gradients down to a total norm of at most ``most``. Returns the norm before."""
     groups = by_mesh(weight for weight in weights if weight.grad is not None)
     if len(groups) < 2:
         return gather(nn.utils.clip_grad_norm_([w for own in groups for w in own], most))

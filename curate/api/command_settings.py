@@ -42,7 +42,7 @@ class CommandSettings(BaseModel):
 
 
 class Forecast(CommandSettings):
-    """The options of the forecast that `--dry-run` prints."""
+    """The options of the forecast of time, space and cost that `--dry-run` prints."""
 
     command = "run"
 
@@ -164,7 +164,7 @@ class Refresh(CommandSettings):
 
 
 class Forget(CommandSettings):
-    """The documents that `llmcurate forget` removes from a corpus."""
+    """The options of `llmcurate forget`: the documents to remove from a corpus."""
 
     command = "forget"
 
@@ -178,7 +178,7 @@ class Forget(CommandSettings):
 
 
 class ExtractEval(CommandSettings):
-    """The extractors that `llmcurate extract-eval` scores."""
+    """The options of `llmcurate extract-eval`, which scores extractors."""
 
     command = "extract-eval"
 
@@ -245,6 +245,38 @@ class QualityTrain(CommandSettings):
         0, ge=0, description="Words and n-grams that a compressed model keeps; 0: all."
     )
     seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the initial weights.")
+    from_score: float = Field(
+        3, description="With --labels: lowest score of a good document (FineWeb-Edu: 3)."
+    )
+
+
+class QualityLabel(CommandSettings):
+    """The options of `llmcurate quality label`, which asks a language model for scores."""
+
+    command = "quality label"
+
+    endpoint: str = Field(description="URL of the server, such as http://localhost:8000/v1.")
+    model: str = Field(min_length=1, description="Name of the model, as the server calls it.")
+    prompt: str = Field(
+        "fineweb-edu", description="fineweb-edu, dclm, or a file with {text} for the document."
+    )
+    max_tokens: int = Field(512, ge=1, description="Most tokens of an answer (FinePDFs: 512).")
+    extra: str = Field(
+        "{}", description="JSON object of further fields of a request; null removes a field."
+    )
+    key_env: str | None = Field(
+        None,
+        description="Environment variable with the key. Default: OPENAI_API_KEY, which is sent only"
+        " to https and to this machine.",
+    )
+    sample: int = Field(1000, ge=1, description="Documents to label, chosen by hash of their ids.")
+    seed: int = Field(0, description="Seed of the sample.")
+    max_chars: int = Field(8000, ge=1, description="Characters to read of a document's beginning.")
+    parallel: int = Field(8, ge=1, le=256, description="Number of requests at the same time.")
+    tries: int = Field(5, ge=1, description="Give up on a request after this many tries.")
+    timeout: float = Field(120.0, ge=0.1, description="Seconds to wait for a silent server.")
+    price_in: float = Field(0, ge=0, description="USD per million tokens of requests.")
+    price_out: float = Field(0, ge=0, description="USD per million tokens of answers.")
 
 
 class PerplexityScore(CommandSettings):
@@ -312,7 +344,7 @@ class DedupEvaluate(CommandSettings):
 
 
 class DedupAudit(CommandSettings):
-    """The options of `llmcurate dedup audit`, within and between training and validation text."""
+    """The options of `llmcurate dedup audit`: duplicates in training and validation text."""
 
     command = "dedup audit"
 
@@ -336,7 +368,7 @@ class DedupAudit(CommandSettings):
 
 
 class Hashes(CommandSettings):
-    """The documents that `llmcurate dedup hashes` generates."""
+    """The options of `llmcurate dedup hashes`: the documents that it generates."""
 
     command = "dedup hashes"
 
@@ -371,7 +403,7 @@ class Export(CommandSettings):
 
 
 class Verify(CommandSettings):
-    """The sample that `llmcurate verify` recomputes."""
+    """The options of `llmcurate verify`: the sample that it computes again."""
 
     command = "verify"
 

@@ -129,9 +129,10 @@ class Corpus:
     from_pandas = from_arrow = from_datasets = read  # the names that people look for
 
     def step(self, name: str | Settings, /, **settings: Any) -> Corpus:
-        """Return this corpus with one more step: any that `llmcurate steps` lists, or "cut", which
-        ends a stage. For example step("url_filter", domains="blocked.txt"), or the same with an
-        object: step(steps.UrlFilter(domains="blocked.txt"))."""
+        """Return this corpus with one more step. name: a step that `llmcurate steps` lists, or
+        "cut", which stores the documents at this point. For example step("url_filter",
+        domains="blocked.txt"), or the same as an object:
+        step(steps.UrlFilter(domains="blocked.txt"))."""
         if not isinstance(name, str):
             return self.step(name.name, **name.model_dump(exclude_unset=True), **settings)
         return self._with([(name, settings)])
@@ -186,10 +187,15 @@ class Corpus:
             raise UsageError('filter needs the name of a filter: filter("gopher_quality")')
         return self._with(_shared([step for rule in rules for step in _filter(rule)], **settings))
 
+    def map(self, function: str | Callable[..., Any], **settings: Any) -> Corpus:
+        """Change texts and add columns by your own function, named as "my_maps.py:shorten" or given
+        as an object: map(shorten, columns={"words": "int"}). settings: settings of `python_map`."""
+        return self.step("python_map", function=_named(function), **settings)
+
     def dedup(self, method: str = "exact", **settings: Any) -> Corpus:
         """Remove duplicates: dedup("minhash", survivor="longest"). method: one of the methods that
-        `llmcurate dedup --help` lists, or several joined with +. settings: each is passed to every
-        step of the method that has it."""
+        `llmcurate dedup --help` lists, or several joined with +. settings: each setting is passed
+        to every step of the method that has a setting of this name."""
         from curate.dedup.methods import steps_of
 
         return self._with(_shared(steps_of(method), **settings))
@@ -240,11 +246,16 @@ class Corpus:
 
 
 def _filter(rule: str | Callable[..., Any]) -> Steps:
+    name = _named(rule)
+    return [("python", {"function": name}) if ".py:" in name else (name, {})]
+
+
+def _named(function: str | Callable[..., Any]) -> str:
+    """Return the name of a function as FILE.py:FUNCTION. A function of a notebook is first written
+    to a file."""
     from curate.steps.functions import FunctionInFile
 
-    if not isinstance(rule, str):
-        return [("python", {"function": str(FunctionInFile.of(rule))})]
-    return [("python", {"function": rule}) if ".py:" in rule else (rule, {})]
+    return function if isinstance(function, str) else str(FunctionInFile.of(function))
 
 
 def _shared(steps: Steps, /, **settings: Any) -> Steps:
@@ -294,8 +305,8 @@ def run_recipe(
     config: the split (default: train) and the configuration of a dataset on the Hugging Face hub.
     workers: the number of processes; 0 means one per core. engine, address, scratch: the options of
     `llmcurate run` with these names. slurm: options of sbatch, such as {"partition": "cpu"}.
-    allow_python: True if the recipe may run the Python files that it names. settings: {step:
-    {setting: value}}; `read` may be used like a step.
+    allow_python: True if the recipe may run the Python files that it names. settings: the settings
+    to change, as {setting: value} for each step; the section `read` may be used like a step.
 
     Raise UsageError if the call is wrong, RunFailed if the run cannot continue, and LockHeld if
     another process uses `out`. Each message is one line that says what to do.

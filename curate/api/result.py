@@ -1,4 +1,4 @@
-"""The result of a run: its documents and its report, and methods for the next steps from them.
+"""The result of a run: its documents, its report, and methods for next steps such as training.
 Documents are read only when needed. For documents larger than memory, use `dataset` or `files`."""
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class StoredDocuments:
-    """Documents in parquet files, one per row. The column `attributes` has the scores and edits of
-    all steps. The parameter `columns` of the methods also accepts the names of scores. The object
-    can be passed to `pyarrow.table(...)` and to other users of Arrow's C stream interface."""
+    """Documents in parquet files, one document per row. The column `attributes` has the scores and
+    edits of all steps. The parameter `columns` of the methods also accepts the names of scores. The
+    object can be passed to `pyarrow.table(...)` and other users of Arrow's C stream interface."""
 
     def __init__(self, files: Sequence[Path], of: str) -> None:
         self.files, self._of = tuple(files), of
@@ -239,7 +239,8 @@ class Result:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """The totals that `--json` prints: documents read, kept, dropped, by rule; bytes; time."""
+        """The totals that `--json` prints: the documents read, kept and dropped (also by rule),
+        bytes and time."""
         return dict(self.record["totals"])
 
     @property
@@ -267,8 +268,8 @@ class Result:
 
     @property
     def products(self) -> dict[str, dict[str, Any]]:
-        """The figures of each product by kind (tokenizer, shards, model). `files` in the figures
-        lists the files of the product."""
+        """The figures of each product (tokenizer, shards or model) by its kind. The entry `files`
+        of the figures lists the product's files."""
         return {product["makes"]: product for product in self.record["products"]}
 
     @property

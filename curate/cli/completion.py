@@ -24,12 +24,13 @@ steps = among(REGISTRY)
 
 
 def recipes(incomplete: str) -> list[str]:
-    """Return the names of shipped recipes with the typed prefix; the shell completes file names."""
+    """Return the names of shipped recipes with the typed prefix; the shell itself completes
+    paths."""
     return among(names())(incomplete)
 
 
 def presets(incomplete: str) -> list[str]:
-    """Return the presets of models with the typed prefix; the shell completes folders."""
+    """Return the presets of models with the typed prefix; the shell itself completes folders."""
     from train.model.presets import PRESETS
 
     return among(PRESETS)(incomplete)

@@ -76,6 +76,7 @@ def dedup(
     exact         documents with the same text, or with --key url the same URL
     url           documents with the same URL
     minhash       near duplicates, by MinHash over shingles
+    simhash       near duplicates, by SimHash fingerprints of 64 bits
     lines         repeated lines, cut as C4 does
     sentences     repeated runs of sentences
     paragraphs    repeated paragraphs

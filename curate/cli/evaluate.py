@@ -60,9 +60,9 @@ def evaluate(
 ) -> None:
     """Score a model on texts and questions.
 
-    Texts are scored in bits per byte, by source; questions by accuracy. A line of questions is
-    {"context", "continuation"} or {"context", "choices", "answer"}. Intervals are 95 % bootstrap
-    intervals of 1,000 resamples.
+    Texts are scored in bits per byte for each source, and questions by accuracy. A question is a
+    line {"context", "continuation"} or {"context", "choices", "answer"}. Intervals are 95 %
+    bootstrap intervals of 1,000 resamples.
 
     \b
     Example:

@@ -139,8 +139,8 @@ def _plan(
 
 
 def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
-    """Return the recipe of a command with the step `extract` added if the input has web pages,
-    after the steps that read raw pages. Recipes of users must name this step themselves."""
+    """Return the recipe of a command. If the input has web pages, the step `extract` is added after
+    the steps that read raw pages. A recipe that a user wrote must name `extract` itself."""
     if recipe.name not in ("filter", "dedup", "decontaminate"):
         return recipe
     before = 0
@@ -220,6 +220,8 @@ def next_command(outcome: Outcome, inputs: list[str], typed: str | None) -> list
     of = made[0]["makes"] if made else "documents" if outcome.plan.stages else ""
     if of == "tokenizer" and "cards" in made[0]:
         return []  # several tokenizers: the user chooses
+    if of == "model" and "tokenizer.json" not in made[0]["files"]:
+        return []  # a model of tokens whose text is unknown
     out = typed or ""
     corpus = [out] if outcome.plan.stages else inputs
     following = {

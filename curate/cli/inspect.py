@@ -124,7 +124,7 @@ def whatif(
 ) -> None:
     """Estimate what other settings would have kept.
 
-    The estimate uses the scores that the run stored. Documents that later steps never saw are
+    The estimate uses the scores that the run stored. Documents that did not reach later steps are
     measured now, all of them or a sample.
 
     \b
@@ -183,8 +183,8 @@ def _check_page(page: Path | None, option: str) -> None:
 def browse(run: Run = None, **settings: Any) -> None:
     """Read and label a run's documents in a browser.
 
-    The pages have search, reasons, scores, cuts, and duplicates side by side. Only this computer
-    can open them.
+    The pages can be searched and show reasons, scores, cuts, and duplicates side by side. Only this
+    computer can open them.
 
     \b
     Examples:

@@ -133,7 +133,7 @@ NOTHING: tuple[Any, ...] = (None, "", [], {}, ())
 
 
 class Command(FittedHelp, TyperCommand):
-    """A command whose help names values as `IN...` and `TEXT` with every version of Typer."""
+    """A command whose help writes values as `IN...` or `TEXT`, whatever the version of Typer."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments after replacing flags in FLAG_SYNONYMS by this command's options."""
@@ -200,7 +200,8 @@ def _text(parameter: Any) -> str:
 
 
 def shown_facts(texts: list[str], default: Any, required: bool) -> str:
-    """Return limits and default of an option's value in brackets. texts: limits and remarks."""
+    """Return, in brackets for the help, the limits and the default of an option's value. texts:
+    limits and remarks."""
     texts = list(texts)
     if required:
         texts.append("required")
@@ -242,8 +243,8 @@ Inputs = Annotated[
 
 
 def output(help: str, metavar: str = "PATH", made: bool = False) -> Any:
-    """Return the Typer option -o. made: create the folder when the option is parsed, so that an
-    error is reported before any work."""
+    """Return the Typer option -o. made: True to create the folder when the option is parsed, so
+    that an error is reported before any work."""
     folder = _folder if made else None
     return typer.Option("-o", "--out", metavar=metavar, help=help, callback=folder)
 
@@ -368,7 +369,7 @@ EXPERIMENT = ("workers", "engine", "address", "read", "as_json", "quiet")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The settings of `read` that are given as options; None for those not given."""
+    """The settings of `read` that are given as options; a setting that is not given is None."""
 
     limit: int | None = None
     share: float | None = None
@@ -495,7 +496,7 @@ class DefaultGroup(FittedHelp, TyperGroup):
 
 
 def group(name: str, help: str, panel: str, default: bool = False) -> typer.Typer:
-    """Add a group of commands to the app. default: the group is also a command itself."""
+    """Add a group of commands to the app. default: True if the group is also a command itself."""
     kind = DefaultGroup if default else TyperGroup
     commands = Commands(cls=kind, rich_markup_mode=None, no_args_is_help=not default, help=help)
     app.add_typer(commands, name=name, rich_help_panel=panel)

@@ -38,7 +38,7 @@ NOTHING_NEW, DAMAGED = 3, 65  # exit codes; 65 is EX_DATAERR of sysexits.h
 
 @dataclass
 class Request:
-    """The command line of a refresh, without the options that say how the work is done."""
+    """The command line of a refresh, without options such as the number of workers."""
 
     recipe: str | None
     inputs: list[str]

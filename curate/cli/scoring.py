@@ -1,7 +1,8 @@
-"""`llmcurate quality`, `language` and `perplexity`: score documents and train the models for it."""
+"""`llmcurate quality`, `language` and `perplexity`: score documents and train scoring models."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -30,12 +31,10 @@ from llmcurate.base.terminal import echo, echo_json, print_result, suggest
 NARROW = 0.2  # below this range of the middle 80 % of scores, a model was trained on too little
 
 quality_app = group("quality", "Score documents with a quality classifier.", "Curate", default=True)
-Positive = Annotated[
-    list[str], typer.Option("--positive", metavar="IN", help="Good documents. [repeatable]")
-]
-Negative = Annotated[
-    list[str], typer.Option("--negative", metavar="IN", help="Ordinary documents. [repeatable]")
-]
+POSITIVE = typer.Option("--positive", metavar="IN", help="Good documents. [repeatable]")
+NEGATIVE = typer.Option("--negative", metavar="IN", help="Ordinary documents. [repeatable]")
+Positive = Annotated[list[str], POSITIVE]
+Negative = Annotated[list[str], NEGATIVE]
 Label = Annotated[
     Optional[str],
     typer.Option(
@@ -60,23 +59,28 @@ def quality(
 
 @command(quality_app, "QualityTrain", "train")
 def quality_train(
-    positive: Positive,
-    negative: Negative,
+    positive: Annotated[Optional[list[str]], POSITIVE] = None,
+    negative: Annotated[Optional[list[str]], NEGATIVE] = None,
+    labels: Annotated[
+        Optional[list[str]],
+        typer.Option(metavar="IN", help="Documents with a column `score`. [repeatable]"),
+    ] = None,
+    *,
     out: NewFolder,
     restart: Restart = False,
     as_json: Json = False,
     quiet: Quiet = False,
-    *,
     read: ReadOptions,
     **settings: Any,
 ) -> None:
     """Train a quality classifier.
 
-    It writes quality.bin and card.json.
+    It writes quality.bin and card.json. With --labels, good is a score of --from-score or more.
 
     \b
-    Example:
+    Examples:
     llmcurate quality train --positive wiki.jsonl --negative web/ --balance -o model
+    llmcurate quality train --labels labels.jsonl --from-score 3 -o model
     """
     from curate.api.command_settings import QualityTrain
     from curate.engines.local import call_apart
@@ -85,6 +89,8 @@ def quality_train(
     from curate.scoring.quality.measures import summary
     from curate.scoring.quality.train import PRESETS, Texts, train
 
+    if bool(labels) == bool(positive or negative) or bool(positive) != bool(negative):
+        raise UsageError("give --positive and --negative, or --labels instead of both")
     need_library()
     chosen = QualityTrain.of(**settings)
     preset = chosen.preset
@@ -92,11 +98,15 @@ def quality_train(
         raise UsageError(f"no preset {preset!r}; choose from {', '.join(PRESETS)}")
     make_folder(out)
     asked = {"command": "quality train", "positive": positive, "negative": negative, **settings}
-    asked |= read.given()
+    asked |= {"labels": labels, **read.given()}
     claim(out, [out / name for name in ("quality.bin", "quality.ftz", "card.json")], asked, restart)
-    of_training = chosen.model_dump(exclude={"preset", "balance", "documents"}, exclude_none=True)
-    how, silent = reading(read), quiet or as_json
-    good, rest = Texts(positive, silent, how), Texts(negative, silent, how)
+    options = {"preset", "balance", "documents", "from_score"}
+    of_training = chosen.model_dump(exclude=options, exclude_none=True)
+    how, least = (quiet or as_json, reading(read)), chosen.from_score
+    if labels:
+        good, rest = Texts(labels, *how, (least, math.inf)), Texts(labels, *how, (-math.inf, least))
+    else:
+        good, rest = Texts(positive or [], *how), Texts(negative or [], *how)
     training = replace(PRESETS[preset], **of_training)
     card = train(good, rest, out, training, call_apart, chosen.documents, chosen.balance, preset)
     if as_json:
@@ -112,7 +122,7 @@ def quality_train(
             " on more documents, with more --epochs or a higher --lr"
         )
     echo(f"wrote {out / card['file']} ({card['bytes']:,} bytes) and {out / 'card.json'}")
-    suggest("quality", "threshold", out, *negative, "--keep", 0.1)
+    suggest("quality", "threshold", out, *(negative or labels or ()), "--keep", 0.1)
 
 
 @command(quality_app, None, "threshold")

@@ -1,9 +1,9 @@
 """Options generated from settings: a command offers the settings of the steps that it runs.
 
-Names, types, limits, defaults and descriptions come from the schema of recipes: a setting is
-declared once, as a field of its step, and help loads no step. If the steps depend on the arguments
-(`dedup --method NAME`), only the options of these steps are offered. The settings of a command that
-runs no step are a class in command_settings.py.
+Names, types, limits, defaults and descriptions come from the schema of recipes, so a setting is
+declared only once, as a field of its step, and help can be printed without loading a step. If the
+steps depend on the arguments (`dedup --method NAME`), only the options of these steps are offered.
+The settings of a command that runs no step are a class in command_settings.py.
 """
 
 from __future__ import annotations
@@ -84,6 +84,8 @@ def setting_options(
 def _type(field: dict[str, Any]) -> Any:
     kinds = [field, *field.get("anyOf", ())]
     types = [k.get("type", "string" if "const" in k or "enum" in k else "") for k in kinds]
+    if any(k.get("format") == "path" for k in kinds):  # of a file, in place of a list
+        return str
     if any(k.get("items", {}).get("type") == "string" for k in kinds):
         return list[str]
     if "string" in types:
@@ -271,7 +273,7 @@ def run_steps(
     options: CommandOptions,
     sets: Sequence[str] | None = None,
 ) -> Outcome:
-    """Print the forecasts of these steps (the effect to expect of their settings), then run a
+    """Print the forecasts of these steps (the effects to expect from their settings), then run a
     recipe of the steps."""
     from curate.cli.execution import execute
     from curate.steps.contracts import Forecasts

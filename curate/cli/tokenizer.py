@@ -71,8 +71,8 @@ def train(
 
 
 def with_end_of_text(special: tuple[str, ...], model: str = "bpe") -> tuple[str, ...]:
-    """Return the special tokens. If none of them ends a text, the default ones are put before
-    them."""
+    """Return the special tokens. If none of them marks the end of a text, the default ones come
+    first."""
     from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
     from tokenize_kit.learn.options import LEARNERS, Learner
 
@@ -217,7 +217,7 @@ def convert(
 ) -> None:
     """Convert a tokenizer to another format with the same ids.
 
-    If that is not possible it says why and writes nothing.
+    If that is not possible, the command says why and writes nothing.
 
     \b
     Example:
@@ -248,8 +248,8 @@ def convert(
 
 
 def claim_for(change: str, out: Path, restart: bool, **asked: Any) -> None:
-    """Claim OUT for a change of a tokenizer. Raises UsageError if OUT has a tokenizer made by
-    another command or with other settings."""
+    """Claim the output folder OUT for a change of a tokenizer, so that no other command writes to
+    it. Raises UsageError if OUT has a tokenizer made by another command or with other settings."""
     from curate.run.build import claim
     from tokenize_kit.change.convert import FILES, target_file
 
@@ -262,8 +262,8 @@ def claim_for(change: str, out: Path, restart: bool, **asked: Any) -> None:
 def buffers(
     inputs: list[str], quiet: bool, read: ReadSettings
 ) -> Callable[[], Iterator[tuple[Any, Any]]]:
-    """Return a function that yields the documents of the inputs as (data, offsets). Raises
-    UsageError immediately if an input cannot be read."""
+    """Return a function that yields batches of the inputs' texts as (data: uint8[], offsets:
+    int64[rows + 1]). Raises UsageError immediately if an input cannot be read."""
     from curate.inspect.tokenizers import Documents
 
     documents = Documents(inputs, quiet, read)

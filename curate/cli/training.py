@@ -228,7 +228,7 @@ def which(
 ) -> None:
     """List the documents that one training step read.
 
-    It shows the number of tokens of each.
+    It shows how many tokens the step read of each document.
 
     \b
     Example:

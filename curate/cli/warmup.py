@@ -61,7 +61,8 @@ def warmup(
 
 @dataclass(frozen=True)
 class Warmed:
-    """The numbers of steps rehearsed and kernels compiled. missing: {step: why it was skipped}."""
+    """The outcome of a warm-up: the number of steps whose kernels were made ready, the number of
+    kernels that had to be compiled, and {step: why it was skipped} in `missing`."""
 
     steps: int
     missing: dict[str, str]

@@ -37,9 +37,9 @@ COLUMNS = pa.schema(
 
 @dataclass
 class Decision:
-    """A row of decisions.parquet. `partner_corpus` is the name of the earlier corpus that holds the
-    partner, if the step compared with one (`against`). `text` is the text that was cut, if known.
-    `description` is a sentence that the step itself wrote."""
+    """A row of decisions.parquet. The partner is the document that this one duplicates. If the
+    partner is in an earlier corpus (`against`), `partner_corpus` is the name of that corpus. `text`
+    is the text that was cut, if known. `description` is a sentence that the step itself wrote."""
 
     JSON = (
         "id", "cluster", "kept_id", "partner_id", "similarity", "method", "span_start", "span_end",
@@ -66,7 +66,7 @@ class Decision:
 
     @property
     def partner(self) -> str | None:
-        """The id of the partner document, and the name of its earlier corpus if it is in one."""
+        """The id of the partner document, with the name of its corpus if that is an earlier one."""
         corpus = self.partner_corpus
         return f"{self.partner_id} in {corpus}" if corpus else self.partner_id
 

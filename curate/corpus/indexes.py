@@ -36,7 +36,7 @@ VERSION = 1
 @dataclass(frozen=True)
 class Comparable:
     """A dedup step, described so that it can be compared with an index. `settings` must be equal to
-    those of the index; they are None if the step leaves no index."""
+    the settings of the index, and are None if the step leaves no index."""
 
     step: str
     label: str
@@ -49,7 +49,7 @@ class IndexRecord:
     """The content of index.json. `name` is the name of the corpus. `comparable` are the settings
     that must be equal in a step that uses the index. `key` is a digest of the documents and
     settings that made the index. `settled` is True if the index has a file of final ids. `files`
-    holds the seal of each file."""
+    holds the seal (size and digest) of each file."""
 
     version: int
     name: str
@@ -84,7 +84,7 @@ class Index:
         return sum(name.startswith("sketch-") for name in self.record.files)
 
     def check(self) -> None:
-        """Raise RunFailed if a file of the index differs from its seal."""
+        """Raise RunFailed if a file of the index differs from its seal (size and digest)."""
         for path, what in sorted(faults(self.folder).items())[:1]:
             raise RunFailed(f"{path} {what}: {_mend(self.folder)}")
 
@@ -98,7 +98,7 @@ class Index:
 
 
 def earlier_files(indexes: Sequence[Index]) -> tuple[SketchFile, ...]:
-    """Return the sketch files of all indexes, in order. Partitions in them get negative numbers."""
+    """Return the sketch files of all indexes, in order. Their partitions get negative numbers."""
     shift = -sum(index.parts for index in indexes)
     files: list[SketchFile] = []
     for index in indexes:
@@ -117,8 +117,9 @@ def link(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class IndexedStep:
-    """A dedup step of a run that leaves an index. `key` is the key of the index. `leaves` are the
-    names of files in `step_folder` that are also linked into OUT."""
+    """A dedup step of a run that leaves an index. `key` is the digest of what made the index
+    (documents and settings). `leaves` are the names of files in `step_folder` that are also linked
+    into OUT."""
 
     step: Comparable
     key: str
@@ -248,7 +249,7 @@ def _mend(folder: Path) -> str:
 
 
 def faults(folder: Path) -> dict[Path, str]:
-    """Return {file: what is wrong} for the files of an index that differ from their seals."""
+    """Return {file: what is wrong} for files of an index that differ from recorded digests."""
     record = record_of(folder)
     if record is None:
         return {folder / RECORD: "was changed after it was written"}
@@ -257,7 +258,7 @@ def faults(folder: Path) -> dict[Path, str]:
 
 
 def seal_again(folder: Path) -> None:
-    """Replace the seals of an index's files, after an intended change of the files."""
+    """Replace the seals (size, digest) of an index's files after an intended change of these."""
     record = _read(folder)
     names = [name for name in record.files if (folder / name).exists()]
     write_record(folder, replace(record, files={name: seal(folder / name) for name in names}))
@@ -265,7 +266,7 @@ def seal_again(folder: Path) -> None:
 
 def is_complete(target: Path, key: str, content: bool = True) -> bool:
     """Return True if the folder is the index with this key. With `content`, also compare its files
-    with their seals."""
+    with their seals (sizes and digests)."""
     record = record_of(target)
     if record is None or (record.version, record.key) != (VERSION, key):
         return False

@@ -23,12 +23,12 @@ _current: ContextVar[Journal | None] = ContextVar("journal", default=None)
 
 
 def write(folder: Path, seals: Mapping[str, Seal]) -> None:
-    """Write a journal with these seals by file name, so that the next resolve uses the files."""
+    """Write a journal of files with their seals (size, digest), for the next resolve to use."""
     files.write_text(folder / NAME, "".join(f"{json.dumps(row)}\n" for row in seals.items()))
 
 
 def finish(folder: Path) -> dict[str, Seal]:
-    """Delete the journal and return the seals of the remaining files, by file name."""
+    """Delete the journal. Return the seals (size, digest) of the remaining files, by file name."""
     journal = Journal(folder)
     journal.read()
     (folder / NAME).unlink(missing_ok=True)
@@ -40,19 +40,19 @@ def active() -> bool:
 
 
 def note(path: Path, sealed: Seal | None = None) -> None:
-    """Record a new file in the journal. `sealed` is the writer's seal; None: compute it now."""
+    """Record a new file. `sealed`: its seal (size, digest) by the writer; None: compute it now."""
     if journal := _current.get():
         journal.note(path, sealed)
 
 
 def moved(before: Path, now: Path) -> None:
-    """Record that a folder was renamed. Files in the folder that have no seal get one."""
+    """Record that a folder was renamed. Its files without a seal (size and digest) get one."""
     if journal := _current.get():
         journal.moved(before, now)
 
 
 def release(path: Path) -> None:
-    """Compare a file, or all files of a folder, with their seals before the caller removes them."""
+    """Compare a file, or a folder's files, with their recorded digests before their removal."""
     if journal := _current.get():
         journal.release(path)
 
@@ -60,8 +60,8 @@ def release(path: Path) -> None:
 @contextmanager
 def resolving(folder: Path) -> Iterator[None]:
     """Run a resolve (the decisions of a step) that writes files into the folder. If a file differs
-    from its seal at the start, when it is released, or at the end, remove the folder and raise
-    Damaged."""
+    from its recorded digest at the start, when it is released, or at the end, remove the folder and
+    raise Damaged."""
     journal = Journal(folder)
     token = _current.set(journal)
     try:
@@ -98,7 +98,7 @@ class Journal:
                 self._set(name, sealed)
 
     def restore(self) -> None:
-        """Compare a killed process's files with their seals, and remove files without a seal."""
+        """Compare a killed process's files with recorded digests; remove files that have none."""
         self.read()
         for name in [n for n in self.seals if f"/{files.TEMPORARY}" in f"/{n}"]:
             del self.seals[name]  # of an unfinished phase, or of a task's scratch folder
@@ -123,7 +123,8 @@ class Journal:
         self._append(dict.fromkeys(names))
 
     def check(self, cause: Exception | None = None) -> None:
-        """Compare all files with their seals. `cause` is an error about to end the resolve."""
+        """Compare all files with recorded digests. `cause`: the error, if any, that ends the
+        work."""
         if not isinstance(cause, Damaged):
             for name in list(self.seals):
                 self._compare(name, cause)

@@ -1,9 +1,9 @@
-"""Folders of documents: their manifests, and the files in which a stage keeps documents.
-FOLDER.json is the manifest of FOLDER: a list of its files. The manifest lies beside the folder,
-because polars and `datasets` refuse a folder with other files than Parquet. A stage writes two
-files per partition with the same rows: `kept` has the columns of a corpus, and `keys` has columns
-that only later stages read. So the `kept` files of the last stage become the corpus and are not
-written again."""
+"""Folders of documents: their manifests, and the files in which a stage (a run's pass over its
+documents) stores the documents that it keeps. FOLDER.json is the manifest of FOLDER: a list of its
+files. The manifest lies beside the folder, because polars and `datasets` refuse a folder with other
+files than Parquet. A stage writes two files per partition with the same rows: `kept` has the
+columns of a corpus, and `keys` has columns that only later stages read. So the `kept` files of the
+last stage become the corpus and are not written again."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def public(table: pa.Table) -> pa.Table:
 
 
 def keys(table: pa.Table) -> pa.Table:
-    """Return only those columns of the table that `public` removes."""
+    """Return only the columns that later stages of a run need, which `public` removes."""
     return table.select([n for n in INNER if n in table.column_names])
 
 
@@ -202,7 +202,7 @@ def _by_group(file: pq.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
 
 def changed_ids(path: str | None, part: int) -> dict[int, str]:
     """Return {number of a document: its new id} for all documents whose ids were changed because
-    they were repeated. `path` is the file with new ids; None if no id was changed."""
+    other documents had the same. `path` is the file with new ids; None if no id was changed."""
     if path is None:
         return {}
     rows = pq.read_table(path, filters=[("part", "=", part)], columns=[NUMBER, "id"])

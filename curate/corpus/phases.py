@@ -1,7 +1,7 @@
 """Long work in phases: a killed run continues after its last complete phase. A phase writes into a
 temporary folder, which is synced and renamed when it is complete. A phase returns counts, called
 facts, which are stored in its folder, together with those of earlier phases. The folder is removed
-after the last phase that reads it. The journal of a resolve (journal.py) has the seals."""
+after the last phase that reads it. A journal (journal.py) has the digests of files."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Make = Callable[[Path, Done], Facts]
 @dataclass(frozen=True)
 class Phase:
     """A phase of long work. `make` is a function that gets an empty folder and the completed
-    phases, writes files into the folder and returns facts. `frees` are the names of earlier phases
-    whose files are not needed after this phase."""
+    phases, writes files into the folder and returns facts (counts). `frees` are the names of
+    earlier phases whose files are not needed after this phase."""
 
     name: str
     make: Make

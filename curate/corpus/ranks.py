@@ -1,8 +1,8 @@
 """Scores at given ranks: exact order statistics of a corpus, by language, computed in tasks. The
 first round counts the scores per range. A range is all floats with the same first 20 bits, so there
-are 256 ranges per octave. (For many ranks, it is the first 28 bits, with 65,536 ranges per octave.)
-The second round writes the scores in ranges that contain a wanted rank: each distinct score once,
-with its count. So the scores are never all sorted, and the caller holds few of them."""
+are 256 ranges per octave. (For many ranks, the first 28 bits count: 65,536 ranges per octave.) The
+second round writes the scores in ranges that contain a wanted rank: each distinct score once, with
+its count. So the scores are never all sorted, and the caller holds few of them."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ class ScoresTask(GroupTask):
 
 
 def count_scores(task: ScoresTask) -> None:
-    """Run a task of the first round. Write the number of documents, the number of scores, and the
-    least and the greatest score of each language, and the number of scores in each range. This
-    takes some 40 bytes of memory per document."""
+    """Run a task of the first round. For each language, write the number of documents and of
+    scores, the least and the greatest score, and the number of scores in each range. This takes
+    some 40 bytes of memory per document."""
     bits = task.bits
     langs, code, score = read_scores(task.group, task.by_lang, task.column)
     mask = ~np.isnan(score)
@@ -146,7 +146,8 @@ def write_counts(
     column: str = "score",
     bits: int = BITS,
 ) -> None:
-    """Run the first round, which writes to `folder`. `column` of the sketches has the scores."""
+    """Run the first round: count the scores in each range, and write the counts to `folder`.
+    `column` is the column of the sketches that has the scores."""
     tasks = [ScoresTask(g.part, folder, g, by_lang, column, bits) for g in groups]
     run_tasks(run, f"{__name__}:count_scores", tasks)
 
@@ -175,9 +176,9 @@ def find_ranks(
     column: str = "score",
     bits: int = BITS,
 ) -> Ranked:
-    """Run the second round and return the score at each wanted rank of each language. `counted` is
-    the folder of the first round; `column` and `bits` must be the same as in that round. Documents
-    without a score have no rank."""
+    """Run the second round, which selects scores, and return the score at each wanted rank of each
+    language. `counted` is the folder with the counts of the first round; `column` and `bits` must
+    be the same as in that round. Documents without a score have no rank."""
     ranges = _by_lang(db, part_files(counted, RANGES_FILE, len(groups)), "place")
     # By language and rank: the range that contains it, and the number of scores before that range.
     range_of_rank: dict[str, dict[int, tuple[int, int]]] = {}

@@ -55,7 +55,7 @@ def lone_here(run: Run) -> Run:
 class SketchFile:
     """The sketches of one partition. `corpus` is the name of the earlier corpus that the sketches
     belong to, or "" for this run. `stored` is the number that the partition has in the file. `ids`
-    is the file of final ids, in which the partition also has the number `stored`."""
+    is the file with new ids for repeated ids; there, too, the partition has the number `stored`."""
 
     part: int
     path: Path
@@ -88,13 +88,13 @@ class SketchedCorpus:
 
 @dataclass(frozen=True)
 class Sketches:
-    """All sketches of a corpus and the tools to decide from them: the input of `resolve`.
+    """All sketches of a corpus and the tools to decide from them: the input of a step's `resolve`.
     `connection` is a DuckDB connection with the view `sketches`. The view has the columns that
-    `sketch` returned, with `part`, `n` (the document's key in the run) and `id` (final). A step
-    whose `in_tasks` is True must call `make_view` before it uses the view. `decisions` is the file
-    to write. `folder` is a folder for the step's own files. The folder is kept as a part of the
-    index, and after a kill `resolve` finds its earlier files in it. `run` runs tasks, perhaps on
-    other machines that see the same files. `sizes` are the sizes of the tasks."""
+    `sketch` returned, with `part` and `n` (together a document's key in the run) and its final
+    `id`. A step whose `in_tasks` is True must call `make_view` before it uses the view. `decisions`
+    is the file to write. `folder` is a folder for the step's own files. The folder is kept as a
+    part of the index, and after a kill `resolve` finds its earlier files in it. `run` runs tasks,
+    perhaps on other machines that see the same files. `sizes` are the sizes of the tasks."""
 
     connection: Any
     decisions: Path
@@ -116,7 +116,7 @@ def sketch_batches(
     files: Sequence[SketchFile], columns: list[str], rows: int = 10_000
 ) -> Iterator[pa.RecordBatch]:
     """Yield the sketches, ordered by part, then n, with the columns `columns`, then part, n and id.
-    The id of a document of an earlier corpus is MARK, the corpus's name, MARK and the id."""
+    In a document of an earlier corpus, MARK, the corpus's name and MARK precede the id."""
     names = [*columns, "n", "id"]
     for file in files:
         changed = changed_ids(str(file.ids) if file.ids else None, file.stored)

@@ -90,7 +90,8 @@ class DedupExact(DocumentDedup):
 
     @property
     def shared_key_column(self) -> str | None:
-        """The sketch column with the hash of the text or URL. None with `keep: none`."""
+        """The sketch column with the hash of the text or URL: only documents with equal hashes
+        change each other's decisions. None (any document may do so) with `keep: none`."""
         return "key" if self.keep == "one" else None
 
     @property
@@ -138,8 +139,8 @@ class DedupExact(DocumentDedup):
 
 
 def members_query(source: str, survivor: str) -> str:
-    """Return SQL that selects the columns part, n, id, key, rank and kept_id (the id of the kept
-    document) of the rows that share a key with other rows."""
+    """Return SQL that selects the columns part, n, id, key, rank (place in the order of preference)
+    and kept_id (the id of the kept document) of the rows that share a key with other rows."""
     order = survivors.preference(survivor)
     return f"""
         WITH shared AS (
@@ -193,7 +194,7 @@ def phases(step: DedupExact, sketches: Sketches, groups: list[Group]) -> list[Ph
 
 
 def write_decisions(db: Any, path: Path, method: str) -> Decided:
-    """Write the decisions on the rows of `members`, ordered by part and n. Return the counts."""
+    """Write the decisions on the table `members`, ordered by part and n. Return the counts."""
     db.execute(
         """CREATE OR REPLACE TABLE numbered AS
         SELECT key, row_number() OVER (ORDER BY min(kept_id)) - 1 AS cluster

@@ -17,7 +17,7 @@ MethodSteps = list[tuple[str, dict[str, Any]]]
 
 
 def methods() -> dict[str, MethodSteps]:
-    """Return the steps of each method with their fixed settings, methods of one step first."""
+    """Return {method: its steps, with the settings that it fixes}, methods of one step first."""
     found: dict[str, MethodSteps] = {}
     for step, methods_of_step in facts("methods").items():
         for name, settings in methods_of_step.items():

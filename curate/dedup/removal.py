@@ -180,7 +180,8 @@ class DedupStep(Removal):
         return type(self)(**given | {"against": (), "max_removal": 1.0})
 
     def identity(self) -> Identity:
-        """Return the identity, with the names and contents of `against` instead of paths."""
+        """Return what decides the output. For `against` this is the names and contents of the
+        earlier corpora, not their paths."""
         identity = super().identity()
         del identity.settings["against"]
         if self.against:

@@ -1,5 +1,5 @@
-"""Survivor policies. A policy is an order in SQL of the documents of a set of duplicates; the first
-document in this order is kept.
+"""Survivor policies. A policy is an order, written in SQL, for the documents of a set of
+duplicates; the first document in this order is kept.
 
 `longest`, `newest`, `c4`, `best:<column>` and `prefer-source:<list>` do not depend on input order
 (equal documents are ordered by id); `first` follows the order of the inputs as given. `c4` prefers
@@ -82,12 +82,13 @@ def preferred_by(policy: str) -> list[str]:
 
 
 def sketched(policy: str) -> str:
-    """Return the policy if it decides which columns a sketch has, else ""."""
+    """Return the policy if it needs a sketch column that other policies do not need, else ""."""
     return policy if policy == "c4" or column_of(policy) else ""
 
 
 def columns(docs: Documents, policy: str, label: str) -> dict[str, pa.Array]:
-    """Return the sketch columns that `preference` uses: size, date, source, score, url_md5."""
+    """Return the sketch columns that `preference` may use: size, date, source, score and url_md5. A
+    score or md5 that the policy does not use is null."""
     column = column_of(policy)
     score = pa.nulls(len(docs), pa.float64())
     if column is not None:

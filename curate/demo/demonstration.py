@@ -54,10 +54,10 @@ PII_RULES = {"email": "email", "ip": "ip", "phone": "phone"}  # type in the trut
 class Row:
     """A row of the table: one kind of planted page, and how many pages were treated as expected.
 
-    `recall` is done / planted. `expected` is the recall of a correct pipeline; MinHash finds only a
-    share of the near duplicates. `precision` is the share of planted pages among all that the steps
-    for this kind dropped or replaced (None if they dropped nothing). `by` counts documents per
-    step.
+    `recall` is the share of the planted pages that were treated as expected (`done`). `expected` is
+    the recall of a correct pipeline; MinHash finds only a share of the near duplicates. `precision`
+    is the share of planted pages among all that the steps for this kind dropped or replaced (None
+    if they dropped nothing). `by` counts documents per step.
     """
 
     kind: str

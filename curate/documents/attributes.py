@@ -1,9 +1,9 @@
 """Scores and edits in files of documents: one struct column, `attributes`.
 
 A document has dozens of columns named `step.figure`. Files store them as fields of one struct:
-`pack` makes it, and readers here return flat columns again. The struct is recognized by its shape,
-because other programs drop metadata: it has a field `edits`, and the names of all other fields have
-a point.
+`pack` makes the struct, and the functions here that read files return flat columns again. The
+struct is recognized by its shape, because other programs drop metadata: it has a field `edits`, and
+the names of all other fields have a point.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def is_packed(schema: pa.Schema) -> bool:
 
 
 def pack(rows: Rows, own: Container[str] = ()) -> Rows:
-    """Return the rows with scores and edits in one struct, at the place of the last of them. own:
-    columns of the input, which stay outside the struct although their names have a point."""
+    """Return the rows with scores and edits in one struct, at the place of the last of these
+    columns. own: columns of the input, which stay outside the struct although their names have a
+    point."""
     names = rows.schema.names
     inner = [name for name in names if name == EDITS or ("." in name and name not in own)]
     if EDITS not in inner:  # written by another program: unchanged
@@ -47,8 +48,9 @@ def pack(rows: Rows, own: Container[str] = ()) -> Rows:
 
 
 def chosen(rows: Rows, columns: Sequence[str]) -> Rows:
-    """Return packed rows with id, text and these columns: with all columns if none are named, with
-    all except the struct if `-attributes` is named. Raise UsageError for a missing column."""
+    """Return the packed rows with only id, text and the columns named in `columns`. If none are
+    named, all columns stay; if only `-attributes` is named, all except the struct stay. Raise
+    UsageError for a missing column."""
     names = rows.schema.names
     wanted = {"id", "text", *columns}
     if not columns or [*columns] == [f"-{ATTRIBUTES}"]:
@@ -74,7 +76,7 @@ def _spread(rows: Rows) -> Rows:
 
 
 def flat(schema: pa.Schema) -> pa.Schema:
-    """Return the schema of the rows of `unpack`, where `is_attribute` knows the struct's fields."""
+    """Return the schema with one column per attribute; `is_attribute` recognises such columns."""
     if not is_packed(schema):
         return schema
     at = schema.get_field_index(ATTRIBUTES)

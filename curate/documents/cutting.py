@@ -54,8 +54,8 @@ def _without(data, offsets, rows, start, end, replacement, filling, filling_at):
 @njit(cache=True, nogil=True)
 def _marked_spans(mark, offsets, cut):
     """Return (rows, start, end: int64[spans], rule: uint8[spans]): the runs of equal marks, in
-    bytes from the start of a row. cut: bool[rows], the rows to search. A mark is the rule + 1, or
-    0."""
+    bytes from the start of a row. cut: bool[rows], the rows to search. A mark is the number of the
+    rule plus 1, or 0 for a byte that stays."""
     spans = 0
     for write in range(2):  # counts first, so that a batch with few cuts needs little memory
         if write:

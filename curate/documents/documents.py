@@ -1,9 +1,9 @@
 """Documents: an Arrow table with a known schema, changed only by six verbs.
 
-`replace` turns payloads into text, `annotate` adds a column `step.name`, `state` a column under its
-name alone, `identify` sets the language, `drop` marks rows with a reason, `edit` sets new text and
-records what was cut. Marked rows stay until the stage ends, so that every filter measures every
-row.
+`replace` turns payloads (raw content such as HTML) into text, `annotate` adds a column `step.name`,
+`state` a column under its name alone, `identify` sets the language, `drop` marks rows with a
+reason, `edit` sets new text and records what was cut. Marked rows stay until the stage ends, so
+that every filter measures every row.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Documents:
         return text_buffers(self.text)
 
     def table_of(self, name: str, build: Callable[[], T]) -> T:
-        """Return the segmentation `name` of the text, which is cached until the text changes."""
+        """Return the table `name` of the text (such as its words), kept until the text changes."""
         cache = self._cache if self._cache is not None else {}
         if self._cache is None:
             object.__setattr__(self, "_cache", cache)
@@ -89,7 +89,8 @@ class Documents:
         return replace(self, table=self._with(f"{self.step}.{name}", array))
 
     def state(self, name: str, values: pa.Array) -> Documents:
-        """Add a column that users need often: `name`, or `step.name` if the input has `name`."""
+        """Add a column that users need often: as `name`, or as `step.name` if `name` exists
+        already."""
         if name in self.table.column_names:
             return self.annotate(name, values)
         return replace(self, table=self._with(name, values))
@@ -155,8 +156,9 @@ class Documents:
         return kept, rejected_table(table, self.drops)
 
     def counts(self, rejected: pa.Table) -> dict[str, dict[str, int]]:
-        """Return counts by `step.rule`: primary and reasons (documents with it as first or any
-        reason), cut and cut_bytes (of kept documents). rejected: the second table of `split`."""
+        """Return counts by `step.rule`: `primary` and `reasons`, the documents that have the rule
+        as their first reason or as any reason; `cut` and `cut_bytes`, the spans and bytes cut from
+        kept documents. rejected: the second table of `split`."""
         return {
             **reason_counts(self.drops, rejected),
             **edit_counts(self.edits, ~self.marked()),

@@ -64,8 +64,8 @@ class Limit:
         return np.nan if self.threshold is None else self.threshold
 
     def over(self, values: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
-        """Return bool[rows]: True for values beyond `threshold` (one, or one per row), not for
-        NaN."""
+        """Return bool[rows]: True where a value is beyond the threshold (one for all, or one per
+        row), False where the value is NaN."""
         mask: np.ndarray
         if self.above:
             mask = values >= threshold if self.closed else values > threshold
@@ -99,7 +99,7 @@ def langs_of(docs: Documents) -> Langs:
 
 
 def decide(docs: Documents, limits: Iterable[Limit]) -> Documents:
-    """Return the batch after the rules of a step that has annotated its columns."""
+    """Apply a step's rules to a batch that already has the step's columns. Return the batch."""
     chosen, langs = list(limits), langs_of(docs)
 
     def column(name: str) -> np.ndarray:

@@ -84,7 +84,7 @@ def edited_in_passes(
 
 
 def with_edits(docs: Documents, edits: Sequence[RowEdit], rules: tuple[str, ...]) -> Documents:
-    """Return the batch with these edits made and recorded. They must be ordered and disjoint."""
+    """Return the batch with these edits, which are in order and disjoint, made and recorded."""
     from curate.documents.cutting import cut
 
     texts: dict[str, int] = {"": 0}

@@ -1,6 +1,6 @@
-"""Rejected records: their schema, how marks become rows, and how rows are read back. A record is a
-document as it entered the step that dropped it first: its columns, the columns of the first reason,
-then the list of all reasons in the order of marking."""
+"""Rejected records: their schema, how documents that are marked as dropped become records, and how
+records are read back. A record is a document as it entered the step that dropped it first: its
+columns, the columns of the first reason, then the list of all reasons in the order of marking."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def rejected_table(table: pa.Table, drops: Sequence[Drop]) -> pa.Table:
 
 
 def _reasons(drops: Sequence[Drop]) -> tuple[np.ndarray, pa.StructArray, np.ndarray]:
-    """Return int64[]: rows, REASON[]: reasons, int64[]: indexes in `drops`, with one entry per
-    reason, sorted by row, then in order of marking."""
+    """Return (int64[reasons]: the row of each reason; REASON[reasons]: the reasons; int64[reasons]:
+    the index in `drops` of each reason), sorted by row, then in order of marking."""
     rows = np.concatenate([drop.rows for drop in drops])
     origin = np.repeat(np.arange(len(drops)), [len(drop.rows) for drop in drops])
     order = np.argsort(rows, kind="stable")
@@ -124,7 +124,7 @@ def _entry_texts(drops: Sequence[Drop], marked: np.ndarray, primary: np.ndarray)
 
 
 def reason_counts(drops: Iterable[Drop], rejected: pa.Table) -> dict[str, dict[str, int]]:
-    """Return numbers of documents by `step.rule`: primary (first reason), reasons (any reason)."""
+    """Return counts by `step.rule`: `primary` (as the first reason), `reasons` (as any reason)."""
     primary = Counter(
         f"{step}.{rule}"
         for step, rule in zip(

@@ -34,8 +34,8 @@ class Call(Message):
 class Beat(Message):
     """A message from a worker with the numbers of the documents that it processes now. If the
     worker dies, these documents are to blame. The engine ends the process after `seconds` without
-    another message (0: never). `cpu` is the number of CPU seconds used so far. If it is given, only
-    CPU seconds count towards the limit."""
+    another message (0: never). `cpu` is the number of CPU seconds used so far. If `cpu` is given,
+    only CPU seconds count towards the limit."""
 
     first: int
     last: int
@@ -193,7 +193,7 @@ Self = TypeVar("Self", bound="TaskLoop")
 
 @dataclass(frozen=True)
 class Jobs:
-    """The options of asking a cluster for workers. `options` are options of sbatch, as KEY=VALUE.
+    """The options for asking a cluster for workers. `options` are options of sbatch, as KEY=VALUE.
     `folder` is OUT, which all machines must see. `quiet` turns off messages on workers."""
 
     options: Sequence[str]

@@ -82,9 +82,9 @@ class HostsEngine(TaskLoop):
     """An engine whose workers are hosts. A subclass starts the hosts and passes on tasks and
     answers. `most` is the largest number of tasks at one time. `tick` is called twice a second.
     Every machine must see the run's `folder` and the files in `shared`. `_idle` holds the workers
-    that have said hello and have no task. `_busy` maps the handle for the answers of each other
-    worker to the worker and its task (None before its hello). The method `_answers` of a subclass
-    moves workers between the two."""
+    that have said hello and have no task. `_busy` holds all other workers: it maps the handle from
+    which a worker's answers come to the worker and its task (None before its hello). The method
+    `_answers` of a subclass moves workers between `_idle` and `_busy`."""
 
     name: str  # the cluster's, for messages
     logs: str  # where to look for the workers' logs, for messages
@@ -118,7 +118,7 @@ class HostsEngine(TaskLoop):
 
     @abstractmethod
     def _start(self, count: int) -> None:
-        """Ask the cluster for `count` more workers, at once or when this method is called next."""
+        """Ask the cluster for `count` more workers, now or, if it was asked just before, later."""
 
     @abstractmethod
     def _hand_out(self, worker: Any, call: Call, task: Any) -> None:

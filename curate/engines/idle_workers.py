@@ -36,8 +36,8 @@ def inherited_state() -> object:
 
 
 def spawn(environment: Mapping[str, str], *warm_up: str) -> subprocess.Popen[bytes]:
-    """Start a worker process. The variables in `environment` are added to its own. Before its first
-    task, it calls the functions `warm_up`, named `module:name`."""
+    """Start a worker process. It gets the variables of this process and those in `environment`.
+    Before its first task, the worker calls the functions `warm_up`, named `module:name`."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
     return subprocess.Popen(
         command("curate.engines.worker", str(os.getpid()), *warm_up),
@@ -55,8 +55,8 @@ def start() -> None:
 
 
 def take_waiting() -> tuple[subprocess.Popen[bytes], object] | None:
-    """Return a waiting worker and the state (of this process) that it inherited. Return None if no
-    worker inherited the current state."""
+    """Return a waiting worker, and the working folder and environment of this process that the
+    worker inherited. Return None if these have changed since every waiting worker was started."""
     with _lock:
         now = inherited_state() if _waiting else None
         for index, (process, state) in enumerate(_waiting):
@@ -66,8 +66,8 @@ def take_waiting() -> tuple[subprocess.Popen[bytes], object] | None:
 
 
 def put_back(process: subprocess.Popen[bytes], state: object) -> bool:
-    """Keep an idle worker for the next engine. Return whether it was kept. If there are too many
-    workers, end the oldest, because the state that it inherited may never occur again."""
+    """Keep an idle worker, and the working folder and environment (`state`) that it inherited, for
+    the next engine. Return whether it was kept. If there are too many workers, end the oldest."""
     if not _kept or process.poll() is not None:
         return False
     with _lock:

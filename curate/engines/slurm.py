@@ -385,8 +385,8 @@ class Job:
 class _Notice:
     """The notice, a signal of Slurm, that the job must leave soon. The job finishes its task first,
     if it can. Slurm sends the signals to all processes of a job. This process sees them by a
-    handler or in the list of pending signals. It blocks them, and its worker process inherits this.
-    Otherwise they would end the worker, and a document would be blamed for its death."""
+    handler or in the list of pending signals. The process blocks the signals, and its worker
+    inherits this, because they would end the worker, and a document would be blamed for that."""
 
     def __init__(self) -> None:
         self._caught = False

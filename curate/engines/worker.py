@@ -38,6 +38,7 @@ from llmcurate.base.start import late_pandas
 _reply_file = -1
 _compiles = False  # whether this process has compiled a kernel
 _help: Call | None = None
+_beat: Callable[[], None] | None = None  # sends the last beat again
 _sending = threading.Lock()  # a thread that compiles sends messages, too
 
 
@@ -51,8 +52,17 @@ def send(message: WorkerMessage) -> None:
 def beat(first: int, last: int, seconds: float = 0.0, *, of_cpu: bool = False) -> None:
     """Tell the engine which documents this worker processes now. The engine ends the worker after
     `seconds` without another message. With `of_cpu`, only CPU time counts."""
+    global _beat
     if _reply_file >= 0:
+        _beat = functools.partial(beat, first, last, seconds, of_cpu=of_cpu)
         send(Beat(first, last, seconds, time.process_time() if of_cpu else None))
+
+
+def beat_again() -> None:
+    """Tell the engine that this worker still works on the documents of the last `beat`. A step that
+    takes seconds per document calls this function, so that a large batch is not too slow."""
+    if _beat is not None:
+        _beat()
 
 
 def offer_help(function: str, task: object) -> None:

@@ -8,8 +8,8 @@ four are nearly as good as new text). A tenth of the time is used for a pilot: t
 compared with itself in another order, with all seeds in parallel. The speed of the pilot decides
 the number of tokens, and its variance gives the difference that the experiment could detect. The
 time to prepare corpora and texts is subtracted from the limit, but never more than half of the
-limit. Of each evaluation text 50 excerpts are scored. Each has at least 200 bytes; all may take a
-fifth of a run's time.
+limit. Of each evaluation text 50 excerpts are scored. Each excerpt has at least 200 bytes, and the
+scoring of all may take a fifth of a run's time.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ Choice = Path | Recipe  # the file of a tokenizer, or a recipe that trains one
 @dataclass(frozen=True)
 class Tokenizer:
     """A tokenizer of the experiment. `origin` is a phrase for the report that says where it comes
-    from; `corpus` is the corpus whose own settings it has, None for the common settings."""
+    from; `corpus` is the corpus whose own settings it has, None if these are common."""
 
     file: Path
     origin: str

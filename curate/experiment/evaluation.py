@@ -1,7 +1,7 @@
 """The evaluation texts of an experiment: sampled by document id, checked for overlap, and encoded.
 An excerpt of each document is scored: many short excerpts measure more than a few long texts. A
-document that shares too many 13-grams with a corpus is not scored: models may have seen it. Words
-are counted as in the step `decontaminate` (Brown et al. 2020, appendix C, has 13-grams)."""
+document that shares too many 13-grams with a corpus is not scored, because models may have seen it.
+Words are counted as in the step `decontaminate` (Brown et al. 2020, appendix C, has 13-grams)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Overlap:
 
 @dataclass(frozen=True)
 class TextFigures:
-    """The figures of an evaluation text. `overlap` maps a corpus to the text's overlap with it;
-    None if the text has no words to compare."""
+    """The figures of an evaluation text. `overlap` maps a corpus to its overlap with the text, or
+    is None if the text has no words to compare."""
 
     path: str
     available: int

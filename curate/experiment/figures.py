@@ -125,7 +125,7 @@ class CorpusRow(Row):
 
 @dataclass(frozen=True)
 class PlaceboRow(Row):
-    """The figures of the placebo. `holds_zero` is True if its difference's interval contains 0."""
+    """The figures of the placebo. `holds_zero` is True if 0 is in its difference's interval."""
 
     holds_zero: bool | None = None
 

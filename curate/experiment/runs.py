@@ -205,7 +205,7 @@ def document_losses(task: RunTask) -> np.ndarray:
 
 
 def finished_record(task: RunTask) -> Done | None:
-    """Return the content of a run's DONE; None if it is unfinished or belongs to another task."""
+    """Return the content of a run's DONE; None if the run is unfinished or of another task."""
     try:
         done = Done.from_json((task.folder / DONE).read_text(encoding="utf-8"))
         whole = all((task.folder / name).is_file() for name in ("train.json", "nats.npz"))

@@ -65,7 +65,8 @@ _LETTERS = 27  # a to z are 1 to 26, the edge of a word is 0
 
 def automaton() -> tuple[np.ndarray, np.ndarray]:
     """Return the automaton as (next: int16[states, 27], the state after each letter; bits:
-    int64[states], the kinds of content whose words end in a state)."""
+    int64[states], the kinds of content whose words are complete in that state, one bit per
+    kind)."""
     children: list[dict[int, int]] = [{}]
     bits = [0]
     for kind, words in HINTS.items():

@@ -37,7 +37,7 @@ Tables = namedtuple("Tables", "tag_keys tag_values attributes entities")
 
 @lru_cache(maxsize=1)
 def tables() -> Any:
-    """Return the lookup tables of the scanner. They are built once."""
+    """Return the lookup tables of the scanner (scan.py), which are built only once."""
     names = {name: number for name, number in TAG.items() if name}
     return Tables(*hash_table(names), (*hash_table(ATTR), *automaton()), entity_table())
 
@@ -135,7 +135,7 @@ def inputs_of(text, blocks, nodes, title):
 
 @dataclass
 class NetInputs:
-    """The network's inputs for one page.
+    """The inputs of the network (net.py) for one page.
 
     texts: one string per block. text: uint8[], all text in UTF-8. blocks, nodes: the tables
     described in tags.py. title: uint8[]. rows: float32[blocks, COUNT], the inputs of each block.
@@ -156,7 +156,7 @@ class NetInputs:
 
 
 def look_at(page: str) -> NetInputs:
-    """Return the network's inputs for a page, with its blocks' texts in the order of the page."""
+    """Return the inputs of the network (net.py) for a page, with blocks in the page's order."""
     # A copy is writable, as a batch is: the scanner is compiled once for both.
     data = np.frombuffer(page.encode("utf-8"), np.uint8).copy()
     tags = count_tags(data, 0, len(data))

@@ -1,7 +1,7 @@
-"""Find readers' comments on a page by its structure, independently of the network's choice.
+"""Find readers' comments by a page's structure, not by the network that chooses main text (net.py).
 
-Comments follow the text, in an element marked by class, id, role, itemprop or itemtype, or as a row
-of equal elements that each begin with a name and a date. Only articles have comments: in
+Comments follow the main text, in an element marked by class, id, role, itemprop or itemtype, or as
+a row of equal elements that each begin with a name and a date. Only articles have comments: in
 documentation "respond" has other senses, and the posts of a forum are the main text.
 """
 
@@ -39,8 +39,9 @@ def split(
     text: np.ndarray, blocks: Any, nodes: Any, keep: np.ndarray, comments: str
 ) -> list[np.ndarray]:
     """Return a list of flags, bool[blocks] each: which blocks are text and, if readers' comments
-    are wanted and found, which blocks are comments. Links, forms, and headings that the network
-    left out are not among the comments. keep: bool[blocks], the blocks that the network chose."""
+    are wanted and found, which blocks are comments. Links, forms, and headings that are not in
+    `keep` do not count as comments. keep: bool[blocks], the blocks that the network (net.py) chose
+    as main text."""
     raw, parents = text.tobytes(), nodes[:, tags.N_PARENT].tolist()
     size = blocks[:, tags.END] - blocks[:, tags.START]
     heading = np.isin(nodes[blocks[:, tags.NODE], tags.N_TAG], _HEADINGS)
@@ -67,8 +68,8 @@ def split(
         return bool(has_text and _BEGINS.match(beginnings(a, min(z, a + 3))))
 
     def rows(chosen: np.ndarray) -> Iterator[tuple[list[int], int, int]]:
-        """Yield each row of equal elements of one parent after most of the text, as (elements, the
-        first block in them, the last block + 1)."""
+        """Yield each row of equal elements under one parent that comes after most of the main text,
+        as (the elements; the number of the first block in them; that of the last, plus 1)."""
         groups = defaultdict(list)
         for n in np.flatnonzero(chosen).tolist():
             if last[n] >= 0:

@@ -166,7 +166,8 @@ def open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, mute, 
 
 @njit(nogil=True)
 def close_element(st, stack, opened, keys, tag, key):
-    """Close the element of an end tag and all elements inside it, unless a scope forbids it."""
+    """Close the element of an end tag and all elements inside it, unless the HTML Standard forbids
+    it, because the element is out of scope."""
     if st[ST_OVER]:
         st[ST_OVER] -= 1
         return

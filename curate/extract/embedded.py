@@ -1,7 +1,8 @@
-"""Text that a page carries in its data but does not show: JSON-LD, templates, hydration data.
+"""Text that a page carries in its data but does not show: JSON-LD, templates, and hydration data,
+from which scripts build a page.
 
 Pages built by scripts have almost no text in their HTML, but often carry the text they will show.
-JSON-LD is read by its types (schema.org). In other data the strings that look like text are taken.
+JSON-LD is read by its types (schema.org). From other data, strings that look like text are taken.
 """
 
 from __future__ import annotations
@@ -85,12 +86,11 @@ def better_text(
     """Return `embedded_text` if it is more likely to be the page's text than `text`, which the HTML
     gave, else None.
 
-    found, row: the extraction from HTML, and the page's row in it. Embedded text replaces a shorter
-    text of fewer than FEW letters. It also replaces a text of which at most LITTLE is in the
-    embedded text, in two cases: if more than MOSTLY of the text is links (unless the page is a list
-    by its kind and has MENU letters or more), or if JSON-LD states a body that is much longer than
-    the text.
-    """
+    found, row: the extraction from HTML, and the page's row in it. If `text` has fewer than FEW
+    letters, embedded text that is longer replaces it. If at most the share LITTLE of `text` is in
+    the embedded text, the embedded text replaces `text` in two cases: more than the share MOSTLY of
+    `text` is links (unless the page is a list by its kind and has MENU letters or more), or JSON-LD
+    states a body that is much longer than `text`."""
     few = len(text) < FEW
     is_list = KINDS[found.kinds[row]] in ("collection", "listing") and len(text) >= MENU
     links = found.linked[row] > MOSTLY and not is_list

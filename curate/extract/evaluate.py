@@ -1,4 +1,4 @@
-"""Measure extracted pages against gold (words, snippets, title, author, date), with intervals.
+"""Compare extracted pages with gold annotations: words, snippets, title, author and date.
 
 Words are measured as in WCXB (Foley 2026): precision, recall and F1 of the multisets of a page's
 lower-case words, averaged over pages. Snippets are counted as in trafilatura's own evaluation
@@ -29,7 +29,7 @@ def words(text: str) -> list[str]:
 
 
 def word_scores(ours: Counter[str], gold: Counter[str]) -> tuple[float, float, float]:
-    """Return precision, recall and F1 of two multisets, all 1 if both are empty, 0 if one is."""
+    """Return precision, recall and F1 of two multisets: 1 if both are empty, 0 if only one is."""
     if not ours and not gold:
         return 1.0, 1.0, 1.0
     shared, our_words, gold_words = (ours & gold).total(), ours.total(), gold.total()
@@ -83,8 +83,8 @@ DATE = re.compile(r"\d{4}-\d\d(-\d\d)?(?!\d)")
 
 
 def plain(text: str) -> str:
-    """Return a title in the form in which titles are compared: white space as in `squeezed`,
-    case-folded, with plain quotes and hyphens."""
+    """Return a title in the form in which titles are compared: with white space as in `squeezed`,
+    case-folded, and with plain quotes and hyphens."""
     return squeezed(text).translate(_PLAIN).casefold()
 
 

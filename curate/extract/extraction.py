@@ -1,4 +1,4 @@
-"""The step `extract`: turns payloads into text, and a page's stated metadata into columns.
+"""The step `extract`: turns raw pages into text, and the metadata that pages state into columns.
 
 The extractor `blocks` processes a batch of pages (blocks.py). The other extractors are functions
 from HTML to text.
@@ -53,7 +53,7 @@ class TooDeep(Exception):
 def nesting(html: str) -> int:
     """Return the depth of the page's tree, or 0 if the page is too small for its depth to matter.
 
-    The main content mode looks at everything inside each `div` and `article`: its time grows with
+    Resiliparse's main mode looks at everything inside each `div` and `article`: its time grows with
     the square of their nesting, and a page can be built to stall it (benchmarks/hostile_pages.py).
     Walking the tree costs more than extraction, so small pages are not walked.
     """

@@ -50,8 +50,8 @@ PROSE_MASS, LONG_MASS = 40, 140
 
 @njit(nogil=True)
 def measure_block(text, a, z, out):
-    """Write MASS and the other measures that are counted letter by letter, for the text[a:z] of a
-    block, to out: float32[MEASURES]."""
+    """Measure text[a:z], the text of a block: write its length MASS and the other measures that are
+    counted letter by letter to out: float32[MEASURES]."""
     mass = sentences = commas = digits = upper = lines = signs = dates = 0
     last = 0  # 1 if the text ends like a sentence, 2 if in a colon
     i = a
@@ -151,7 +151,8 @@ def measure_block(text, a, z, out):
 def measure(text, blocks, nodes):
     """Return (measures: float32[blocks, MEASURES]; sums: float32[nodes, SUMS], the sums over the
     blocks inside each node; around: int64[nodes], the elements around each node as bits of AROUND,
-    with IN_BEST and IN_BEST_PARENT; heading: the number of the first h1 block or -1)."""
+    with a bit IN_BEST inside the element that has the highest score, and a bit IN_BEST_PARENT
+    inside its parent; heading: the number of the first h1 block or -1)."""
     measures = np.zeros((len(blocks), MEASURES), np.float32)
     sums = np.zeros((len(nodes), SUMS), np.float32)
     around = np.zeros(len(nodes), np.int64)

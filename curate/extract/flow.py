@@ -56,7 +56,7 @@ CLASS[[0xE2, 0xE3, 0xEF]] = WIDE_BLANK
 
 @njit(nogil=True)
 def flush(st, text, blocks):
-    """End the open block. A block without text is not kept."""
+    """End the block that is being written. A block without text is not kept."""
     end = st[ST_POS]
     while end > st[ST_FROM] and (text[end - 1] == 10 or text[end - 1] == 32):
         end -= 1
@@ -86,7 +86,7 @@ def _wide(lead, second):  # kana, Han or full width, not Hangul: written without
 
 @njit(nogil=True)
 def begin(st, text, stack, lead, second):
-    """Start a block or write a blank, if needed before a character with these first two bytes."""
+    """Start a block or write a blank, if a character with these first two bytes needs one."""
     at = st[ST_POS]
     if at == st[ST_FROM]:
         top = stack[st[ST_DEPTH]]
@@ -114,7 +114,7 @@ def begin(st, text, stack, lead, second):
 
 @njit(nogil=True)
 def put(st, text, stack, source, i, j):
-    """Append source[i:j] to the text. It must not contain white space that collapses."""
+    """Append source[i:j], which must not contain white space that collapses, to the text."""
     begin(st, text, stack, np.int64(source[i]), np.int64(source[i + 1]) if i + 1 < j else 0)
     at = st[ST_POS]
     for k in range(i, j):

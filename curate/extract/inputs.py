@@ -1,7 +1,7 @@
-"""The network's inputs for a page: one row of numbers per block, and one row for the page.
+"""The inputs of the network (net.py): one row of numbers per block, and one row for the page.
 
-Lengths and counts are logarithms and shares are unchanged, so all are roughly between 0 and 1. Rows
-are computed one at a time: half a million blocks would take half a gigabyte.
+Lengths and counts are given as scaled logarithms and shares as they are, so all inputs are roughly
+between 0 and 1. Rows are computed one at a time: half a million blocks would take half a gigabyte.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def page_data(text, blocks, nodes, title):
 
 @njit(nogil=True)
 def fill(i, blocks, nodes, seen, row):
-    """Write the inputs of block i to row: float32[COUNT]."""
+    """Write the inputs of block i to row: float32[COUNT]. seen: the result of `page_data`."""
     measures, sums, units = seen.measures, seen.sums, seen.units
     m, block = measures[i], blocks[i]
     node, n = block[NODE], len(blocks)
@@ -256,7 +256,8 @@ def fill(i, blocks, nodes, seen, row):
 
 @njit(nogil=True)
 def fill_page(blocks, nodes, seen, row):
-    """Write the inputs of the page to row: float32[PAGE_COUNT], all zeros before."""
+    """Write the inputs of the page to row: float32[PAGE_COUNT], which must be all zeros. seen: the
+    result of `page_data`."""
     measures, sums, groups = seen.measures, seen.sums, seen.units.groups
     total, n = max(sums[0, SUM_MASS], np.float32(1)), max(1, len(blocks))
     row[0] = _log(total)

@@ -1,8 +1,9 @@
-"""The network's inputs from a block's words, without word lists: how many are in the title and in
-other prose, how frequent they are on the page, and properties of the heading above.
+"""The inputs of the network (net.py) from a block's words, without word lists: how many are in the
+title and in other prose, how frequent they are on the page, properties of the heading above.
 
 Tokens are hashes of a word's first letters (so that inflected forms match), of two adjacent Han or
-kana, or of three letters of Thai, Lao, Khmer or Burmese. Two tokens may share a slot of the table.
+kana, or of three letters of Thai, Lao, Khmer or Burmese. Two tokens may share a slot of their hash
+table.
 """
 
 from __future__ import annotations
@@ -118,8 +119,8 @@ def _log(x):
 @njit(nogil=True, allocates=True)
 def word_rows(text, blocks, nodes, title, measures, around):
     """Return (rows: float32[blocks, WORDS], the inputs; section: int64[blocks], the number of the
-    block's section: headings up to the block, adjacent ones counted once). title: uint8[].
-    measures, around: the results of `features.measure`."""
+    block's section, which is the number of headings up to the block, where adjacent headings count
+    once). title: uint8[]. measures, around: the results of `features.measure`."""
     n = len(blocks)
     slots = LEAST_SLOTS
     while slots < len(text) and slots < MOST_SLOTS:

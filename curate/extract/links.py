@@ -18,7 +18,7 @@ _UNSAFE = re.compile(r"[\s\x00-\x1f()<>\[\]|\\`]")  # would end a link or a cell
 
 
 def link_table(tags: int) -> np.ndarray:
-    """Return an empty table in which the scanner notes links, with one row per tag."""
+    """Return an empty table in which the scanner (scan.py) notes links, with one row per tag."""
     return np.zeros((tags, LINK_COLUMNS), np.int64)
 
 
@@ -40,8 +40,9 @@ def with_links(
     text: Any, blocks: Any, nodes: Any, links: Any, page: Any, start: int, url: str
 ) -> tuple[np.ndarray, Any]:
     """Return (text: uint8[], blocks) with Markdown links, except in preformatted text. links: the
-    scanner's table. page: uint8[], the bytes of the page, which begin at `start` of the scanner's
-    data. url: the page's address. If a link spans several blocks, only the first block has it."""
+    table that scan.py filled. page: uint8[], the bytes of the page, which begin at `start` of the
+    scanner's data. url: the page's address. If a link spans several blocks, only the first block
+    has it."""
     raw, shown, written = text.tobytes(), blocks.copy(), bytearray()
     if found := _BASE.search(page[:_BASE_WITHIN].tobytes()):
         url = absolute(found[1].decode("utf-8", "replace"), url) or url

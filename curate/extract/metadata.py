@@ -1,7 +1,7 @@
 """Find where a page states its title, date, author, site and language, as offsets in its bytes.
 
-The scanner notes `meta` elements (Open Graph, Dublin Core, common names), `title`, `h1`, JSON-LD,
-`time`, and elements marked as author or date. metadata_choice.py chooses among them.
+The scanner (scan.py) notes `meta` elements (Open Graph, Dublin Core, common names), `title`, `h1`,
+JSON-LD, `time`, and elements marked as author or date. metadata_choice.py chooses among them.
 """
 
 from __future__ import annotations
@@ -102,8 +102,9 @@ def _note(meta, field, rank, a, z):
 
 @njit(nogil=True)
 def _note_named(data, name, content, spans, meta):
-    """Note the value of `content` for each known word in the attribute `name`. A word that is known
-    only without its prefix (dc:date, schema:datePublished) has half the rank."""
+    """Note the value of the attribute `content` for each known word in the attribute `name` (both
+    as numbers of attributes). A word that is known only without its prefix (dc:date,
+    schema:datePublished) gets half the rank; of two values, that with the higher rank is used."""
     e, end = spans[2 * name], spans[2 * name + 1]
     while e < end:
         a, e, prefix = e, e, 0
@@ -209,7 +210,7 @@ def note_tag(data, tag, seen, hints, around, spans, first, i, z, meta):
 
 @njit(nogil=True)
 def note_title(a, z, meta):
-    """Note the content of the first `title` element; later ones belong to drawings."""
+    """Note the content of the first `title` element; later ones belong to SVG drawings."""
     _note(meta, DOCUMENT, 2, a, min(z, a + MAX_VALUE))
 
 

@@ -97,10 +97,10 @@ def without_site(title: str, site: str | None) -> str:
 
 
 def site_in(titles: list[str], headings: list[str], url: str) -> str | None:
-    """Return the site's name found in a title: the last or first part of the title, if the part or
-    a label of the host contains the other and is at most twice as long (of equal length, if the
-    part is also a whole title or heading). Otherwise return a short last part of a title whose
-    first part is also a whole title or heading, or None."""
+    """Return the site's name found in a title, or None. The name is the last or first part of a
+    title if this part and a label of the host are alike: one contains the other and is at most
+    twice as long, or, if the part is also a whole title or heading, of equal length. Otherwise the
+    name is a short last part of a title whose first part is also a whole title or heading."""
     host = _HOST.match(url.lower())
     labels = host[1].replace("-", "").split(".")[:-1] if host else []
     split = [parts for title in titles if len(parts := _PARTS.split(title)) > 1]
@@ -166,7 +166,7 @@ def _load(script: bytes) -> Any:
 
 
 def things_of(data: Any, others: Collection[str] = ()) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a JSON-LD script in its order, except those under the keys `others`."""
+    """Yield the objects of a JSON-LD script in its order, without those under the keys `others`."""
     stack = [data]
     while stack:
         thing = stack.pop()
@@ -211,8 +211,8 @@ def _text(value: Any) -> str:
 
 
 class Linked:
-    """Metadata that JSON-LD states; other fields are "". person: True if the authors are
-    persons."""
+    """Metadata that JSON-LD states; fields that it does not state are "". person: True if the
+    authors are persons."""
 
     def __init__(self, scripts: list[bytes]) -> None:
         self.headline = self.published = self.modified = self.site = ""
@@ -289,8 +289,8 @@ def signed(texts: list[str]) -> str | None:
 
 def stated(data: np.ndarray, rows: list[Place], url: str = "", kind: str = "") -> list[str | None]:
     """Return title, date (ISO 8601), author, language and site of a page, None for each that is not
-    stated. data: uint8[], the bytes in which the places are. rows: the page's `meta` (metadata.py).
-    url: the page's address. kind: one of net.KINDS."""
+    stated. data: uint8[], the bytes of the page. rows: the page's `meta` (metadata.py), places in
+    `data`. url: the page's address. kind: one of net.KINDS."""
     view = data.data
 
     def raw(place: Place) -> bytes:

@@ -1,9 +1,11 @@
 """The model that chooses main text: a small network over the blocks of a page.
 
-Each block's inputs become a vector. Further layers mix it with the vectors of two blocks before and
-after, and with means over groups of blocks: in the elements around it, with equal paths, in its
-siblings, in its unit, below the same heading, on the page. The page's kind is predicted from its
-mean vector and inputs, and fed to all blocks. benchmarks/fit_extract.py makes the weights.
+A first layer turns the inputs of each block (inputs.py) into a vector. Further layers mix this
+vector with the vectors of the two blocks before and the two after it, and with means over groups of
+blocks: those in the same parent or grandparent element, with the same path, in sibling elements, in
+the same repeated unit (units.py), below the same heading, and on the page. The kind of the page is
+predicted from the mean vector and the inputs of the page, and is an input of all further layers.
+benchmarks/fit_extract.py makes the weights.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ Net = namedtuple(
 
 @lru_cache(maxsize=1)
 def fitted() -> Any:
-    """Return the network with the package's fitted weights, a Net."""
+    """Return the network with the fitted weights of the package, as a Net."""
     with np.load(files("curate.extract").joinpath(MODEL).open("rb")) as arrays:
         return Net(*(np.ascontiguousarray(arrays[name], np.float32) for name in Net._fields))
 
@@ -117,8 +119,9 @@ def _kinds_of(page, mean, net):
 
 @njit(nogil=True, allocates=True)
 def groups_of(blocks, nodes, seen):
-    """Return (int64[GROUPS, blocks], the number of each block's group; int64[GROUPS], how many
-    groups there are), both for each way of grouping blocks."""
+    """Return (groups: int64[GROUPS, blocks], the number of each block's group; counts:
+    int64[GROUPS], the number of groups), both for each way of grouping blocks. seen: the result of
+    `inputs.page_data`."""
     n, units = len(blocks), seen.units
     groups = np.empty((GROUPS, n), np.int64)
     counts = np.empty(GROUPS, np.int64)
@@ -203,8 +206,9 @@ def _layer(hidden, weights, bias, mass, groups, counts, page_mean):
 
 @njit(nogil=True, allocates=True)
 def judge(blocks, nodes, seen, net, kind=-1):
-    """Return (logits: float32[blocks]; kinds: float32[KINDS], the probability of each kind) of a
-    page with at least one block. kind: the page's kind as an index into KINDS if known, else -1."""
+    """Return (logits: float32[blocks], the scores of blocks as main text; kinds: float32[KINDS],
+    the probability of each kind of page) of a page with at least one block. seen: the result of
+    `inputs.page_data`. kind: the page's kind as an index into KINDS if known, else -1."""
     n = len(blocks)
     page = np.zeros(PAGE_COUNT, np.float32)
     fill_page(blocks, nodes, seen, page)
@@ -243,7 +247,9 @@ def keep_best(measures, chances):
 
     The likeliest blocks are kept, as many as give the highest expected F1 = 2 hits / (kept + main
     text) (Lewis 1995). If no block is certain, this keeps more blocks than a fixed limit would. No
-    block is kept if the probability that the page has no main text is higher than that F1.
+    block is kept if the probability that the page has no main text is higher than that F1. chances:
+    float32[blocks], the probability that each block is main text. measures: as `features.measure`
+    returns them.
     """
     ranks = np.empty(len(chances), np.int64)
     for k in range(len(chances)):
@@ -283,8 +289,9 @@ def _keep_bare(blocks, measures, keep):
 
 @njit(cache=True, nogil=True)
 def choose(text, blocks, nodes, title, net, known=-1):
-    """Return (keep: bool[blocks], kind of page, probability of this kind) of a page with at least
-    one block. known: the kind as an index into KINDS, or -1 to predict it."""
+    """Return (keep: bool[blocks], True for main text; the kind of the page, an index into KINDS;
+    the probability of this kind) of a page with at least one block. known: the kind as an index
+    into KINDS, or -1 to predict it."""
     seen = page_data(text, blocks, nodes, title)
     chances, kinds = judge(blocks, nodes, seen, net, known)
     sureness, caution = np.float32(0), np.float32(0)

@@ -2,7 +2,7 @@
 
 Plain text has an empty line between paragraphs, `- ` or a number before items, ` | ` between cells.
 Markdown adds headings, quotes, code and tables, but no emphasis; links.py adds links. A table with
-a cell of several blocks or over MAX_CELL bytes is layout: its cells become paragraphs.
+a cell of several blocks or over MAX_CELL bytes counts as layout, so its cells become paragraphs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ for _k in range(1, 7):
 
 
 class Writing(NamedTuple):
-    """The form of the written text: these settings of the step `extract`, with the same values."""
+    """The form of the written text. The fields are settings of `extract`, with equal values."""
 
     output: str = "text"
     comments: str = "auto"
@@ -201,7 +201,7 @@ def _lines(text, a, z, out, at, indent, quotes, code):
 @njit(cache=True, nogil=True)
 def render(text, blocks, nodes, keep, markdown, tables, shown, spans):
     """Return the text of the kept blocks, as UTF-8 in uint8[]. keep: bool[blocks]. tables: an index
-    into TABLES. shown, spans: text and blocks as they are to be written, so with links if these are
+    into TABLES. shown, spans: text and blocks in the form to write, which has links if these are
     wanted."""
     places, count, data = _places(text, blocks, nodes)
     keep = _whole_rows(blocks, nodes, keep, places, data)

@@ -55,7 +55,7 @@ _PRIME = 0x100000001B3
 
 
 def name_hash(name: bytes) -> int:
-    """Return the 64-bit FNV-1a hash of a lower-case name, as the scanner computes it."""
+    """Return the 64-bit FNV-1a hash of a lower-case name, as the scanner (scan.py) does."""
     value = _BASIS
     for byte in name:
         value = ((value ^ byte) * _PRIME) & 0xFFFFFFFFFFFFFFFF

@@ -30,7 +30,7 @@ Units = namedtuple("Units", "depth path tags sibling groups ordinal unit outer r
 @njit(nogil=True, allocates=True)
 def order_of(keys):
     """Return the indexes of keys in ascending order as int64[], equal keys in their given order.
-    This compiles in a tenth of the time of np.argsort."""
+    This function compiles in a tenth of the time of np.argsort."""
     n = len(keys)
     order, other = np.empty(n, np.int64), np.empty(n, np.int64)
     for k in range(n):
@@ -53,7 +53,7 @@ def order_of(keys):
 
 @njit(nogil=True, allocates=True)
 def numbered(keys, numbers):
-    """Write each key's rank among the different keys to numbers: int64[]. Return their number."""
+    """Write each key's rank among the different keys to `numbers`. Return the last rank + 1."""
     order = order_of(keys)
     count = 0
     for k in range(len(order)):

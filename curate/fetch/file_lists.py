@@ -1,5 +1,5 @@
 """Read lists of files to fetch, and lists of words or hosts that a setting names. A list is a local
-file or a URL, plain or .gz. Each line holds a URL, or a path below `base` as in Common Crawl's
+file or a URL, plain or .gz. Each line holds a URL, or a path below a base URL, as in Common Crawl's
 *.paths.gz. A sha256 or md5 may come before or after the URL, as sha256sum writes it."""
 
 from __future__ import annotations

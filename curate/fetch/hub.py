@@ -4,13 +4,15 @@ while a run works or is stopped, so the commit is added to every URL before anyt
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from urllib.parse import unquote
 
 from yaml import YAMLError
 
-from curate.fetch.download import forbid_offline
+from curate.fetch.download import OFFLINE, forbid_offline
 from curate.fetch.sources import error_line
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 
@@ -37,9 +39,9 @@ def is_repository(url: str) -> bool:
 
 
 def with_commits(urls: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the URLs, with the current commit as revision in those of the Hugging Face hub, and
-    one line of text per resolved revision. Raises UsageError if the repository or revision does not
-    exist, RunFailed if the hub does not answer."""
+    """Return (urls, lines). In each URL of the Hugging Face hub, the revision (a branch or tag) is
+    replaced by its current commit; `lines` has a line of text per replaced revision. Raises
+    UsageError if a repository or revision does not exist, RunFailed if the hub fails."""
     commits: dict[tuple[str, str], str] = {}
     paths, notices = [], []
     for url in urls:
@@ -81,6 +83,35 @@ def _commit_of(url: str, parts: re.Match[str]) -> str:
     except Exception as error:
         raise hub_error(f"input {url}", error) from None
     return str(about.sha)
+
+
+def model_folder(model: str, what: str, patterns: list[str]) -> Path:
+    """Return the folder of a model: a local folder, or the one of ORG/NAME[@REVISION] of the
+    Hugging Face hub in the cache of huggingface_hub. Its files that match the patterns are
+    downloaded if they are not cached. Raises UsageError or RunFailed, which begin with `what`."""
+    folder = Path(model).expanduser()
+    parts = _URL.fullmatch(f"hf://{model}")
+    if folder.is_dir():
+        return folder
+    if parts is None or parts["path"]:
+        raise UsageError(f"{what}: no such folder")
+    offline = bool(os.environ.get(OFFLINE))
+    try:
+        from huggingface_hub import errors, snapshot_download
+
+        return Path(
+            snapshot_download(
+                parts["id"],
+                revision=parts["revision"],
+                allow_patterns=patterns,
+                local_files_only=offline,
+            )
+        )
+    except Exception as error:
+        if offline and isinstance(error, errors.LocalEntryNotFoundError):
+            where = "neither a folder nor in the cache of the hub"
+            raise UsageError(f"{what}: {where}, and {OFFLINE} is set") from None
+        raise hub_error(what, error) from None
 
 
 def hub_error(what: str, error: Exception) -> LlmcurateError:

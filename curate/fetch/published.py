@@ -35,8 +35,8 @@ class Published:
 
     def fetched(self, otherwise: str) -> Path:
         """Return the path of the file in the cache, after fetching the file if it is missing.
-        Raises UsageError if that fails. `otherwise` begins the error message: it names what is
-        missing and another way to provide it."""
+        Raises UsageError if that fails. The error message begins with the text `otherwise`, which
+        should name what is missing and another way to provide it."""
         if why := self.fetch_problem():
             folder = self.path.parent
             raise UsageError(
@@ -79,7 +79,7 @@ def lists_of(collection: str) -> dict[str, Published]:
 
 def all_available(files: Iterable[Published], without: str) -> bool:
     """Fetch the files that are missing in the cache, and return True if all files are then in it.
-    Otherwise return False and print one line: `without` and the reason."""
+    Otherwise return False and print one line: the text `without` and the reason."""
     for file in files:
         if why := file.fetch_problem(tries=1, seconds=10.0):
             say(f"{without} ({why}); the next run with a network fetches them")

@@ -1,10 +1,11 @@
 """Fetch records of WARC archives by byte range, verify them, and join them into WARC files.
 
-The rows of a URL index say where each record lies. They come from a CDX server (Common Crawl's by
-default; https://github.com/webrecorder/pywb/wiki/CDX-Server-API) or from local files. Records are
-fetched into a hidden folder next to the WARC file. When all are in it, they are joined in the order
-of archive and offset, so a stopped fetch can be resumed and gives the same files. Records that a
-server refuses, or that differ from the index, are left out and listed in `NAME-00000.missing.cdxj`.
+The rows of a URL index say where each record lies. The rows come from a CDX server (Common Crawl's
+by default; https://github.com/webrecorder/pywb/wiki/CDX-Server-API) or from local files. Records
+are fetched into a hidden folder next to the WARC file. When all records are in this folder, they
+are joined in the order of archive and offset. So a stopped fetch can be resumed, and it gives the
+same files. Records that a server refuses, or that differ from the index, are left out and listed in
+`NAME-00000.missing.cdxj`.
 """
 
 from __future__ import annotations
@@ -200,9 +201,9 @@ _MEMBER = "{:05d}.warc.gz"
 
 @dataclass
 class Fetched:
-    """The result of `fetch_captures`. missing: {URL with range: why the record is left out for
-    good}. failed: the same for records that another try may still fetch. there: the number of files
-    that existed before. bytes: the number of bytes received."""
+    """The result of `fetch_captures`. missing: {URL with byte range: reason} for records that are
+    left out for good. failed: the same for records that another try may fetch. there: the number of
+    WARC files that existed before. bytes: the number of bytes received."""
 
     files: list[Path] = field(default_factory=list)
     captures: int = 0

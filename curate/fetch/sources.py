@@ -57,8 +57,9 @@ class Changed(Failed):
 
 @dataclass
 class Answer:
-    """An open file of `size` bytes (None if unknown). start: the offset of the first byte, 0 if the
-    source cannot skip. validator: a text that identifies the file's version, None if unknown."""
+    """An open file of `size` bytes (None if unknown). start: the offset in the file at which the
+    answer begins, 0 if the source can only send the whole file. validator: a text that identifies
+    the file's version, None if unknown."""
 
     start: int
     size: int | None
@@ -76,7 +77,8 @@ class Source(Protocol):
         ...
 
     def about(self, url: str) -> tuple[int | None, str | None]:
-        """Return (size, validator) without reading the file. Raises Refused or Failed."""
+        """Return the size and validator (see `Answer`) without reading the file. Raises Refused or
+        Failed."""
         ...
 
 
@@ -123,7 +125,25 @@ class Http:
             raise Refused(_status(response))
         return _length(response.headers), _validator(response.headers)
 
-    def _request(self, method: str, url: str, headers: dict[str, str], **how: bool) -> Any:
+    def post(self, url: str, body: bytes, headers: dict[str, str], most: int) -> tuple[int, bytes]:
+        """Send `body` and return the status and content of the answer, of at most `most` bytes. A
+        redirect is returned like any other answer and is not followed, because the headers would
+        then be sent to another host."""
+        how = {"redirect": False, "preload_content": False}
+        response = self._request("POST", url, self._headers | headers, body=body, **how)
+        try:
+            if response.status in TRY_AGAIN:
+                raise Failed(_status(response), _retry_after(self._redirects, response))
+            read, data = _reading(response), b""
+            while block := read(most + 1):
+                data += block
+                if len(data) > most:
+                    raise Refused(f"the server answers with more than {most:,} bytes")
+            return response.status, data
+        finally:
+            response.close()
+
+    def _request(self, method: str, url: str, headers: dict[str, str], **how: Any) -> Any:
         import urllib3
 
         try:

@@ -1,8 +1,8 @@
 """Fetch one file into NAME.part, resume it after an interruption, check it, and rename it to NAME.
 
 NAME.part.json records the URL and version of NAME.part. A transfer is resumed only if the source
-states a version (ETag, Last-Modified) or a checksum is given. A NAME.part with content but no such
-JSON file belongs to somebody else and is not overwritten. Links are not followed.
+states a version (ETag, Last-Modified) or a checksum is given. A NAME.part that has content but no
+NAME.part.json belongs to another program and is not overwritten. Links are not followed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Rate:
 
     @property
     def block(self) -> int:
-        """The number of bytes to read at once: a quarter of a second's limit, at most 1 MiB."""
+        """Bytes to read at once: the limit for a quarter of a second, at most 1 MiB."""
         return 1 << 20 if self.rate is None else max(1, min(1 << 20, int(self.rate / 4)))
 
     def pace(self, size: int) -> None:
@@ -214,7 +214,8 @@ def _check_size(wanted: FileToFetch, size: int | None, out: BinaryIO) -> None:
 
 @contextmanager
 def _locked_part(part: Path) -> Iterator[BinaryIO]:
-    """Open and lock the .part file. Raises RunFailed if it is locked or not from a fetch."""
+    """Open and lock the .part file. Raises RunFailed if another process has locked the file, or if
+    the file is not from a fetch."""
     part.parent.mkdir(parents=True, exist_ok=True)
     with _open_part(part) as out:
         try:

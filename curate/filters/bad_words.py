@@ -1,5 +1,5 @@
-"""Lists of bad words, read from a file or downloaded by name, and the filter that uses them, with
-the rule of TensorFlow Datasets (tensorflow_datasets/text/c4.py and c4_utils.py, 4.9.10). The
+"""Lists of bad words, read from a file or downloaded by name, and the filter that uses them. Its
+rule is that of TensorFlow Datasets (tensorflow_datasets/text/c4.py and c4_utils.py, 4.9.10). The
 downloaded lists are LDNOOBW's: "List of Dirty, Naughty, Obscene, and Otherwise Bad Words"."""
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.fetch.published import Published, all_available, lists_of
-from curate.steps.contracts import FromFiles, Step, step
+from curate.filters.word_lists import Location, WordLists
+from curate.steps.contracts import Step, step
 from curate.text.decoding import decode
 from curate.text.languages import TWO, comparable, entry_for
 from llmcurate.base.errors import UsageError
@@ -145,12 +146,14 @@ def is_kept(url: str, fraction: float) -> bool:
     return int(hashlib.md5(url.encode()).hexdigest(), 16) % denominator >= numerator
 
 
-class BadWordRule(Step, FromFiles):
+class BadWordRule(Step, WordLists):
     """The bad-word rule and its settings, a base class for steps that apply it."""
 
-    badwords: str | None = Field(
+    word_lists: ClassVar[tuple[str, ...]] = ("badwords",)
+
+    badwords: Location | tuple[str, ...] | None = Field(
         None,
-        description="A word list by path or URL; pages that contain one of its words are dropped."
+        description="Words, or a word list by path or URL; pages that contain one are dropped."
         " ldnoobw:en is C4's own list, ldnoobw:th,ja are the lists of other languages, and ldnoobw"
         " is all of its 28 lists; these are downloaded and verified. Without a value the rule is"
         " skipped.",
@@ -160,7 +163,7 @@ class BadWordRule(Step, FromFiles):
     )
     badwords_lang: str = Field(
         "en",
-        description="The language of pages without a lang, and of a list of plain lines.",
+        description="The language of pages without a lang, and of a list without languages.",
     )
     badwords_fraction: float = Field(
         1.0,
@@ -172,28 +175,36 @@ class BadWordRule(Step, FromFiles):
 
     _words: dict[str, re.Pattern[str]] | None = PrivateAttr(default=None)
 
+    @property
+    def location(self) -> str:
+        """The path, URL or name of the word list; "" if the setting is empty or holds the words."""
+        return self.badwords if isinstance(self.badwords, str) else ""
+
     def notes(self) -> list[str]:
         skipped = f"{self.label}: no bad word list was given, so that rule was skipped"
         return [] if self.badwords else [skipped]
 
     def resources(self) -> list[str]:
-        files = list_files(self.badwords, self.label) if self.badwords else []
+        files = list_files(self.location, self.label) if self.location else []
         return [*super().resources(), *files]
 
     def to_fetch(self) -> list[str]:
-        lists = published_lists(self.badwords or "").values()
+        lists = published_lists(self.location).values()
         return [url for file in lists for url in file.to_fetch()]
 
     def without_missing_files(self) -> Self:
         without = f"{self.label}: runs without badwords={self.badwords}"
-        if all_available(published_lists(self.badwords or "").values(), without):
+        if all_available(published_lists(self.location).values(), without):
             return super().without_missing_files()
         return self.model_copy(update={"badwords": None})
 
     def open(self) -> None:
-        if self.badwords and self._words is None:
+        if self._words is None and isinstance(self.badwords, tuple):
+            lang = language_of(self.badwords_lang)
+            self._words = {lang: badwords_regex(self.badwords, lang)}
+        elif self._words is None and self.badwords:
             self._words = patterns(
-                self.badwords, self.badwords_sha256, self.badwords_lang, self.label
+                self.location, self.badwords_sha256, self.badwords_lang, self.label
             )
 
     def drop_bad_words(self, docs: Documents, clean: np.ndarray) -> Documents:

@@ -16,6 +16,7 @@ from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.filters.bad_words import BadWordRule
+from curate.filters.word_lists import WordList
 from curate.steps.contracts import Step, step
 from curate.steps.profiled import CountsWords
 
@@ -30,11 +31,16 @@ PAPER = {
 }
 
 
+# Settings with the phrases of a rule, in the order of c4_kernel.phrase_table.
+PHRASES = ("lorem_ipsum_phrases", "javascript_phrases", "policy_phrases")
+
+
 @step("c4")
 class C4(CountsWords, BadWordRule):
     """Cuts lines that are not sentences; drops pages with code, filler text or too little text."""
 
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; tensorflow_datasets/text/c4_utils.py"
+    word_lists: ClassVar[tuple[str, ...]] = (*PHRASES, "badwords")
 
     variant: Literal["tfds", "paper"] = Field(
         "tfds",
@@ -70,6 +76,28 @@ class C4(CountsWords, BadWordRule):
         description='Lines that do not end in . ? ! or ", or that end in ..., are cut (Raffel et'
         " al. 2020, section 2.2).",
     )
+    lorem_ipsum_phrases: WordList = Field(
+        ("lorem ipsum",),
+        description="Pages with a line that has one of these phrases, in any case, are dropped"
+        " (c4_utils.py). A list, or a file with a phrase per line; [] for none.",
+    )
+    javascript_phrases: WordList = Field(
+        ("javascript",),
+        description="Lines with one of these phrases, in any case, are cut (c4_utils.py). A list,"
+        " or a file with a phrase per line; [] for none.",
+    )
+    policy_phrases: WordList = Field(
+        (
+            "terms of use",
+            "privacy policy",
+            "cookie policy",
+            "uses cookies",
+            "use of cookies",
+            "use cookies",
+        ),
+        description="Lines with one of these phrases, in any case, are cut (c4_utils.py). A list,"
+        " or a file with a phrase per line; [] for none.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -79,7 +107,13 @@ class C4(CountsWords, BadWordRule):
 
     def apply(self, docs: Documents) -> Documents:
         from curate.documents.cutting import cut
-        from curate.filters.c4_kernel import KEPT, SPAN_RULES, judge_lines, spans_of_lines
+        from curate.filters.c4_kernel import (
+            KEPT,
+            SPAN_RULES,
+            judge_lines,
+            phrase_table,
+            spans_of_lines,
+        )
         from curate.filters.c4_languages import line_facts
         from curate.text.tables import segments
 
@@ -101,6 +135,7 @@ class C4(CountsWords, BadWordRule):
             self.require_end_mark,
             facts.marks,
             facts.more_words,
+            phrase_table(*(self.entries(name) for name in PHRASES)),
         )
         sentences = sentences + facts.sentences(lines.rows, verdict == KEPT)
         docs = docs.annotate("lines", np.diff(lines.rows).astype(np.int32))

@@ -1,4 +1,4 @@
-"""C4's page cleaner on the tables of lines and words: judge every line, and find the spans to cut.
+"""C4's page cleaner: judge every line by tables of lines and words, and find the spans to cut.
 
 The line rules run in the order of TensorFlow Datasets' `clean_page` (text/c4_utils.py): long word,
 citations removed, end mark, words, lorem ipsum, javascript, curly bracket, policy. In contrast to
@@ -7,10 +7,14 @@ citations removed, end mark, words, lorem ipsum, javascript, curly bracket, poli
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 import numpy as np
 
 from curate.text.sentences import count_sentences, sentences_of_words
 from curate.text.unicode import char_bytes, code_point, is_digit, space_bytes
+from curate.text.words import character_tables
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import matches_at
 
@@ -24,31 +28,11 @@ CITATION = len(LINE_RULES)  # spans within a kept line
 SPAN_RULES = (*LINE_RULES, "citation")
 
 _HAS_LOREM, _HAS_JAVASCRIPT, _HAS_POLICY, _HAS_CURLY, _HAS_BRACKET = 1, 2, 4, 8, 16
-# Each phrase, the position in it of a rare letter by which it is found, and its flag. Phrases with
-# the same rare letter are neighbours.
-_PHRASES = (
-    (b"cookie policy", 3, _HAS_POLICY),
-    (b"use cookies", 7, _HAS_POLICY),
-    (b"uses cookies", 8, _HAS_POLICY),
-    (b"use of cookies", 10, _HAS_POLICY),
-    (b"javascript", 2, _HAS_JAVASCRIPT),
-    (b"privacy policy", 3, _HAS_POLICY),
-    (b"lorem ipsum", 4, _HAS_LOREM),
-    (b"terms of use", 3, _HAS_POLICY),
-)
-_PHRASE_BYTES = np.frombuffer(b"".join(p for p, _, _ in _PHRASES), np.uint8).copy()
-_PHRASE_AT = np.cumsum([0] + [len(p) for p, _, _ in _PHRASES]).astype(np.int64)
-_PHRASE_BACK = np.array([k for _, k, _ in _PHRASES], np.int64)
-_PHRASE_FLAG = np.array([flag for _, _, flag in _PHRASES], np.int64)
-# Phrases from _FIRST[b] to _LAST[b] have byte b as their rare letter; 255 marks a bracket.
-_FIRST = np.zeros(256, np.uint8)
-_LAST = np.zeros(256, np.uint8)
-for _i, (_p, _k, _) in enumerate(_PHRASES):
-    # KELVIN SIGN, E2 84 AA, becomes a k in lower case.
-    for _b in (_p[_k], _p[_k] - 32, *([0xE2] if _p[_k : _k + 1] == b"k" else [])):
-        _FIRST[_b] = min(_i, _FIRST[_b]) if _LAST[_b] else _i
-        _LAST[_b] = _i + 1
-_LAST[[91, 123]] = 255
+_BRACKET, _BITS = 128, 7
+_ONE = np.uint64(1)
+# Letters from the rarest in English to the most frequent; other characters count as rarer.
+_RARE = "zqjxkvbpygwfmucldrhsnioate "
+_ONE_LENGTH = re.compile(r"[\0-jl-\x7f]*")  # in bytes, in either case: KELVIN SIGN is a k, too
 _EDIT = np.frombuffer(b"[edit]", np.uint8).copy()
 _NEEDED = np.frombuffer(b"[citation needed]", np.uint8).copy()
 ENDS, OPEN = 1, 2  # the line ends, or does not end, with an end mark of its language
@@ -80,41 +64,100 @@ def citation_bytes(data: np.ndarray, i: int, end: int) -> int:
     return 0
 
 
+@lru_cache(maxsize=8)
+def phrase_table(*lists: tuple[str, ...]) -> tuple[np.ndarray, ...]:
+    """Return the arrays by which `find_phrases` finds phrases in any case. lists: the phrases for
+    lorem ipsum, javascript and policies. The anchor of a phrase is the rarest of its first
+    characters. A phrase is compared with the text only where its anchor occurs after a byte that
+    may precede the anchor in the phrase.
+
+    Returns nine arrays. anchors: uint8[256], for each byte the bits of the phrases whose anchor may
+    begin with this byte. befores: uint8[256], the same for the byte before the anchor. begins:
+    int64[257] and numbers: int64[]; numbers[begins[b]:begins[b + 1]] are the phrases whose anchor
+    may begin with byte b. codes: int32[], the code points of all phrases. at: int64[phrases + 1],
+    where each phrase begins in codes. back: int64[phrases], the number of bytes before the anchor.
+    flags: int64[phrases], 1, 2 or 4 for the list of the phrase. lower: int32[0x110000], the lower
+    case of each code point."""
+    lower = character_tables()[1]
+    phrases = [(text.lower(), 1 << n) for n, listed in enumerate(lists) for text in listed]
+    anchors, befores = np.zeros((2, 256), np.uint8)
+    by_byte: list[set[int]] = [set() for _ in range(256)]
+    back = []
+    for number, (text, _) in enumerate(phrases):
+        steady = len(_ONE_LENGTH.match(text + "k")[0])  # type: ignore[index]
+        anchor = min(range(min(steady + 1, len(text))), key=lambda k: _RARE.find(text[k]))
+        back.append(anchor)
+        before, bit = text[:anchor][-1:], 1 << number % _BITS
+        befores[[*(before + before.upper()).encode()] or slice(None)] |= bit
+        for code in np.flatnonzero(lower == ord(text[anchor])).tolist():
+            byte = chr(code).encode("utf-8", "surrogatepass")[0]
+            anchors[byte] |= bit
+            by_byte[byte].add(number)
+    anchors[[91, 123]] |= _BRACKET
+    befores |= _BRACKET
+    return (
+        anchors,
+        befores,
+        np.cumsum([0, *map(len, by_byte)]).astype(np.int64),
+        np.array([number for numbers in by_byte for number in sorted(numbers)], np.int64),
+        np.array([ord(letter) for text, _ in phrases for letter in text], np.int32),
+        np.cumsum([0, *(len(text) for text, _ in phrases)]).astype(np.int64),
+        np.array(back, np.int64),
+        np.array([flag for _, flag in phrases], np.int64),
+        lower,
+    )
+
+
 @njit(nogil=True)
-def _phrase_at(data, i, end, p):
-    for k in range(_PHRASE_AT[p], _PHRASE_AT[p + 1]):
+def _phrase_at(data, i, end, codes, first, stop, lower):
+    for k in range(first, stop):
         if i >= end:
             return False
         b = data[i]
-        want = _PHRASE_BYTES[k]
-        if b == want or (65 <= b <= 90 and b + 32 == want):
-            i += 1
-        elif want == 107 and b == 0xE2 and i + 2 < end:
-            if data[i + 1] != 0x84 or data[i + 2] != 0xAA:
+        want = codes[k]
+        if b < 0x80:
+            if b != want and not (65 <= b <= 90 and b + 32 == want):
                 return False
-            i += 3
+            i += 1
         else:
-            return False
+            code = code_point(data, i, end)
+            if code < 0 or lower[code] != want:
+                return False
+            i += char_bytes(b)
     return True
 
 
 @njit(nogil=True)
-def find_phrases(data: np.ndarray, start: int, end: int) -> int:
+def _next_hit(data, i, stop, before, anchors, befores):
+    while i < stop:  # a separate loop is twice as fast
+        b = data[i]
+        if anchors[b] & befores[before]:
+            break
+        before = b
+        i += _ONE
+    return i
+
+
+@njit(nogil=True)
+def find_phrases(data: np.ndarray, start: int, end: int, table: tuple[np.ndarray, ...]) -> int:
     """Return which phrases occur in data[start:end], as the sum of 1 for lorem ipsum, 2 for
-    javascript, 4 for a policy, 8 for `{` and 16 for `[`."""
+    javascript, 4 for a policy, 8 for `{` and 16 for `[`. table: see `phrase_table`."""
+    anchors, befores, begins, numbers, codes, at, back, flags, lower = table
     bits = 0
-    for i in range(np.uint64(start), np.uint64(end)):  # unsigned: see text/tables.py
-        last = _LAST[data[i]]
-        if last == 0:
-            continue
-        if last == 255:
-            bits |= _HAS_BRACKET if data[i] == 91 else _HAS_CURLY
-            continue
-        for p in range(_FIRST[data[i]], last):
-            at = np.int64(i) - _PHRASE_BACK[p]
-            if at >= start and _phrase_at(data, at, end, p):
-                bits |= _PHRASE_FLAG[p]
-    return bits
+    i, stop, b = np.uint64(start), np.uint64(end), np.uint8(0)  # unsigned: see text/tables.py
+    while True:
+        i = _next_hit(data, i, stop, b, anchors, befores)
+        if i >= stop:
+            return bits
+        b = data[i]
+        if b == 91 or b == 123:
+            bits |= _HAS_BRACKET if b == 91 else _HAS_CURLY
+        for n in range(begins[b], begins[b + 1]):
+            p = numbers[n]
+            a = np.int64(i) - back[p]
+            if a >= start and _phrase_at(data, a, end, codes, at[p], at[p + 1], lower):
+                bits |= flags[p]
+        i += _ONE
 
 
 @njit(nogil=True)
@@ -194,16 +237,18 @@ def judge_lines(
     require_end_mark,
     marks,
     more_words,
+    phrases,
 ):
     """Judge every line of a batch and count what the lines of each row contain.
 
-    marks: uint8[lines], ENDS (the line may end so) or OPEN (it may not) by the end marks of a
-    language profile, 0 without a profile. more_words: int64[lines], the number of words in scripts
-    without spaces, whose lengths are unknown.
+    marks: uint8[lines], ENDS if the line ends with an end mark of its language profile, OPEN if it
+    does not, 0 without a profile. more_words: int64[lines], the number of words in scripts without
+    spaces, whose lengths are unknown. phrases: see `phrase_table`.
 
     Returns (verdict: uint8[lines], cited: bool[lines], hits: int64[rows, 3], sentences:
-    int64[rows], citations: int64). hits counts lines with lorem ipsum, lines with a curly bracket,
-    and kept lines. citations is the number of citations in all kept lines.
+    int64[rows], citations: int64). verdict: BLANK, KEPT, or the rule that drops the line. cited:
+    True if a kept line has citations to cut. hits: the numbers of lines with lorem ipsum, of lines
+    with a curly bracket, and of kept lines. citations is the number of citations in all kept lines.
     """
     rows = len(row_lines) - 1
     verdict = np.zeros(len(start), np.uint8)
@@ -229,12 +274,12 @@ def judge_lines(
             if too_long:
                 verdict[k] = LONG_WORD
                 continue
-            bits = find_phrases(data, a, z)
+            bits = find_phrases(data, a, z, phrases)
             removed = 0
             if bits & _HAS_BRACKET:
                 n, removed = _without_citations(data, a, z, scratch)
             if removed:
-                bits = find_phrases(scratch, begin, n)
+                bits = find_phrases(scratch, begin, n, phrases)
                 words = _count_words(scratch, begin, n) + more_words[k]
                 judged = _judge_text(
                     scratch, begin, n, words, bits, min_words, require_end_mark, marks[k]
@@ -293,7 +338,8 @@ def _last_character(data, a, z):
 @njit(cache=True, nogil=True)
 def spans_of_lines(data, offsets, row_lines, raw, start, end, verdict, cited, clean, citations):
     """Return the spans to cut from the rows in `clean`, in text order: (rows, starts, ends:
-    int64[spans], rules, swaps: uint8[spans]). A span with a swap of 1 is replaced by a newline."""
+    int64[spans], rules, swaps: uint8[spans]). rules: the rule that cuts the span. swaps: 1 if the
+    span is replaced by a newline."""
     n_rows = len(offsets) - 1
     limit = 2 * len(start) + citations + n_rows + 1
     rows = np.empty(limit, np.int64)

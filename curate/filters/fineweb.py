@@ -1,6 +1,6 @@
 """FineWeb's quality rules (Penedo et al. 2024, section 3.6) against lists, menus and duplicate
-lines. Two readings: "datatrove" is DataTrove 0.10's `fineweb_quality_filter.py`; "paper" has the
-paper's limits and comparisons, and no rule on newlines."""
+lines. There are two variants: "datatrove" is DataTrove 0.10's `fineweb_quality_filter.py`; "paper"
+has the paper's limits and comparisons, and no rule on newlines."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Gopher's quality and repetition rules (Rae et al. 2021, appendix A1.1) in four readings.
+"""Gopher's quality and repetition rules (Rae et al. 2021, appendix A1.1) in four variants.
 
-All readings share the paper's thresholds; they differ in what they count (tables in
+All variants share the paper's thresholds. They differ in what they count (tables in
 docs/filters.md). Sources: DataTrove 0.10 `gopher_quality_filter.py` and
 `gopher_repetition_filter.py`, Dolma `taggers/gopher.py` and `configs/dolma-v1_6`, DCLM
-`content_filters.py`. "paper" is our reading where the paper leaves a choice.
+`content_filters.py`. The variant "paper" is our interpretation where the paper leaves a choice.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pydantic import Field
 
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit
+from curate.filters.word_lists import WordList, WordLists
 from curate.steps.contracts import step
 from curate.steps.profiled import WordCounting
 from curate.text.languages import Profile
@@ -26,11 +27,12 @@ VARIANT = (
 
 
 @step("gopher_quality")
-class GopherQuality(WordCounting):
+class GopherQuality(WordCounting, WordLists):
     """Drops documents whose words, symbols and lines do not look like prose."""
 
     paper: ClassVar[str] = "Rae et al. 2021, appendix A1.1"
     only_measures: ClassVar[bool] = True
+    word_lists: ClassVar[tuple[str, ...]] = ("stop_words",)
 
     variant: Variant = Field("datatrove", description=VARIANT)
     min_words: int = Field(
@@ -82,11 +84,21 @@ class GopherQuality(WordCounting):
         " are dropped. Variants paper and datatrove count distinct stop words, the others all"
         " occurrences (Rae et al. 2021, A1.1).",
     )
+    stop_words: WordList | None = Field(
+        None,
+        description="Stop words for all languages in place of those of `min_stop_words` and of the"
+        " profiles. A list, or a file with one word per line.",
+    )
+
+    @classmethod
+    def flaw(cls, entry: str) -> str | None:
+        return super().flaw(entry) or ("is more than one word" if len(entry.split()) > 1 else None)
 
     def measure(self, docs: Documents, profile: Profile | None) -> Documents:
         from curate.filters.gopher_measures import quality_measures
 
-        return quality_measures(docs, self.variant, profile)
+        own = None if self.stop_words is None else self.entries("stop_words")
+        return quality_measures(docs, self.variant, profile, own)
 
     def own_limits(self) -> list[Limit]:
         together = self.variant in ("dolma", "dclm")

@@ -1,7 +1,8 @@
-"""Compute the columns that Gopher's rules compare with their limits, in all four readings."""
+"""Compute the columns that Gopher's rules compare with their limits, in all four variants."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -153,9 +154,12 @@ def _marked_lines(data, rows, start, end, bullets, ellipses):
     return out
 
 
-def quality_measures(docs: Documents, variant: str, profile: Profile | None = None) -> Documents:
+def quality_measures(
+    docs: Documents, variant: str, profile: Profile | None = None, own: Sequence[str] | None = None
+) -> Documents:
     """Return the batch with the columns that the quality rules compare with their limits. profile:
-    the language profile of all documents in the batch, None for English."""
+    the language profile of all documents in the batch, None for English. own: stop words to use in
+    place of the profile's."""
     data, offsets = docs.buffers()
     tokens = _quality_tokens(docs, variant)
     number = np.diff(tokens.rows)
@@ -192,8 +196,11 @@ def quality_measures(docs: Documents, variant: str, profile: Profile | None = No
     docs = docs.annotate("bullet_lines", ratio(marked[:, 0], n_lines))
     docs = docs.annotate("ellipsis_lines", ratio(marked[:, 1], n_lines))
     docs = docs.annotate("alpha_words", ratio(alphas, number))
-    if profile is not None:
-        stops, distinct = stop_words(docs, tokens, profile, variant in ("paper", "dclm")).T
+    listed = profile.stop_words if own is None and profile is not None else own
+    if listed is not None:
+        unspaced = profile is not None and profile.clusters > 0
+        fold = variant in ("paper", "dclm")
+        stops, distinct = stop_words(docs, tokens, listed, unspaced, fold).T
     counted = distinct if variant in ("datatrove", "paper") else stops
     docs = docs.annotate("stop_words", counted.astype(np.int32))
     return docs

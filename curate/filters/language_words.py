@@ -1,12 +1,13 @@
 """Words of other languages than English: stop words, and words in scripts without spaces.
 
 Text without spaces is cut into words by a dictionary if the step has one for the language.
-Otherwise words are estimated from grapheme clusters: the profile states the clusters per word, and
-an n-gram of words is an n-gram of that many times n clusters at any position.
+Otherwise words are estimated from grapheme clusters. The language profile states the average number
+c of clusters per word, and an n-gram of words is taken to be any sequence of n * c clusters.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,18 +30,23 @@ if TYPE_CHECKING:
     from curate.text.languages import Profile
 
 
-def stop_words(docs: Documents, tokens: Tokens, profile: Profile, fold: bool) -> np.ndarray:
-    """Return int64[rows, 2]: the number of times that the profile's stop words occur, and the
-    number of distinct ones. fold: also count capitalized and upper-case spellings. In scripts
-    without spaces, stop words are found anywhere in the text, and each counts only once."""
-    if profile.clusters:
+def stop_words(
+    docs: Documents, tokens: Tokens, listed: Sequence[str], unspaced: bool, fold: bool
+) -> np.ndarray:
+    """Return int64[rows, 2]: the number of times that listed stop words occur, and the number of
+    distinct ones. fold: also count capitalized and upper-case spellings. unspaced: the text is in a
+    script without spaces, where a word is found anywhere in the text and counts only once."""
+    if unspaced:
         texts = docs.text.to_pylist()
-        matched = [sum(word in (text or "") for word in profile.stop_words) for text in texts]
+        matched = [sum(word in (text or "") for word in listed) for text in texts]
         return np.repeat(np.array(matched, np.int64)[:, None], 2, axis=1)
     spelled: dict[str, int] = {}
-    for number, word in enumerate(profile.stop_words):
+    for number, word in enumerate(listed):
         for form in (word, word.capitalize(), word.upper()) if fold else (word,):
             spelled.setdefault(form, number)
+    out = np.zeros((len(tokens.rows) - 1, 2), np.int64)
+    if not spelled:
+        return out
     raw = [form.encode() for form in spelled]
     data = np.frombuffer(bytearray(b"".join(raw) + bytes(8)), np.uint8)
     ends = np.cumsum([len(x) for x in raw])
@@ -48,14 +54,13 @@ def stop_words(docs: Documents, tokens: Tokens, profile: Profile, fold: bool) ->
     kinds = character_tables()[0]
     hashes, _ = describe(data, starts, ends, kinds, PUNCTUATION, False, True)
     order = np.argsort(hashes)
-    at = np.searchsorted(hashes[order], tokens.hash)
-    at = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(len(at), np.int64)
-    is_stop = hashes[at] == tokens.hash if len(order) else np.zeros(len(at), np.bool_)
-    which = np.array([*spelled.values(), 0], np.int64)[at]
-    out = np.zeros((len(tokens.rows) - 1, 2), np.int64)
+    at = order[np.minimum(np.searchsorted(hashes[order], tokens.hash), len(order) - 1)]
+    is_stop = hashes[at] == tokens.hash
     out[:, 0] = row_sums(tokens.rows, is_stop)
-    for k in range(len(profile.stop_words)):
-        out[:, 1] += row_sums(tokens.rows, is_stop & (which == k)) > 0
+    rows = np.repeat(np.arange(len(out)), np.diff(tokens.rows))[is_stop]
+    words = np.array([*spelled.values()], np.int64)[at[is_stop]]
+    distinct = np.unique(rows * len(listed) + words)
+    out[:, 1] = np.bincount(distinct // len(listed), minlength=len(out))
     return out
 
 
@@ -90,8 +95,8 @@ def unspaced_tokens(docs: Documents, profile: Profile) -> tuple[Tokens, np.ndarr
 def estimated_counts(docs: Documents, base: Tokens, profile: Profile) -> tuple[np.ndarray, ...]:
     """Return four estimated word counts, each float64[rows], for scripts without spaces: all words;
     words with a non-punctuation character; words that begin with a letter or digit; words with a
-    letter. base: the filter's tokens. Only its tokens without a letter are used: each is added to
-    the counts that it fits."""
+    letter. base: the filter's tokens. Only tokens without a letter are used: each is added to the
+    counts of which it meets the condition."""
     tokens, inside, per_word = unspaced_tokens(docs, profile)
     spaced = row_sums(tokens.rows, ((tokens.flags & ALPHA) > 0) & ~inside)
     alphas = spaced + row_sums(tokens.rows, inside) / per_word
@@ -105,7 +110,7 @@ def estimated_counts(docs: Documents, base: Tokens, profile: Profile) -> tuple[n
 
 
 def word_number(docs: Documents, base: Tokens, profile: Profile | None) -> np.ndarray:
-    """Return the number of words of each row, and of symbols if `base` has tokens for them."""
+    """Return the number of words in each row. Symbols count too if `base` has them as tokens."""
     if profile is None or not profile.clusters:
         return np.diff(base.rows)
     return estimated_counts(docs, base, profile)[0]

@@ -20,6 +20,7 @@ class DocumentLength(CountsWords, Step):
     """Drops documents shorter than `min` or longer than `max`. Both limits are inclusive."""
 
     only_measures: ClassVar[bool] = True
+    other_words: ClassVar[tuple[str, ...]] = ("split", "unicode")
 
     unit: Literal["words", "chars", "bytes"] = Field(
         "words",
@@ -67,17 +68,13 @@ class DocumentLength(CountsWords, Step):
         else:
             table = segments(docs)
             counted = np.diff(table.words.lines[table.lines.rows])
-        for profile, rows in [] if self.words in ("split", "unicode") else self.unspaced(docs):
+        for profile, rows in [] if self.words in self.other_words else self.unspaced(docs):
             exact = words_within(docs, profile, offsets[rows], offsets[rows + 1])
             counted[rows] = np.rint(exact).astype(counted.dtype)
         lengths = {"words": counted, "chars": row_chars(data, offsets), "bytes": np.diff(offsets)}
         for name, values in lengths.items():
             docs = docs.annotate(name, values.astype(np.int64))
         return decide(docs, self.limits())
-
-    @property
-    def effective_words(self) -> str:
-        return self.words if self.words in ("split", "unicode") else super().effective_words
 
     def own_limits(self) -> list[Limit]:
         unit = self.unit

@@ -30,9 +30,11 @@ _PART = re.compile(r"#[^\n]*|\s+|(?P<item>\[[^\]]+\]|\\.|[^\\])")
 
 
 class Mojibake(NamedTuple):
-    """The pattern as tables. kinds: uint8[0x10000], the class of each character. masks:
-    uint64[classes, 2], the sets that contain the class, one bit per set. first, last: uint64[2],
-    the sets that begin and end a sequence. reach: the longest run of sets with ASCII characters."""
+    """ftfy's pattern of mojibake as tables. The pattern is a list of sequences of character sets.
+    Characters that are in the same sets form a class. kinds: uint8[0x10000], the class of each
+    character. masks: uint64[classes, 2], the sets that contain the class, one bit per set. first,
+    last: uint64[2], the sets that begin and end a sequence. reach: the length of the longest run of
+    sets that have ASCII characters."""
 
     kinds: np.ndarray
     masks: np.ndarray
@@ -88,8 +90,8 @@ def mojibake() -> Mojibake:
 
 @njit(cache=True, nogil=True)
 def suspicious_lines(data, offsets, pattern):
-    """Return int64[found, 3]: the row, start and end of each line in which the pattern matches.
-    Start and end are byte positions in data; the end includes the newline."""
+    """Return int64[found, 3]: the row, start and end of each line in which the `Mojibake` pattern
+    matches. Start and end are byte positions in data; the end includes the newline."""
     kinds, masks, first, last, reach = pattern
     out = np.empty((64, 3), np.int64)
     found = 0

@@ -3,7 +3,8 @@
 Sources: the site's robots.txt (RFC 9309, and its Content-Signal lines), ai.txt and tdmrep.json; the
 headers X-Robots-Tag and tdm-reservation; `meta` elements in the page's head. Nothing is downloaded:
 the files of sites come from archives that a recipe names, such as Common Crawl's robotstxt files.
-They are read once for all workers. Policies are stored by origin, and equal ones share an object.
+These archives are read once for all workers. Policies are stored by origin (scheme and host), and
+equal policies share an object.
 """
 
 from __future__ import annotations

@@ -117,9 +117,9 @@ def _named(data, words, ends, spans):
 @njit(cache=True, nogil=True)
 def scan_heads(data, offsets, most, words, ends, spans, out):
     """Find `meta` elements with one of the given names in the first `most` bytes of each page's
-    head. Returns the number of elements found, and writes as many as fit to out: int64[most found,
-    4], each with row, number of the name, start and end of its content. spans: int64[6],
-    scratch."""
+    head. Returns the number of elements found, and writes as many as fit to out: int64[n, 4]: row,
+    number of the name, start and end of its content. words, ends: the table made by `names_table`.
+    spans: int64[6], an array for intermediate results."""
     n = 0
     for row in range(len(offsets) - 1):
         i = offsets[row]

@@ -1,4 +1,4 @@
-"""Find personal data (e-mail and IP addresses, phone and card numbers, keys) and replace it.
+"""Find personal data (e-mail and IP addresses, phone and card numbers, access keys) and replace it.
 
 Replacements belong to nobody: example.com and example.org (RFC 2606), documentation networks (RFC
 5737, RFC 3849), fictional numbers of the North American numbering plan (555-0100 to 555-0199), a
@@ -545,7 +545,8 @@ def _web_tokens(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 def keys_in(text: bytes) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of each key in a text in UTF-8. The spans may overlap."""
+    """Yield (start, end) of each access key (such as an API token) in a text in UTF-8. The spans
+    may overlap."""
     for needle, pattern in PATTERNS:
         if needle in text:
             for match in pattern.finditer(text):

@@ -45,9 +45,9 @@ def _room(array, n):
 
 @njit(nogil=True)
 def _skip(data, i, stop, kinds):
-    """Return the next position from i on with a byte of `kinds` (bool[256]). This is a separate
-    function for speed: if a loop may replace an array, the array's references are counted in every
-    pass."""
+    """Return the next position from i on whose byte is one of `kinds` (bool[256]). This loop is a
+    separate function for speed: in a function that may assign a new array to a variable, numba
+    counts the array's references in every pass of a loop."""
     at, end = np.uint64(i), np.uint64(stop)
     while at < end and not kinds[data[at]]:
         at += _ONE

@@ -1,9 +1,9 @@
 """RefinedWeb's line-wise corrections (Penedo et al. 2023, section 3.2 and appendix G.2).
 
 Menus, counters and calls to action are cut; a page that loses more than 5 % of its words is
-dropped. Two readings: "dclm" is DCLM's code (baselines/mappers/modifiers.py, in the order and with
-the limits of baselines_configs/refinedweb.yaml); "paper" is our reading of the paper, which states
-no limit for "mainly composed of uppercase characters" and gives one example per pattern.
+dropped. There are two variants: "dclm" is DCLM's code (baselines/mappers/modifiers.py, in the order
+and with the limits of baselines_configs/refinedweb.yaml); "paper" interprets the paper, which
+states no limit for "mainly composed of uppercase characters" and gives one example per pattern.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from curate.documents.documents import Documents
+from curate.filters.word_lists import WordList, WordLists
 from curate.steps.contracts import Step, step
 from curate.steps.profiled import CountsWords
 
@@ -21,11 +22,19 @@ if TYPE_CHECKING:
     from curate.text.lines import Extents
 
 
+# counter_line_modifier in DCLM's baselines/mappers/modifiers.py.
+COUNTED = (
+    "likes", "shares", "comments", "retweets", "reposts", "quotes", "bookmarks", "upvotes",
+    "downvotes", "downloads", "views", "followers",
+)  # fmt: skip
+
+
 @step("refinedweb_lines")
-class RefinedWebLines(CountsWords, Step):
+class RefinedWebLines(CountsWords, WordLists, Step):
     """Cuts lines that are not running text, and drops pages that lose too many words."""
 
     paper: ClassVar[str] = "Penedo et al. 2023, appendix G.2; DCLM's mappers/modifiers.py"
+    word_lists: ClassVar[tuple[str, ...]] = ("counted", "anywhere", "line_ends", "line_starts")
 
     variant: Literal["dclm", "paper"] = Field(
         "dclm",
@@ -49,17 +58,24 @@ class RefinedWebLines(CountsWords, Step):
         description="Patterns are cut only from lines of at most this many words (Penedo et al."
         " 2023, appendix G.2).",
     )
-    anywhere: tuple[str, ...] = Field(
+    counted: WordList = Field(
+        COUNTED,
+        description="Nouns of counters: lines of a number and one of them are cut; in variant paper"
+        " also without its last letter (DCLM, modifiers.py). A list, or a file with one noun per"
+        " line.",
+    )
+    anywhere: WordList = Field(
         ("items in cart",),
         description="Patterns that are cut anywhere in short lines. In variant dclm a period"
-        " matches any character (Penedo et al. 2023, appendix G.2).",
+        " matches any character (Penedo et al. 2023, appendix G.2). A list, or a file with one"
+        " pattern per line; so are line_ends and line_starts.",
     )
-    line_ends: tuple[str, ...] = Field(
+    line_ends: WordList = Field(
         ("read more...",),
         description="Patterns that are cut at the ends of short lines (Penedo et al. 2023,"
         " appendix G.2).",
     )
-    line_starts: tuple[str, ...] = Field(
+    line_starts: WordList = Field(
         ("sign-in",),
         description="Patterns that are cut at the starts of short lines (Penedo et al. 2023,"
         " appendix G.2).",
@@ -71,13 +87,11 @@ class RefinedWebLines(CountsWords, Step):
         " appendix G.2).",
     )
 
-    @field_validator("anywhere", "line_ends", "line_starts")
     @classmethod
-    def _begin_with_a_sign(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            if not pattern or pattern[0] == "." or pattern[0].isspace():
-                raise ValueError(f"pattern {pattern!r}: begin with a letter or sign, not a period")
-        return patterns
+    def flaw(cls, entry: str) -> str | None:
+        if entry[:1] == "." or entry[:1].isspace():
+            return "is no pattern: begin with a letter or sign, not a period"
+        return super().flaw(entry)
 
     def apply(self, docs: Documents) -> Documents:
         from curate.documents.cutting import cut_marked
@@ -101,9 +115,10 @@ class RefinedWebLines(CountsWords, Step):
             character_flags(),
             (self.max_uppercase, self.max_numeric),
             self.short_line_words,
-            _patterns(self.anywhere),
-            _patterns(self.line_ends),
-            _patterns(self.line_starts),
+            _patterns(self.entries("anywhere")),
+            _patterns(self.entries("line_ends")),
+            _patterns(self.entries("line_starts")),
+            _patterns(self.entries("counted")),
             mark,
         )
         dropped, edited, words, removed, bytes_left = counts.T

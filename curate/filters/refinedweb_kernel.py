@@ -26,13 +26,6 @@ RULES = (
 )  # fmt: skip
 # Marks: one more than the index of the rule.
 UPPERCASE, NUMERIC, COUNTER, ONE_WORD, ANYWHERE, END, START, SPACE = range(1, 9)
-# counter_line_modifier in DCLM's baselines/mappers/modifiers.py.
-COUNTED = (
-    b"likes", b"shares", b"comments", b"retweets", b"reposts", b"quotes", b"bookmarks", b"upvotes",
-    b"downvotes", b"downloads", b"views", b"followers",
-)  # fmt: skip
-_COUNTED = np.frombuffer(b"".join(COUNTED), np.uint8).copy()
-_COUNTED_AT = np.cumsum([0, *map(len, COUNTED)]).astype(np.int64)
 # The separators of fastText's tokenizer, with which DCLM counts words.
 _BREAK = np.zeros(256, np.bool_)
 _BREAK[[0, 9, 10, 11, 12, 13, 32]] = True
@@ -65,7 +58,7 @@ def _code(data, i, end):
 
 @njit(nogil=True)
 def line_classes(data, a, z, flags):
-    """Return how many characters, upper-case letters, digits and white space data[a:z] has."""
+    """Return the numbers of characters, upper-case letters, digits and white space in data[a:z]."""
     upper = digits = spaces = outside = np.int64(0)
     i = a
     while i < z:
@@ -135,9 +128,11 @@ def small_letter(data, i, end, loose):
 
 
 @njit(nogil=True)
-def is_counter(data, a, z, flags, singular):
+def is_counter(data, a, z, flags, counted, singular):
     r"""Return True if data[a:z] in lower case matches `\W*\d[,.\d]*[kmb]?\s+(likes|...)\W*`.
-    singular: also match `1 like`."""
+    counted: the nouns, as (text: uint8[], at: int64[nouns + 1], ...). singular: also match a noun
+    without its last letter."""
+    nouns, at, _ = counted
     i = a
     while i < z:
         code, n = _code(data, i, z)
@@ -167,13 +162,13 @@ def is_counter(data, a, z, flags, singular):
         i += n
     if i == blank or i >= z:
         return False
-    for w in range(len(_COUNTED_AT) - 1):
+    for w in range(len(at) - 1):
         k = i
-        first, stop = _COUNTED_AT[w], _COUNTED_AT[w + 1]
+        first, stop = at[w], at[w + 1]
         p = first
         while p < stop and k < z:
             letter, n = small_letter(data, k, z, False)
-            if letter != _COUNTED[p]:
+            if letter != nouns[p]:
                 break
             k += n
             p += 1
@@ -190,7 +185,7 @@ def is_counter(data, a, z, flags, singular):
 
 @njit(nogil=True)
 def drop_line(k, start, end, row_end, mark, base, rule):
-    """Mark line k and its newline with the rule, except bytes that are marked already."""
+    """Mark the bytes of line k and its newline with `rule`, except those marked already."""
     for i in range(start[k], min(end[k] + 1, row_end)):
         if mark[i - base] == 0:
             mark[i - base] = rule

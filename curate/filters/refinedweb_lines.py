@@ -1,6 +1,6 @@
 """Mark the bytes that RefinedWeb's line rules cut from a batch: whole lines or parts of lines.
-`judge_dclm` applies the rules like DCLM's code, `judge_paper` as we read the paper. The argument
-`wild` is True if a period in a pattern matches any character."""
+`judge_dclm` applies the rules like DCLM's code, `judge_paper` as we interpret the paper. If the
+argument `wild` is True, a period in a pattern matches any character."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ def _pattern_at_edge(rule, line, first, size, patterns, wild, low, high):
 @njit(nogil=True)
 def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wild, most, low, high):
     """Mark the match of a pattern at the end or start of a short line; return True if there is one.
-    edited: part of the line is marked already. most: the number of words in the longest short line.
-    low, high: ignore white space at the start, at the end of the line."""
+    edited: part of the line is marked already. most: the highest number of words in a short line.
+    low: ignore white space at the start of the line. high: ignore white space at its end."""
     if not edited:
         start, end = _pattern_at_edge(rule, data, a, z, patterns, wild, low, high)
         for i in range(start, end):
@@ -148,13 +148,14 @@ def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wil
 
 @njit(cache=True, nogil=True)
 def judge_dclm(
-    data, offsets, rows, start, end, more, flags, limits, most, any_, ends, starts, mark
+    data, offsets, rows, start, end, more, flags, limits, most, any_, ends, starts, counted, mark
 ):
     """Mark the bytes that DCLM's modifiers cut.
 
-    limits: (max_uppercase, max_numeric). most: the number of words in the longest short line. any_,
+    limits: (max_uppercase, max_numeric). most: the highest number of words in a short line. any_,
     ends, starts: the patterns to match anywhere, at the end and at the start of a line, each as
     (text: uint8[], at: int64[n + 1], begins: bool[256], the bytes with which a match may start).
+    counted: the nouns of counters, in the same form.
 
     Returns int64[rows, 5]: lines dropped, lines edited, words before, words removed, bytes left.
     """
@@ -189,7 +190,7 @@ def judge_dclm(
                 chars, _, digits, _ = line_classes(data, a, z, flags)
                 if chars and digits / chars > limits[1]:
                     verdict[k] = NUMERIC
-                elif digits and is_counter(data, a, z, flags, np.bool_(False)):
+                elif digits and is_counter(data, a, z, flags, counted, np.bool_(False)):
                     verdict[k] = COUNTER
         for k in range(first, stop):
             short[k] = most + 1
@@ -251,9 +252,9 @@ def judge_dclm(
 
 @njit(cache=True, nogil=True)
 def judge_paper(
-    data, offsets, rows, start, end, more, flags, limits, most, any_, ends, starts, mark
+    data, offsets, rows, start, end, more, flags, limits, most, any_, ends, starts, counted, mark
 ):
-    """Mark the bytes that our reading of the paper cuts. Arguments and result are those of
+    """Mark the bytes that our interpretation of the paper cuts. Arguments and result are those of
     `judge_dclm`. Each line is judged once, by its characters without white space. If a line is to
     be cut, all its words count as removed."""
     base = offsets[0]
@@ -276,7 +277,7 @@ def judge_paper(
                 rule = UPPERCASE
             elif digits / written > limits[1]:
                 rule = NUMERIC
-            elif digits and is_counter(data, a, z, flags, np.bool_(True)):
+            elif digits and is_counter(data, a, z, flags, counted, np.bool_(True)):
                 rule = COUNTER
             elif words == 1:
                 rule = ONE_WORD

@@ -1,8 +1,8 @@
 """Count repeated lines, paragraphs and word n-grams within a document, as numba kernels.
 
-Pieces are equal if the 64-bit hashes of their bytes are. An n-gram can repeat only if both of its
-(n-1)-grams do, so each pass over n reads only the n-grams left by the previous one: in prose a
-quarter of the words after n = 2, and almost none from n = 5 on.
+Pieces are equal if the 64-bit hashes of their bytes are. An n-gram can be repeated only if both of
+its (n-1)-grams are repeated, so the pass for n reads only the repeated n-grams of the pass before.
+In prose these are a quarter of the words after n = 2, and almost none from n = 5 on.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _duplicates(data, rows, start, end, firsts):
 
 
 def duplicates(docs: Documents, pieces: Extents, firsts: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return int64[rows] twice: the number of duplicate pieces of each row, and their characters.
+    """Return two arrays int64[rows]: the numbers of duplicate pieces and of their characters.
     firsts: count all occurrences of a repeated piece; otherwise all but the first."""
     data, _ = docs.buffers()
     counts = _duplicates(data, pieces.rows, pieces.start, pieces.end, firsts)
@@ -258,9 +258,9 @@ def last_code_points(data, start, end):
 
 @njit(cache=True, nogil=True)
 def longest_repeats(hashes: np.ndarray, rows: np.ndarray, periods: int) -> np.ndarray:
-    """Return int64[rows]: the highest number of times in a row that a sequence of up to `periods`
-    tokens occurs; 1 if no sequence is repeated, 0 without tokens. hashes: uint64[tokens]. rows:
-    int64[rows + 1], the first token of each row."""
+    """Return int64[rows]: how many times in a row a sequence of up to `periods` tokens occurs at
+    most; 1 if no sequence is repeated, 0 without tokens. hashes: uint64[tokens]. rows: int64[rows +
+    1], the first token of each row."""
     out = np.zeros(len(rows) - 1, np.int64)
     for r in range(len(out)):
         a, z = rows[r], rows[r + 1]

@@ -5,8 +5,8 @@ Three segmentations are built, each once per batch from the same tables. Case is
 - `split`: the words of `str.split()`.
 - `symbols`: an approximation of spaCy's English tokenizer (docs/filters.md, Words). Words are runs
   of letters, digits, `_` and marks, runs of periods or hyphens, and any other character but white
-  space. Marks can belong to a word: `1,000`, `3.14`, `self.x`, `U.S.`, `Mr.`. An apostrophe between
-  letters begins a word: `don`, `'t`.
+  space. Punctuation marks can belong to a word: `1,000`, `3.14`, `self.x`, `U.S.`, `Mr.`. An
+  apostrophe between letters begins a word: `don`, `'t`.
 - `joined`: the word table (`curate.text.words`), where one mark between two letters or two digits
   joins them by Unicode's word boundaries (UAX 29, WB6, WB7, WB11, WB12): `don't`, `3.14`.
 """
@@ -291,8 +291,8 @@ _ONE = np.uint64(1)
 class Tokens:
     """The words of a batch. rows: int64[rows + 1], the first token of each row. start:
     int64[tokens], position in data. chars: int32[tokens], code points. hash: uint64[tokens],
-    case-sensitive. flags: uint8[tokens], ALPHA | PLAIN | FIRST_ALNUM | HASH_OR_ELLIPSIS and the
-    number of the stop word."""
+    case-sensitive. flags: uint8[tokens], ALPHA | PLAIN | FIRST_ALNUM | HASH_OR_ELLIPSIS, and the
+    number of the stop word if the token is one."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -324,7 +324,7 @@ def _flags_of(data, start, end, kinds, punctuation):
 @njit(cache=True, nogil=True)
 def describe(data, start, end, kinds, punctuation, fold, whole):
     """Return (hash: uint64[tokens], flags: uint8[tokens]) of the tokens data[start:end]. fold:
-    recognize stop words in any case. whole: a token that begins with a letter has no # or
+    recognize stop words in any case. whole: True if tokens that begin with a letter contain no # or
     ellipsis."""
     n = len(start)
     hashes = np.empty(n, np.uint64)
@@ -398,7 +398,7 @@ def _join(data, rows, start, end, chars, kinds):
 
 
 def split_tokens(docs: Documents, fold: bool = True) -> Tokens:
-    """Return the words of a batch by `str.split()`. fold: recognize stop words in any case."""
+    """Return a batch's words, as by `str.split()`. fold: recognize stop words in any case."""
 
     def build() -> Tokens:
         tables, data = segments(docs), docs.buffers()[0]

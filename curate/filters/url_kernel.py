@@ -5,8 +5,8 @@ A kernel folds URLs of plain ASCII; the others go through `fold`, which gives th
 any URL. Two automata (Aho and Corasick 1975) search the folded URL:
 
 - *words*, where every run of separators is one blank. A match must not touch a letter of a script
-  with spaces, and digits at its ends must not touch digits: `sex` is in `/sex1` and `/免费sex`, but
-  not in `/sussex`.
+  with spaces, and a digit at the end of a match must not touch another digit: `sex` is in `/sex1`
+  and `/免费sex`, but not in `/sussex`.
 - *subwords*, which match anywhere. Separators within a part of the URL (`p-o-r-n`) are skipped,
   separators between parts (`/ ? & = # : ; @ ,`) are not, so `porn` is not in `/map/ornaments`.
 """
@@ -233,7 +233,7 @@ _SEPARATOR[[c for c in range(128) if chr(c).isalnum()]] = 0
 class Automaton:
     """An automaton that finds patterns in bytes. step: int32[states, classes], the next state.
     kind: int32[256], the class of a byte. pattern: int32[states], the number of the pattern that
-    ends at a state, or -1. link: int32[states], the state of the next shorter suffix with a
+    ends at a state, or -1. link: int32[states], the state for the longest proper suffix that is a
     pattern, or 0. size: int64[patterns], bytes."""
 
     step: np.ndarray
@@ -279,7 +279,8 @@ def automaton(patterns: Sequence[str]) -> Automaton:
 
 
 def normal_word(entry: str, between: str = " ") -> str:
-    """Return an entry of a word list, folded for the automata. `between` joins its words."""
+    """Return an entry of a word list, folded as URLs are (`fold`), so that the automata find it.
+    `between` joins its words."""
     text = unicodedata.normalize("NFKC", entry).casefold()
     kinds, _ = character_tables()
     kept = "".join(c if kinds[ord(c)] not in (OTHER, CONNECTOR) else " " for c in text)

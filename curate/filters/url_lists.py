@@ -1,6 +1,6 @@
 """Block lists in memory: sorted 64-bit hashes, 8 bytes per entry, looked up in folded URLs. For a
-list of a million entries, about one look-up in 10^13 hits an entry that only has the same hash. The
-reason for dropping a document names the matching part of the document's URL."""
+list of a million entries, about one look-up in 10^13 hits an entry that is another text with the
+same hash. The reason that is recorded for a dropped document names the matching part of its URL."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Words:
 @njit(cache=True, nogil=True)
 def _list_lines(data, hosts, signs):
     """Return the entries of a list as (starts, ends, number: int64[], odd: bool[]): byte positions,
-    the number of the line from 0, and True if the line must be parsed as a rule. hosts: entries are
-    hosts, so `*.`, the address of a hosts file and the signs of an Adblock domain are removed.
-    signs: bool[256], bytes that host names never contain."""
+    the number of the line from 0, and True if the line must be parsed by `rule_hosts`. hosts:
+    entries are hosts, so `*.`, the address of a hosts file and the signs of an Adblock domain are
+    removed. signs: bool[256], bytes that host names never contain."""
     lines = 1
     for i in range(len(data)):
         lines += data[i] == 10
@@ -286,7 +286,7 @@ def _address_parts(folded: Folded) -> tuple[np.ndarray, ...]:
 
 
 def key_places(folded: Folded) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the compared part of every URL begins and ends, see `url_keys`."""
+    """Return where the compared part of every URL begins and ends, as defined in `url_keys`."""
     first, last = url_keys(*_address_parts(folded))
     return first, last
 

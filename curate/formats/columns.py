@@ -92,7 +92,7 @@ def column_name(name: str, kind: pa.DataType | None = None) -> str:
 
 
 def kind_of(value: Any) -> str | None:
-    """Return the kind of column for a JSON value; None for null."""
+    """Return the kind of a column that holds a JSON value, None for null."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -117,7 +117,8 @@ def json_text(value: Any) -> str:
 
 
 def with_extra(text: str | None, values: dict[str, Any]) -> str:
-    """Return the JSON text of column `extra` with more values. `text` is the input's `extra`."""
+    """Return the JSON text for the column `extra`: the values in `text`, which is the input's own
+    `extra`, and the further `values`."""
     try:
         had = json.loads(text) if text else {}
     except ValueError:
@@ -141,8 +142,9 @@ def id_text(value: Any) -> str | None:
 def split_extra(
     record: dict[str, Any], columns: dict[str, str]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Split a JSON record by planned columns. Return the values of these columns, with all others
-    as JSON text under `extra`, and the names of the columns whose type does not fit their value."""
+    """Divide a JSON record among the planned `columns`. Return (record, misfits): the values of
+    these columns, with all other values as JSON text under `extra`, and the names of the columns
+    whose type does not fit their value."""
     out: dict[str, Any] = {}
     rest = {}
     misfits = []

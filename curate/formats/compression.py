@@ -4,9 +4,9 @@ A member is a gzip member, a zstd or lz4 frame, or a bzip2 or xz stream, recogni
 The data before the damage in a member is delivered, the damage reported with its offset, and
 reading resumes at the next member that decodes. Input is a seekable binary file (local or fsspec).
 
-A decoder holds one slice of input and at most `OUT` bytes of output, whatever the member inflates
-to (zstd: eight blocks of 128 KiB; zstd and xz: also the filled part of the member's window, at most
-`MAX_WINDOW`). After iteration, `end` is the offset just after the member.
+A decoder holds one slice of input and at most `OUT` bytes of output, however large the member's
+content is (for zstd, eight blocks of 128 KiB; for zstd and xz, also the filled part of the member's
+window, at most `MAX_WINDOW`). After iteration, `end` is the offset just after the member.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def escaped(path: str) -> str:
 
 def path_of(text: str) -> str:
     """Return the local path that `escaped` made the text from. A file whose name is exactly the
-    text takes precedence, so `listing.py` refuses two files that `escaped` would write alike."""
+    text takes precedence, so `listing.py` refuses two files with the same escaped text."""
     if "\\x" not in text or os.path.lexists(text):
         return text
     return os.fsdecode(_ESCAPE.sub(lambda m: bytes.fromhex(m[1].decode()), os.fsencode(text)))
@@ -164,7 +164,7 @@ class GzipMember:
                 return
 
     def _salvage(self, delivered: int) -> Iterator[bytes]:
-        """Yield the bytes that the failed call did not return. Raises BadMember if zlib fails."""
+        """Yield bytes that the failed call decoded but withheld. Raises BadMember if zlib fails."""
         inflate, seen = zlib.decompressobj(31), 0
         failed_at, self.end = self.end, self.start
         fine = False  # one byte in, one byte out, so that the bytes before the error are delivered
@@ -362,7 +362,7 @@ bytes that a false candidate consumed are not searched again, so hostile files c
 class Piece(NamedTuple):
     """A piece of a file of members. Its kind is `start` of a member, decompressed `data`, `end` of
     a member (all checks passed), or `break`: the bytes at `offset` cannot be read (reason: `what`).
-    A break `inside` a member comes right after the member's data; others lie between members."""
+    A break `inside` a member follows the member's data; other breaks lie between members."""
 
     kind: str
     offset: int
@@ -420,7 +420,7 @@ def members(
 
 
 def first_member(file: BinaryIO, codec: str, within: int = 64 << 20) -> int | None:
-    """Return the offset of the first member after the file's first byte that decodes. Return None
+    """Return the offset of the first member that decodes after the file's first byte. Return None
     if the first `within` bytes after leading NULs have no magic bytes, or if no member decodes."""
     source = Source(file)
     begin = source.after_nuls(0)
@@ -477,8 +477,9 @@ class _Chain:
         """Return the offset of the first member after `start` that decodes, or None.
 
         The search begins right after the damaged member's first byte, because damage can make a
-        decoder run into later members. Members inside the damaged one (an archive in an archive)
-        are skipped: their bytes occur unchanged in what it decodes to.
+        decoder run into later members. Members inside the damaged member (an archive in an archive)
+        are skipped. They are recognised by their bytes, which occur unchanged in the decoded
+        content of the damaged member.
         """
         nested: set[bytes] | None = None
         at = start + 1
@@ -568,8 +569,8 @@ def decompressed_chunks(
     """Yield the decompressed content of a file in chunks of at most about 1 MiB. `start` and `end`
     limit the content to that of members that start in [start, end).
 
-    `on_corrupt(offset, what)` is called for unreadable bytes after the chunk before them and before
-    the chunk after them, so that a reader of lines can drop the line that was cut. Without
+    `on_corrupt(offset, what)` is called for unreadable bytes. The call comes between the chunks
+    before and after these bytes, so that a reader of lines can drop the cut line. Without
     `on_corrupt`, damage raises `CorruptData`. A wrong checksum is reported after its member's data.
     """
     for piece in members(file, start, end, codec):
@@ -590,12 +591,13 @@ def verified_boundaries(
     """Return offsets (the first is 0) at which an archive of `size` bytes can be cut into slices of
     about `target_bytes` compressed bytes; [0] for a plain file or a single member.
 
-    Magic bytes alone prove nothing: they occur by chance, and an archive may hold another. A
-    candidate counts only if its content begins with a record (`is_record`) and the chain of whole
-    members from it decodes, checksums included, over more than 128 KiB of compressed bytes (zstd:
-    256 KiB) or up to the end of the file. A nested archive cannot pass: it occurs unchanged only in
-    stored data, a stored deflate block holds at most 65,535 bytes (a raw zstd block 128 KiB), and
-    the header of the next block breaks the nested chain.
+    Magic bytes alone do not prove that a member begins: they occur by chance, and an archive may
+    contain another archive. A candidate counts only if its content begins with a record
+    (`is_record`) and the chain of whole members from this offset on decodes, checksums included,
+    over more than 128 KiB of compressed bytes (zstd: 256 KiB) or up to the end of the file. A
+    nested archive cannot pass this test, because its bytes are unchanged only in stored (not
+    compressed) blocks. Such a block holds at most 65,535 bytes (in zstd 128 KiB), and the header of
+    the next block breaks the nested chain.
     """
     codec = sniff(file)
     cuts = [0]

@@ -2,8 +2,8 @@
 
 The rules are those of the library `datasets` (data_files.py of version 5.2). Splits come from the
 card, else from names such as train-00000-of-00002.parquet, else from words in the names of folders
-or files. A folder without a card has splits if files have names of the first kind, one with
-`train`.
+or files. A folder without a card has splits only if files have names such as
+train-00000-of-00002.parquet, at least one of them with `train`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def chosen_files(
 
 
 def _card(files: list[str], read: Callable[[str], bytes]) -> list[Any] | None:
-    """Return the configurations in a folder's card; None if it is no data set of the hub."""
+    """Return the configurations in a folder's card; None if the folder is no hub data set."""
     metadata: Any = None
     if CARD in files:
         text = read(CARD).decode("utf-8", "replace").removeprefix("\ufeff")

@@ -30,8 +30,8 @@ _DOUBLED = re.compile(rb'[\t\n]"[^\t\n]*""[^\t\n]*"(?:[\t\r\n]|\Z)')
 
 
 class _Lines:
-    """An iterator over lines of text for the csv module, which takes as many lines as a row has;
-    `row` holds the lines of the current row. An unclosed quote takes all following lines:
+    """An iterator over lines of text for the csv module. That module takes as many lines as a row
+    has, and `row` holds the lines of the current row. An unclosed quote takes all following lines:
     `push_back` returns these lines to the iterator, to be read as rows."""
 
     def __init__(self, numbered: Iterator[Line], limit: int) -> None:
@@ -175,8 +175,9 @@ def read_rows(
 
 
 def _looks_quoted(head: bytes, fields: int) -> bool:
-    """Return True if a TSV file that begins with `head` quotes its fields: fewer rows are malformed
-    with quotes, or as many and the header is quoted or a quoted field has doubled quotes."""
+    """Return True if a TSV file that begins with `head` quotes its fields. That is so if fewer rows
+    are malformed when quotes are read than when they are not. If both ways give the same number, it
+    is so if the header is quoted or a quoted field has doubled quotes."""
     numbered = [*lines([head], 0, None, HEAD)]
     if len(head) == HEAD:
         del numbered[-1]  # it may be cut
@@ -192,8 +193,9 @@ def _looks_quoted(head: bytes, fields: int) -> bool:
 def _rows(
     source: _Lines, separator: str, fields: int, quoted: bool
 ) -> Iterator[tuple[int, list[str] | None, Event]]:
-    """Yield (offset, fields, nothing) for each row, or (offset, None, event) for a malformed row.
-    Its later lines are read as rows if its quoting is broken or if each line has all fields."""
+    """Yield (offset, fields, an event to ignore) for each row, and (offset, None, event) for each
+    malformed row. Later lines of a malformed row are read as rows if its quoting is broken or if
+    each line has all fields."""
     reader = csv.reader(
         source,
         delimiter=separator,

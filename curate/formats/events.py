@@ -94,7 +94,7 @@ class Place:
 class Damage:
     """The damaged places of an input. The first MOST_NAMED places are listed. Further places are
     counted per file, with the first place in each file, so that no input fills memory or records.
-    U+FFFD for invalid bytes are counted per file and encoding."""
+    Replacement characters (U+FFFD) for invalid bytes are counted per file and encoding."""
 
     def __init__(self) -> None:
         self.count = 0  # of damaged places
@@ -118,7 +118,8 @@ class Damage:
             self._others[file] = Place(file, offset, what, count)
 
     def add_replaced(self, file: str, offset: int, encoding: str, characters: int) -> None:
-        """Count `characters` times U+FFFD in place of invalid bytes of a file from `offset` on."""
+        """Count replacement characters (U+FFFD), which stand for invalid bytes of a file.
+        `characters` is their number, `offset` the place of the first one."""
         place = self._replaced.setdefault((file, encoding), Place(file, offset, "", 0))
         place.count += characters
 

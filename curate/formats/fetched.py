@@ -174,7 +174,7 @@ def _files_in_store(path: str, choice: Choice, lines: list[str]) -> list[str]:
 
 
 def fetch_all(wanted: Sequence[FileToFetch], quiet: bool) -> None:
-    """Fetch the missing files. Raises RunFailed at the end if files failed; it names the first."""
+    """Fetch the missing files. Raises RunFailed at the end, naming the first file that failed."""
     missing = [w for w in wanted if not is_complete(w)]
     if not missing:
         return

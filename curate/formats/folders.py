@@ -13,9 +13,9 @@ from llmcurate.base.errors import UsageError
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of folder. `what` is its name with an article; at least one file in such a folder
-    matches a pattern in `marks`; `use` is advice on the command that reads such a folder, `made` on
-    the commands that make such a folder from documents; in both texts {} stands for the folder."""
+    """A kind of folder. `what` is its name with an article. At least one file in such a folder
+    matches a pattern in `marks`. `use` names the command that reads such a folder, and `made` the
+    commands that make such a folder from documents. In both texts {} stands for the folder."""
 
     what: str
     marks: tuple[str, ...]
@@ -47,7 +47,10 @@ KINDS = {
     ),
     "shards": Kind(
         "token shards",
-        ("tokens-*.bin", "train.bin", "*_train_*.bin", "*.idx", "*.ds", "*.npy"),
+        (
+            *("tokens-*.bin", "train.bin", "*_train_*.bin", "*.idx", "*.ds", "*.npy"),
+            *("chunk-*.bin", "train/chunk-*.bin", "*.mds*", "train/*.mds*"),
+        ),
         "`llmcurate pretrain {} -o MODEL` trains a model on them",
         "`llmcurate tokenizer encode {} --tokenizer TOKENIZER -o SHARDS` makes them of it",
     ),

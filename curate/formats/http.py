@@ -1,7 +1,8 @@
 """HTTP responses as crawlers stored them, including malformed heads and bodies.
 
-A limit on the size of a body holds while it is decoded. Wrong declarations by servers (chunked,
-gzip) are recognised. The HTTP Content-Length is not trusted: the record states the body's length.
+The limit on the size of a body is applied while the body is decoded, not afterwards. Wrong
+declarations by servers (chunked, gzip) are recognised. The HTTP header Content-Length is not used,
+because the archive's record states the body's length.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ def _deflate(data: bytes, limit: int) -> tuple[bytes, str | None]:
 
 
 def _zlib(data: bytes, limit: int, bits: int) -> tuple[bytes, str | None]:
-    """Decode zlib data in steps, because zlib copies the input that it has not used yet."""
+    """Decode zlib data in steps, because every call copies the input that it has not used."""
     out, at = bytearray(), 0
     while True:
         inflate, size = zlib.decompressobj(bits), 256

@@ -208,7 +208,7 @@ def write_plan(
 
 
 def map_plan(folder: Path) -> tuple[Files, Partitions]:
-    """Map the files and partitions that `write_plan` wrote into a folder into memory."""
+    """Return the files and partitions that `write_plan` wrote into a folder, mapped into memory."""
     return Files(_map(folder / FILES)), Partitions(_map(folder / PARTITIONS)["slices"])
 
 
@@ -289,7 +289,7 @@ class InputPlan:
 
     def without_documents(self, documents: Iterable[list[int]]) -> dict[str, int | str]:
         """Return {"files": number of files without a document, "first": name of the first one}.
-        `documents` has the number of documents by partition and slice, up to the last one read."""
+        `documents` has document counts by partition and slice, up to the last slice read."""
         counts = [0] * len(self.files)
         for slices, numbers in zip(self.partitions, documents, strict=True):
             for place, piece in enumerate(slices):

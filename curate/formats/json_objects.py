@@ -1,9 +1,9 @@
 """JSON objects: one per line, in an array, or one after the other over many lines.
 
-Objects over many lines (from `json.dump` or `jq .`) are found by their brackets outside strings, in
-one pass over chunks; at most one object is held. A damaged object ends at the first character that
-it cannot contain (a line end in a string, say), and the next object begins on a line with the same
-indentation as the first line of the damaged one.
+Objects over many lines (from `json.dump` or `jq .`) are found by their brackets outside strings.
+This takes one pass over the chunks, with at most one object in memory. A damaged object ends at the
+first character that it cannot contain (a line end in a string, say), and the next object begins on
+a line with the same indentation as the first line of the damaged one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""JSONL, read and written: plain (any byte range) or compressed.
+"""Read and write JSONL: compressed files, and plain files in any byte range.
 
-A line belongs to the range that holds its first byte. A line longer than the limit is never held.
+A line belongs to the range with its first byte. A line above the limit is never kept in memory.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def reader(name: str, **facts: Any) -> Callable[[Read], Read]:
 class Format:
     """An input format. `module` is the module that reads it; `endings` are endings of file names;
     `begins` is a pattern for the beginning of the unpacked content. `pages` is True if the
-    documents are web pages, from which the step `extract` makes text. `package` is an import that
-    the reader needs and that the optional dependency `extra` installs."""
+    documents are web pages, from which the step `extract` makes text. `package` is a package that
+    the reader imports and that the optional dependency `extra` installs."""
 
     name: str
     module: str

@@ -1,7 +1,7 @@
 """Lines of text files, and the stray bytes in joined or badly resumed files.
 
 Byte order marks, which `cat` leaves inside a joined file, are skipped at the beginning of a line.
-NULs, which bad downloads leave, are reported with their place and number; long runs are never held.
+NULs, which bad downloads leave, are reported with place and number; long runs are not kept.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ def ignore_damage(offset: int, what: str) -> None:
 
 
 class Held:
-    """The bytes of the line or object that is being read: at most `limit` bytes, with at most 64
-    NULs in a row. `flush` ends it and begins the next. `on_corrupt` gets the offset of NULs."""
+    """The bytes of the line or object that is being read. At most `limit` bytes are kept, and at
+    most 64 NULs in a row. `flush` ends the line or object and begins the next. `on_corrupt` is
+    called with the offset of NULs."""
 
     def __init__(self, limit: int, on_corrupt: Callable[[int, str], object], begin: int = 0):
         self.limit, self.on_corrupt, self.begin = limit, on_corrupt, begin
@@ -48,8 +49,8 @@ class Held:
             self.parts.clear()
 
     def flush(self) -> Iterator[Line]:
-        """Yield the bytes added since the last call, split at NULs at both ends and at four or more
-        in a row, because the bytes before and after such a hole belong to different lines."""
+        """Yield the bytes added since the last call, without the NULs at both ends, and split at
+        four or more NULs in a row, as the bytes around such a gap belong to different lines."""
         offset, size = self.begin, self.size
         parts = [b"".join(self.parts) if self.held <= self.limit else None]
         self.begin, self.held, self.size, self.parts = offset + size, 0, 0, []

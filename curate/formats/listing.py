@@ -1,7 +1,8 @@
 """Input files: the files that a command's inputs stand for, and the files that are skipped.
 
-An input that is a folder stands for the files below it, the folder of a run for the run's corpus.
-Runs below an input folder are skipped, so that an OUT may lie within IN.
+An input that is a folder stands for the files below it; the folder of a run stands for the run's
+corpus. Folders of runs below an input folder are skipped, so that a command may write its output
+OUT into its own input IN.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from llmcurate.base.errors import RunFailed, UsageError
 @dataclass(frozen=True)
 class InputFile:
     """An input file. `path` is a path or URL that fsspec opens; `rel` is the path below the input;
-    `stamp` identifies the content; `state` is the size with the time of change or the store's tag,
-    known without opening the file; `url` is the source of a fetched file."""
+    `stamp` identifies the content; `state` is the size and the time of change or the store's tag,
+    all known without opening the file; `url` is the source of a fetched file."""
 
     path: str
     rel: str
@@ -442,7 +443,7 @@ def _documents_of(fs: Any, root: str) -> str:
 
 
 def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
-    """Return files and runs below a folder, and errors; without hidden files and files of runs."""
+    """Return (files, runs, errors) below a folder, without hidden files and files of runs."""
     errors: list[OSError] = []
     if _is_local(fs):
         names = sorted(_walk(root, errors))
@@ -476,7 +477,7 @@ def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
 
 def _walk(root: str, errors: list[OSError]) -> Iterator[str]:
     """Yield the files below a folder, including those in linked folders, with the link's name in
-    the path. A folder is walked once, and never through a link that lies inside it."""
+    the path. Each folder is walked once; a link to a folder around the link is not followed."""
     walked: set[str] = set()
     tops = [root]
     while tops:

@@ -79,8 +79,8 @@ def _beginning(data: bytes) -> bytes:
 
 
 def sniff_mime(data: bytes) -> str | None:
-    """Return the MIME type of a body according to its first bytes: the type of a text, the type of
-    the pattern that matches, or BINARY; None for an empty body."""
+    """Return the MIME type of a body according to its first bytes: the type of the pattern that
+    matches, else a type of text or BINARY. Return None for an empty body."""
     if not data:
         return None
     text = looks_like_text(data)
@@ -100,11 +100,11 @@ def type_of(stated: str | None, identified: str | None, data: bytes) -> str | No
     """Return the MIME type of a body, or None. `stated` is the type that the server sent,
     `identified` the type that the crawler found.
 
-    If the first bytes show that the body is not a document, their type is returned, or in place of
-    BINARY a more exact type by the crawler. Otherwise the crawler's type is returned if it is not
-    that of a document (Common Crawl asks Apache Tika, which also looks at the URL's ending), unless
-    the body begins as HTML or the type is a message, which people read. Else the server's type.
-    """
+    If the first bytes show that the body is not a document, the type that they show is returned, or
+    the crawler's more exact type if they show only BINARY. Otherwise the crawler's type is returned
+    if it is not that of a document (Common Crawl asks Apache Tika, which also looks at the URL's
+    ending), but not if the body begins as HTML or the type is a message, which people read. In all
+    other cases the server's type is returned."""
     sniffed = sniff_mime(data)
     if identified in UNKNOWN or identified == BINARY or (identified or "").startswith("message/"):
         identified = None

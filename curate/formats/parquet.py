@@ -1,4 +1,4 @@
-"""Parquet input: row groups as slices, batches of bounded size.
+"""Parquet input, cut into slices of row groups and read in batches of bounded size.
 
 A page of a few bytes may unpack to gigabytes, and Arrow unpacks a page of each column at once,
 without a bound, so page headers are read first: structs of Thrift's compact protocol
@@ -53,9 +53,9 @@ class BadPages(ValueError):
 
 @dataclass(frozen=True)
 class Chunk:
-    """The memory that a column of a row group takes, in bytes: `row` per row, from the page with
-    the largest average; `repeated` per row if every row repeats a value of the dictionary; `memory`
-    in addition to the rows. `name` is the column's name up to the first dot."""
+    """The memory that a column of a row group takes, in bytes: `row` is per row, from the page with
+    the largest average. `repeated` is per row, if every row repeats a value of the dictionary.
+    `memory` is needed in addition to the rows. `name` is the column's name up to the first dot."""
 
     name: str
     memory: int
@@ -216,7 +216,7 @@ def _holds_text(kind: pa.DataType) -> bool:
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
-    """Return row group ranges [first, last) of about `target` bytes; one range if unreadable."""
+    """Return ranges [first, last) of row groups of about `target` bytes; one if unreadable."""
     try:
         with open_input(file.path) as f:
             meta = _opened(f).metadata

@@ -32,7 +32,7 @@ from llmcurate.base.errors import RunFailed
 
 @dataclass
 class Batch:
-    """Documents for the steps and documents that the reader rejected, with the numbers of both."""
+    """Documents for the steps, documents that the reader rejected, and the numbers of both."""
 
     docs: Documents
     refused: Documents | None
@@ -42,10 +42,10 @@ class Batch:
 @dataclass
 class Account:
     """Counts from reading a partition. `passed_over` is the number of documents outside the share
-    that is read; `documents` has the number of all documents in each slice. By carried column,
-    `left_out` counts values that became null, `misfits` values moved to `extra`. `compared` is the
-    number of documents whose digest was compared; `differing` counts digests that differ, by file.
-    `bytes_in` is the bytes of texts and payloads."""
+    that is read; `documents` has the number of all documents in each slice. For each carried
+    column, `left_out` counts the values that became null, and `misfits` the values that were moved
+    to `extra`. `compared` is the number of documents whose digest was checked, and `differing`
+    counts, for each file, the digests that differ. `bytes_in` is the size of texts and payloads."""
 
     passed_over: int = 0
     bad_dates: int = 0

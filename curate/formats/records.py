@@ -1,8 +1,8 @@
 """The records of a WARC or ARC file, of every type, whole or damaged.
 
 Framing follows ISO 28500 (WARC/0.18, 1.0, 1.1) and the ARC format of the Internet Archive. Lengths
-may be wrong, and bytes may be missing. Three rules find the next record, and each use of a rule is
-reported as `Corrupt`:
+may be wrong, and bytes may be missing. Three rules then find the next record. Whenever one of them
+is used, a `Corrupt` is reported:
 
 - a compressed member that begins like a record always begins a record;
 - if no record follows a record's content, the content is searched for a record that is inside it
@@ -68,7 +68,7 @@ class Runs:
         self.broken: Corrupt | None = None
 
     def offset(self) -> int:
-        """Return the file offset of the byte at `pos`, or of its member if compressed."""
+        """Return the file offset of the byte at `pos`, in a compressed file that of its member."""
         if self.plain:
             return self.at + self.pos
         for until, offset in self.older:
@@ -238,8 +238,8 @@ class _Reader:
             yield from problems
 
     def _garbage_after(self, record: Record) -> list[Corrupt]:
-        """Skip garbage after a record before the record is yielded: if the member breaks inside the
-        garbage (a wrong checksum, say), the record's content cannot be trusted."""
+        """Skip garbage after a record before yielding the record: if the member is damaged inside
+        the garbage (a wrong checksum, say), the record's content cannot be trusted."""
         stream = self.stream
         if record.damage or self._at_record():
             return []

@@ -1,10 +1,9 @@
 """Documents of web archives: WARC, WET and ARC files, compressed or not.
 
-Documents are responses with status 200 and pages of ARC files whose type is HTML, XML or text (or
-missing, if the content looks like these), and resource and conversion records of such a type. A
-body whose bytes are of another type is skipped, whatever type the server states (mime.py). Digests
-(`algorithm:value`, in hexadecimal or RFC 4648 base32) are checked if sha1, sha256 or md5.
-"""
+Documents are responses with status 200, pages of ARC files, and resource and conversion records.
+Their type must be HTML, XML or text, or missing if the content looks like one of these. A body
+whose bytes are of another type is skipped, whatever type the server states (mime.py). Digests
+(`algorithm:value`, in hexadecimal or RFC 4648 base32) are checked for sha1, sha256 and md5."""
 
 from __future__ import annotations
 
@@ -34,8 +33,8 @@ _ALGORITHMS = {"sha1": 20, "sha-1": 20, "sha256": 32, "sha-256": 32, "md5": 16} 
 
 
 def parse(stated: str) -> tuple[str, bytes] | None:
-    """Return (algorithm as named in hashlib, bytes of the digest) of a digest in text; None if it
-    is of an unknown algorithm or malformed."""
+    """Return (algorithm as named in hashlib, bytes of the digest) for a digest written as text;
+    None if its algorithm is unknown or the text is malformed."""
     name, _, value = stated.strip().partition(":")
     name, value = name.strip().lower(), value.strip().rstrip("=").upper()
     size = _ALGORITHMS.get(name, 0)

@@ -1,4 +1,4 @@
-"""Write documents to a WARC file: conversion records of plain text, like Common Crawl's WET files.
+"""Write documents to WARC as conversion records of plain text, like Common Crawl's WET files.
 
 A record's id is derived from the document's id, which is in WARC-Refers-To if it is a URI.
 """

@@ -43,7 +43,7 @@ class Fault(NamedTuple):
 @dataclass
 class Check:
     """The result of a check. `faults` maps a path to what is wrong, `rows` maps a faulty file to
-    its row of the ledger, and `repaired` is True if a run has recomputed all faulty files."""
+    its record of finished work, and `repaired` is True if a run has recomputed all faulty files."""
 
     JSON = ("out", "files", "faulty", "faults=first", "repaired")
     out: Path

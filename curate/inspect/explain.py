@@ -1,4 +1,4 @@
-"""Explain one document: why it was dropped, what was cut from it, which duplicate of it is kept."""
+"""Explain one document: why it was dropped, what was cut, and which duplicate of it is kept."""
 
 from __future__ import annotations
 

@@ -346,7 +346,7 @@ class TokenizerEvaluation(Computed):
         return self.figures["pivot"] or "English"
 
     def bars(self, key: str = "bytes_a_token") -> list[tuple[str, list[float | None]]]:
-        """Return (label, figure `key` by drawn tokenizer) for all texts and each large language."""
+        """Return (label, `key` of each drawn tokenizer) for all texts and each large language."""
         drawn = self.tokenizers[:SERIES]
         rows = [("all texts", [t.get(key) for t in drawn])]
         languages = drawn[0]["lang"][:LANGUAGES]

@@ -1,2 +1,2 @@
-"""Specialised steps, readers and commands. curate/index.json registers the lab's steps and
-commands: the lab imports the other packages, and no other package imports the lab."""
+"""Specialised steps, readers and commands. No other package imports the lab, so its steps and
+commands are found through curate/index.json."""

@@ -84,8 +84,8 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class Error:
-    """The error of a regression on held-out mixtures. predicts: whether it orders mixtures better
-    than chance would."""
+    """The error of a regression on held-out mixtures. predicts: True if the regression orders
+    mixtures better than chance."""
 
     rmse: float
     rank_correlation: float
@@ -99,8 +99,9 @@ class Error:
 
 @dataclass(frozen=True)
 class Mixture:
-    """The share and the epochs of each source, and the target's bits per byte, predicted with an
-    interval, and measured if the mixture was trained. intervals: those of the optimum's shares."""
+    """The share and the epochs of each source, and the target's bits per byte: predicted, with an
+    interval, and also measured if a model was trained on the mixture. intervals: the intervals of
+    the optimum's shares."""
 
     shares: dict[str, float]
     epochs: dict[str, float]
@@ -139,8 +140,8 @@ REGRESSION_HEAD = ("held-out error", "RMSE", "rank correlation", "interval")
 
 @dataclass(frozen=True)
 class MixtureSearch(Findings):
-    """All figures of a search. encoded: whether this search encoded the sources; regression: the
-    name of the regression that chose the optimum; texts: the regressions' errors on each text
+    """All figures of a search. encoded: True if this search encoded the sources. regression: the
+    name of the regression that chose the optimum. texts: the regressions' errors on each text
     alone."""
 
     NAME = "mixtures"
@@ -425,7 +426,7 @@ def search_mixture(
 
 @dataclass(frozen=True)
 class _Point:
-    """A mixture to train. shares: the shares in 10,000ths, without sources of share 0; earlier:
+    """A mixture to train. shares: the shares in 10,000ths, without sources of share 0. earlier:
     whether an earlier search in OUT drew the mixture."""
 
     shares: dict[str, int]
@@ -673,9 +674,9 @@ class _Search:
 @dataclass(frozen=True)
 class Target:
     """The target of the search, a weighted sum of bits per byte. weights: the weight of each
-    document; by_text: for each text, the weights that documents have if this text alone is the
-    target; scale: for each document, the factor of its nats and bytes that gives the texts their
-    weights."""
+    document. by_text: for each text, the weights that documents have if this text alone is the
+    target. scale: for each document, a factor for its nats and bytes, so that sums over all
+    documents count each text by its weight."""
 
     weights: np.ndarray
     by_text: dict[str, np.ndarray]

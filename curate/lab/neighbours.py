@@ -42,8 +42,8 @@ def by_neighbours(corpus: Corpus, folder: Path) -> tuple[DocumentKeys, str]:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """An order of documents. draws: the keys that order them; cosine, before: the mean cosine of
-    adjacent documents in that order and in an order by hash; summary: these figures as a line."""
+    """An order of documents. draws: the keys that give this order. cosine: the mean cosine of
+    adjacent documents. before: the same in an order by hash. summary: these figures as a line."""
 
     draws: DocumentKeys
     cosine: float

@@ -89,10 +89,10 @@ def clamped(
     weights: Mapping[str, Fraction], total: Fraction, low: Exact, high: Exact
 ) -> dict[str, Fraction]:
     """Return amounts proportional to the weights within bounds, with the sum `total` if possible.
-    Each amount is scale * weight, raised to its bound in `low` and cut to its bound in `high`. A
-    name without a bound is not limited. One scale is used for all. If no scale reaches `total`, all
-    amounts are at their lower or all at their upper bounds, so callers must check the sum. With
-    equal weights and high = cap * size this is UniMax (Chung et al. 2023, algorithm 1)."""
+    Each amount is scale * weight with the same scale, raised to its bound in `low` and cut to its
+    bound in `high`. A name without a bound is not limited. If no scale reaches `total`, all amounts
+    are at their lower or all at their upper bounds, so callers must check the sum. With equal
+    weights and high = cap * size this is UniMax (Chung et al. 2023, algorithm 1)."""
 
     def at(scale: Fraction | None) -> dict[str, Fraction]:
         amounts = {}

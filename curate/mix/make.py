@@ -1,4 +1,5 @@
-"""Prepare a mix (measure the sources, design the mix, choose documents), print it, and write it.
+"""Prepare a mix (measure the sources, design the mix, choose documents), print its table, and write
+it.
 
 Measuring leaves the decoded documents on disk. Each copy of a document is then written to a
 temporary file with its position in the mix, and each part of the mix (an output file) is sorted and

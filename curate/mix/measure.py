@@ -211,7 +211,7 @@ def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
 
 
 def text_hashes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return uint8[rows, 16]: the xxh3-128 of each text, the hash of exact deduplication. Its
+    """Return uint8[rows, 16]: the xxh3-128 of each text, the hash of exact deduplication. That
     module is not imported: loading numba takes longer than hashing a gigabyte."""
     from xxhash import xxh3_128_digest
 
@@ -330,7 +330,7 @@ def keys(base: np.ndarray, epoch: int) -> np.ndarray:
 
 
 def positions(key: np.ndarray, epoch: int, epochs: float) -> np.ndarray:
-    """Return float64[rows] in [0, 1): positions in the mix of one epoch's documents. key:
+    """Return float64[rows] in [0, 1): the place in the mix of each document of one epoch. key:
     uint64[rows], keys in this epoch. epochs: the source's number of epochs in the mix."""
     return np.minimum((epoch + key * _ONE) / epochs, np.nextafter(1.0, 0.0))
 
@@ -362,7 +362,7 @@ class PartialEpoch:
         self.chosen, self._ties = chosen, chosen.ties.copy()
 
     def last(self, number: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Return bool[rows]: True for a row in the partial epoch of its stratum. number:
+        """Return bool[rows]: True for a row in the partial (last) epoch of its stratum. number:
         int64[rows], the stratum of each row. key: uint64[rows], the row's key in that epoch."""
         taken = key < self.chosen.cut[number]
         if self._ties.any():

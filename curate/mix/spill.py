@@ -226,7 +226,8 @@ class Stretch:
 @dataclass(frozen=True)
 class RowBlock:
     """Rows in memory. columns: all columns; `text` holds only the length of each text. Row i has
-    the text texts[position[i]]. Bytes between two blocks form an extra entry of `texts`."""
+    the text texts[position[i]]. Entries of `texts` that belong to no row are the bytes between
+    stretches."""
 
     texts: pa.LargeStringArray
     position: np.ndarray

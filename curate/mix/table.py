@@ -65,8 +65,8 @@ class Row(Amounts, _Asked):
 @dataclass(frozen=True)
 class Overlap:
     """Texts that several sources have. documents[a][b], size[a][b]: number and size of the
-    documents of source a whose text is also in source b. On the diagonal: the repetitions within a,
-    without one document of each text. unique_documents, unique: number and size of documents in the
+    documents of source a whose text is also in source b. documents[a][a] counts the documents of a
+    beyond the first one of each text. unique_documents, unique: number and size of documents in the
     mix if every text counts once. from_index: sources whose MinHash keys came from an index.
     not_in_index: the number of documents missing in that index, by source."""
 

@@ -11,7 +11,7 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 
 _NAME = re.compile(r"\w[\w.-]*")
-_SHARDS = (".bin", ".npy", ".ds")
+_SHARDS = re.compile(r".*\.(bin|npy|ds|mds)(\.zstd)?")
 
 
 def named_paths(pairs: Iterable[str]) -> dict[str, str]:
@@ -38,10 +38,9 @@ def are_shards(path: str) -> bool:
     """Return True if the path is a folder or file of token shards, in any supported format."""
     place = Path(path)
     if place.is_dir():
-        return (place / "manifest.json").is_file() or any(
-            file.suffix in _SHARDS for file in place.iterdir()
-        )
-    return place.suffix in _SHARDS
+        names = [file.name for below in (place, place / "train") for file in below.glob("*")]
+        return (place / "manifest.json").is_file() or any(map(_SHARDS.fullmatch, names))
+    return _SHARDS.fullmatch(place.name) is not None
 
 
 def as_shards(

@@ -70,7 +70,7 @@ def _shards_digest(path: Path) -> str:
     if (path / "manifest.json").is_file():
         return file_digest(path / "manifest.json")
     try:
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        files = sorted([*path.glob("*"), *path.glob("*/*")]) if path.is_dir() else [path]
         entries = [(file.name, file.stat().st_size) for file in files if file.is_file()]
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from None

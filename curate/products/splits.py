@@ -53,7 +53,7 @@ def find_clusters(
 ) -> Clusters:
     """Return the clusters of a corpus with the columns id and text. `run` is the OUT of the run
     that made the corpus, and `folder` a folder for temporary files. Memory holds 8 bytes per
-    document, and the documents in clusters."""
+    document, and the keys of the documents in clusters."""
     from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     scratch = folder / SCRATCH

@@ -1,7 +1,7 @@
 """Forget documents: remove their texts from rejected files, excerpts, ledgers and indexes of runs.
-What stays is that a document existed: its id, its URL, and the rule that dropped it with the
-values. Its hashes (sketches) also stay, because they find its duplicates under other names. Every
-step can be repeated, so the next call completes one that was killed."""
+What stays of a document is its id, its URL, and the rule that dropped it, with the values that the
+rule compared. The document's hashes (sketches) also stay, because they find duplicates under other
+names. Every step can be repeated, so a second call completes a call that was killed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from llmcurate.base.pages.html import without_texts
 
 @dataclass
 class Scrubbed:
-    """The numbers of rejected documents and runs whose texts were removed, and the indexes that can
-    no longer be searched for phrases."""
+    """The numbers of rejected documents and runs from which texts were removed, and the indexes
+    that can no longer be searched for phrases."""
 
     documents: int = 0
     runs: int = 0
@@ -43,7 +43,7 @@ class Scrubbed:
 
 
 def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scrubbed:
-    """Remove the texts of removed documents from runs. held: ids of documents once in a corpus."""
+    """Remove the texts of removed documents from runs. held: ids that were in any corpus."""
     scrubbed = Scrubbed()
     searched: set[str] = set()
     for run in runs:
@@ -272,7 +272,8 @@ def hosts(urls: pa.Array) -> pa.Array:
 
 
 def normal_domain(text: str) -> str:
-    """Return a domain in the form used to compare domains. Raise UsageError if it is not one."""
+    """Return a domain in the form in which domains are compared: in lower case, without `*.` and
+    outer dots. Raise UsageError if the text is not a domain."""
     name = text.strip().lower().removeprefix("*.").strip(".")
     if not name or any(c in name for c in "/:@ \t\0") or "." not in name:
         raise UsageError(f"--domain {text}: write a host name such as example.org")

@@ -1,8 +1,8 @@
-"""Prepare a recipe for a refresh, in which it runs on new documents and compares them with earlier
-runs. A decision on a document must not depend on later documents, or a refresh would differ from
-one run over everything. So deduplication keeps the duplicate that arrived first, whatever the
-recipe says. Only `dedup_exact` by URL with `survivor: newest` removes older versions, from the next
-snapshot. A step that needs later documents ends with an error that names the step."""
+"""Prepare a recipe for a refresh, which runs the recipe on new documents and compares them with
+earlier runs. A decision on a document must not depend on later documents, or a refresh would differ
+from one run over everything. So deduplication keeps the duplicate that arrived first, whatever the
+recipe says. Only `dedup_exact` by URL with `survivor: newest` removes older versions, and only from
+the next snapshot on. A step that needs later documents ends with an error that names the step."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ NEW_HOME = "use another HOME, or rebuild this one from all its inputs with --reb
 
 
 def check(recipe: Recipe) -> str | None:
-    """Return a line on the settings that a refresh does not follow, or None. Raise UsageError for a
-    step that a refresh cannot run."""
+    """Return a line on those settings of the recipe that a refresh does not follow, or None. Raise
+    UsageError for a step that a refresh cannot run."""
     if recipe.read.limit is not None:
         raise UsageError(
             "refresh reads all new documents: remove `read.limit` from the recipe (`read.share`"

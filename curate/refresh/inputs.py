@@ -9,7 +9,7 @@ are checked with HEAD, unless changed inputs are skipped. If a server does not a
 count as unchanged, so the refresh continues.
 
 An input whose end cannot be read is damaged, cut short or still being written. It is left out until
-it changes. It is then read as a new file.
+it changes, and is then read as a new file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HEAD_BYTES = 1 << 20  # a readable file has its first line within these
 
 @dataclass
 class Remote:
-    """The inputs that are fetched. folder: the folder to fetch into. dry: True to fetch nothing."""
+    """Inputs fetched from URLs. folder: the folder to fetch into. dry: True to fetch nothing."""
 
     folder: Path
     quiet: bool = True
@@ -117,7 +117,7 @@ def fetched_input(wanted: FileToFetch) -> InputFile:
 
 
 def fetch_again(file: InputFile, folder: str | None) -> InputFile:
-    """Return a file of an unfinished refresh in its present state. Fetch the file again if it is
+    """Return an input file of an unfinished refresh in its present state, fetched again if it is
     missing. Raise RunFailed if the recipe now fetches the file to another path."""
     wanted = None if folder is None or not is_url(file.url) else place(file.url, Path(folder))
     if wanted is None or wanted.target.resolve() != Path(file.path).resolve():
@@ -132,9 +132,9 @@ def fetch_again(file: InputFile, folder: str | None) -> InputFile:
 @dataclass
 class NewInputs:
     """The inputs that `find_new` found. new: the files to ingest, in order. unchanged: the number
-    of known files. changed: the paths of known files that changed. unreadable: the number of
-    skipped files and folders. listed: the state of all files by path. damaged: the files that are
-    left out."""
+    of known files that did not change. changed: the paths of known files that changed. unreadable:
+    the number of skipped files and folders. listed: the state of all files by path. damaged: the
+    files that are left out because their end cannot be read."""
 
     new: list[InputFile]
     unchanged: int = 0
@@ -155,11 +155,11 @@ def find_new(
     choice: Choice = Choice(),
     damaged: Damaged | None = None,
 ) -> NewInputs:
-    """Return the new files among the inputs. seen: the ingested files. changed: what to do with a
-    known file that changed: `leave`, `new` (ingest its documents as new ones) or `skip`. remote:
-    fetches inputs that are URLs. skip_unreadable: True to skip unreadable files, False to treat
-    them as damaged. columns, choice: arguments for `find_files`. damaged: the files that were left
-    out, or None to ingest damaged files, too."""
+    """Return the new files among the inputs. seen: the files that earlier refreshes ingested.
+    changed: what to do with a known file that changed: `leave`, `new` (ingest its documents as new
+    ones) or `skip`. remote: fetches inputs that are URLs. skip_unreadable: True to skip unreadable
+    files, False to treat them as damaged. columns, choice: arguments for `find_files`. damaged: the
+    files that earlier refreshes left out as damaged, or None to ingest damaged files too."""
     result = NewInputs([])
     inputs = list(inputs)
     if remote is not None:
@@ -253,9 +253,9 @@ def _cut_head(path: str) -> str | None:
 
 
 def cut_short(corrupt: Path, plan: InputPlan, settings: ReadSettings) -> Damaged:
-    """Return the files of a run whose end could not be read. corrupt: the run's corrupt.jsonl,
-    which names all damaged files. The last slice of each of these files is read again, to see if
-    the damage is at its end."""
+    """Return those input files of a run whose end could not be read. corrupt: the run's
+    corrupt.jsonl, which names all damaged files. The last slice of each of these files is read
+    again, to see if the damage is at its end."""
     if not corrupt.is_file():
         return {}
     lines = corrupt.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""The options and the outcome of a refresh. An outcome is shown as text, JSON, metrics, logs."""
+"""The options and the outcome of a refresh. An outcome is shown as text, JSON, metrics or logs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RefreshOptions:
 
 @dataclass(frozen=True)
 class Totals(Message):
-    """The totals in a run's run.json that a refresh reports."""
+    """Those totals from a run's run.json that a refresh reports."""
 
     read: int = 0
     kept: int = 0
@@ -60,8 +60,8 @@ class Totals(Message):
 
 @dataclass(frozen=True)
 class Corpus:
-    """The size of a snapshot's corpus. ids: the hash of the set of its ids, as in the record of a
-    run (`kept_ids`)."""
+    """The size of a snapshot's corpus. ids: a hash of the set of the documents' ids, the same as
+    `kept_ids` in run.json."""
 
     documents: int = 0
     text_bytes: int = 0
@@ -188,7 +188,7 @@ class LoggedLines(io.TextIOBase):
 
 @contextmanager
 def json_logs(wanted: bool) -> Iterator[logging.Logger | None]:
-    """If `wanted`, write all that is sent to stderr as JSONL. Yield the logger, or None."""
+    """Write all that is sent to stderr as JSONL. Yield the logger, or None if not `wanted`."""
     if not wanted:
         yield None
         return
@@ -208,14 +208,14 @@ def json_logs(wanted: bool) -> Iterator[logging.Logger | None]:
 
 @dataclass(frozen=True)
 class FailureHooks:
-    """Hooks for a refresh that fails. command: a command for sh. webhook: a URL that accepts
-    JSON."""
+    """The command and the URL to call when a refresh fails. command: a command for sh. webhook: a
+    URL that accepts JSON."""
 
     command: str | None = None
     webhook: str | None = None
 
     def call(self, home: Path, error: str, code: int) -> None:
-        """Call both hooks. If a hook fails, print a line; the exit code stays the same."""
+        """Call the command and the webhook. If one fails, print a line and keep the exit code."""
         if self.command:
             variables = {"HOME": str(home), "ERROR": error, "EXIT_CODE": str(code)}
             env = {
@@ -269,7 +269,7 @@ def write_metrics(
     path: Path, home: Path, code: int, seconds: float, done: Refreshed | None
 ) -> None:
     """Write the metrics file for Prometheus' textfile collector. Values that this call does not
-    know stay as they were: a failure (done=None) does not hide the time of the last success."""
+    know stay in the file, so a failure (done=None) keeps the time of the last success."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     now = round(time.time(), 3)

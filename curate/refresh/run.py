@@ -1,7 +1,7 @@
-"""Run a refresh: from new inputs to the snapshot that contains their documents. HOME/products/NAME
-is a run that makes products from the snapshot NAME, so an interrupted product resumes.
-HOME/products/current links to the last complete run of this kind. Products are made after the
-snapshot: if one fails, no data are lost."""
+"""Run a refresh: from new inputs to the snapshot that contains their documents. Products, such as
+token shards, are made after the snapshot, so no data are lost if one fails. HOME/products/NAME is
+the run that makes them from the snapshot NAME; this run resumes if it was interrupted.
+HOME/products/current links to the last complete run of this kind."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from llmcurate.base.terminal import say
 
 
 def check_products(recipe: Recipe) -> None:
-    """Raise UsageError if the recipe has no product that can be made from a snapshot."""
+    """Raise UsageError if the recipe has no products, or if they cannot be made from a snapshot."""
     if not recipe.products:
         raise UsageError(f"--products: recipe {recipe.name} does not end in a product")
     if _alone(recipe).brings_corpus:
@@ -308,7 +308,7 @@ def _forget_from(state: State, base: str, how: RefreshOptions) -> Refreshed:
 
 
 def forget(home: Path, entries: list[tuple[str, str]], how: RefreshOptions) -> Refreshed:
-    """Record what to forget. Make a snapshot without it unless a refresh is unfinished."""
+    """Record what to forget, then make a snapshot without it, unless a refresh is unfinished."""
     began = time.perf_counter()
     with open_state(home) as state:
         state.remove(entries, datetime.now(timezone.utc).isoformat(timespec="seconds"))
@@ -323,8 +323,9 @@ def forget(home: Path, entries: list[tuple[str, str]], how: RefreshOptions) -> R
 
 
 def roll_back(home: Path, name: str, how: RefreshOptions) -> Refreshed:
-    """Make another snapshot the current one (`parent`: the snapshot before the current one). If it
-    contains documents that were forgotten later, make a new snapshot without them."""
+    """Make the snapshot `name` the current one. The name `parent` stands for the snapshot that was
+    current before the present one. If the snapshot has documents that were forgotten later, make a
+    new snapshot without them."""
     with open_state(home) as state:
         pending = state.pending()
         if pending and not how.abandon:
@@ -401,8 +402,8 @@ def _plan_new(recipe: Recipe, plan: InputPlan, earlier: list[Refresh], home: Pat
 def _finish(
     state: State, refresh: Refresh, recipe: Recipe | None, how: RefreshOptions
 ) -> Refreshed:
-    """Complete a refresh that is recorded as begun, whatever it has done so far. recipe: None is
-    enough if documents are only forgotten."""
+    """Complete a refresh that is recorded as begun, whatever it has done so far. recipe: the
+    recipe, or None if the refresh only forgets documents."""
     import pyarrow.parquet as pq
 
     home = state.home

@@ -5,8 +5,8 @@ the space of its new documents only. Next to the folder, `NAME.json` has the doc
 text and sha256 of each file, and the base snapshot; `NAME.removed.parquet` lists forgotten and
 superseded documents.
 
-A run's folder is kept while a snapshot based on it exists, because the next refresh needs its
-indexes and ids. Of the Bloom filters only those from which a refresh may start are kept, because a
+A run's folder is kept while a snapshot based on the run exists, because the next refresh needs the
+run's indexes and ids. Only the Bloom filters from which a refresh may start are kept, because each
 filter includes all earlier ones.
 """
 
@@ -74,9 +74,9 @@ class About:
 
 @dataclass(frozen=True)
 class Source:
-    """The contents of a snapshot. base: the snapshot it is based on. of_base: the documents to
-    remove from the base. new: the corpus of a run. of_new: the documents to remove from that
-    corpus."""
+    """The contents of a snapshot. base: the snapshot on which this one is based. of_base: the
+    documents of the base that are left out. new: the corpus of a run, whose documents are added.
+    of_new: the documents of this corpus that are left out."""
 
     base: Path | None
     of_base: Removals
@@ -87,13 +87,13 @@ class Source:
 
 
 def is_whole(folder: Path) -> bool:
-    """Return True if a snapshot is complete. Its folder gets its final name last."""
+    """Return True if a snapshot is complete. Its folder is renamed to its final name last."""
     return folder.is_dir() and manifest_path(folder).is_file()
 
 
 def faults(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield the path of each file in a snapshot whose content was changed, and what is wrong with
-    it. The next snapshot would contain the same file."""
+    it. This matters for the next snapshot, which would contain the same file."""
 
     def compared(item: tuple[str, dict[str, int | str]]) -> tuple[Path, str | None]:
         path = folder / item[0]
@@ -105,7 +105,7 @@ def faults(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def hidden(path: Path, home: Path) -> Path:
-    """Rename a folder of a HOME to a hidden name in one step. Return the hidden path."""
+    """Rename a folder in a HOME to a hidden name in one step. Return the new path."""
     aside = path.with_name(f".{path.name}-old")
     if path.is_symlink() or path.is_dir():
         remove(aside, inside=home)
@@ -192,8 +192,8 @@ def corpus_of(folder: Path) -> Corpus:
 
 
 def removed(folder: Path) -> frozenset[str]:
-    """Return the ids of all forgotten documents that this snapshot, or one it is based on, once
-    had."""
+    """Return the ids of all forgotten documents that were in this snapshot or in a snapshot on
+    which it is based."""
     path = removed_file(folder)
     if path is None:
         return frozenset()
@@ -247,8 +247,8 @@ def names_by_date(state: State) -> list[str]:
 
 
 def prune(state: State, how: RefreshOptions) -> list[str]:
-    """Remove all snapshots but the newest `keep`, those of the last `keep_days` days and those in
-    use. Return the names of the removed snapshots."""
+    """If `how.keep` or `how.keep_days` is set, remove old snapshots. Those in use, the newest
+    `keep` and those of the last `keep_days` days stay. Return the removed names."""
     gone: list[str] = []
     if how.keep is not None or how.keep_days is not None:
         names = names_by_date(state)

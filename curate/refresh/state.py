@@ -45,8 +45,8 @@ class Described:
 @dataclass(frozen=True)
 class Plan(Message):
     """Everything that decides a refresh's bytes. parent: the snapshot that was current when the
-    refresh began. known: the number of known inputs. If a refresh only forgets documents, only
-    `parent` is set."""
+    refresh began. known: the number of known inputs. For a refresh that only forgets documents,
+    only `parent` is set."""
 
     JSON = ("parent", "inputs?", "recipe?", "known?inputs")
     parent: str | None
@@ -57,7 +57,7 @@ class Plan(Message):
 
 @dataclass(frozen=True)
 class Refresh:
-    """The record of a refresh. text: the JSON of `plan`, parsed only if needed."""
+    """The record of a refresh. text: the JSON of the plan, which `plan` parses when needed."""
 
     name: str
     kind: str
@@ -159,7 +159,7 @@ class State(Ledger):
             self._write(f"DELETE FROM {table} WHERE {column} = ?", (name,))
 
     def seen(self, names: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """Return {path or URL: (latest state, its stamp)} of the inputs of these refreshes."""
+        """Return {path or URL: (latest state, stamp of that state)} of these refreshes' inputs."""
         rows = (r for n in names for r in self._get("inputs", "WHERE refresh = ? ORDER BY 2", n))
         return {path: (state, stamp) for _, _, path, state, stamp, _ in rows}
 

@@ -100,7 +100,8 @@ def clear_unfinished(out: Path) -> None:
 
 
 def swap(new: Path, old: Path) -> None:
-    """Replace the folder `old` by `new`, which is complete. Remove the manifest of `old` first."""
+    """Replace the folder `old` by `new`, which is complete. The manifest of `old` is removed first,
+    so that no reader takes it for that of `new`."""
     clear_temporary(new)
     manifest_path(old).unlink(missing_ok=True)
     aside = old.with_name(f".{old.name}-old")
@@ -113,8 +114,9 @@ def swap(new: Path, old: Path) -> None:
 
 
 def write_decisions(parts: list[Path], out: Path) -> None:
-    """Write OUT/decisions.parquet: the decisions of every CorpusStep, in the order of the steps.
-    The file has the column partner_corpus if any step compared with earlier corpora."""
+    """Write OUT/decisions.parquet: the decisions of every CorpusStep (a step that needs the whole
+    corpus, such as deduplication), in the order of the steps. The file has the column
+    partner_corpus if any step compared with earlier corpora."""
     named = [OTHER_CORPUS in pq.read_schema(path).names for path in parts]
     selects = []
     for nth, (path, has_corpus) in enumerate(zip(parts, named, strict=True)):

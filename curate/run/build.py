@@ -1,7 +1,7 @@
-"""Products: each is built once from the corpus, and its files are published in OUT's root. The
-settings that made a product in OUT are recorded. If a command asks for other settings, it either
-ends with an error that names them, or the old files are moved to another folder. Finished work
-stays."""
+"""Products, such as token shards or a model: each is built once from the corpus, and its files are
+moved to OUT's root. The settings that made a product in OUT are recorded. If a command asks for
+other settings, it either ends with an error that names them, or moves the old files to another
+folder. Finished work stays."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ COLUMNS = ["id", "source", "lang", "text"]
 
 
 def corpus_batches(folder: Path, columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
-    """Yield the documents of the corpus in a folder with these columns (None: all). Each file is
-    compared with its manifest before it is read. Raises Damaged if it differs."""
+    """Yield the documents of the corpus in a folder, with these columns (None: all). Before a file
+    is read, its sha256 is compared with the manifest's. Raises Damaged if they differ."""
     sealed = {name: [None, entry["sha256"]] for name, entry in entries(folder)}
     for path in part_files(folder):
         if path.name in sealed:
@@ -71,9 +71,9 @@ def build_product(
     ledger: Ledger,
     intact: Intact,
 ) -> dict[str, Any]:
-    """Return the product's record for run.json. Build the product unless the ledger has the record
-    and the files are unchanged. `folders` are OUT and the run's home, in which the product is
-    built."""
+    """Return the product's record for run.json. Build the product unless the ledger (the list of
+    finished work) has it and its files are unchanged. `folders` are OUT and the run's home, in
+    which the product is built."""
     product, (out, home) = stage.product, folders
     quiet, workers = intact.options.quiet, intact.options.count()
     in_place = product.in_place
@@ -298,8 +298,9 @@ def _flat(value: Any, name: str = "") -> dict[str, str]:
 def made_otherwise(
     plan: RunPlan, stage: ProductStage, out: Path, ledger: Ledger
 ) -> tuple[str | None, bool]:
-    """Return how the settings differ from those that made the product in OUT, or None if a build
-    may continue that product. Also return if that product is finished or begun."""
+    """Return (difference, has work). `difference` is a text on how the settings differ from those
+    that made the product in OUT, or None if a build may continue that product. `has work` is True
+    if that product is finished or begun."""
     product = stage.product
     made = ledger.stage_result(f"made:{product.makes}", Made)
     related = made and made.lineage and made.lineage == _lineage(plan, stage)
@@ -313,7 +314,7 @@ def made_otherwise(
 
 def check_made(plan: RunPlan, out: Path, ledger: Ledger, offered: bool) -> None:
     """Raise UsageError if a command for one product would replace a product in OUT that was made
-    with other settings. `offered` says whether to advise --restart. Runs that do more pass."""
+    with other settings. `offered` says whether to advise --restart. All other runs pass."""
     if plan.stages or len(plan.products) != 1 or not plan.products[0].key:
         return
     differing, holds_work = made_otherwise(plan, plan.products[0], out, ledger)
@@ -323,7 +324,8 @@ def check_made(plan: RunPlan, out: Path, ledger: Ledger, offered: bool) -> None:
 
 def make_room(plan: RunPlan, stage: ProductStage, out: Path, ledger: Ledger) -> None:
     """Move a model in OUT that was made with other settings to OUT/model.1, so that no build
-    continues from that model. If the move is killed, the next run finishes the move."""
+    continues from that model; if the model has no finished or begun work, remove its files. If the
+    move is killed, the next run finishes the move."""
     differing, holds_work = made_otherwise(plan, stage, out, ledger)
     if differing is None or not stage.product.in_place:
         return
@@ -403,9 +405,9 @@ def _refusal(out: Path, what: str, named: Any, offered: bool = True) -> UsageErr
 
 
 def claim(out: Path, files: list[Path], asked: dict[str, Any], restart: bool) -> None:
-    """Check that a command without a recipe may write to the folder or file `out`. Record the
-    settings `asked`. If one of `files` exists, rename `out` if `restart` is True, else raise
-    UsageError unless a command with the same settings made `out`."""
+    """Check that a command without a recipe may write to the folder or file `out`, and record its
+    settings `asked`. If one of `files` exists, rename `out` if `restart`, or raise UsageError
+    unless a command with the same settings made `out`."""
     note, settings = _note_path(out), {n: _stamped(v) for n, v in asked.items() if v is not None}
     there = next((path for path in files if path.exists()), None)
     if there and restart:

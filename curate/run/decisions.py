@@ -1,5 +1,5 @@
-"""The decisions of a CorpusStep over the sketches of a stage, and the check, before they are
-applied, that a dedup step does not remove too much."""
+"""The decisions of a CorpusStep (a step that needs the whole corpus, such as deduplication), made
+from sketches. Before they are applied, a check stops a dedup step that would remove too much."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def resolve(
     run: Run = run_here,
     sizes: Sizes = Sizes(),
 ) -> Resolved:
-    """Let a step decide, write its decisions to the file `decisions`, and return their figures.
-    `own` is the step's folder. `size` holds the numbers of documents and of bytes of text that
-    reached the step. `run` runs the tasks of the step; `sizes` are the sizes of the tasks."""
+    """Let a step decide on all documents, write its decisions to the file `decisions`, and return a
+    summary of them. `own` is the step's folder. `size` holds the numbers of documents and of bytes
+    of text that reached the step. `run` runs the step's tasks, whose sizes follow `sizes`."""
     began = time.perf_counter()
     earlier = step.earlier()
     for index in earlier:
@@ -115,7 +115,7 @@ def resolve_one_partition(task: ResolveTask) -> Resolved:
 
 def _drop_all(db: Any, path: Path, method: str) -> None:
     """Change the decisions so that all members of this method's clusters are dropped. The document
-    that was kept gets the most similar other member as its partner."""
+    that would have been kept gets the most similar other member as its partner."""
     decided = f"read_parquet({literal(path)})"
     nearest = "partner_id = kept_id DESC, similarity DESC, id"
     with replacing(path) as aside:
@@ -191,8 +191,10 @@ def _own_decisions(
 def _removal(
     db: Any, path: Path, size: tuple[int, int], cut: int | None
 ) -> dict[str, list[int] | str]:
-    """Return [removed, all] of documents and of bytes, and a text on the largest cluster. `cut` is
-    the number of bytes cut, if the step cuts only passages and has counted them."""
+    """Return {"documents": [number removed, number of all], "bytes": [bytes in removed passages,
+    bytes of all], "most": a text on the largest cluster}. `size` holds the numbers of all documents
+    and bytes. `cut` is the number of bytes in removed passages if the step removes only passages
+    and has counted them, else None."""
     source = f"read_parquet({literal(path)})"
     if cut is not None:
         return {"documents": [0, size[0]], "bytes": [cut, size[1]], "most": _largest(db, source)}
@@ -211,8 +213,8 @@ def _removal(
 
 def guard(step: CorpusStep, documents: Sequence[int], bytes: Sequence[int], most: str) -> None:
     """Raise TooMuchRemoved if a dedup step would remove more than its `max_removal`. `documents`
-    and `bytes` hold (removed, all); `most` is a text on the largest cluster. The decisions are
-    kept, so a run with a higher limit continues from them."""
+    and `bytes` hold (number removed, number of all); `most` is a text on the largest cluster. The
+    decisions are kept, so a run with a higher limit continues from them."""
     limit = step.most_removed
     if limit is None:
         return
@@ -240,8 +242,9 @@ TEXTS, MOST_CHARS, PARTS = 500, 20_000, 4
 
 
 def overlooked(step: CorpusStep, folder: Path, parts: int, decisions: Path) -> str | None:
-    """Return a notice if some kept texts, in a sample, are equal after Unicode's NFKC_Casefold.
-    `folder` is the folder of the stage before the step, and `parts` its number of partitions."""
+    """Return a notice if, in a sample, some kept texts are equal once Unicode's NFKC_Casefold is
+    applied, so that the dedup step missed them. `folder` is the folder of the stage before the
+    step, and `parts` is the number of its partitions."""
     if not isinstance(step, DedupStep) or not step.of_texts or step.compare != "raw":
         return None
     from curate.text.compared import nfkc_casefold

@@ -1,4 +1,4 @@
-"""The driver of a run: compute the stages, assemble the corpus, build the products, write records.
+"""The driver of a run computes stages, assembles the corpus, builds products and writes records.
 Every unit of work is written to a temporary file, synced, renamed, and then recorded in the ledger.
 A killed run therefore continues with the missing units and ends with the same bytes."""
 
@@ -344,8 +344,8 @@ def working_folder(out: Path, scratch: Path | None = None) -> tuple[Path, str | 
 
 
 def run_plan(plan: RunPlan, folder: Path, options: Options, url: str | None = None) -> Outcome:
-    """Run a plan and write its report. An unfinished run is continued, and finished stages are
-    reused. Results are uploaded to `url` if it is given."""
+    """Run a plan in a folder and write its report. An unfinished run is continued, and finished
+    stages are reused. If a `url` is given, results are then uploaded to it."""
     store = Store(url) if url else None
     if store is not None:
         store.retried(store.check, tries=2)
@@ -373,10 +373,11 @@ def open_engine(
     jobs: Jobs,
     shared: Iterable[str] = (),
 ) -> Engine:
-    """Return an engine, to be used as a context manager. `workers` is (number of workers asked for,
-    0 for all that the cluster has; number of workers for this machine). `tasks` is the largest
-    number of tasks at one time. `tick` is called twice a second. `jobs` says how to ask a cluster
-    for workers. All machines must see the files in `shared` and the folder of `jobs`."""
+    """Return an engine, which runs tasks in worker processes, to be used as a context manager.
+    `workers` is (the number of workers that the user asked for, with 0 for all that the cluster
+    has, and the number that suits this machine). `tasks` is the largest number of tasks at one
+    time. `tick` is called twice a second. `jobs` says how to ask a cluster for workers. All
+    machines must see the files in `shared` and the folder of `jobs`."""
     check_engine(name, address)
     if name == "slurm":
         from curate.engines.slurm import SlurmEngine

@@ -1,7 +1,7 @@
-"""Indexes of the documents that `against` names: dedup steps compare new documents with them. To
-make an index, the dedup step runs alone over these documents, in a folder of the cache whose name
-is a digest of input and settings. A killed run continues in this folder. At the end only the
-sketches (hashes of documents) are kept."""
+"""Indexes of the earlier documents that the setting `against` names, with which dedup steps compare
+new documents. To make an index, the dedup step runs alone over these documents, in a folder of the
+cache whose name is a digest of input and settings. A killed run continues in this folder. At the
+end only the sketches (hashes of documents) are kept."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = Callable[[RunPlan, Path, Options, Callable[..., Callable[[], None]]], Outc
 
 
 def make_index(earlier: EarlierDocuments, run: Run, options: Options) -> None:
-    """Make the index of the documents unless it exists, and pass the index to the dedup step."""
+    """Make the index of the earlier documents unless it exists, and pass it to the dedup step."""
     folder, key = earlier.index.folder, earlier.index.digest
     out = folder.parent.parent
     if not indexes.is_complete(folder, key):

@@ -70,8 +70,8 @@ def manifest(folder: Path) -> dict[str, Any]:
 
 
 def runs_that_read(home: Path, name: str) -> list[Path]:
-    """Return the runs of a HOME that read the document with the id `name`, or all runs if none did.
-    The newest run comes first. Return an empty list if the folder is not a HOME."""
+    """Return the runs of a HOME that read a document with the id `name`, or all runs if none of
+    them did. The newest run comes first. Return an empty list if the folder is not a HOME."""
     import pyarrow.parquet as pq
 
     if not (home / FILE).is_file():
@@ -82,8 +82,8 @@ def runs_that_read(home: Path, name: str) -> list[Path]:
 
 
 def sealed_rows(home: Path, *tables: str) -> Iterator[tuple[str, tuple[Any, ...] | None]]:
-    """Yield (table, row) of these tables of refresh.db, without a lock. A damaged row is None.
-    Raises sqlite3.DatabaseError if the file is unreadable."""
+    """Yield (table, row) for each row in these tables of refresh.db, without taking a lock. A
+    damaged row is None. Raises sqlite3.DatabaseError if the file is unreadable."""
     path = home / FILE
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
         db.text_factory = lambda text: text.decode("utf-8", "replace")
@@ -94,8 +94,8 @@ def sealed_rows(home: Path, *tables: str) -> Iterator[tuple[str, tuple[Any, ...]
 
 def current_line(home: Path) -> tuple[Path, list[Path]] | None:
     """Return the current snapshot of a HOME and the runs that led to it, oldest first; None if
-    `home` is not a HOME. Takes no lock, because a running refresh changes neither. Raises
-    UsageError if there is no snapshot yet."""
+    `home` is not a HOME. Takes no lock, because a running refresh changes neither the snapshot nor
+    the runs. Raises UsageError if there is no snapshot yet."""
     if not (home / FILE).is_file():
         return None
     link = home / CURRENT
@@ -131,7 +131,7 @@ def kept_folder(out: Path) -> Path:
 @dataclass(frozen=True)
 class Corpus:
     """The documents and decisions of an OUT or a HOME. `run` is the folder with recipe.yaml and
-    run.json (in a HOME, the folder of the last run). `kept` and `gone` are files of kept and
+    run.json (in a HOME, the folder of the last run). `kept` and `gone` are the files of kept and of
     rejected documents. `decisions` has one file per run. `notes` say which documents are not
     counted."""
 
@@ -173,8 +173,8 @@ class Corpus:
 
 
 def corpus_of(out: Path) -> Corpus:
-    """Return the files of a run's folder or of a HOME. A run's folder may have no documents. Raises
-    UsageError for a single run of a HOME, because the corpus is in the HOME."""
+    """Return the files of an OUT or a HOME. A run's folder may have none. Raises UsageError for the
+    folder of a single run of a HOME, because the corpus is in the HOME."""
     line = current_line(out)
     if line is None:
         home = out.parent.parent

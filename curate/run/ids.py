@@ -1,9 +1,10 @@
 """Final ids of documents, assigned after the first stage, because they depend on the whole input.
 
 A document without an id gets `path-relative-to-IN#ordinal`. A worker that reads a slice of a file
-knows only ordinals within the slice. A repeated id gets `~2`, `~3` in input order. If a run
-continues from earlier runs, their ids also count as taken. The changed ids are written to
-`ids.parquet` (part, _n, id); the stage's files stay unchanged.
+knows only ordinals within the slice. Later occurrences of an id get `~2`, `~3` and so on added, in
+input order. If a run continues from earlier runs, their ids also count as taken. The changed ids
+are written to `ids.parquet`, with columns part, _n (number in the partition) and id; the stage's
+files stay unchanged.
 
 For a large input, tasks first compare hashes of ids, so that the queries see only documents that
 may share an id.
@@ -40,8 +41,8 @@ _SPLIT = r"regexp_extract(id, '(?s)^(.*)~([1-9][0-9]{0,17})$', ['id', 'k'])"
 
 
 def _find_earlier(db: Any, earlier: EarlierIds | None) -> None:
-    """Create the view `given` of the ids of earlier runs, and the table `before` of those earlier
-    ids that documents of this run repeat."""
+    """Create the view `given` of the ids of earlier runs, and the table `before` of those ids of
+    earlier runs that documents of this run repeat."""
     files = list(earlier.files) if earlier else []
     source = f"read_parquet({paths_literal(files)})" if files else "(SELECT '' AS id WHERE false)"
     db.execute(f"CREATE VIEW given AS SELECT id FROM {source}")
@@ -130,9 +131,9 @@ def _file(folder: Path, kind: str, number: int) -> Path:
 
 @dataclass(frozen=True)
 class IdTask(Task):
-    """A task on a group of partitions, first <= partition < last, or on a range of hashes of ids.
-    In the second case, `last` is the number of groups that wrote hashes. `folder` is the stage's
-    folder. `bits` is the number of a hash's first bits that give its range."""
+    """A task on a group of partitions, first <= partition < last, or on all ids whose hashes begin
+    with the same `bits` bits. In the second case, `last` is the number of groups that wrote hashes.
+    `folder` is the stage's folder."""
 
     folder: Path
     first: int
@@ -157,7 +158,7 @@ def _groups(folder: Path, parts: int, sizes: Sizes) -> _Groups:
 
 def gather_ids(task: IdTask) -> None:
     """Write the ids of a group's partitions into one file, because a query over a million small
-    files would hold their footers, 11 kB each."""
+    files would hold 11 kB of memory for the footer of each."""
     with writing(task.file("gathered")) as writer:
         for part in range(task.first, task.last):
             rows = pq.read_table(part_path(task.folder, part, "ids"))
@@ -190,8 +191,9 @@ def count_ids(task: IdTask) -> None:
 
 
 def key_ids(task: IdTask) -> None:
-    """Write the hashes of a group's ids, ordered by range. For an id with a number, such as `a~2`,
-    also write the hash of `a`, because `a~2` must not be given to another document."""
+    """Write the hashes of the ids in a group of partitions, ordered by the first bits of the hash.
+    If an id ends with a number, such as `a~2`, also write the hash of `a`, because no other
+    document that is called `a` may get the id `a~2`."""
     with _group_database(task) as db:
         rows = db.sql(
             f"""SELECT md5_number_lower(id)::UBIGINT AS key, part, n, true AS own FROM named
@@ -209,8 +211,8 @@ def key_ids(task: IdTask) -> None:
 
 
 def share_ids(task: IdTask) -> None:
-    """Write which documents may share an id with another document, or have an id that must not be
-    given to another one. The task reads the hashes of one range."""
+    """Among the ids whose hashes begin with the same bits, find documents that may share an id with
+    another document, or whose id no other document may get. Write the list of these documents."""
     keyed = [_file(task.folder, "keyed", number) for number in range(task.last)]
     rows = pa.Table.from_batches(read_slice(keyed, task.part), KEYS)
     with scratch_database(task.folder / f".spill-shared-{task.part:05d}") as db:
@@ -225,8 +227,8 @@ def share_ids(task: IdTask) -> None:
 
 
 def name_ids(task: IdTask) -> None:
-    """Write the new ids of those documents of a group that may share an id, or whose id has
-    changed."""
+    """Write the new ids of those documents in a group of partitions that may share an id, or whose
+    id has changed."""
     with _group_database(task) as db:
         shared = literal(task.folder / SHARED)
         db.execute(f"CREATE VIEW shared AS SELECT * FROM read_parquet({shared})")

@@ -28,7 +28,7 @@ RECORDS = ("run.json", "recipe.yaml", "report.html", "corrupt.jsonl")
 
 
 class Intact:
-    """The comparisons of files with their seals in one run. Each difference is reported once."""
+    """Compares files with their recorded digests during a run. Each difference is reported once."""
 
     def __init__(self, options: Options, end: str = ": it is computed again") -> None:
         self.options, self._end = options, end
@@ -42,9 +42,9 @@ class Intact:
         title: str = "",
         most: int = 0,
     ) -> dict[str, str]:
-        """Return {path: what is wrong} of the files that differ from their seals. If there are many
-        files, the workers of `engine` compare them; with None, this process does. `most` is the
-        largest possible number of files."""
+        """Return {path: what is wrong} for the files that differ from their seals (sizes and
+        digests). The workers of `engine` compare the files if there are many; if `engine` is None,
+        this process compares them. `most` is the largest possible number of files."""
         source = seals.tasks(files)
         first = list(islice(source, 2))
         tasks = chain(first, source)
@@ -70,8 +70,8 @@ class Intact:
         engine: Engine | None = None,
         title: str = "",
     ) -> Iterator[None]:
-        """At the end of the context, also after an error, compare the files that this process and
-        its tasks have read. Raises Damaged if a file differs from its seal."""
+        """When the block ends, also by an error, compare the files that this process and its tasks
+        have read in it. Raises Damaged if a file differs from its seal (size and digest)."""
         cause: Exception | None = None
         try:
             yield
@@ -131,7 +131,7 @@ class Intact:
 
     def corpus_is_intact(self, out: Path, beside: dict[str, Seal], engine: Engine) -> bool:
         """Return whether the files of OUT's corpus are unchanged and its folders hold no other
-        files. `beside` holds the seals of the manifests and decisions."""
+        files. `beside` holds digests of the manifests and decisions."""
         extra = {str(path): EXTRA for path in extra_files(out)}
         self.report(extra)
         return (
@@ -171,9 +171,9 @@ def extra_files(out: Path) -> list[Path]:
 def finished_files(
     out: Path, home: Path, products: dict[str, Seal], leaves: list[Path]
 ) -> Iterator[tuple[str, Seal, int]]:
-    """Yield (path relative to OUT, seal, time of change in ns) of a finished run's files.
-    `products` holds the seals of product files, `leaves` the files that dedup steps write beside
-    the corpus."""
+    """Yield (path relative to OUT, [size, digest], modification time in ns) for each file of a
+    finished run. `products` maps product files to [size, digest]; `leaves` are the files that dedup
+    steps write beside the corpus."""
     sealed = [(out / name, seal) for name, seal in products.items()]
     for record in sorted(out.glob(f"{indexes.FOLDER}/*/{indexes.RECORD}")):
         files = json.loads(record.read_text(encoding="utf-8")).get("files", {})

@@ -95,8 +95,8 @@ class _Holder(NamedTuple):
 
 
 class Ledger:
-    """A SQLite file that lists finished work. It is locked until `close`. A file without write
-    permission is opened to read, without a lock. If another machine holds the lock and has not
+    """A SQLite file that lists finished work. The file is locked until `close`. A file that may not
+    be written is opened for reading, without a lock. If another machine holds the lock and has not
     written for `stale` seconds, its process counts as dead."""
 
     file = "ledger.db"
@@ -246,9 +246,9 @@ class Ledger:
             self.flush()
 
     def results(self, stage: str, kind: type[T]) -> Iterator[tuple[int, T]]:
-        """Yield (partition, result) of a stage's finished partitions, in order. One page of rows is
-        in memory, and rows may be written or removed meanwhile. A damaged row is removed, so that
-        its partition counts as not done."""
+        """Yield (partition, result) of a stage's finished partitions, in order. Only one page of
+        rows is in memory, and the caller may write or remove rows meanwhile. A damaged row is
+        removed, so that its partition counts as not done."""
         self.flush()
         after = -1
         query = "SELECT part, result FROM parts WHERE stage = ? AND part > ? ORDER BY part LIMIT ?"
@@ -314,7 +314,7 @@ class Ledger:
             yield stage, None, unpacked((stage,), row, dict)
 
     def files(self) -> Iterator[tuple[str, Seal, int]]:
-        """Yield (path relative to OUT, seal, time of change in ns) of the finished run's files."""
+        """Yield (path in OUT, [size, digest], time of change in ns) of the finished run's files."""
         rows = self._rows("SELECT path, size, digest, changed FROM files ORDER BY path")
         return ((path, [size, digest], changed) for path, size, digest, changed in rows)
 
@@ -343,8 +343,8 @@ class Ledger:
         self._write("UPDATE runs SET done = 1 WHERE number = (SELECT max(number) FROM runs)")
 
     def doubt_run(self) -> None:
-        """Record the latest run as unfinished, so that the next run compares all files with their
-        seals."""
+        """Record the latest run as unfinished, so that the next run compares the digests of all
+        files."""
         self._write("UPDATE runs SET done = 0 WHERE number = (SELECT max(number) FROM runs)")
 
     def close(self) -> None:

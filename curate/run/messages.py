@@ -41,12 +41,13 @@ class StepRecord(Message):
 @dataclass(frozen=True)
 class Specification(Message):
     """A stage as its workers read it from the file stage.json. The first stage reads the input of
-    `plan`; a later one reads the folder `input` of the stage before. `ids` is the file with the
-    final ids, for the second stage. A stage first applies the `decisions` of the step `apply`. At
-    the end it writes sketches for the step `sketch` to files of the kind `sketch_kind`. `later`
-    holds steps of later stages, for rehearsals, and `of` is the number of steps in the run.
-    `columns` are the columns of the corpus (last stage only), and `own` the columns of the input
-    with a dot in their names."""
+    `plan`; a later stage reads the folder `input` of the stage before it. The second stage also
+    reads the final ids from the file `ids`. A stage first applies the decisions of the step
+    `apply`, in the file `decisions`. At the end it writes sketches (hashes of documents) for the
+    step `sketch` to files of the kind `sketch_kind`. `later` holds the steps of later stages, whose
+    kernels (compiled functions) can be compiled meanwhile (rehearsal.py), and `of` is the number of
+    steps in the run. `columns` are the columns of the corpus (last stage only), and `own` are those
+    columns of the input that have a dot in their names."""
 
     read: ReadSettings
     steps: tuple[StepRecord, ...]
@@ -77,10 +78,11 @@ class Specification(Message):
 
 @dataclass(frozen=True)
 class StageTask(Task):
-    """A partition to run through the stage of the specification file `spec`. Only this task reads
-    the files `sealed`, but all tasks read `shared`. `careful` holds the first and last number of
-    the documents to run one at a time, because a worker died on one of them. `quarantine` maps
-    numbers of documents to the reason why they killed their worker twice."""
+    """A partition to run through the stage of the specification file `spec`. `sealed` and `shared`
+    are files that the task reads, with size and digest: `sealed` are read by this task only,
+    `shared` by all tasks. `careful` holds the first and last number of the documents to run one at
+    a time, because a worker died on one of them. `quarantine` maps numbers of documents to the
+    reason why they killed their worker twice."""
 
     spec: Path
     sealed: list[SealedPath] = field(default_factory=list)
@@ -91,9 +93,9 @@ class StageTask(Task):
 
 @dataclass(frozen=True)
 class CutExample(Message):
-    """An example of a text that a step cut from a document, with the text before and after. `cut`
-    holds the first bytes of the cut text, `bytes` the number of all its bytes, and `put` the text
-    that replaced it. `key` is the hash of the document's text."""
+    """A passage that a step cut from a document, with the text before and after. `cut` is the
+    beginning of the passage, `bytes` the number of all its bytes, and `put` the text that replaced
+    the passage. `key` is the hash of the document's text."""
 
     key: int
     before: str
@@ -108,8 +110,9 @@ Place = dict[str, int | str | None]  # an unreadable place: file, offset, what a
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of a stage: documents, bytes, skipped records, unreadable places, reasons and cuts by
-    rule, and seconds by step. `compiled` is the number of seconds of compilation."""
+    """Counts of a stage: documents, bytes, skipped records and unreadable places; how often each
+    rule dropped documents or cut texts; seconds by step. `compiled` is the seconds of
+    compilation."""
 
     read: int = 0
     kept: int = 0
@@ -140,8 +143,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class StageResult(Counts, Message):
-    """The counts of a partition that went through a stage, and the seals of the files it wrote.
-    `documents` is the number of documents per slice of the input (first stage only)."""
+    """The counts of a partition that went through a stage, and seals (size, digest) of the files it
+    wrote. `documents` is the number of documents per slice of the input (first stage only)."""
 
     corrupt_examples: list[Place] = field(default_factory=list)
     cut_examples: dict[str, list[CutExample]] = field(default_factory=dict)
@@ -172,8 +175,9 @@ class ResolveTask(Task):
 
 @dataclass(frozen=True)
 class Resolved(Message):
-    """The seal of a file of decisions, and the figures of the step (`Decided.record`). The figures
-    include the seconds that deciding took and, for `guard`, how much the step removes."""
+    """The seal (size, digest) of a file of decisions, and the figures of the step
+    (`Decided.record`). The figures include the seconds that the decisions took, and how much the
+    step removes, which `guard` checks."""
 
     figures: dict[str, Any]
     seal: Seal
@@ -181,9 +185,9 @@ class Resolved(Message):
 
 @dataclass(frozen=True)
 class AssembleTask(Task):
-    """A partition to write to corpus/ and rejected/. `folders` are the folders of the stages, in
-    order, and `ids` is the file with the final ids. `schema` is the schema of rejected/, in
-    hexadecimal. `kept_bytes` is the size of the kept documents' text. `own` is as in
+    """The task to write one partition to corpus/ and rejected/. `folders` are the folders of the
+    stages, in order, and `ids` is the file with the final ids. `schema` is the schema of rejected/,
+    in hexadecimal. `kept_bytes` is the size of the kept documents' text. `own` is as in
     `Specification`; `sealed` and `shared` are as in `StageTask`."""
 
     folders: tuple[Path, ...]
@@ -202,7 +206,7 @@ FileRecord = dict[str, int | str]  # an entry of a manifest, with the file's `na
 
 @dataclass(frozen=True)
 class Assembled(Message):
-    """The files of a partition in corpus/ and rejected/, with their times of change in
+    """The files of a partition in corpus/ and rejected/, with their modification times in
     nanoseconds."""
 
     kept: FileRecord
@@ -214,7 +218,7 @@ class Assembled(Message):
 
 @dataclass(frozen=True)
 class Committed(Message):
-    """A record in the ledger of finished work: its folder, and the seals of its files."""
+    """A record of finished work in the ledger: its folder and the seals (size, digest) of files."""
 
     folder: str
     files: dict[str, Seal] = field(default_factory=dict)
@@ -222,7 +226,7 @@ class Committed(Message):
 
 @dataclass(frozen=True)
 class Once(Committed):
-    """A record in the ledger of work done once for all partitions: result and CPU seconds."""
+    """A record in the ledger of work done once for all partitions: its result and CPU seconds."""
 
     value: Any = None
     cpu: float = 0.0
@@ -231,8 +235,8 @@ class Once(Committed):
 @dataclass(frozen=True)
 class CorpusRecord(Message):
     """A record in the ledger of a finished corpus/ and rejected/. `key` is the plan's `corpus_key`.
-    `files` holds the seals of the files beside the two folders. `at` is the latest time of change
-    of the files, in nanoseconds."""
+    `files` holds the seals (sizes and digests) of the files beside the two folders. `at` is the
+    latest modification time of the files, in nanoseconds."""
 
     key: str
     files: dict[str, Seal]
@@ -241,8 +245,8 @@ class CorpusRecord(Message):
 
 @dataclass(frozen=True)
 class Built(Message):
-    """A record in the ledger of a finished product: its record in run.json, the seals of its files,
-    and their latest time of change in nanoseconds."""
+    """A record in the ledger of a finished product: its entry in run.json, the seals (sizes and
+    digests) of its files, and their latest modification time in nanoseconds."""
 
     record: dict[str, Any]
     seals: dict[str, Seal]
@@ -260,8 +264,8 @@ class Published(Message):
 
 @dataclass(frozen=True)
 class Made(Message):
-    """The settings that made a kind of product in OUT, as JSON. `lineage` is a hash of the settings
-    that a later product must share to continue from this one."""
+    """The settings that made a kind of product in OUT, as JSON. `lineage` is a hash of some of the
+    settings; only a product with the same hash may continue from this one."""
 
     key: str
     lineage: str | None
@@ -277,8 +281,8 @@ class RehearseStage(Message):
 
 @dataclass(frozen=True)
 class RehearseStep(Message):
-    """A step to rehearse, so that its kernels are compiled; `step` is None for the products of the
-    run. `wait` says whether to wait for kernels that another process compiles."""
+    """A step to run on a few documents, so that its kernels are compiled; None stands for the
+    products of the run. `wait` says whether to wait for kernels that another process compiles."""
 
     step: StepRecord | None
     wait: bool
@@ -286,8 +290,8 @@ class RehearseStep(Message):
 
 @dataclass(frozen=True)
 class Rehearsed(Message):
-    """The outcome of a rehearsal. `busy` is true if another process compiles a needed kernel.
-    `missing` says why the step cannot be rehearsed."""
+    """The outcome of a rehearsal (see RehearseStep). `busy` is true if another process compiles a
+    needed kernel. `missing` says why the step cannot be rehearsed."""
 
     busy: bool = False
     missing: str | None = None

@@ -1,7 +1,7 @@
-"""The plan of a run: a recipe over an input, cut into stages, with the key of each. A stage's key
-is a hash of its input's fingerprint and of the settings and versions of its steps, so stages before
-a changed step are reused. A stage ends before a CorpusStep's decisions are applied and where the
-recipe says `cut`. The first stage also ends before a step that decides by ids."""
+"""The plan of a run: the steps of a recipe, divided into stages. A stage's key is a hash of its
+input's fingerprint and of the settings and versions of its steps, so the stages before a changed
+step are reused. A stage ends before decisions of a CorpusStep (on the whole corpus) are applied and
+where the recipe says `cut`. The first stage also ends before a step that decides by ids."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def _hash(*parts: Any) -> str:
 @dataclass
 class MapStage:
     """A stage of the plan. It applies the decisions of the step `apply`, runs the steps `steps`,
-    and writes sketches for the step `sketch`, which decides after the stage. Its folder is named
-    `00-extract+c4-<hash>`."""
+    and writes sketches (hashes of documents) from which the step `sketch` decides after the stage.
+    Its folder is named `00-extract+c4-<hash>`."""
 
     index: int
     key: str
@@ -102,8 +102,8 @@ class EarlierIds:
 
 @dataclass(frozen=True)
 class EarlierDocuments:
-    """The documents that `against` names, with which the dedup step `step` compares. Their index
-    may not exist yet; the plan `plan` makes it."""
+    """The earlier documents that the setting `against` names, with which the dedup step `step`
+    compares new documents. If their index does not exist yet, a run of the plan `plan` makes it."""
 
     step: DedupStep
     against: str
@@ -113,9 +113,9 @@ class EarlierDocuments:
 
 @dataclass
 class RunPlan:
-    """All that a run will do. With `earlier`, no document gets an id of earlier runs, and the first
-    stage's folder keeps all ids of this run. `cpu` is the number of CPU seconds that planning took.
-    The indexes of the documents in `against` are made first."""
+    """All that a run will do. If `earlier` is set, no document gets an id of an earlier run, and
+    the first stage's folder keeps all ids of this run. `cpu` is the number of CPU seconds that
+    planning took. Indexes of the documents in `against` are made first."""
 
     recipe: Recipe
     inputs: InputPlan
@@ -132,9 +132,9 @@ class RunPlan:
         return _hash(self.inputs.fingerprint(), keys)
 
     def home(self, out: Path) -> Path:
-        """Return the folder of ledger, stages and records. This is OUT, or a folder in OUT if the
-        run makes only products and OUT has no ledger. Raises RunFailed if a link leads out of OUT.
-        """
+        """Return the folder that holds the ledger (the list of finished work), stages and records.
+        This is OUT, or a folder in OUT if the run makes only products and OUT has no ledger. Raises
+        RunFailed if a link leads out of OUT."""
         documents = self.stages or any(p.product.makes == "corpus" for p in self.products)
         return out if documents or (out / Ledger.file).exists() else path_inside(out, RUN)
 
@@ -196,9 +196,9 @@ def plan_run(
 
 
 def _against(recipe: Recipe) -> Iterator[EarlierDocuments]:
-    """Yield the documents that dedup steps compare with, and set the path of their index in each
-    step. All documents are read, with the settings of the input. Web pages are extracted as in the
-    recipe."""
+    """Yield the earlier documents with which dedup steps compare, and set the path of their index
+    in each of these steps. All documents are read, with the settings of the input. Web pages are
+    extracted as in the recipe."""
     whole: dict[str, Any] = dict.fromkeys(("limit", "share", "split", "config", "fetch"))
     read = recipe.read.model_copy(update=whole)
     for dedup in (step for step in recipe.steps if isinstance(step, DedupStep)):
@@ -308,8 +308,8 @@ def decisions_path(out: Path, stage: MapStage) -> Path:
 
 
 def committed_parts(out: Path) -> dict[str, set[int]]:
-    """Return {key of a stage: its done partitions}, and {key: empty set} for finished products.
-    Takes no lock."""
+    """Return {key of a stage: numbers of its finished partitions}, and also {key of a product:
+    empty set} for each finished product. Takes no lock."""
     path = ledger_path(out)
     if not path.exists():
         return {}

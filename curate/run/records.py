@@ -78,11 +78,11 @@ class _Named:
 
 @dataclass(frozen=True)
 class StageRecord(Counts, _Named):
-    """A stage in run.json: the sum of its partitions. A product that reads the input itself has
-    such a record, too. `start` holds the least and the largest CPU seconds that workers took to
-    start. Only the first stage has without_documents, limited (the input was read in part) and
-    renamed (number of documents whose ids changed). `decides` is the step that decides after the
-    stage, and `decided` are its figures."""
+    """A stage in run.json: the sums over its partitions. A product that reads the input itself has
+    such a record too. `start` holds the smallest and the largest number of CPU seconds that a
+    worker took to start. Only the first stage has without_documents, limited (the input was read in
+    part) and renamed (number of documents whose ids changed). `decides` is the step that makes its
+    decisions after the stage, and `decided` is their summary."""
 
     start: list[float] = field(default_factory=list)
     cut_examples: dict[str, list[CutExample]] = field(default_factory=dict)
@@ -100,8 +100,8 @@ class StageRecord(Counts, _Named):
 @dataclass(frozen=True)
 class Totals:
     """The counts of a whole run. `by_rule` counts documents by the rule that dropped them.
-    `nothing_kept` explains why a run kept no document. `remark` is a line on a run that kept few
-    documents, or in which one step dropped most of them."""
+    `nothing_kept` explains why a run kept no document. `remark` is a line for the user if the run
+    kept few documents or one step dropped most of them."""
 
     read: int
     kept: int
@@ -158,8 +158,8 @@ class DriverCosts:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The content of run.json. `products` are the products' own records with label, makes, seconds
-    and files. `figures` are the figures of the report."""
+    """The content of run.json. `products` are the products' own records, to which label, makes,
+    seconds and files are added. `figures` are the figures of the report."""
 
     recipe: str
     description: str
@@ -199,8 +199,8 @@ def json_of(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Upload:
-    """An upload to an OUT: numbers of files of the run, of files and bytes uploaded, of files
-    removed."""
+    """An upload to the URL of an OUT. The numbers of the run's files, of files (`put`) and `bytes`
+    that were uploaded, and of files that were removed."""
 
     url: str
     files: int
@@ -346,7 +346,7 @@ _SORTED = ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds", "cpu"
 
 
 def sum_up(stage: MapStage, inputs: InputPlan, results: Iterable[StageResult]) -> StageRecord:
-    """Return the record of a stage: the sum of its partitions' results, which are in order. Memory
+    """Return the record of a stage: the sums over its partitions' results, given in order. Memory
     holds one result at a time. Raises RunFailed if a partition or documents are missing."""
     numbers: dict[str, float] = dict.fromkeys(_NUMBERS, 0)
     by_key: dict[str, dict[str, float]] = {name: {} for name in _BY_KEY}
@@ -430,8 +430,8 @@ def record(outcome: Outcome) -> RunRecord:
 
 
 def reading_notices(outcome: Outcome) -> list[str]:
-    """Return notices on input that was not read, was left out or moved, or differs from its
-    digest."""
+    """Return notices on input that could not be read, on values of carried columns that were left
+    out or moved to `extra`, and on documents that differ from their digest."""
     figures, read = outcome.of_input or StageRecord(), outcome.plan.recipe.read
     notices = []
     if not outcome.plan.stages and (places := figures.corrupt):  # else the funnel counts them
@@ -484,8 +484,8 @@ def driver_costs(outcome: Outcome) -> DriverCosts:
 
 def write_corrupt(outcome: Outcome) -> None:
     """Write OUT/corrupt.jsonl with the places that could not be read, at most a hundred per
-    partition. The last entry of a file may have a count, because it stands for all later places in
-    the file."""
+    partition. The last entry of a file may stand for all later places in the file; it then has
+    their count."""
     target = outcome.out / "corrupt.jsonl"
     if not outcome.plan.stages:
         return  # written by the product that read the input
@@ -522,8 +522,8 @@ def read_record(out: Path) -> dict[str, Any]:
 class Row:
     """One step of the funnel, the table of the documents that each step gets and drops. `dropped`
     counts the documents whose first reason is from this step, and `rules` counts them by rule.
-    text_in, payload_in, text_out and worked are in bytes (see run/worker/traces.py); None if not
-    recorded."""
+    text_in, payload_in, text_out and worked are in bytes (run/worker/traces.py explains them), or
+    None if they were not recorded."""
 
     step: str
     before: int
@@ -543,8 +543,8 @@ class Row:
 
 
 def funnel_rows(stages: Sequence[StageRecord]) -> list[Row]:
-    """Return a row for each step of all stages. The reader and the engine have a row only if they
-    dropped documents."""
+    """Return the rows of the funnel: one for each step of all stages. The reader and the engine
+    have a row only if they dropped documents."""
     steps: list[Row] = []
     for stage in stages:
         documents = stage.read
@@ -679,8 +679,8 @@ def held_out_lines(summary: dict[str, Any]) -> list[str]:
 
 
 def eval_scores(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return {name: scores} of the texts of the setting `eval`. If a text has several sources, the
-    scores of the sources follow that of the text."""
+    """Return {name: scores} for the texts that the setting `eval` names. If a text has several
+    sources, the scores of the sources follow that of the text."""
     scores = {}
     for name, score in (summary.get("eval") or {}).items():
         scores[name] = score

@@ -70,8 +70,8 @@ def begin_report(outcome: Outcome, threads: int, run: Run, sizes: Sizes) -> Call
 
 
 def import_early(decided_by: str | None) -> None:
-    """Import, in a thread, modules that are needed after a stage. `decided_by` is the module whose
-    compiled functions (kernels) make the decisions."""
+    """Import modules that are needed after a stage, in a thread. `decided_by` is the module whose
+    kernels (compiled functions) make the decisions after the stage, or None."""
     names = [decided_by] if decided_by else []
 
     def load() -> None:
@@ -137,8 +137,8 @@ class Stages:
         self, stage: MapStage, folder: Path, written: list[SealedPath], engine: Engine
     ) -> None:
         """Run the stage on all partitions that the ledger does not have. Then write the sketches
-        that are missing because the stage was computed in an earlier run without them. `written` is
-        what `_write_spec` returned."""
+        (hashes of documents) that are missing because an earlier run computed the stage without
+        them. `written` are the files that `_write_spec` wrote, with size and digest."""
         first = ("ids",) if stage.index == 0 else ()
         done, kept = self._done_parts(engine, stage.key, folder, "kept", "keys", "rejected", *first)
         sketched, _ = self._done_parts(engine, stage.sketch_key, folder, sketch_kind(stage))
@@ -229,7 +229,7 @@ class Stages:
     def inputs(
         self, stage: MapStage, *kinds: str
     ) -> Iterator[tuple[StageResult, list[SealedPath]]]:
-        """For `llmcurate verify`, yield each partition's result and its files of these kinds."""
+        """For `llmcurate verify`, yield (result, files of these kinds) for each partition."""
         folder = stage_folder(self.out, stage.folder_name)
         rows = self.ledger.results(stage.key, StageResult)
         for part in range(self.parts):
@@ -241,7 +241,7 @@ class Stages:
             yield result, [[path, files[kind]] for kind, path in paths.items()]
 
     def sealed_file(self, key: str, path: Path) -> list[SealedPath]:
-        """Return [[path, seal]] if the ledger has a record of the file under this key, else []."""
+        """Return [[path, [size, digest]]] if the ledger has the file under this key, else []."""
         done = self.ledger.stage_result(key, Committed)
         return [[str(path), done.files[path.name]]] if done and path.name in done.files else []
 
@@ -350,9 +350,9 @@ class Stages:
     def _once(
         self, key: str, file: Path, work: Callable[[], Any], *beside: Path
     ) -> tuple[Any, float]:
-        """Return the recorded result of `work` and its CPU seconds. Do the work first if its files
-        are missing or changed. The work always writes `file`, and may write the files in `beside`.
-        """
+        """Return the result of `work` and its CPU seconds, as recorded in the ledger. Call `work`
+        first if its result is not recorded, or if its files are missing or changed. The work always
+        writes `file`, and may write the files in `beside`."""
         entry = self.ledger.stage_result(key, Once)
         if entry is not None and file.exists():
             sealed = [(file.with_name(n), seal) for n, seal in entry.files.items()]
@@ -423,13 +423,14 @@ class Stages:
 
     def decides_in_worker(self, stage: MapStage, engine: Engine) -> bool:
         """Return True if there is one partition and no earlier corpus. Then a worker makes the
-        decisions, because it has already loaded the kernels, which takes most of a second."""
+        decisions, because it has already loaded the kernels (compiled functions)."""
         step = stage.sketch
         alone = step is not None and not step.earlier()
         return alone and self.parts == 1 and getattr(engine, "here", False)
 
     def seals(self, stage: MapStage) -> dict[str, Seal]:
-        """Return the seals of the files linked into a stage's index, if the ledger has them."""
+        """Return the seals (size, digest) of files linked into a stage's index, if in the
+        ledger."""
         folder, workdir = stage_folder(self.out, stage.folder_name), self._workdir(stage)
         seals: dict[str, Seal] = {}
         for part, result in self.ledger.results(stage.sketch_key, Sketched):
@@ -441,7 +442,7 @@ class Stages:
         return seals
 
     def indexes(self) -> list[indexes.IndexedStep]:
-        """Return the indexes that the plan's dedup steps leave, with which later runs compare."""
+        """Return the indexes that the dedup steps leave in OUT for later runs to compare with."""
         return [
             indexes.IndexedStep(
                 indexes.Comparable(step.name, step.label, step.version, step.comparable()),
@@ -461,12 +462,12 @@ QUARANTINE_LIMIT = 100  # documents per partition; more means that a step is bro
 
 
 def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath[StageTask]:
-    """Return the function that decides what to run after a worker died.
+    """Return a function that decides what to run again after a worker died.
 
-    After a death from outside (such as lack of memory), the partition runs again once. After
-    another death, the partition runs again, and the documents of the suspected batch run one at a
-    time. If one of them kills its worker again, or exceeds `read.batch_seconds`, it is quarantined,
-    and the partition runs again without it.
+    After a death from outside (such as lack of memory), the partition runs again once. After any
+    other death, the partition also runs again, but the documents of the batch in which the worker
+    died run one at a time. If one of them kills its worker again, or exceeds `read.batch_seconds`,
+    it is quarantined, and the partition runs again without it.
 
     If a batch was too slow, the batches after it also run one document at a time, and a document
     must be too slow twice before it is quarantined, because a machine may stall once.

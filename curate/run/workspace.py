@@ -1,6 +1,6 @@
-"""A workspace: a folder with `llmcurate.yaml` and numbered runs under `runs/`. Commands in a
-workspace find their input themselves: the corpus, tokenizer or shards of the highest run number
-(never the latest date). They write to the next numbered folder."""
+"""A workspace: a folder with `llmcurate.yaml` and numbered runs under `runs/`. A command in a
+workspace finds its input itself: the corpus, tokenizer or shards of the run with the highest
+number, whatever its date. The command writes to the next numbered folder."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Identity:
-    """Everything that decides a step's output. contents: digests of files and of code."""
+    """Everything that decides a step's output. contents: digests of the files and code it uses."""
 
     step: str
     label: str
@@ -45,7 +45,7 @@ class Identity:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The identity as JSON values, from which the hash of a stage is computed."""
+        """The fields as JSON values, from which the hash of a stage is computed."""
         values = {**vars(self), **self.contents}
         del values["contents"]
         return values
@@ -75,7 +75,8 @@ class Settings(BaseModel):
 
     @property
     def label(self) -> str:
-        """The name in reasons and columns; `name#2` for the second use in a recipe."""
+        """The step's name in columns and in the reasons of dropped documents: `name`, or `name#2`
+        for the second use of the step in a recipe."""
         return self._label or self.name
 
     def named(self, label: str) -> Any:
@@ -90,7 +91,7 @@ class Settings(BaseModel):
         return Identity(self.name, self.label, self.version, settings, contents)
 
     def as_found(self) -> dict[str, str]:
-        """Return settings whose value depends on the machine, with their value on this one."""
+        """Return the settings whose value depends on the machine, with their value here."""
         return {}
 
     def resolved(self) -> dict[str, Any]:
@@ -103,7 +104,7 @@ class Settings(BaseModel):
 
     def without_missing_files(self) -> Self:
         """Return the step without published lists that this machine lacks and cannot download, so
-        that its settings record the lists that were used. A message names the missing ones."""
+        that the settings record the lists that are used. A message names the missing lists."""
         return self
 
     def limits(self) -> list[Limit]:
@@ -177,7 +178,7 @@ class Kinds(Settings):
 
 
 class Nested(Settings):
-    """A step that has settings within settings."""
+    """A step some of whose settings are groups of further settings."""
 
     @classmethod
     def setting_names(cls) -> list[str]:
@@ -235,10 +236,10 @@ def step(
     methods: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     similarity: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Kind], Kind]:
-    """Give a class the name by which recipes use it. The registry reads the arguments in the
-    source. methods: names of `llmcurate dedup --method` that use the step, each with the settings
-    that it implies. similarity: what the similarity in a decision means, for each method of
-    decisions (without a colon and the text after it)."""
+    """Give a class the name by which recipes use it. The registry reads the arguments from the
+    source code. methods: the values of `llmcurate dedup --method` that use the step, each with the
+    settings that it implies. similarity: what the column `similarity` of OUT/decisions.parquet
+    means, by the beginning of the column `method` (up to a colon)."""
 
     def named(kind: Kind) -> Kind:
         kind.name = name
@@ -283,24 +284,24 @@ class Step(Settings):
         """Load models and compile patterns. Called once per worker, before the first batch."""
 
     def apply(self, docs: Documents) -> Documents:
-        """Return the batch after this step. docs: the batch after `within(self.label)`."""
+        """Return the batch after this step. docs: the batch from `docs.within(self.label)`."""
         raise NotImplementedError
 
 
 class Prepared(Step):
-    """A step that prepares a file once for all workers, before they open the step."""
+    """A step for which one process prepares a file before the workers open the step."""
 
     def prepared(self, folder: Path) -> Path | None:
         """Return the path of the file that `prepare` writes in the stage's folder, if any."""
         raise NotImplementedError
 
     def prepare(self, file: Path) -> tuple[int, list[dict[str, int | str | None]]]:
-        """Write the prepared file. Return (the number of corrupt places in the files that it reads,
-        the first of these places as records of file, offset and error), for the report."""
+        """Write the prepared file. Return, for the report, (the number of corrupt places in the
+        files that were read, the first of these places as records of file, offset and error)."""
         raise NotImplementedError
 
     def open_in(self, folder: Path) -> None:
-        """Open the step with the file in a stage's folder."""
+        """Open the step with its prepared file in a stage's folder."""
         raise NotImplementedError
 
 
@@ -312,8 +313,8 @@ def open_in(step: Step, folder: Path) -> None:
 
 
 class CorpusStep(Settings):
-    """A step on the whole corpus: `sketch` describes each batch, `resolve` decides once from all
-    sketches, `apply` applies the decisions to each batch."""
+    """A step on the whole corpus: `sketch` describes each document of a batch, `resolve` decides
+    once from the sketches of all documents, `apply` applies the decisions to each batch."""
 
     # The module of `resolve`, if it loads slowly: it is imported while workers make the sketches.
     decided_by: ClassVar[str | None] = None
@@ -330,19 +331,19 @@ class CorpusStep(Settings):
     @property
     def shared_key_column(self) -> str | None:
         """The sketch column with a document's keys: one 8-byte value or a list. Documents that
-        share no key, directly or through others, do not change each other's decisions. "": each
-        document is decided alone. None: any document may change any decision."""
+        share no key, directly or through other documents, do not change each other's decisions. ""
+        if each document is decided alone, None if any may change any decision."""
         return None
 
     @property
     def obstacle(self) -> str | None:
-        """The reason why a refresh cannot decide new documents alone; None if it can."""
+        """The reason why a refresh cannot decide on new documents alone; None if it can."""
         return "it decides by the whole corpus"
 
     @property
     def replaces(self) -> bool:
-        """Return True if a document may be dropped for one of a later run. The step then writes
-        `superseded.parquet` (id, by) to its index."""
+        """Return True if a document may be dropped because a later run has a newer version of it.
+        The step then writes `superseded.parquet` (id, by) to its index."""
         return False
 
     @property
@@ -356,8 +357,8 @@ class CorpusStep(Settings):
         return None
 
     def arriving(self, earlier: Sequence[str]) -> CorpusStep:
-        """Return the step for a refresh, which reads only new documents and keeps those that
-        arrived first. earlier: folders of the previous runs, the oldest first."""
+        """Return the step for a refresh: a step that reads only new documents and keeps the
+        duplicates that arrived first. earlier: folders of the previous runs, the oldest first."""
         return self
 
     def earlier(self) -> list[Index]:
@@ -376,7 +377,8 @@ class CorpusStep(Settings):
         return self.identity().without(self.after_folder)
 
     def comparable(self) -> dict[str, Any] | None:
-        """Return the settings that an index must share with this step; None: it leaves no index."""
+        """Return the settings that an earlier index must share with this step to be compared with
+        it, or None if the step leaves no index."""
         return None
 
     def leaves(self) -> list[str]:
@@ -384,17 +386,17 @@ class CorpusStep(Settings):
         return []
 
     def sketch(self, docs: Documents) -> pa.Table:
-        """Return one row per document, in order, with all that `resolve` needs. Columns of lists
-        hold the values of parts of a document, such as paragraphs."""
+        """Return one row per document, in order, with all that `resolve` needs. If parts of a
+        document, such as paragraphs, have values of their own, these are in columns of lists."""
         raise NotImplementedError
 
     def resolve(self, sketches: Sketches) -> Decided:
         """Write sketches.decisions and return the figures for the report.
 
-        The file is Parquet, sorted by part and n, with at least the columns part, n, drop (bool)
-        and those of OUT/decisions.parquet. A row decides on a document. A row with span_start and
-        span_end decides on this passage only, and `drop` applies to the passage.
-        """
+        The file is Parquet, sorted by part (partition) and n (number in the partition), with at
+        least the columns part, n, drop (bool) and those of OUT/decisions.parquet. A row decides on
+        a document. A row with span_start and span_end decides on this passage only, and `drop`
+        applies to the passage."""
         raise NotImplementedError
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
@@ -458,8 +460,8 @@ class Product(Settings):
         return []
 
     def estimate(self, out: Path, inputs: dict[str, Path], fresh: bool) -> Estimate | None:
-        """Return the forecast cost of `build`, if known. Raise the errors that `build` would
-        raise."""
+        """Return the forecast cost of `build`, or None if it is not known. Raise the errors that
+        `build` would raise."""
         return None
 
     def build(self, context: ProductContext) -> dict[str, Any]:
@@ -469,7 +471,7 @@ class Product(Settings):
 
 def with_settings(base: type[Product], kind: Any, **instead: tuple[str, Any, Any]) -> Any:
     """Return a product class with the settings of `base`, then those of the dataclass `kind`.
-    instead: for a setting of the dataclass, the (name, type, field) that replaces it."""
+    instead: settings of the dataclass to replace, each by a (name, type, field)."""
     fields: Any = {}
     for name, shared in kind.__pydantic_fields__.items():
         name, *field = instead.get(name, (name, shared.annotation, copy(shared)))

@@ -54,7 +54,7 @@ def _foreseen(error: Exception) -> bool:
 
 @contextmanager
 def failing(label: str, where: Callable[[], str] = str) -> Iterator[None]:
-    """Turn unexpected exceptions into UnexpectedError. where: returns what the step worked on."""
+    """Turn unexpected exceptions into UnexpectedError. where(): returns what the step worked on."""
     try:
         yield
     except Exception as error:

@@ -75,7 +75,7 @@ class FunctionInFile:
 
     def sources(self) -> dict[str, Path]:
         """Return the file and the files beside it that it imports, by module name, without running
-        them. Raise UsageError if one cannot be read or the file has no such function."""
+        them. Raise UsageError if a file cannot be read or if the file has no such function."""
         try:
             sources, names = file_sources(self.path), names_in(self.path)
         except SyntaxError as error:
@@ -92,6 +92,14 @@ class FunctionInFile:
 
     def digest(self) -> str:
         return digest_of(self.sources())
+
+    def parameters(self) -> set[str]:
+        """Return the names of the function's parameters without running its file: those of all
+        functions of its name in the file and in the files that it imports."""
+        trees = (ast.parse(path.read_text(encoding="utf-8")) for path in self.sources().values())
+        nodes = (node for tree in trees for node in tree.body)
+        same = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == self.name]
+        return {part.arg for n in same for part in ast.walk(n.args) if isinstance(part, ast.arg)}
 
     def load(self) -> Callable[..., Any]:
         """Run the file and return the function. Raise RunFailed with the place of an error."""
@@ -123,8 +131,8 @@ class FunctionInFile:
         return function  # type: ignore[no-any-return]
 
     def failure(self, error: BaseException, where: str) -> RunFailed:
-        """Return a RunFailed for an exception of the function. where: what was running, for the
-        message."""
+        """Return a RunFailed for an exception of the function. where: what the run was doing, for
+        the message."""
         place, trace = self.shown, error.__traceback__
         files = {str(path) for path in self.sources().values()}
         while trace is not None:
@@ -136,8 +144,8 @@ class FunctionInFile:
 
 
 def _written(function: Callable[..., Any]) -> Path:
-    """Write a notebook's function and everything it uses to a cached file named after the content.
-    Raise UsageError for an object without source."""
+    """Write a notebook's function and everything it uses to a file in the cache, which is named
+    after the file's content. Return the path. Raise UsageError for an object without source."""
     parts: dict[str, str] = {}
     _collect(function.__name__, function, parts)
     text = "\n".join(["from __future__ import annotations", *parts.values()])
@@ -203,7 +211,7 @@ def source_digest(module: str) -> str | None:
 
 def file_sources(path: Path) -> dict[str, Path]:
     """Return a file and the files beside it that it imports, by module name. Raise OSError,
-    UnicodeDecodeError or SyntaxError if one cannot be read."""
+    UnicodeDecodeError or SyntaxError if a file cannot be read."""
     return _sources(path.parent, {path.stem: path}, None)
 
 

@@ -46,8 +46,8 @@ WORDS = (
 
 @dataclass(frozen=True)
 class LimitByLang(Limit):
-    """A limit that differs by language. others: {code of a profile: threshold, NaN if off};
-    profiles: which profile a language has."""
+    """A limit that differs by language. others: {code of a profile: threshold, NaN for no limit};
+    profiles: the profile of each language."""
 
     others: Mapping[str, float] = field(default_factory=dict)
     profiles: Chosen = field(default_factory=Chosen)
@@ -73,7 +73,7 @@ class Profiled(FromFiles):
     profile: str = Field("auto", description=PROFILE)
 
     def own_limits(self) -> list[Limit]:
-        """Return the limits set by this copy's settings."""
+        """Return the rules with the thresholds of this step's settings, not of profiles."""
         return []
 
     def limits(self) -> list[Limit]:
@@ -100,7 +100,7 @@ class Profiled(FromFiles):
 
     @cached_property
     def adapted(self) -> dict[str, Self]:
-        """The adapted copy of the step by profile code, for profiles that change a setting."""
+        """The copies of the step, by code of profile, for those profiles that change a setting."""
         steps = {profile.code: self._for(profile) for profile in self.chosen.profiles}
         return {code: step for code, step in steps.items() if step is not self}
 
@@ -119,8 +119,8 @@ class Profiled(FromFiles):
 
     @model_serializer(mode="wrap")
     def _without_profile_defaults(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out defaults that a profile changes, which in a recipe would apply to all
-        languages."""
+        """Leave out the defaults of settings that differ by profile. If a recipe named them, they
+        would count as set by the user for all languages."""
         values = dict(dump(self))
         if self.profile == languages.NONE:
             return values
@@ -132,7 +132,7 @@ class Profiled(FromFiles):
         return {k: v for k, v in values.items() if k not in changed - self.model_fields_set}
 
     def identity(self) -> Identity:
-        """Return the identity with the digests of the profiles."""
+        """Return what decides the output, with the digests of the profiles."""
         self.adapted  # noqa: B018 - finds a profile's errors when the run is planned
         facts = super().identity()
         if used := self.chosen.profiles:
@@ -159,13 +159,21 @@ class Profiled(FromFiles):
 class CountsWords(Profiled):
     """A mixin for steps that count words, also in scripts without spaces."""
 
+    other_words: ClassVar[tuple[str, ...]] = ()  # values of `words` for all scripts
     words: str = Field("auto", description=WORDS)
+
+    def model_post_init(self, context: Any) -> None:
+        super().model_post_init(context)
+        choices = [*self.other_words, *languages.SOURCES]
+        if not languages.list_hashes(self.words).keys() <= {*choices}:
+            raise ValueError(f"words {self.words!r}: use auto, estimate, {', '.join(choices)}")
 
     @cached_property
     def effective_words(self) -> str:
         """The method that `words: auto` selects in this environment."""
         unspaced = [p.code for p in self.chosen.profiles if p.clusters]
-        return effective_words(self.words, unspaced) if unspaced else self.words
+        fixed = not unspaced or self.words in self.other_words
+        return self.words if fixed else effective_words(self.words, unspaced)
 
     def identity(self) -> Identity:
         facts = super().identity()
@@ -182,13 +190,13 @@ class CountsWords(Profiled):
             yield profile, step, mask
 
     def unspaced(self, docs: Documents) -> list[tuple[Profile, np.ndarray]]:
-        """Return (profile, int64[]: its rows) for each profile of a script without spaces."""
+        """Return (profile, int64[]: numbers of its rows) for profiles of scripts without spaces."""
         parts = [(profile, mask) for profile, _, mask in self.parts(docs)]
         return [(p, np.flatnonzero(mask)) for p, mask in parts if p is not None and p.clusters]
 
 
 class WordCounting(CountsWords, Step):
-    """The base of steps that only count words: `measure` annotates documents of one profile."""
+    """The base of steps that only count words. `measure` adds columns to texts of one profile."""
 
     def measure(self, docs: Documents, profile: Profile | None) -> Documents:
         """Return a batch of one profile with the columns that the limits compare."""

@@ -1,8 +1,9 @@
-"""Recipes: YAML, checked key by key and with overrides, becomes a list of steps."""
+"""Recipes: YAML and its overrides are checked key by key and become a list of steps."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from curate.steps.registry import step_class
 from curate.steps.shipped import text_of
 from llmcurate.base.disk.files import check_regular, text_digest
 from llmcurate.base.disk.units import counted
-from llmcurate.base.disk.yaml_file import read_yaml
+from llmcurate.base.disk.yaml_file import line_of, read_yaml
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import problem
 
@@ -38,6 +39,7 @@ TOOLS = {
     "algorithm_name": "text-dedup",
     "\nstreams:": "Dolma",
     "\ndedupe:": "Dolma",
+    "- func:": "DCLM",
 }
 
 
@@ -45,7 +47,7 @@ TOOLS = {
 class Recipe:
     """Named steps in order. cuts: positions before which a stage ends; columns: the columns of
     corpus/ besides id and text (see `documents/attributes.chosen`); by default, all. `str` gives
-    the YAML of the given settings; `resolved` includes the defaults."""
+    the YAML with only the settings that were given; `resolved` includes the defaults."""
 
     name: str
     steps: tuple[Settings, ...]
@@ -157,11 +159,14 @@ class Change:
         option = f"--set {text}"
         if not equals or not section:
             raise UsageError(f"{option}: write section.key=value, as in c4.min_sentences=5")
-        return cls(section, key, read_yaml(raw, option, lines=False)[0], option)
+        is_file = raw.lstrip().startswith("@")  # YAML reserves `@`
+        value = raw.strip() if is_file else read_yaml(raw, option, lines=False)[0]
+        return cls(section, key, value, option)
 
     def within(self, names: Mapping[str, SettingNames]) -> Change:
-        """Return the change of the one setting whose dotted name ends with the name that was
-        written. names: the settings of each section. Raise UsageError if none or several match."""
+        """Return the change with the full name of its setting: the only one whose dotted name ends
+        with the name that the user wrote. names: the settings of each section. Raise UsageError if
+        no setting or several match."""
         if self.section in names and self.key:
             return self
         path = f"{self.section}.{self.key}".rstrip(".")
@@ -190,19 +195,7 @@ class _Source:
 
     def at(self, *keys: Any) -> str:
         """Return `file:line` of a path of keys, or of the longest part of it that exists."""
-        node, line = self.root, None
-        for key in keys:
-            child = None
-            if isinstance(node, yaml.MappingNode):
-                for k, v in node.value:
-                    if k.value == str(key):
-                        child, line = v, k.start_mark.line + 1
-            elif isinstance(node, yaml.SequenceNode) and key in range(len(node.value)):
-                child = node.value[key]
-                line = child.start_mark.line + 1
-            if child is None:
-                break
-            node = child
+        line = line_of(self.root, *keys)
         return f"{self.source}:{line}" if line else self.source
 
 
@@ -238,7 +231,7 @@ def _no_text(key: str, value: Any) -> str:
 @dataclass
 class Entry:
     """A step of a recipe, or its section `read`, with the settings as the user wrote them. in_file:
-    returns the `file:line` of a key; given: {key: the `--set` that changed it}."""
+    a function that returns the `file:line` of a key; given: {key: the `--set` that changed it}."""
 
     name: str
     settings: dict[str, Any]
@@ -300,7 +293,8 @@ class Entry:
         return self._place(key) or f"step {self.section}"
 
     def _place(self, key: str) -> str | None:
-        """Return the `--set` or the line that sets a key; for the key "", all `--set` changes."""
+        """Return the `--set` that changed a key, or else the `file:line` that sets it. For the key
+        "", return all `--set` changes."""
         sets = self.given.get(key) or (not key and " ".join(self.given.values()))
         return sets or (self.in_file(key) if self.in_file else None)
 
@@ -369,11 +363,14 @@ def parse(
     kind = OTHERS.get(Path(source).suffix.lower(), "")
     data, root = (None, None) if kind else read_yaml(text, source)
     file = _Source(source, root)
-    tool = next((f" of {tool}" for word, tool in TOOLS.items() if word in f"\n{text.lower()}"), "")
-    if kind or (tool and "steps" not in (data or ())):
+    tool = next((tool for word, tool in TOOLS.items() if word in f"\n{text.lower()}"), "")
+    if tool and "steps" not in (data or ()):
+        command = shlex.join(["llmcurate", "migrate", source, "-o", "recipe.yaml"])
+        raise UsageError(f"{source} is a configuration of {tool}, not a recipe: run `{command}`")
+    if kind:
         raise UsageError(
-            f"{source} is {kind or 'a file'}{tool}, not a recipe: a recipe is YAML with a list of"
-            " `steps`; for an example run `llmcurate recipes fineweb`"
+            f"{source} is {kind}, not a recipe: a recipe is YAML with a list of `steps`; for an"
+            " example run `llmcurate recipes fineweb`"
         )
     if not isinstance(data, dict):
         raise UsageError(f"{source}: a recipe must be a mapping with the key `steps`")

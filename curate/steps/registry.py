@@ -55,7 +55,7 @@ def add_declared() -> None:
 
 
 def facts(key: str) -> dict[str, dict[str, Any]]:
-    """Return {step: the value of the keyword argument `key` of its `@step`}."""
+    """Return {step: value} for each step whose `@step` has the keyword argument `key`."""
     return {step: found.facts[key] for step, found in _declared.items() if key in found.facts}
 
 
@@ -265,7 +265,7 @@ def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
 def class_schema(model: Any) -> dict[str, Any]:
     """Return the schema of a class's settings, without titles. Settings defined by the class itself
     come before inherited ones. If the class has SECTIONS, the order is unchanged and each setting
-    has its section. Lists that may be given as one string have both types."""
+    has its section. A list that may be given as one string has both types."""
     schema = dict(model.model_json_schema())
     own, fields = get_annotations(model), schema.pop("properties", {})
     if sections := getattr(model, "SECTIONS", {}):
@@ -301,8 +301,8 @@ def class_schema(model: Any) -> dict[str, Any]:
 
 
 def _read_from_text(model: Any, name: str) -> bool:
-    """Return True if a field has a validator that runs before the type check: then a list may also
-    be given as a string."""
+    """Return whether a validator of the field runs before the type check, so that it can turn a
+    string into a list."""
     metadata = model.model_fields[name].metadata
     if any(type(m).__name__ == "BeforeValidator" for m in metadata):
         return True
@@ -311,8 +311,8 @@ def _read_from_text(model: Any, name: str) -> bool:
 
 
 def fields_digest(location: str, modules: Iterable[str]) -> str:
-    """Return a digest of a class's location and of all lines of its modules outside functions. No
-    module is loaded; a module without a file adds no lines."""
+    """Return a digest of a class's location and of all lines of the given modules that are outside
+    functions. No module is loaded; a module without a file adds no lines."""
     lines = [location]
     for module in modules:
         lines += _outside_functions(module)

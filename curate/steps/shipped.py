@@ -1,5 +1,5 @@
-"""The recipes shipped with the package, as files. No recipe is checked here, so that lists and
-shell completion load no step."""
+"""The recipes shipped with the package, as files. This module checks no recipe, so that lists of
+recipes and shell completion need not load the steps."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tables of the words, lines and paragraphs of a batch, and the kernels that build them."""
+"""Tables of the words, lines and paragraphs of a batch of texts, and kernels that build them."""

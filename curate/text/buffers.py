@@ -20,8 +20,8 @@ def as_large_string(column: pa.Array | pa.ChunkedArray) -> pa.LargeStringArray:
 
 
 def text_buffers(array: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (data: uint8[bytes], offsets: int64[rows + 1]); a null row is empty. Both arrays are
-    views of the Arrow buffers. Offsets are absolute positions in `data`."""
+    """Return (data: uint8[bytes], offsets: int64[rows + 1]); a null text is empty. Both arrays are
+    views of the Arrow buffers, so the first offset may be above 0."""
     if len(array) == 0:
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
     _, offsets, data = array.buffers()

@@ -2,8 +2,8 @@
 
 NFKC_Casefold (Unicode Standard, section 3.13, R5; UAX #31) folds case and compatibility forms, such
 as full width, and removes ignorable characters, such as soft hyphens and zero-width spaces. It is
-defined per character, with NFC at the end. NFKC, case folding and removal on the whole text give
-the same, except for a Greek letter with an iota below, which may change places with accents.
+defined per character, with NFC at the end. To apply NFKC, case folding and the removal to the whole
+text gives the same result, except that a Greek iota below a letter may change places with accents.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def nfkc_casefold(text: str) -> str:
 def in_form(
     data: np.ndarray, start: np.ndarray, end: np.ndarray, form: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (data: uint8[], start, end: int64[pieces]): the pieces data[start:end], converted to
-    the form and joined. For the form `raw`, the arguments are returned."""
+    """Return (data: uint8[], start, end: int64[pieces]): the pieces data[start[k]:end[k]] in the
+    form, joined in a new array. For the form `raw`, the arguments are returned."""
     if form == "raw":
         return data, start, end
     make = nfkc_casefold if form == "nfkc_cf" else partial(normalize, "NFC")

@@ -1,7 +1,7 @@
-"""Decoding of untrusted bytes to text: their encoding is found as browsers find it.
+"""Decoding of untrusted bytes to text: the encoding is found as browsers find it.
 
-A page's declaration is read as the HTML Standard does ("prescan a byte stream to determine its
-encoding"). For a page without a declaration, chardetng decides, as in Firefox."""
+A page's declaration of its encoding is searched for as the HTML Standard says ("prescan a byte
+stream to determine its encoding"). Without a declaration, chardetng decides, as in Firefox."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def decode(
        declare iso-8859-1 for every page, and text in another encoding is rarely valid UTF-8;
     4. the header's, then the one that the bytes declare. utf-8 counts as undeclared if most bytes
        beyond ASCII are not valid UTF-8;
-    5. the one that chardetng finds, or one of the page's `lang` whose text has more of its letters.
+    5. the one that chardetng finds, or one usual for the page's `lang` if this gives more letters
+       of that language.
 
-    Raises Undecodable if 4 gives the encoding `replacement`, for 7-bit bytes only with escapes.
-    """
+    Raises Undecodable if 4 gives the encoding `replacement`, for 7-bit bytes only with escapes."""
     for mark, encoding in BOMS:
         if payload.startswith(mark):
             return decode_as(payload[len(mark) :], encoding)
@@ -117,8 +117,8 @@ def _not_utf_8(payload: bytes, label: str | None, html: bool, url: str | None) -
 
 def utf_16_in(payload: bytes) -> str | None:
     """Return utf-16le or utf-16be if the bytes begin with its byte order mark, or have NULs where
-    such a text has them. The text must have characters of a few blocks of 256, or low bytes that
-    are not only ASCII's."""
+    such a text has its high bytes. In the second case, the high bytes must also have few different
+    values, or many of the low bytes must not be printable ASCII."""
     if marked := next((name for mark, name in BOMS[1:] if payload.startswith(mark)), None):
         return marked
     head = payload[:_HEAD]
@@ -150,7 +150,8 @@ def declared_in(payload: bytes) -> str | None:
 
 
 def _in_meta(head: str, rest: bool) -> str | None:
-    """Return the label in a meta tag. If `rest`, skip scripts and titles and end after the head."""
+    """Return the label of an encoding in a meta tag. If `rest`, scripts and titles are skipped, and
+    the search ends at the end of the head."""
     at = 0
     while markup := _MARKUP.search(head, at):
         name, at = (markup[1] or "").lower(), markup.end()
@@ -176,8 +177,8 @@ def _of_meta(attributes: str) -> str | None:
 
 
 def _not_utf_16(label: str | None) -> str | None:
-    """Return the label if it is known, else None. For UTF-16 return utf-8: if the page were UTF-16,
-    this search could not have read the declaration."""
+    """Return the label if it is known, else None. For UTF-16 return utf-8, because in a UTF-16 page
+    this search would not have found the label."""
     encoding = encoding_of(label)
     if encoding in UTF:
         return "utf-8"
@@ -212,7 +213,7 @@ _LETTER = re.compile(r"[^\W\d_\0-\x7f]|\ufffd")
 def _detected(sample: bytes, url: str | None, language: str) -> str:
     """Return the encoding that chardetng finds (H. Sivonen 2020), or an encoding of the page's
     language if the text then has more letters of the language. If the language is not known, try
-    the languages that chardetng misses most."""
+    the languages whose encodings chardetng misses most often."""
     from chardetng_py import EncodingDetector
 
     detector = EncodingDetector()
@@ -248,7 +249,7 @@ def _top_level_domain(url: str | None) -> bytes | None:
 
 
 def encoding_of_file(head: bytes) -> str:
-    """Return the encoding of a file of lines, found from its beginning. Damaged UTF-8 is UTF-8."""
+    """Return the encoding of a file of lines, found from its beginning; utf-8 for damaged UTF-8."""
     lines = head[: head.rfind(b"\n") + 1] or head
     return utf_16_in(head) or decode(lines, html=False).encoding
 

@@ -42,8 +42,8 @@ _PAIR = re.compile(rb"[\x21-\x7e].|.", re.S)
 
 
 class Decoded(NamedTuple):
-    """A text, its encoding (the standard's name in lower case), and how many U+FFFD in the text
-    replace invalid bytes."""
+    """A text, its encoding (the standard's name in lower case), and how many of its characters
+    U+FFFD stand for invalid bytes."""
 
     text: str
     encoding: str
@@ -51,7 +51,7 @@ class Decoded(NamedTuple):
 
     @property
     def losses(self) -> dict[str, int] | None:
-        """Return the number of replaced characters by encoding, or None if none was replaced."""
+        """Return {encoding: number of characters replaced}, or None if none was replaced."""
         return {self.encoding: self.replaced} if self.replaced else None
 
 
@@ -110,9 +110,9 @@ def _charmap(encoding: str) -> str:
 
 
 class _Characters(dict[bytes, str]):
-    """The characters of an encoding by their bytes, U+FFFD for invalid bytes. An ASCII letter at
-    the end of invalid bytes is kept, so that damage removes no markup. Characters of gb18030 beyond
-    the first plane are computed."""
+    """The characters of an encoding by their bytes, with U+FFFD for invalid bytes. An ASCII
+    character that ends a sequence of invalid bytes is kept, so that damage removes no markup.
+    Characters of gb18030 beyond the first plane are computed."""
 
     of_four_bytes = False
 
@@ -160,5 +160,6 @@ _HUGE = re.compile(r"&#[0-9]{4000,};?")  # Python reads numbers of at most 4300 
 
 
 def unescape(text: str) -> str:
-    """Return `html.unescape` of a text, but U+FFFD in place of an error for a too long number."""
+    """Return `html.unescape` of a text, but with U+FFFD for numbers so large that `html.unescape`
+    raises an error."""
     return html.unescape(_HUGE.sub("\ufffd", text))

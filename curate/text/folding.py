@@ -1,4 +1,5 @@
-"""Folding of UTF-8 bytes, for keys by which passages are compared: `str.lower()` and CCNet's form.
+"""Folding of UTF-8 bytes (to lower case or to CCNet's form), so that keys of passages can be
+compared.
 
 Eight ASCII bytes are folded at once, as one number; other characters are looked up in a table.
 """
@@ -27,8 +28,8 @@ _PLANES = (*range(0x30000), *range(0xE0000, 0xE0200))  # no other plane holds a 
 
 @lru_cache(maxsize=1)
 def lower_table() -> np.ndarray:
-    """Return `chr(c).lower()` of every code point, int32[0x110000], or LOOK if it is not always one
-    character: U+0130 becomes two, and a sigma depends on its place in the word."""
+    """Return `chr(c).lower()` of every code point, int32[0x110000], or LOOK if this is not always
+    the same single character: U+0130 becomes two, and a sigma depends on its place in the word."""
     table = np.arange(sys.maxunicode + 1, dtype=np.int32)
     for code in _PLANES:
         small = chr(code).lower()
@@ -62,9 +63,9 @@ def ccnet_normal(line: str) -> str:
 
 
 class Folding(NamedTuple):
-    """A folding table: int32[0x110000], with a code point, GONE or LOOK for each code point.
-    `zeros`: digits become 0. `floor`: ASCII bytes from `floor` on are not GONE, except 127 if
-    `floor` is not 0."""
+    """A folding table: int32[0x110000], the folded code point, GONE (dropped) or LOOK (not in the
+    table) for each code point. `zeros`: True if digits become 0. `floor`: no ASCII byte from
+    `floor` on is GONE, except 127 if `floor` is not 0."""
 
     table: np.ndarray
     floor: int
@@ -73,7 +74,8 @@ class Folding(NamedTuple):
 
 def folding(table: np.ndarray) -> Folding:
     """Return the folding of a table. Eight bytes are folded at once if the table folds ASCII as
-    `str.lower()` does, with digits as 0 or not, with control characters or without them."""
+    `str.lower()` does, apart from digits, which may become 0, and control characters, which may be
+    dropped."""
     ascii_codes = table[:128].tolist()
     for zeros in (False, True):
         for floor in (0, 32):
@@ -161,7 +163,8 @@ def _put8(out, n, eight):
 @njit(nogil=True, allocates=True)
 def fold(data: np.ndarray, start: int, end: int, how: Folding, out: np.ndarray) -> int:
     """Write data[start:end] folded to `out`. Return the bytes written, or LOOK if the table has
-    LOOK for a character. `out` is uint8[2 * (end - start) or more]: two bytes may become three."""
+    LOOK for a character. `out` is uint8[2 * (end - start) or more], as two bytes may become
+    three."""
     n = 0
     i = start
     while i < end:

@@ -1,9 +1,9 @@
-"""Hashes in kernels for keys that a whole corpus shares: 128 bits of bytes, 64 bits of a number.
+"""Hashes in kernels for keys compared across a corpus: 128 bits for bytes, 64 for a number.
 
 The 128-bit hash is MurmurHash3_x64_128 with seed 0 (A. Appleby, public domain); whole documents are
 compared by xxh3-128, which is implemented in C. Among 10^12 different keys the odds that any two
 have the same 128 bits are about 10^24 / 2^129, or 1.5e-15. It does not resist texts made to
-collide. For tables within a batch base.kernels.intrinsics has a faster hash, which is not stored.
+collide. For tables within a batch, base.kernels.intrinsics has a faster hash, never stored.
 """
 
 from __future__ import annotations

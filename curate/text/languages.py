@@ -1,10 +1,10 @@
 """Languages: their codes, and profiles of what English-made rules must know of another language.
 
 Labels in any form are folded to codes of ISO 639-3 by the tables of language_codes.txt. A profile
-says how words are counted, which words and end marks prose has, and which limits replace a rule's
-own (profiles.yaml, with sources; benchmarks/language_profiles.py learns others). A dictionary
-counts the words of a script without spaces if a PyPI package with a word list is installed; a
-step's recorded settings name each list with its hash, so that counts stay the same.
+says how words are counted, which frequent words and end marks prose has, and which limits replace
+those of a rule (profiles.yaml, with sources; benchmarks/language_profiles.py learns others). In a
+script without spaces, words are counted by a dictionary if a PyPI package with a word list is
+installed. A step's recorded settings name each list with its hash, so that counts stay the same.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "arabic
 
 @lru_cache(maxsize=4096)
 def _parsed(label: str) -> tuple[str | None, str | None]:
-    """Return (ISO 639-3 code, ISO 15924 script) of a label in any form, each None if unknown."""
+    """Return (ISO 639-3 code, ISO 15924 script) of a label in any form; each is None if unknown."""
     # Common Crawl lists a page's languages (`zho,eng`), the main one first.
     name, script = label.partition(",")[0].strip(), None
     at = next((k for k, letter in enumerate(name) if letter in ".@"), len(name))
@@ -103,8 +103,8 @@ def iso639_3(label: str) -> str | None:
 
 
 def comparable(label: str) -> str:
-    """Return the code that all labels of a language share. It is the macrolanguage's code if people
-    use that name for the language (`zho` for `cmn` and `zh-TW`), else the language's own. A label
+    """Return the one code for all labels of a language: its macrolanguage's code if that is the
+    usual name of the language (`zho` for `cmn` and `zh-TW`), else the language's own code. A label
     that is no code stays as it is."""
     code = iso639_3(label)
     return label if code is None else _TABLES["dominant"].get(code, code)
@@ -263,8 +263,8 @@ def shipped() -> dict[str, Profile]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The profiles that judge documents. `by_code`: the profile for documents in the language of
-    this code. `always`: one for every document. `unlabelled`: one for documents without a label."""
+    """The profiles that judge documents. `by_code`: {code of a language: its profile}. `always`: a
+    profile for every document, or None. `unlabelled`: one for those without label, or None."""
 
     by_code: Mapping[str, Profile] = field(default_factory=dict)
     always: Profile | None = None
@@ -299,7 +299,8 @@ def _auto() -> Chosen:
 
 
 def chosen(setting: str) -> Chosen:
-    """Return the profiles of a setting `profile`. Raises UsageError for no language and no file."""
+    """Return the profiles of a setting `profile`. Raises UsageError if it names neither a language
+    with a profile nor a file."""
     if setting == NONE:
         return Chosen()
     if setting == AUTO:
@@ -358,8 +359,8 @@ def _digest(path: Path) -> str:
 
 def effective_words(words: str, codes: Iterable[str]) -> str:
     """Return the setting `words` as it applies on this machine: auto becomes `tha=HASH,zho=HASH`
-    for the languages that have an installed list, `estimate` if none has. Raises UsageError if a
-    list that the setting names differs or is missing."""
+    for the languages that have an installed list, or `estimate` if no language has one. Raises
+    UsageError if a list that the setting names is missing or has another hash."""
     if words == AUTO:
         paths = {code: list_of(code) for code in sorted(set(codes))}
         dictionaries = [f"{code}={_digest(path)}" for code, path in paths.items() if path]
@@ -378,8 +379,8 @@ def list_hashes(words: str) -> dict[str, str]:
 
 
 def dictionary_for(words: str, code: str) -> Dictionary | None:
-    """Return a language's dictionary by a setting `words` from `effective_words`, or None if words
-    of the language are estimated. Raises UsageError if the list has another hash or is missing."""
+    """Return the dictionary of the language `code`, or None if its words are estimated. `words`:
+    from `effective_words`. Raises UsageError if the list has another hash or is missing."""
     digests = list_hashes(words)
     if code not in digests:
         return None

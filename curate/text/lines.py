@@ -1,9 +1,9 @@
 """Lines and paragraphs of a batch, cut at newlines alone, as byte positions.
 
 `text/tables.py` cuts lines as `str.splitlines()` does; here a line ends at `\\n` only. Each table
-is computed once while the text is unchanged. Newlines are found eight bytes at a time without a
-branch at each boundary, which processors cannot predict: flags are computed in vector loops, and
-eight flags together are an index into a table of positions.
+is computed once while the text is unchanged. To avoid a branch at each newline, which processors
+cannot predict, a vector loop computes a flag for each byte, and eight flags together are an index
+into a table of positions.
 """
 
 from __future__ import annotations

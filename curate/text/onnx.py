@@ -12,6 +12,7 @@ from llmcurate.base.errors import UsageError
 # An export is in the folder itself or, from sentence-transformers and the hub, in onnx/.
 ONNX = ("model.onnx", "onnx/model.onnx")
 TOKENIZER = "tokenizer.json"
+CUDA = "CUDAExecutionProvider"
 
 
 def onnx_file(folder: Path) -> Path | None:
@@ -33,36 +34,64 @@ def onnx_files(folder: Path, what: str) -> list[Path]:
     return [*beside, folder / TOKENIZER]
 
 
-class OnnxText:
-    """A model with inputs input_ids, attention_mask and perhaps token_type_ids. It runs one text at
-    a time on one thread, so an output depends on no other text; several workers use more cores."""
+class TextStarts:
+    """The first tokens of texts, by the tokenizer.json in a model's folder."""
 
     def __init__(self, folder: Path, max_tokens: int, what: str) -> None:
-        import onnxruntime
         from tokenizers import Tokenizer
 
+        try:
+            self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        except Exception as error:  # a plain Exception
+            raise UsageError(f"{what}: {TOKENIZER} cannot be loaded: {_line(error)}") from None
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(max_tokens)
+        self.max_tokens = max_tokens
+
+    def ids(self, text: str) -> list[int]:
+        """Return the ids of the first tokens of a text, at least one. Only 16 characters per token
+        are read if these are enough, because a tokenizer would cut a whole book first."""
+        characters = 16 * self.max_tokens
+        ids: list[int] = self._tokenizer.encode(text[:characters]).ids
+        if len(ids) < self.max_tokens and len(text) > characters:
+            ids = self._tokenizer.encode(text).ids
+        return ids or [0]
+
+
+class OnnxText:
+    """A model with inputs input_ids, attention_mask and perhaps token_type_ids. With `gpu` it runs
+    on a GPU if there is one, else on one thread: several workers use more cores."""
+
+    def __init__(self, folder: Path, max_tokens: int, what: str, gpu: bool = False) -> None:
+        import onnxruntime
+
+        self.starts = TextStarts(folder, max_tokens, what)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        self.on_gpu = gpu and CUDA in onnxruntime.get_available_providers()
+        providers = [CUDA] * self.on_gpu + ["CPUExecutionProvider"]
         try:
-            self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
             self._session = onnxruntime.InferenceSession(
-                str(onnx_file(folder)), options, providers=["CPUExecutionProvider"]
+                str(onnx_file(folder)), options, providers=providers
             )
-        except Exception as error:  # both raise plain Exceptions
-            first = str(error).splitlines()[0][:200]
-            raise UsageError(f"{what} cannot be loaded: {first}") from None
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(max_tokens)
-        # Only 16 characters per token are read: a tokenizer would cut a whole book first.
-        self._characters = 16 * max_tokens
+        except Exception as error:  # a plain Exception
+            raise UsageError(f"{what} cannot be loaded: {_line(error)}") from None
         self._inputs = {i.name for i in self._session.get_inputs()}
 
     def run(self, text: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return (first output: float32[1, ...], attention mask: int64[1, tokens]) of a text."""
-        encoding = self._tokenizer.encode(text[: self._characters])
-        ids = np.array([encoding.ids or [0]], np.int64)
-        mask = np.array([encoding.attention_mask or [1]], np.int64)
+        """Return (first output: float32[1, ...], attention mask: int64[1, tokens]) of a text. The
+        output depends on no other text."""
+        ids = np.array([self.starts.ids(text)], np.int64)
+        mask = np.ones_like(ids)
+        return self.run_batch(ids, mask), mask
+
+    def run_batch(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return the first output, float32[rows, ...]. ids, mask: int64[rows, tokens]."""
         inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         taken_inputs = {name: value for name, value in inputs.items() if name in self._inputs}
-        return np.asarray(self._session.run(None, taken_inputs)[0], np.float32), mask
+        return np.asarray(self._session.run(None, taken_inputs)[0], np.float32)
+
+
+def _line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -2,10 +2,10 @@
 
 C4 counts with NLTK's Punkt model for English, which no wheel ships. This counter has the boundary
 rules that Punkt learns, not its learned list. A word that ends in `!` or `?` (closing quotes and
-brackets aside) ends a sentence. One that ends in `.` does, unless the next word starts in lower
+brackets aside) ends a sentence. One that ends in `.` does too, unless the next word starts in lower
 case, or the word is an initial (`J.`), has inner periods (`e.g.`, `U.S.`) or is a common English
-abbreviation. The last word of a line always ends one. Full stops of CJK, danda and similar marks
-count anywhere. `benchmarks/sentence_counter.py` prints how often it disagrees with Punkt.
+abbreviation. The last word of a line always ends a sentence. Full stops of CJK, danda and similar
+marks end one anywhere. `benchmarks/sentence_counter.py` prints how often it disagrees with Punkt.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ CLOSERS = "」』】》〉〕）”’»\"')]}"
 
 
 def _packed_utf8(characters: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return (uint32[characters]: UTF-8 as numbers, sorted; bool[256]: their first bytes)."""
+    """Return (uint32[characters]: the UTF-8 bytes of each character as a number, sorted; bool[256]:
+    True for bytes that begin one of the characters)."""
     encoded = [character.encode() for character in characters]
     begins = np.zeros(256, np.bool_)
     begins[[raw[0] for raw in encoded]] = True
@@ -119,8 +120,8 @@ def _mark_bytes(data, i, end, marks, begins):
 
 @njit(nogil=True)
 def _stop_end(data, i, end):
-    """Return the end of the sentence that a stop at i ends, after further stops and closing marks
-    (UAX #29, SB8a to SB11); i if there is no stop."""
+    """Return the end of the sentence that a full stop at i ends, which is after further stops and
+    closing marks (UAX #29, SB8a to SB11); return i if there is no stop at i."""
     n = _mark_bytes(data, i, end, _STOPS, _STOP_BEGINS)
     while n:
         i += n
@@ -130,7 +131,8 @@ def _stop_end(data, i, end):
 
 @njit(nogil=True)
 def _stops(data, start, end):
-    """Return (sentences that end at a stop in data[start:end], the last one's end or `start`)."""
+    """Return (count, end): how many sentences in data[start:end] end with a full stop that needs no
+    space after it, and the end of the last of them, or `start` if there is none."""
     stops = 0
     after = i = start
     while i < end:
@@ -172,7 +174,7 @@ def ends_sentence(data, word, stop, following, end):
 @njit(nogil=True)
 def sentences_of_words(data, start, end, chars, first, stop):
     """Return the number of sentences in a line with the words start[first:stop], end[first:stop].
-    chars: int32[words], code points; a word with as many bytes as code points is ASCII."""
+    chars: int32[words], numbers of code points; a word with as many bytes is ASCII."""
     sentences = 0
     pending = False
     for w in range(np.uint64(first), np.uint64(stop)):  # unsigned: see text/tables.py
@@ -306,7 +308,7 @@ def _sentences(data, row_lines, line_words, word_start, word_end, word_chars):
 
 
 def sentences(docs: Documents) -> Extents:
-    """Return the stripped sentences of every row, computed once while the text is unchanged."""
+    """Return the stripped sentences of all rows, computed once while the text is unchanged."""
 
     def build() -> Extents:
         tables = segments(docs)

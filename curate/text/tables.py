@@ -44,7 +44,7 @@ class LineTable:
 @dataclass(frozen=True)
 class WordTable:
     """Words as `str.split()` cuts them. lines: int64[lines + 1], the first word of each line of the
-    line table. start, end: int64[words], byte positions. chars: int32[words], code points."""
+    line table. start, end: int64[words], byte positions. chars: int32[words], code points each."""
 
     lines: np.ndarray
     start: np.ndarray
@@ -54,7 +54,7 @@ class WordTable:
 
 @dataclass(frozen=True)
 class Segments:
-    """The line table, the word table, and the code points of each row (chars: int64[rows])."""
+    """The line table, the word table, and each row's number of code points (chars: int64[rows])."""
 
     lines: LineTable
     words: WordTable
@@ -71,9 +71,9 @@ def _most_ends(data, first, stop):
 
 @njit(cache=True, nogil=True)
 def _segment(data, offsets):
-    """Return the arrays of both tables, and the code points of each row. The loop over a line has
-    no branch that depends on word boundaries: each position is written as a start and as an end,
-    and the count of starts or ends advances only if the position was one."""
+    """Return the arrays of both tables, and the number of code points in each row. The loop over a
+    line has no branch that depends on word boundaries: each position is written as a start and as
+    an end, and the count of starts or ends advances only if the position was one."""
     rows = len(offsets) - 1
     limit = _most_ends(data, offsets[0], offsets[rows]) + rows + 1
     row_lines = np.empty(rows + 1, np.int64)

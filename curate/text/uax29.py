@@ -1,11 +1,11 @@
 """Words by Unicode's default word boundaries (UAX #29, section 4.1), and their hashes.
 
-Unlike in `text/words.py`, this is what bff, Dolma and other tools in Rust call `split_word_bounds`:
-punctuation marks are words too, nothing is folded, and only pieces of white space alone (property
-White_Space) are left out. In Han, kana other than katakana, Thai and similar scripts each character
-with its marks is a word. Classes are from Unicode version UNICODE, in a table of the package, so
-hashes do not depend on the running Python. Rules WB5 to WB13 become a table of states; the state is
-the class of the last character that counts (WB4 skips marks).
+These words are those of `split_word_bounds` in Rust, which bff, Dolma and other tools use. They
+differ from those of `text/words.py`: punctuation marks are words too, nothing is folded, and only
+pieces of white space alone (property White_Space) are left out. In Han, kana other than katakana,
+Thai and similar scripts each character with its marks is a word. Classes are from Unicode version
+UNICODE, in a table of the package, so hashes do not depend on the running Python. Rules WB5 to WB13
+become a table of states; the state is the class of the character before (rule WB4 skips marks).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _FIRST = np.uint64(0xD1B54A32D192ED03)
 @dataclass(frozen=True)
 class UaxWords:
     """The word table. rows: int64[rows + 1], the first word of each row. start, end: int64[words],
-    byte positions in the buffer. hash: uint64[words], of the word's bytes."""
+    byte positions in the buffer. hash: uint64[words], the hash of each word's bytes."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -147,7 +147,7 @@ def _class_at(data, i, stop, kinds):
 
 @njit(nogil=True)
 def _look_ahead(data, i, stop, kinds, state, kind):
-    """Return the state table's entry for punctuation in a word, by the character that follows."""
+    """Return the state table's entry for punctuation in a word, by the next character."""
     following = np.int64(OTHER)
     while i < stop:
         entry, n = _class_at(data, i, stop, kinds)
@@ -167,8 +167,8 @@ def _look_ahead(data, i, stop, kinds, state, kind):
 @njit(nogil=True)
 def uax_hashes(data, start, stop, kinds, states, starts, ends, out):
     """Write positions and hashes of the words of data[start:stop], and return their number. starts,
-    ends: int64[], out: uint64[], each of stop - start + 1 entries or more. The tables are from
-    `class_table` and `state_table`. No branch depends on word ends, which cannot be predicted."""
+    ends: int64[], out: uint64[], each of stop - start + 1 entries or more. kinds, states: the
+    tables of `class_table` and `state_table`. No branch depends on word ends."""
     words = np.int64(0)
     state = np.int64(START)
     joined = False  # the last character was a ZWJ

@@ -31,7 +31,7 @@ UPPER, DIGIT, ALNUM = 1, 2, 4
 
 @lru_cache(maxsize=1)
 def character_flags() -> np.ndarray:
-    """Return each code point's flags, uint8[0x110000]: UPPER, DIGIT, ALNUM by `str.isupper` etc."""
+    """Return each code point's flags, uint8[0x110000]: UPPER, DIGIT, ALNUM (`str.isupper` etc.)."""
     flags = np.zeros(sys.maxunicode + 1, np.uint8)
     for code in (*range(0x40000), *range(0xE0000, 0xE0200)):  # no other plane holds any
         letter = chr(code)
@@ -41,7 +41,7 @@ def character_flags() -> np.ndarray:
 
 @njit(nogil=True, inline="always")
 def char_bytes(lead: int) -> int:
-    """Return the bytes of the UTF-8 character that starts with `lead`; 1 for a stray byte."""
+    """Return the size in bytes of a UTF-8 character that starts with `lead`; 1 for a stray byte."""
     if lead < 0xC0:
         return 1
     if lead < 0xE0:
@@ -132,7 +132,7 @@ def count_chars(data: np.ndarray, start: int, end: int) -> int:
 
 @njit(cache=True, nogil=True)
 def row_chars(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return int64[rows]: the code points of every row."""
+    """Return int64[rows]: the number of code points in every row."""
     out = np.empty(len(offsets) - 1, np.int64)
     for r in range(len(out)):
         out[r] = count_chars(data, offsets[r], offsets[r + 1])

@@ -32,9 +32,9 @@ def begin_words(
     cuts: np.ndarray, start: np.ndarray, end: np.ndarray, inside: np.ndarray
 ) -> np.ndarray:
     """Return flags of the tokens that begin a word, bool[tokens]. cuts: int64[], the positions at
-    which a dictionary cuts. start, end: int64[tokens], bytes. inside: bool[tokens], whether a token
-    is a grapheme cluster of a script without spaces. Such a cluster belongs to the word of the
-    cluster before it unless a cut or a gap is between them."""
+    which a dictionary divides the text. start, end: int64[tokens], bytes. inside: bool[tokens],
+    whether a token is a grapheme cluster of a script without spaces. Such a cluster belongs to the
+    word of the cluster before it unless a cut or a gap is between them."""
     begins = np.ones(len(start), np.bool_)
     is_cut = cuts[np.minimum(np.searchsorted(cuts, start), len(cuts) - 1)] == start
     begins[1:] = ~inside[1:] | ~inside[:-1] | (end[:-1] != start[1:]) | is_cut[1:]
@@ -45,7 +45,7 @@ def words_within(
     docs: Documents, profile: Profile, start: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
     """Return the number of words in each data[start:end], float64[extents]. `profile` is that of a
-    script without spaces; each run of other letters and digits is a word."""
+    script without spaces; each run of letters and digits of other scripts is a word."""
     table = words(docs)
     inside = (table.flags & IS_CLUSTER) > 0
     dictionary = dictionary_for(profile.words, profile.code)

@@ -1,9 +1,9 @@
-"""The word table: runs of `\\w` or marks, folded and hashed once, for filters, dedup and models.
+"""The word table: runs of `\\w` or marks, lower-cased and hashed once for filters, dedup, models.
 
 A word is a run of letters, digits, underscores (Python's `\\w`) and marks (`\\p{M}`, which belong
 to their letters), by the running Python's Unicode data. Scripts written without spaces (Thai, Lao,
 Khmer, Burmese, Han, kana) are cut by grapheme cluster: a base character with its marks is a word.
-Hashes are of the word in lower case (Unicode's simple mapping), so that shingles ignore case.
+Hashes are those of words in lower case (Unicode's simple mapping), so that shingles ignore case.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ UNSPACED = (
 @dataclass(frozen=True)
 class Words:
     """The word table. rows: int64[rows + 1], the first word of each row. start, end: int64[words],
-    absolute byte positions. hash: uint64[words], of the word in lower case. chars: int32[words],
-    code points. flags: uint8[words], HAS_LETTER | HAS_DIGIT | IS_CLUSTER."""
+    absolute byte positions. hash: uint64[words], of words in lower case. chars: int32[words], code
+    points each. flags: uint8[words], HAS_LETTER | HAS_DIGIT | IS_CLUSTER."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -174,7 +174,7 @@ def _segment(data, offsets, fold, ascii_flags, kinds, lower):
 
 @lru_cache(maxsize=1)
 def ascii_fold() -> np.ndarray:
-    """Return uint8[256]: the lower-case byte of an ASCII word character, 0 of any other byte."""
+    """Return uint8[256]: the lower case of ASCII bytes that words may have, 0 for other bytes."""
     kinds, lower = character_tables()
     fold = np.zeros(256, np.uint8)
     fold[:128] = np.where(kinds[:128] == OTHER, 0, lower[:128])
@@ -192,7 +192,7 @@ def ascii_flags() -> np.ndarray:
 
 @njit(nogil=True)
 def word_hashes(data, start, stop, fold, kinds, lower, out):
-    """Write the hashes of the words of data[start:stop], as in the word table, to `out` and return
+    """Write the hashes of the words of data[start:stop], as in the word table, to `out`; return
     their number. out: uint64[stop - start + 1 or more]. ASCII is handled without branches."""
     words = 0
     value = np.uint64(0)

@@ -30,11 +30,11 @@ class RunFailed(LlmcurateError):
 
 
 class UnexpectedError(RunFailed):
-    """An exception that no other rule covers. The message says where it was raised."""
+    """An exception that no other error class describes. The message says where it was raised."""
 
 
 class Damaged(RunFailed):
-    """A file is not what was written. The message names the file and the difference."""
+    """A file differs from what was written. The message names the file and the difference."""
 
 
 class TooMuchRemoved(RunFailed):
@@ -50,8 +50,8 @@ class LockHeld(LlmcurateError):
 
 
 def set_error_file(error: OSError, path: object) -> None:
-    """Set the file name of an OSError that has an error number but names no file. An error that has
-    only a message (pyarrow's, numpy's) is left alone: it would lose the message."""
+    """Set the file name of an OSError that has an error number but names no file. An error without
+    a number, as pyarrow raises, is left alone: it would lose its message."""
     if error.errno is not None and error.filename is None:
         error.filename = str(path)
 

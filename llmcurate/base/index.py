@@ -1,9 +1,9 @@
-"""The index of a package: the names that its modules declare by decorators, known without loading.
+"""The index of a package: the names that its modules declare by decorators, read without imports.
 
 `@step("c4")` declares a class, `@reader("pdf", endings=(".pdf",))` a function. The package's
 index.json keeps each name, its module and the decorator's other arguments, so that help and recipe
-checks read one small file. `make reference` writes it. The sources are authoritative: `declared`
-searches them for a name that index.json lacks.
+checks read one small file. `make reference` writes it. If index.json lacks a name, the sources
+decide: `declared` searches them for the name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Declared:
 
 
 def index_of(package: str) -> dict[str, dict[str, Declared]]:
-    """Return the content of a package's index.json: by decorator, then by declared name."""
+    """Return the content of a package's index.json as {decorator: {declared name: declaration}}."""
     text = Path(HOME, package, FILE).read_text(encoding="utf-8")
     return {
         word: {each["name"]: Declared(**each) for each in entries}
@@ -52,8 +52,8 @@ def index_of(package: str) -> dict[str, dict[str, Declared]]:
 
 @cache
 def declared(package: str, word: str) -> dict[str, Declared]:
-    """Return what the decorator `word` declares in the sources of a package, or of one of its
-    folders (`curate.formats`), by declared name. No module is imported."""
+    """Return {name: declaration} for each use of the decorator `word` in the sources of a package,
+    or of one of its folders (such as `curate.formats`). No module is imported."""
     decorator = re.compile(rf"^@(?:\w+\.)?{word}\(".encode(), re.MULTILINE)
     found = {}
     for path in sorted(Path(HOME, *package.split(".")).rglob("*.py")):
@@ -99,7 +99,8 @@ def modules_of(package: str) -> list[ModuleType]:
 
 
 def index_text(package: str, words: tuple[str, ...]) -> str:
-    """Return index.json made from the sources: a name per line, known names in their old order."""
+    """Return the text of index.json, made from the sources. `words` are the decorators to include.
+    Each name has a line; names that are in the present file keep their order."""
     known = index_of(package)
     parts = []
     for word in words:

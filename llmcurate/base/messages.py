@@ -1,4 +1,4 @@
-"""Dataclasses as JSON: messages between processes, and records of figures."""
+"""Dataclasses as JSON: messages between processes, and records such as run.json."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ _PART = re.compile(r"(?:(\w+)=)?([\w.]+)(?:([?!])([\w.]*))?")
 def json_values(record: Any) -> Any:
     """Return a record as JSON values.
 
-    A dataclass gives its fields in order, or the entries of its class attribute `JSON`. An entry
-    names an attribute, property or method. `settings=sets` writes `sets` under the name `settings`;
-    `kept.lengths` is written as `lengths`. `ages?` is left out if it is absent (None, False or
-    empty), `text?other` is left out if `other` is absent, and `text!other` if `other` is present.
-    If `JSON` is one string, the value of that attribute replaces the record. Floats in arrays are
-    rounded to six decimal places.
+    A dataclass becomes an object of its fields in order, or of the entries of its class attribute
+    `JSON`. Each entry names an attribute, property or method. The entry `settings=sets` writes the
+    value of `sets` under the name `settings`, and `kept.lengths` writes the attribute `lengths` of
+    `kept`. The entry `ages?` is left out if `ages` is absent (None, False or empty), `text?other`
+    if `other` is absent, and `text!other` if `other` is present. If `JSON` is one string, the value
+    of that attribute replaces the record. Floats in arrays are rounded to six decimal places.
     """
     names = getattr(record, "JSON", None)
     if isinstance(names, str):

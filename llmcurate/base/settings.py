@@ -57,7 +57,8 @@ _EXPECTED = {
 
 def problem(error: ValidationError, named: Callable[[str], str] = str, kind: Any = None) -> str:
     """Return a line with the first refused setting, its value and what to give instead. ``named``
-    turns a name into the form that the user writes. Names are suggested from the class ``kind``."""
+    turns the name of a setting into the form that the user writes. For an unknown name, a similar
+    one of the class ``kind`` is suggested."""
     first, *others = error.errors()
     place = _path_of(first)
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
@@ -108,8 +109,8 @@ def _whole(limit: Any) -> Any:
 
 
 class ByKind:
-    """Annotation of a field that holds one of several dataclasses of settings. The ``kind`` of the
-    value selects the dataclass, by default the first one; a string is a ``kind``."""
+    """The annotation of a field that holds one of several dataclasses of settings. The key ``kind``
+    in the value selects the dataclass, by default the first one. A string is a ``kind``."""
 
     def __get_pydantic_core_schema__(self, union: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         members, name = members_of(union), str(handler.field_name)
@@ -126,7 +127,7 @@ class ByKind:
 
 
 def shared(kind: Any, name: str) -> Any:
-    """Return a copy of a dataclass's setting, for a field of equal meaning in another class."""
+    """Return a copy of a dataclass's field ``name``, for a field of the same meaning elsewhere."""
     return copy(kind.__pydantic_fields__[name])
 
 
@@ -153,14 +154,16 @@ def from_dict(kind: type[Config], values: Any, where: str) -> Config:
 
 
 def members_of(kind: Any, *, lists: bool = False) -> tuple[Any, ...]:
-    """Return the dataclasses that a field of this type may hold; if ``lists``, in a list too."""
+    """Return the dataclasses that a field of type ``kind`` may hold; with ``lists``, in lists
+    too."""
     inside = () if typing.get_origin(kind) is tuple and not lists else typing.get_args(kind)
     return tuple(member for member in (kind, *inside) if dataclasses.is_dataclass(member))
 
 
 def kinds_of(member: Any) -> tuple[str, ...]:
-    """Return the values of ``kind`` that select this dataclass: its ``kinds`` (``of_kind`` makes a
-    class of each), else the literals of its field ``kind``. Return () if it has neither."""
+    """Return the values of ``kind`` that select the dataclass ``member``. These are its attribute
+    ``kinds`` if it has one (its method ``of_kind`` then returns a class for each), else the values
+    that its field ``kind`` may have, or () if it has no such field."""
     own: tuple[str, ...] = typing.get_args(_hints(member).get("kind"))
     kinds: tuple[str, ...] = vars(member).get("kinds", own)
     return kinds
@@ -200,7 +203,8 @@ def _kinds_first(name: str) -> tuple[bool, int]:
 
 
 def unflatten(values: dict[str, Any]) -> dict[str, Any]:
-    """Turn dotted names into nested objects. A string that has names below it is their ``kind``."""
+    """Turn dotted names into nested objects. If a name has a string as its value and also names
+    below it, the string becomes the ``kind`` of the object."""
     nested: dict[str, Any] = {}
     for name in sorted(values, key=lambda name: name.count(".")):
         *above, last = name.split(".")

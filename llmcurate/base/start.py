@@ -1,4 +1,4 @@
-"""The start of llmcurate's processes: no file of the user is imported in place of a library module.
+"""The start of llmcurate's processes: no file of the user is imported instead of a library module.
 
 `python llmcurate/base/start.py MODULE ARGUMENTS` calls MODULE's `main`. The working folder, which
 `python -m` puts first on sys.path, is removed. A notebook keeps its folder: a file in it that hides
@@ -50,7 +50,7 @@ class _Finder:
 
 
 def importers(frame: FrameType | None) -> list[str]:
-    """Return the modules that lead to an import, the nearest first, from `frame` outwards."""
+    """Return the modules that caused an import, from the module of `frame` to the outermost one."""
     names = []
     while frame is not None:
         names.append(str(frame.f_globals.get("__name__")))
@@ -59,7 +59,7 @@ def importers(frame: FrameType | None) -> list[str]:
 
 
 def watch() -> None:
-    """Check this process's imports from now on for files that hide a needed module."""
+    """From now on, check this process's imports for files that hide a needed module."""
     module = sys.orig_argv[sys.orig_argv.index("-m") + 1] if "-m" in sys.argv[:1] else ""
     if module.partition(".")[0] in OURS:  # `python -m llmcurate` is about to be loaded
         leave_folder()

@@ -82,9 +82,10 @@ def width() -> int:
 
 def wrapped(line: str, columns: int, hang: int | None = None) -> list[str]:
     """Break a line between words into lines of at most `columns`. A wider word has its own line.
-    Later lines are indented by `hang`. By default they begin where the line's second column begins,
-    after two spaces or more; without such a column, they are indented by two more than the first
-    line. A command line breaks so that a shell accepts it when it is copied."""
+    Later lines are indented by `hang`. By default they begin below the line's second column, which
+    is the text after the first two or more spaces. A line without such a column is continued with
+    two more spaces of indentation. A command line is broken with backslashes, so that a shell
+    accepts a copy of it."""
     end = " \\" if COMMAND.match(line) else ""
     if columns_of(line) <= columns:
         return [line]
@@ -126,7 +127,8 @@ def echo(text: object = "", colours: bool = False, end: str = "\n", as_it_is: bo
 
 
 def echo_json(value: Any, to: TextIO | None = None, default: Any = None) -> None:
-    """Print a value or a record as one line of JSON, on stdout or on the given stream."""
+    """Print a value or a record as one line of JSON, on stdout or on the stream `to`. `default`
+    turns values that JSON lacks into others, as in json.dumps."""
     from llmcurate.base.messages import json_values
 
     line = json_line(json.dumps(json_values(value), ensure_ascii=False, default=default))
@@ -134,7 +136,7 @@ def echo_json(value: Any, to: TextIO | None = None, default: Any = None) -> None
 
 
 def print_result(figures: Any, text: str, as_json: bool, quiet: bool = False) -> None:
-    """Print a command's result: as one line of JSON, else as text unless quiet."""
+    """Print a command's result: `figures` as a line of JSON, else `text` unless `quiet`."""
     if as_json:
         echo_json(figures)
     elif not quiet:
@@ -172,7 +174,7 @@ def _in_notebook() -> bool:
 
 
 def fit_note(note: str, columns: int) -> str:
-    """Return the first comma-separated parts of a note that fit, else its first words."""
+    """Return the comma-separated parts of a note that fit, or its first words if no part fits."""
     for comma in (", ", " "):
         parts = note.split(comma)
         while parts and columns_of(comma.join(parts)) > columns:
@@ -183,9 +185,9 @@ def fit_note(note: str, columns: int) -> str:
 
 
 class Progress:
-    """A display, and context manager, that counts work done out of `total`; an earlier run has done
-    `done` of it. The remaining time follows the pace after the first unit, since kernels compile
-    only once."""
+    """A display, to be used as a context manager, that counts finished units of work out of
+    `total`, of which an earlier run finished `done`. The first unit is left out of the estimate of
+    the remaining time, because compiled functions are compiled during this unit."""
 
     def __init__(self, title: str, total: int, quiet: bool = False, done: int = 0) -> None:
         self.title, self.total, self.done = one_line(title), total, done
@@ -236,8 +238,9 @@ class Progress:
     def update(
         self, done: int | None = None, note: str = "", seconds_left: float | None = None
     ) -> None:
-        """Count one more unit as done, or set their number to `done`. `note` is shown beside it.
-        `seconds_left` is for a log's line, if the caller knows it; a bar uses its own pace."""
+        """Count one more unit as done, or set the number of finished units to `done`. `note` is
+        shown beside the number. `seconds_left`, if the caller knows it, is shown in a log's line; a
+        bar estimates the remaining time itself."""
         self.done = self.done + 1 if done is None else done
         note = one_line(note)
         if self._bar is not None:
@@ -265,8 +268,8 @@ class Progress:
 
 
 def show_note(note: str) -> None:
-    """Show what the current work waits for: beside its bar, or in the log, which gets the first
-    note at once."""
+    """Show what the current work waits for beside its progress bar. Without a bar, the note goes to
+    the log, where the first note appears at once."""
     if not _displays:
         return
     progress = _displays[-1]
@@ -301,13 +304,13 @@ def table(
 ) -> list[str]:
     """Return the lines of a table that fits the terminal, its columns two spaces apart.
 
-    If it would be too wide, the shortest of three layouts is used: titles and wide texts wrap at
-    words; they wrap, and each row is below its first cell; or each row is a block of its first cell
-    and, below it, the others, each after its title.
+    If it would be too wide, one of three layouts is used, whichever is shortest: (1) titles and
+    wide texts wrap at words; (2) they wrap, and the first cell of each row has a line of its own
+    above the other cells; (3) each row is a block: its first cell and, below it, each other cell
+    after its title.
 
     head: titles of the columns, () for none. left: columns that are aligned to the left; all others
-    are aligned to the right. bold: (row, column) of cells that get a terminal's code for bold.
-    """
+    are aligned to the right. bold: (row, column) of cells that get a terminal's code for bold."""
     cells = [[one_line(cell) for cell in row] for row in ([head] if head else []) + [*rows]]
     if not cells:
         return []
@@ -350,8 +353,8 @@ class _Grid:
         return sizes
 
     def lines(self, sizes: list[int]) -> list[str] | None:
-        """Return the rows with their last columns in these widths; if the first column has no
-        width, its cells are on lines above. Return None if the rows do not fit."""
+        """Return the lines of the rows, whose last columns get the widths `sizes`. Cells of a first
+        column without a width are on lines above. Return None if the rows do not fit."""
         first, lines = len(self.cells[0]) - len(sizes), []
         if sum(sizes) + GAP * (len(self.cells[0]) - 1) > self.room or not sizes:
             return None

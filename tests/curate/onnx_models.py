@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,8 +61,9 @@ def onnx_model(table: np.ndarray, mean: bool = False) -> bytes:
     return field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, 13))
 
 
-def write_model(folder: Path, model: bytes, words: list[str]) -> None:
-    """The model and its tokenizer in a folder; the first word is that of unknown ones."""
+def write_model(folder: Path, model: bytes, words: list[str], labels: int = 1) -> None:
+    """The model, its tokenizer and its config.json in a folder; the first word is that of unknown
+    ones; labels: the numbers per text."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace
@@ -71,3 +74,6 @@ def write_model(folder: Path, model: bytes, words: list[str]) -> None:
     tokenizer = Tokenizer(WordLevel(vocab, unk_token=words[0]))
     tokenizer.pre_tokenizer = Whitespace()
     tokenizer.save(str(folder / "tokenizer.json"))
+    config: dict[str, Any] = {"architectures": ["BertForSequenceClassification"], "pad_token_id": 0}
+    config["id2label"] = {i: f"LABEL_{i}" for i in range(labels)}
+    (folder / "config.json").write_text(json.dumps(config))

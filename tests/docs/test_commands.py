@@ -54,6 +54,7 @@ MARKED = {
         *("llmcurate run fineweb /data/crawl", "llmcurate run fineweb s3://"),
         *("ray start", "sbatch ", "torchrun "),
     ),
+    "a language model": ("llmcurate quality label ", "llmcurate quality train --labels"),
     "a GPU": ("python benchmarks/attention.py", "python benchmarks/pretrain.py"),
     "an hour": ("sh pipelines/experiments/", "python benchmarks/planted_mixture.py"),
     "trafilatura": (

@@ -1,8 +1,8 @@
 """Extend a byte-level or character BPE with new tokens and merges.
 
-Texts are encoded by the old merges; pairs of the ids are counted and merged as in training. All new
-merges come after the old ones, so a text is first encoded by the old merges and then merged
-further.
+Texts are encoded by the old merges; then pairs of the resulting ids are counted and merged as in
+training. All new merges come after the old ones, so the new tokenizer first encodes a text as
+before and then merges further.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Text = TypeVar("Text", bytes, str)
 
 def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
     """Encode the pieces into which patterns have cut a text. Return (ids: uint32[], number of ids
-    per piece: int64[]). letters: uint8[], the pieces concatenated; ends: int64[pieces + 1]."""
+    per piece: int64[pieces]). letters: uint8[], all pieces; ends: int64[pieces + 1]."""
     ones = np.ones(len(ends) - 1, np.int64)
     return encode_pieces(read_only(letters), ends, ends[1:].copy(), ones, plan.bpe, new_cache())
 
@@ -119,8 +119,8 @@ Words = Callable[[str], tuple[np.ndarray, np.ndarray]]
 class CharBpe:
     """A BPE of characters. tokens: the ids of single characters and of tokens made by merges, by
     their spelling in the file; others: the texts of byte, special, unknown and user-defined tokens,
-    by id; merges: the merges in order of rank. In a SentencePiece model, two neighbours merge if
-    together they spell a token."""
+    by id; merges: the merges in order of rank. For a SentencePiece model, which has no list of
+    merges, these are all pairs that spell a token."""
 
     tokens: dict[str, int]
     merges: tuple[tuple[str, str], ...]
@@ -145,7 +145,7 @@ class CharBpe:
 
 
 def char_bpe_from_json(parts: Parts) -> CharBpe:
-    """Return the form of a tokenizer.json whose model is a BPE of characters. Raises CannotHold."""
+    """Return the CharBpe of a tokenizer.json with a BPE of characters. Raises CannotHold."""
     model = parts["model"]
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
@@ -167,7 +167,7 @@ def char_bpe_from_json(parts: Parts) -> CharBpe:
 
 
 def char_bpe_from_pieces(form: Pieces) -> CharBpe:
-    """Return the form of a SentencePiece BPE model. Raises CannotHold."""
+    """Return the CharBpe of a SentencePiece BPE model. Raises CannotHold."""
     if any(kind == UNUSED for _, _, kind in form.pieces):
         raise CannotHold("it has unused pieces, which SentencePiece's BPE replaces by their parts")
     tokens = {text: n for n, (text, _, kind) in enumerate(form.pieces) if kind == NORMAL}
@@ -215,8 +215,8 @@ def words_by_sentencepiece(form: CharBpe, raw: bytes) -> Words:
 
 
 def _at_spaces(form: CharBpe) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that gives for each id the number of its word. A word begins at a U+2581
-    that follows another character. If tokens continue after spaces, all ids are one word."""
+    """Return a function that gives for each id the number of its word. A word begins at a U+2581 (a
+    space) that follows another character. If a token continues after a space, all are one word."""
     begins, ends = np.zeros(form.size, np.bool_), np.zeros(form.size, np.bool_)
     for text, number in form.tokens.items() if form.starts_words else ():
         begins[number], ends[number] = text.startswith(SPACE), text.endswith(SPACE)
@@ -235,12 +235,12 @@ def learn_character_tokens(
     """Return (new tokens, new merges, the old ids of each new token) in the order of the new ids;
     the first token's id is form.size.
 
-    First, characters that are spelled in bytes become tokens, as in training: those seen at least
-    `least` times, the most common first, until they cover nearly all occurrences of such
-    characters. They are at most half of the new tokens. Then texts are encoded by the old merges
-    and pairs of ids are merged as in training; bytes and unknown tokens are not merged. tokens: the
-    largest number of new tokens. The result does not depend on the order of texts. No new token has
-    the text of a special or byte token."""
+    First, as in training, characters that the old tokenizer spells in bytes become tokens: those
+    seen at least `least` times, the most common first, until nearly all occurrences of such
+    characters are covered or half of the new tokens are used. Then texts are encoded by the old
+    merges and pairs of ids are merged as in training; bytes and unknown tokens are not merged.
+    tokens: the largest number of new tokens. The result does not depend on the order of texts. No
+    new token has the text of a special or byte token."""
     letters = _Letters(form)
     ordinary = np.zeros(form.size, np.bool_)
     ordinary[list(form.tokens.values())] = True
@@ -288,8 +288,8 @@ class _Letters:
         self._ids = {int(byte): number for number, byte in enumerate(self._byte) if byte >= 0}
 
     def read(self, ids: np.ndarray, of_word: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Replace the byte tokens of each character by its symbol; return the ids and the number of
-        the word that each id belongs to."""
+        """Replace the byte tokens of each character by the character's symbol. Return the new ids
+        and, for each, the number of its word. of_word: the number of the word of each old id."""
         values = self._byte[ids]
         spelled = np.flatnonzero(values >= 0)
         if not len(spelled):

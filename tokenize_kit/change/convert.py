@@ -57,8 +57,8 @@ _MEASURED = ("tokenizer.json", "sentencepiece")  # can be opened without a patte
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertedCard(Card):
-    """The card of a converted tokenizer. terms: the names of model and pattern in a GGUF file; each
-    becomes a field of the JSON."""
+    """The card of a converted tokenizer. terms: the names that a GGUF file gives to its model and
+    its pattern; each is a field of the JSON."""
 
     converted_from: str
     algorithm: str
@@ -84,7 +84,7 @@ class ConvertedCard(Card):
 
     def json(self) -> dict[str, Any]:
         """Return the card's fields as JSON values. The names in a GGUF file become fields.
-        `pattern` is included only for a file of tiktoken's ranks, even if it is null."""
+        `pattern` is included only for a file of tiktoken's ranks, and there even if it is null."""
         return {
             name: value
             for field, whole in super().json().items()
@@ -101,11 +101,12 @@ def convert(
     pattern: str | None = None,
     batches: Iterable[Buffers] | None = None,
 ) -> ConvertedCard:
-    """Convert the tokenizer at `path` to the format `to`, a key of FILES, write it with its card,
-    and return the card. out: a folder, or the file itself if it has the format's suffix. pattern:
-    the pattern of a .tiktoken source. batches: texts for which both tokenizers must give the same
-    ids; by default verify.builtin_batches. If ids differ, nothing is written. Raises CannotHold
-    (exit code 1) naming the unsupported feature, and LlmcurateError for invalid files."""
+    """Convert the tokenizer at `path` to the format `to`, a key of FILES, write it with its
+    card, and return the card. out: a folder, or the file itself if it has the format's suffix.
+    pattern: the pattern's name for a .tiktoken source. batches: texts for which both tokenizers
+    must give the same ids; by default verify.builtin_batches. If ids differ, nothing is written.
+    Raises CannotHold (exit code 1) naming the unsupported feature, and LlmcurateError for
+    invalid files."""
     if to not in FILES:
         raise UsageError(f"to {to!r}: choose {', '.join(FILES)}")
     source = open_source(path, pattern)
@@ -160,7 +161,7 @@ class Terms:
 
 
 def file_of_form(form: Form, to: str) -> tuple[bytes, Terms]:
-    """Convert a form to the format `to`; return (the file's bytes, the terms for its card)."""
+    """Convert a tokenizer's form to a file format, `to`; return (the bytes, terms for its card)."""
     if to == "tokenizer.json":
         return tokenizer_of(form).to_str(pretty=True).encode(), Terms()
     if to == "gguf":

@@ -1,5 +1,5 @@
-"""Open a tokenizer that is to be changed or converted: read its file, its form, its preparation of
-text and its encoder."""
+"""A tokenizer that is to be changed or converted: its file, its form (the content in terms that all
+file formats share), its preparation of text and its encoder."""
 
 from __future__ import annotations
 
@@ -200,8 +200,8 @@ def _renumbered(file: Path, data: bytes, new: np.ndarray) -> bytes:
 
 def file_with_added(parts: Parts, added: tuple[Added, ...]) -> bytes:
     """Return a changed tokenizer.json of byte-level BPE, written by `tokenizers`. added: the file's
-    added tokens with their ids. These tokens become part of the vocabulary, since the library would
-    renumber them otherwise. Raises CannotHold if ordinary text could then give a special token."""
+    added tokens with their ids. They are also put into the vocabulary, because the library would
+    otherwise renumber them. Raises CannotHold if ordinary text could then give a special token."""
     vocab = parts["model"]["vocab"]
     for token in added:
         if vocab.setdefault(token.content, token.number) != token.number:
@@ -273,13 +273,13 @@ def token_texts(form: Form | CharBpe) -> dict[bytes, float | None]:
 
 
 def space_of(form: CharBpe) -> str:
-    """Return the spelling of a space in the form's tokens: U+2581 or a plain space."""
+    """Return the spelling of a space in the tokens of `form`: U+2581 or a plain space."""
     return SPACE if any(SPACE in text for text in form.tokens) else " "
 
 
 def ids_of(original: Original) -> dict[Key, int]:
-    """Return the ids of tokens by key (`keys_of`). If tokens share a key, it belongs to a token
-    that has it as its first key; among such tokens, to the one with the lowest id."""
+    """Return {key: id of a token} for all keys of `keys_of`. If several tokens have a key, those
+    for which it is the first key come before others, and the lowest id is taken."""
     ids: dict[Key, int] = {}
     keys = keys_of(original)
     for turn in range(2):
@@ -290,8 +290,8 @@ def ids_of(original: Original) -> dict[Key, int]:
 
 
 def keys_of(original: Original) -> dict[int, tuple[Key, ...]]:
-    """Return the keys of each token, by id. Tokens of two tokenizers are the same if they share a
-    key. A byte-fallback token has its byte as a second key."""
+    """Return {id: keys of the token}. The keys identify a token across tokenizers: two tokens are
+    the same if they share a key. A byte-fallback token has its byte as a second key."""
     form, end = original.form, end_token(original.form)
     special = partial(_special, end)
     if isinstance(form, ByteBpe):
@@ -332,7 +332,7 @@ _SUFFIXES = {Path(name).suffix: kind for kind, name in FILES.items()}
 
 @dataclass(frozen=True)
 class Source:
-    """A tokenizer read from a file. notes: features of the file that the form does not have."""
+    """A tokenizer read from a file. notes: features of the file that `form` cannot express."""
 
     path: Path
     kind: str
@@ -407,7 +407,7 @@ def _form(
 
 
 def encoder_of(form: Form) -> Encode:
-    """Return an encoder that runs a form with the library `tokenizers` or `sentencepiece`."""
+    """Return an encoder that runs a tokenizer's form by `tokenizers` or `sentencepiece`."""
     if isinstance(form, ByteBpe):
         tokenizer = byte_bpe_tokenizer(form)
         tokenizer.encode_special_tokens = True

@@ -24,8 +24,8 @@ _ROUNDING = 2.0**-20
 @dataclass
 class Comparison:
     """The outcome of a comparison. texts, bytes: the number of texts compared and of their bytes;
-    ties: the number of texts for which float32 and exact sums choose different, equally good
-    paths."""
+    ties: the number of texts that SentencePiece splits in another, equally good way, because it
+    adds scores in float32."""
 
     texts: int = 0
     bytes: int = 0
@@ -60,8 +60,8 @@ def compare(
 ) -> Comparison:
     """Encode texts with both tokenizers. Raises CannotHold naming the first text whose ids differ.
     scores: float64[ids], the scores of Unigram pieces if one of the tokenizers is SentencePiece.
-    SentencePiece adds scores in float32, so rounding decides between equally good paths; such
-    differences are allowed."""
+    SentencePiece adds scores in float32, so rounding decides between equally good ways to split a
+    text; such differences are allowed."""
     checked = Comparison()
     for data, offsets in batches:
         ids, sizes = before(data, offsets)

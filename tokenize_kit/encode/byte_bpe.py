@@ -107,8 +107,8 @@ def _encode_rows(data, offsets, ends, counts, bpe, cache, work, out, sizes):
 
 @njit(cache=True, nogil=True)
 def encode_pieces(data, offsets, ends, counts, bpe, cache):
-    """Encode rows of text that patterns have cut into pieces. ends, counts: the result of
-    scan.cut_rows. Return (ids: uint32[], number of ids per row: int64[rows])."""
+    """Encode texts that patterns have cut into pieces. ends, counts: from scan.cut_rows. Return
+    (ids: uint32[], number of ids per text: int64[rows])."""
     out = np.empty(offsets[-1] - offsets[0] + 1, np.uint32)
     sizes = np.empty(len(counts), np.int64)
     longest = longest_piece(offsets, ends, counts)
@@ -254,8 +254,8 @@ class ByteEncoder:
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Encode as `encode` does, but skip each merge with probability `rate`. Draws depend on
-        `keys`: uint64[rows]. As in the library, a word that is a token is also merged step by step,
-        except at rate 0."""
+        `keys`: uint64[rows]. As in the `tokenizers` library, even a word that is itself a token is
+        merged step by step, except at rate 0."""
         from tokenize_kit.encode.sampling import sample_pieces
 
         if not rate:

@@ -1,8 +1,8 @@
 """BPE over characters, as in SentencePiece and in a tokenizer.json converted from its models.
 
-A word is split at positions that no token in the text spans; most of the resulting stretches are
-one token or character. The other stretches are cut into tokens from left to right (greedy.py) or,
-if the order of merges does not allow that, merged by rank (merges.py).
+A word is first split at the positions that no token found in it spans. Most of the resulting
+stretches are one token or character; the others are cut into tokens from left to right (greedy.py)
+or, if the order of merges does not allow that, merged by rank (merges.py).
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ Work = namedtuple("Work", "numbers positions merged ranks longest dead near sums
 class Merges:
     """The merges of a model, as text. tokens: the tokens of two or more characters, in the order of
     their first merge; rows: (left, right, merged, rank), where left and right are tokens or
-    characters; ids: the ids of tokens and characters that may be encoded; parted: for each unused
-    piece the two parts that replace it."""
+    characters; ids: the ids of the tokens and characters that an encoded text may have; parted: for
+    each piece of type UNUSED, which it may not have, the two parts that replace it."""
 
     tokens: list[str]
     rows: list[tuple[str, str, str, int]]
@@ -163,8 +163,8 @@ def _two_bits(left, right):
 
 @njit(cache=True, nogil=True)
 def _pair_bits(pairs):
-    """Return a table, uint64[], that tells if a pair of characters (`pairs`: int32[n, 2]) is in it.
-    Two bits are set per pair, in 16 bits of space; 1 in 70 absent pairs seems present."""
+    """Return a table, uint64[], that tells if a pair of characters is one of `pairs`: int32[n, 2].
+    It has 16 bits per pair, of which two are set; 1 in 70 other pairs seems to be in it."""
     size = 1024
     while size < 16 * len(pairs):
         size *= 2
@@ -209,8 +209,8 @@ def _longest_token(steps, data, a, z):
 
 @njit(nogil=True)
 def _cut_greedily(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
-    """Write the tokens of characters a to z to out, the same as greedy.encode_greedy; return their
-    number. longest: int64[], the longest token at each character, or ASK if not looked up yet."""
+    """Write the tokens of characters a to z to `out`, as greedy.encode_greedy does, and return
+    their number. longest: int64[], the longest token at each character, or ASK if unknown."""
     n = 0
     at = np.int64(a)
     token = longest[a]
@@ -247,8 +247,8 @@ def _cut_greedily(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
 
 @njit(nogil=True, forceinline=True)
 def _mark_neighbours(bpe, numbers, n, near):
-    """Set near[k] to False if no token has characters k and k + 1 as neighbours. This loop has no
-    branch and runs first, so that the processor loads many table entries at once."""
+    """Set near[k] to False if in no token the characters k and k + 1 are neighbours. This loop has
+    no branch and runs before other work, so that the processor loads many table entries at once."""
     for k in range(n - 1):
         left, right = numbers[k], numbers[k + 1]
         near[k] = (left > 0) & (right > 0) & _has_pair(bpe.beside, left, right)
@@ -411,8 +411,8 @@ def _encode_rows(data, offsets, bpe, symbols, fallback, crossed, cache, work, ow
 
 @njit(cache=True, nogil=True)
 def encode_characters(data, offsets, bpe, symbols, fallback, crossed, width, cache):
-    """Encode normalized rows; return (ids: uint32[], number of ids per row: int64[rows]). width:
-    the largest number of ids per byte."""
+    """Encode normalized texts, the rows; return (ids: uint32[], number of ids per row:
+    int64[rows]). width: the largest number of ids per byte."""
     out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
     sizes = np.empty(len(offsets) - 1, np.int64)
     most = longest_row(offsets, LONGEST)

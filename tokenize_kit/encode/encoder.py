@@ -64,7 +64,7 @@ _NOWHERE = Crossings(True, True, True)
 @dataclass(frozen=True)
 class Preparation:
     """The preparation of text for the model. charsmap: the replacements of characters; prefix: True
-    if a space is put before the text; lead: True if this is not done for a text that begins with a
+    if a space is put before the text; lead: True if texts that begin with a space get no such
     space; squeeze: True if runs of spaces become one space; words: True if text is cut before every
     space; plain: True if text is not changed and spaces are not written as U+2581."""
 
@@ -143,8 +143,8 @@ def has_pieces(parts: Parts) -> bool:
 
 
 class PieceEncoder:
-    """An encoder of Unigram and character BPE. table: uint8[0x110000], the table by which
-    normalize.find_odd finds odd rows, those that the library must encode; None if no row is odd."""
+    """An encoder of Unigram and character BPE. table: uint8[0x110000], the table with which
+    normalize.find_odd finds the texts that the library must encode, or None if there are none."""
 
     def __init__(self, parts: Parts) -> None:
         """Read a tokenizer.json that `tokenizers` has loaded. Raises Unsupported."""
@@ -326,7 +326,7 @@ class Encoder:
     def sample(
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Encode as the kernels' `sample` does. Rows that the library must encode are not drawn."""
+        """Encode as the kernels' `sample` does, but without draws if the library must encode."""
         return self._encode(data, offsets, keys, rate)
 
     def _encode(

@@ -1,10 +1,10 @@
 """Byte-pair encoding from left to right: take the longest token that may follow the previous one.
 
-The result of merging by rank is the only sequence of tokens in which every neighbour may follow the
-one before it, that is, the text of the pair alone is encoded as these two tokens. So tokens are
-tried from the longest, and if none may follow, the last token is undone (van Antwerpen and Neubeck
-2024, github.com/github/rust-gems, crate bpe). This takes one step in a trie per byte and one test
-per token; merging takes three look-ups per byte and a search for the lowest rank.
+A token may follow another if the text of the two alone is encoded as these two tokens. Merging by
+rank gives the only sequence in which every token may follow the one before. So at each position
+tokens are tried from the longest, and if none may follow, the last token is undone (van Antwerpen
+and Neubeck 2024, github.com/github/rust-gems, crate bpe). This takes one step in a trie per byte
+and one test per token; merging takes three look-ups per byte and a search for the lowest rank.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _SHORT = np.uint64(0xFFFF0000)
 
 def joins_of(data: np.ndarray, ends: np.ndarray, split: np.ndarray) -> np.ndarray:
     """Build the table, uint64[1024 + a power of two], in which `may_join` looks up if a merge may
-    join the bytes around a border. The first 1024 words are for merges with a part shorter than
-    three bytes: they have a bit per pair of bytes, one byte on each side of the border. The other
-    words have bits at the hashes of up to six bytes around each border. data: uint8[], ends:
-    int64[tokens + 1]: the bytes of tokens; split: int32[tokens, 2]: the two tokens that each was
-    merged from (unused for the first 256, the bytes)."""
+    join the bytes on both sides of a border between tokens. The first 1024 words have a bit for
+    each pair of bytes, one on each side of the border, set if a merge with a part shorter than
+    three bytes joins them. In the other words, bits are set at the hashes of up to six bytes around
+    the border of each merge. data: uint8[], ends: int64[tokens + 1]: the bytes of tokens; split:
+    int32[tokens, 2]: the two tokens from which each token was merged (unused for the 256 bytes)."""
     merges = len(split) - 256
     bits = np.zeros(1024 + (1 << max(0, merges.bit_length() - 1)), np.uint64)  # 64 per merge
     _fill_joins(np.concatenate([data, np.zeros(8, np.uint8)]), ends, split, bits)
@@ -73,9 +73,9 @@ def _has_join(bits, six):
 
 @njit(nogil=True, forceinline=True)
 def may_join(bits, data, at):
-    """Return False if no merge joins two tokens with the bytes of `data` around position `at`; True
-    means that a merge may do so. The code has no branch, since the result is hard to predict and
-    the processor can begin later work without it."""
+    """Return True if some merge may join the token before position `at` of `data` with the token
+    that begins there, and False if no merge can. The code has no branch, because the processor
+    cannot predict the result and without a branch need not wait for it."""
     if at < 3 or at + 5 > len(data):
         return True
     six = load8(data, np.uint64(at - 3)) & _SIX
@@ -96,9 +96,9 @@ LENGTH, SHORTER, LEFT, RIGHT, ID = range(5)
 
 @njit(nogil=True)
 def may_follow(tokens, pairs, left, right):
-    """Return True if merging the bytes of both tokens gives these two tokens again. The merges of
-    both tokens are undone, latest first; the result is False if a merge across the border would
-    have come before a merge within one of the tokens."""
+    """Return True if the text of the two tokens, encoded alone, gives these two tokens again. To
+    find out, the merges of both tokens are undone, latest first. The result is False if a merge
+    across the border would have come before a merge within one of the tokens."""
     limit = np.int64(1 << 62)
     while True:
         merged = rank_of(pairs, left, right)
@@ -185,10 +185,10 @@ def derive_merges(data, ends, byte_numbers, pairs, ids):
 
 
 def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) -> Greedy | None:
-    """Return the tables of `encode_greedy`, or None if they would not give the ids of merging by
-    rank. tokens: the bytes of each id; byte_ids: int64[256]; pairs: the merges, from
-    merges.pair_table. A token is left out if its own bytes do not merge to it. None is returned if
-    a token is merged before one of its parts, or if the tokens do not fit into a trie."""
+    """Return the tables of `encode_greedy`, or None if with them it would not give the same ids as
+    merging by rank. tokens: the bytes of each id; byte_ids: int64[256]; pairs: the merges, from
+    merges.pair_table. A token whose own bytes do not merge to it is left out. None is returned if a
+    token is merged before one of its parts, or if the tokens do not fit into a trie."""
     names = sorted(tokens)
     data, ends = pack([tokens[k] for k in names])
     ids = np.array(names, np.int64)

@@ -1,8 +1,8 @@
 """Byte-pair merges as a table, and merging by rank.
 
-Each step merges the pair of lowest rank, the leftmost in a tie, until no pair has a rank, as
-`tokenizers` and tiktoken do. Short words are scanned for the lowest rank; long words keep a heap,
-so a word of n letters takes n log n steps.
+As in `tokenizers` and tiktoken, each step merges the neighbours whose pair has the lowest rank (the
+leftmost of equal pairs), until no pair has a rank. Short words are scanned for the lowest rank;
+long words keep a heap, so a word of n letters takes n log n steps.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 SentencePiece writes every space as U+2581 before it looks for pieces. To SentencePiece, a space and
 U+2581 are the same character, so both are written here as a space, which takes one byte. At each
-position the normalizer takes the longest user-defined symbol, which stays unchanged; otherwise the
-longest key of the precompiled normalizer, which is replaced; otherwise one character
+position the normalizer takes the longest user-defined symbol, which it leaves unchanged; if there
+is none, the longest key of the precompiled normalizer, which it replaces; else one character
 (sentencepiece, src/normalizer.cc, Normalizer::NormalizePrefix).
 
 The precompiled normalizer is a blob: the size of an array in bytes (uint32), the array
@@ -42,9 +42,9 @@ _PREPENDED += range(0x11A84, 0x11A8A)
 @cache
 def form_table(form: NormalForm) -> np.ndarray:
     """Return uint8[0x110000] for a normal form: the combining class of each character, or ODD. A
-    character is ODD if it is unknown, or if normalization changes it, alone or after another
-    character. A text without ODD characters is in that form if its classes never fall except to 0
-    (UAX 15, quick check)."""
+    character is ODD if it is unassigned, or if normalization changes it, alone or after another
+    character. A text without ODD characters is in this form if each class that is not 0 is at least
+    that of the character before (UAX 15, quick check)."""
     table = np.zeros(sys.maxunicode + 1, np.uint8)
     for point in range(sys.maxunicode + 1):
         if 0xD800 <= point < 0xE000 or 0xAC00 <= point < 0xD7A4 or point >= 0xF0000:
@@ -68,8 +68,8 @@ def form_table(form: NormalForm) -> np.ndarray:
 
 @cache
 def _clusters() -> np.ndarray:
-    """Return uint8[0x110000]: 1 for characters that may belong to the cluster of the character
-    before, ODD for characters that pull the next character into their own cluster."""
+    """Return uint8[0x110000]: 1 for characters that may belong to the grapheme cluster of the
+    character before, ODD for characters that join the next one to theirs, else 0."""
     table = np.zeros(sys.maxunicode + 1, np.uint8)
     for point in range(0x80, sys.maxunicode + 1):
         table[point] = unicodedata.category(chr(point)) in ("Mn", "Mc", "Me", "Cf", "Cn")

@@ -22,7 +22,7 @@ def pack(rows: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def settle_nothing(data: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return no ids and length 0: `encode_settled` of a tokenizer that encodes only whole texts."""
+    """Return no ids and length 0: `encode_settled` of tokenizers that encode only whole texts."""
     return NOTHING_SETTLED
 
 
@@ -68,8 +68,8 @@ def encode_rows(
     encode_settled: EncodeSettled,
     part_bytes: int = PART_BYTES,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Run `encode` on groups of rows and on parts of long rows, because the tables of `encode` take
-    several times the memory of the text."""
+    """Encode texts with `encode`, a group of rows at a time, and long rows in parts, because the
+    tables of `encode` take several times the memory of the text. Return the result."""
     if offsets[-1] - offsets[0] <= part_bytes:
         return encode(data, offsets)
     ids, sizes = [], []

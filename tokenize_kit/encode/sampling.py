@@ -2,10 +2,11 @@
 through a Unigram's lattice (Kudo 2018).
 
 Draws depend only on a document's key and the position in its text. Dropout works as in
-`tokenizers`: the first of the waiting merges is skipped with the given probability until one is
-made; then the skipped merges wait again. A Unigram's path is drawn by its probability to the power
-`rate`, as in SentencePiece with nbest_size -1: the sums of all paths are computed from the end of
-the text, then pieces are drawn from left to right.
+`tokenizers`: of the possible merges in order of rank, each is skipped with the given probability
+until one is made; then skipped merges are possible again. A path of a Unigram is drawn with a
+probability in proportion to its own to the power `rate`, as in SentencePiece with nbest_size -1:
+the sums of all paths are computed from the end of the text, then pieces are drawn from left to
+right.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def _merge(pairs, symbols, n, rate, states, waiting, passed, following, precedin
 @njit(cache=True, nogil=True)
 def sample_pieces(data, offsets, ends, counts, bpe, keys, rate):
     """Encode as byte_bpe.encode_pieces does, but skip merges with probability `rate`. keys:
-    uint64[rows], the key of each row's document."""
+    uint64[rows], a number for each document, on which the draws depend."""
     out = np.empty(offsets[-1] - offsets[0] + 1, np.uint32)
     sizes = np.empty(len(counts), np.int64)
     longest = longest_piece(offsets, ends, counts)
@@ -216,7 +217,7 @@ def _choose(unigram, rate, numbers, at, sums, share):
 @njit(cache=True, nogil=True)
 def sample_unigram(data, offsets, unigram, fallback, crossed, width, keys, rate):
     """Encode as unigram.encode_unigram does, but draw a path: each path's chance is in proportion
-    to its probability to the power `rate`. keys: uint64[rows], the key of each row's document."""
+    to its probability to the power `rate`. keys: uint64[rows], which decide the draws."""
     out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
     sizes = np.empty(len(offsets) - 1, np.int64)
     most = longest_row(offsets, 1)

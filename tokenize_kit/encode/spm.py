@@ -123,7 +123,7 @@ def _normalizer(model: Model) -> Normalizer:
 
 
 def _nested(symbols: list[str]) -> int:
-    """Return the length of the longest chain of symbols, each the beginning of the next."""
+    """Return the length of the longest chain of symbols, each of which begins the next."""
     most, chain = 0, list[str]()
     for symbol in sorted(symbols):
         while chain and not symbol.startswith(chain[-1]):

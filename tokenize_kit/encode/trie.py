@@ -1,9 +1,9 @@
-"""Double-array tries (Aoe 1989) of tokens: over bytes, and over characters as small numbers.
+"""Double-array tries (Aoe 1989) of tokens: over bytes, and over characters given as small numbers.
 
 Over bytes, a step loads four bytes. As in darts-clone, a slot stores its byte and not its parent;
 this suffices because no two parents have their children at the same base. Over characters, a
-character of three bytes takes one step instead of three; vocabularies have few different
-characters.
+character of three bytes takes one step instead of three. This is possible because vocabularies have
+few different characters.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ CharacterTrie = namedtuple("CharacterTrie", "links token_at")
 
 
 def make_alphabet(texts: list[str]) -> tuple[np.ndarray, int]:
-    """Number the characters of the texts from 1, in order of code points. Return (alphabet, the
-    number of characters)."""
+    """Number the characters of the texts from 1, in order of code points. Return (alphabet: the
+    table from code points to these numbers, the number of characters)."""
     points = np.unique(code_points(texts))
     used = np.union1d(points >> 8, [0])
     alphabet = np.zeros(_BLOCKS + ((len(used) + 1) << 8), np.int32)

@@ -6,9 +6,9 @@ strictly better. A character without a piece costs the lowest score minus ten. S
 float32 over a whole text, so that rounding may decide between close paths (src/unigram_model.cc,
 Model::EncodeOptimized); `tokenizers` sums in float64, word by word.
 
-A cached word stores its path, computed with exact sums, and a limit: as long as the sum of the
-scores before the word is below this limit, rounding cannot change the path. Above the limit the
-word is summed again in float32, as in SentencePiece.
+The cache has the path of a word, computed with exact sums, and a limit: as long as the sum of the
+scores before the word is below this limit, rounding cannot change the path. Above the limit, the
+path is computed again with sums in float32, as in SentencePiece.
 """
 
 from __future__ import annotations
@@ -165,7 +165,8 @@ _ALWAYS = np.int64((1 << 32) - 1)
 def _safe_below(margin, n, worst):
     """Return a limit: if the sum of scores before a word of n characters is below it, rounding
     cannot change the word's path. Sums below 2**E are rounded by at most 2**(E - 25), at most n
-    times on each of two paths; the limit allows for twice that. worst: as in Unigram."""
+    times on each of two paths; the limit allows for twice that. margin: by how much the path is
+    better than the second-best; worst: the largest absolute score."""
     return np.int64(min(max(margin * 2.0**22 / n - 2 * n * worst, 0.0), 1e9))
 
 

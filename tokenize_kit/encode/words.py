@@ -1,8 +1,8 @@
 """Words of a text: their ends, a cache of their ids, and the fallback of unknown characters.
 
-The cache is emptied when it is full, so memory is bounded; ids never depend on it. A word of more
-than 15 bytes is cached only when it occurs again: in a script without spaces few such words occur
-twice, and caching a word costs as much as encoding it.
+The cache is emptied when it is full, so memory is bounded; ids never depend on the cache. A word of
+more than 15 bytes is cached only when it occurs again: in a script without spaces few such words
+occur twice, and caching a word costs as much as encoding it.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def first_slot(low, high):
 
 @njit(nogil=True, forceinline=True)
 def look_up(cache, slot, low, high, data, a, n):
-    """Return the slot of the word of n bytes at a, searching from `slot`. If the word is not
-    cached, return a free slot, whose second number is 0."""
+    """Return the cache's slot of the word data[a : a + n], searching from `slot`. If the word is
+    not cached, return a free slot, whose second number is 0."""
     entries = cache.entries
     if n <= INLINE:
         while entries[slot, 1] != 0 and (entries[slot, 0] != low or entries[slot, 1] != high):
@@ -149,8 +149,8 @@ def look_up(cache, slot, low, high, data, a, n):
 
 @njit(nogil=True, forceinline=True)
 def recall(cache, slot, n, out, w):
-    """Write the ids of a cached word of n bytes to out[w:], perhaps with one extra id after them;
-    return the position after the last id."""
+    """Write the ids of a cached word of n bytes to out[w:]; return the position after the last id.
+    The element at that position may be overwritten too."""
     entries, ids = cache.entries, cache.ids
     count = np.int64(entries[slot, 3] & _LOW)
     if count <= 2 and n <= INLINE:
@@ -174,8 +174,8 @@ Crossings = namedtuple("Crossings", "before behind between")
 
 
 def crossings(tokens: Iterable[str]) -> Crossings:
-    """Return the ways in which tokens contain spaces (see Crossings). tokens: the tokens that text
-    can give, spelled with plain spaces."""
+    """Return where tokens contain spaces (the fields are explained at `Crossings`). tokens: the
+    tokens that text can give, spelled with plain spaces."""
     before = behind = between = False
     for token in tokens:
         if " " in token[1:]:
@@ -218,8 +218,8 @@ def word_end(data, a, z, crossed):
 
 @njit(nogil=True)
 def longest_piece(offsets, ends, counts):
-    """Return the length in bytes of the longest piece, at least 1. offsets: the rows; ends, counts:
-    the result of scan.cut_rows for them."""
+    """Return the length in bytes of the longest piece, at least 1. offsets: the bounds of the rows;
+    ends, counts: the result of scan.cut_rows for these rows."""
     longest, piece = np.int64(1), 0
     for row in range(len(counts)):
         at = np.int64(offsets[row])
@@ -266,8 +266,8 @@ class CachePool:
 def cut_words(data, a, z, crossed, cache, words):
     """Cut data[a:z] into at most BATCH words; return their number. words: uint64[BATCH, 4]: for
     each word its end, the two numbers of its key, and its slot in the cache. A second number of 0
-    means that the word is neither looked up nor cached. The memory of slots is prefetched, since
-    most words are rare and the table is large."""
+    means that the word is neither looked up nor cached. The memory of the slots is prefetched,
+    because most words are rare and the table is larger than the processor's caches."""
     count = 0
     while a < z and count < BATCH:
         end = word_end(data, a, z, crossed)
@@ -288,10 +288,10 @@ def cut_words(data, a, z, crossed, cache, words):
 def recall_words(data, a, words, k, count, cache, sums, rounds, total, calm, out, w):
     """Write the ids of words[k:count] to out[w:], up to the first word that is not cached. a: the
     start of the first word; out: has room for two extra ids. rounds: True for a Unigram whose sums
-    are float32; then `total` is the sum of scores before a, and no cached path is used once its
-    absolute value reaches `calm`. Return (the number of the first word that is not cached, or
-    `count`; its start; its slot, free if the word is new; the position after the last id; the new
-    sum)."""
+    are float32; then `total` is the sum of scores before a, and no cached path is used once the
+    absolute value of this sum reaches `calm`. Return (number of the first word that is not cached,
+    or `count`; start of this word; its slot, which is free if the word is new; position after the
+    last id; new sum)."""
     slot = np.uint64(0)
     while k < count:
         if words[k, HIGH] == 0:

@@ -1,5 +1,5 @@
-"""The forms of tokenizers, the same for every file format: byte-level BPE, and the pieces of a
-SentencePiece model."""
+"""The forms of tokenizers: their content in terms that are the same for every file format. There
+are two, byte-level BPE and the pieces of a SentencePiece model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CannotHold(LlmcurateError):
 
 @dataclass(frozen=True)
 class Added:
-    """A token that does not belong to the model. Special tokens are never encoded from text."""
+    """A token matched in the text before the model runs. Special ones are never matched in text."""
 
     content: str
     number: int
@@ -45,9 +45,9 @@ class Added:
 @dataclass(frozen=True)
 class ByteBpe:
     """Byte-level BPE. tokens: the ids of tokens by their bytes, including all 256 bytes but no
-    special tokens; merges: the merges in order of rank; parts: patterns in Oniguruma's syntax,
-    applied one after the other; whole: True if a piece of text that equals a token becomes that
-    token, whatever merging gives."""
+    special tokens; merges: the merges in order of rank; parts: the patterns that cut text, in
+    Oniguruma's syntax, applied one after the other; whole: True if a piece of text that equals a
+    token becomes that token, even if merging gives other tokens."""
 
     tokens: dict[bytes, int]
     merges: tuple[tuple[bytes, bytes], ...]

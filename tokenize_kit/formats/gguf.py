@@ -44,9 +44,9 @@ def _library() -> Any:
 
 
 def read_metadata(file: Path) -> dict[str, Value]:
-    """Return the keys and values on the tokenizer in a GGUF file. Raises LookupError,
-    OverflowError, RecursionError, TypeError or ValueError unless it is a little-endian GGUF file of
-    version 2 or 3."""
+    """Return the keys and values that describe the tokenizer in a GGUF file. Raises LookupError,
+    OverflowError, RecursionError, TypeError or ValueError unless the file is a little-endian GGUF
+    file of version 2 or 3."""
 
     class Reader(_library().GGUFReader):  # type: ignore[misc]
         def _get(self, offset: int, dtype: Any, count: int = 1, _: Any = None, **__: Any) -> Any:
@@ -62,8 +62,8 @@ def read_metadata(file: Path) -> dict[str, Value]:
 
 
 def write_metadata(metadata: dict[str, Value]) -> bytes:
-    """Return the bytes of a GGUF file without tensors. It has an architecture, which every file
-    needs, and then the given keys in order."""
+    """Return the bytes of a GGUF file without tensors: an architecture, which every file needs, and
+    then the given keys in order."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "tokenizer.gguf"
         writer = _library().GGUFWriter(file, "llama")
@@ -129,7 +129,7 @@ def _roles(special: dict[str, int]) -> dict[str, Value]:
 
 
 def known_difference(form: Form) -> str:
-    """Return a known reason for which llama.cpp may give other ids, or an empty string."""
+    """Return why llama.cpp is known to give other ids in some cases, or an empty string."""
     if isinstance(form, ByteBpe) and form.parts == PATTERNS["o200k"].parts:
         return (
             "; llama.cpp's gpt-4o is not o200k: marks are not letters there, and only ASCII letters"
@@ -145,8 +145,8 @@ def names_in(metadata: dict[str, Value]) -> dict[str, str]:
 
 
 def to_metadata(form: Form) -> dict[str, Value]:
-    """Return the keys and values of a GGUF file for a form. Raises CannotHold naming the feature
-    that llama.cpp does not support."""
+    """Return the keys and values of a GGUF file for a tokenizer, `form`. Raises CannotHold naming
+    the feature that llama.cpp does not support."""
     return _byte_bpe(form) if isinstance(form, ByteBpe) else _pieces(form)
 
 
@@ -234,8 +234,8 @@ def _pieces(form: Pieces) -> dict[str, Value]:
 
 
 def from_metadata(values: dict[str, Value]) -> Form:
-    """Return the form of a tokenizer as llama.cpp would run it. Raises ValueError for missing keys
-    and values of another type, and CannotHold for tokenizers that cannot be converted."""
+    """Return the tokenizer of a GGUF file as llama.cpp would run it. Raises ValueError for missing
+    keys and values of another type, and CannotHold for tokenizers that cannot be converted."""
     model = values.get(f"{_PREFIX}model")
     if not isinstance(model, str):
         raise ValueError(f"it has no {_PREFIX}model, so no vocabulary")

@@ -53,7 +53,7 @@ def normalizers_of(parts: Parts) -> list[str]:
 
 
 def byte_bpe_from_json(parts: Parts) -> ByteBpe:
-    """Return the form of a tokenizer.json that `tokenizers` has loaded. Raises CannotHold naming
+    """Return the ByteBpe of a tokenizer.json that `tokenizers` has loaded. Raises CannotHold naming
     the unsupported feature. Post-processors are ignored: they only put tokens around the text."""
     model = parts["model"]
     if kinds := normalizers_of(parts):
@@ -81,7 +81,7 @@ def byte_bpe_from_json(parts: Parts) -> ByteBpe:
 
 
 def byte_bpe_tokenizer(form: ByteBpe) -> Tokenizer:
-    """Return a tokenizer of `tokenizers` with the form's ids, including gaps."""
+    """Return a tokenizer of `tokenizers` with the ids of `form`, including gaps."""
     vocab = {to_letters(token): number for token, number in form.tokens.items()}
     clash = [a.content for a in form.added if a.content in vocab]
     if clash:
@@ -95,7 +95,7 @@ def byte_bpe_tokenizer(form: ByteBpe) -> Tokenizer:
 
 
 def put_added(tokenizer: Tokenizer, added: tuple[Added, ...]) -> None:
-    """Add tokens of the vocabulary that are matched in the text, in order of their ids."""
+    """Make a tokenizer match added tokens of its vocabulary in a text before it is split."""
     tokenizer.add_tokens(
         [
             AddedToken(token.content, special=token.special, normalized=False)
@@ -162,10 +162,10 @@ def _normalizers(model: Pieces) -> list[Any]:
 
 
 def _known_characters(model: Pieces) -> str | None:
-    """Return a pattern of runs of characters that occur in pieces, or None if no pattern is needed.
-    The library gives an unknown character a higher cost than any piece. If `<` is unknown, `</s>`
-    in a text would therefore become the token `</s>`. No piece spans the end of such a run, so a
-    cut there changes nothing else."""
+    """Return a pattern that matches runs of characters that occur in pieces, or None if no pattern
+    is needed. Without it, the library could find a special token in a text: if `<` is in no piece,
+    `</s>` costs less than an unknown character. No piece spans the end of such a run, so the cuts
+    change nothing else."""
     usable = {c for t, _, kind in model.pieces if kind in (NORMAL, USER_DEFINED) for c in t}
     others = {
         c for t, _, kind in model.pieces if kind not in (NORMAL, USER_DEFINED, BYTE) for c in t
@@ -183,7 +183,7 @@ def _known_characters(model: Pieces) -> str | None:
 
 
 def renew_runs(parts: Parts) -> Parts:
-    """Update the pattern of known characters in `parts` after a change of pieces; return
+    """Update the pattern of known characters (`_known_characters`) after the pieces changed. Return
     `parts`."""
     runs = _known_characters(pieces_from_json(parts, whole=False))
     for cut in flat_steps(parts.get("pre_tokenizer")):
@@ -240,8 +240,8 @@ def pieces_from_json(parts: Parts, whole: bool = True) -> Pieces:
     """Return the pieces of a tokenizer.json that `tokenizers` has loaded. Raises CannotHold naming
     the unsupported feature. Supported are files written by `pieces_tokenizer`, by our training and
     by the usual converters of Llama-like models. Post-processors are ignored. whole: if True, steps
-    of preparation that no other format has are refused; if False, as for a tokenizer that keeps its
-    file format, they are ignored."""
+    that prepare text as no other format can are refused; if False, they are ignored, which is right
+    for a tokenizer that keeps its file format."""
     model = parts["model"]
     kind: Literal["unigram", "bpe"]
     if model.get("type") not in ("Unigram", "BPE"):
@@ -343,12 +343,12 @@ _RUNS = re.compile(r"\[(\\x\{[0-9a-f]+\}-\\x\{[0-9a-f]+\})+\]\+")
 
 
 def form_from_json(parts: Parts) -> Form:
-    """Return the form of a tokenizer.json that `tokenizers` has loaded. Raises CannotHold."""
+    """Return a tokenizer.json that `tokenizers` loaded as ByteBpe or Pieces. Raises CannotHold."""
     return byte_bpe_from_json(parts) if is_byte_bpe(parts) else pieces_from_json(parts)
 
 
 def tokenizer_of(form: Form) -> Tokenizer:
-    """Return a tokenizer of `tokenizers` with the form's ids."""
+    """Return a tokenizer of `tokenizers` with the ids of `form`."""
     if isinstance(form, ByteBpe):
         return byte_bpe_tokenizer(form)
     return pieces_tokenizer(form)

@@ -74,7 +74,7 @@ def _varint(value: int) -> bytes:
 
 
 def signed(value: int) -> int:
-    """Return the int32 whose bits were read as an unsigned integer."""
+    """Return the int32 that was read as an unsigned integer of 64 bits."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
@@ -185,9 +185,8 @@ def _message(raw: Any) -> dict[int, Any]:
 
 
 def read_form(raw: bytes) -> Pieces:
-    """Return the form of a model in a file's bytes. Raises ValueError for invalid files and
-    CannotHold for features that no other format has (word and character models, words that end in
-    spaces)."""
+    """Return the Pieces of a model file's bytes. Raises ValueError for invalid files and CannotHold
+    for features that no other format has (word and character models, words that end in spaces)."""
     model = read_model(raw)
     if len(model.pieces) > MOST_TOKENS:
         raise ValueError(f"more than {MOST_TOKENS:,} pieces")

@@ -1,8 +1,8 @@
 """tiktoken's files of ranks (openai/tiktoken, tiktoken/load.py and src/lib.rs).
 
 Each line has a token in base64 and its rank, which is also its id. Two neighbours merge if their
-bytes together are a token; the pair whose token has the lowest rank merges first, in a tie the
-leftmost; a piece that is a token becomes that token.
+bytes together are a token. The pair whose token has the lowest rank merges first, the leftmost of
+equal pairs. A piece that is itself a token is not merged but becomes that token.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def read_ranks(raw: bytes) -> dict[bytes, int]:
 
 
 def from_ranks(raw: bytes, pattern: str) -> ByteBpe:
-    """Return the form of tiktoken's ranks. pattern: one of PATTERN_NAMES. A token's bytes are first
-    merged by the lower ranks alone. If two parts are left, the token's merge joins them; if more
-    are left, the token has no merge and only pieces of text equal to the token give it. Raises
-    ValueError for invalid files."""
+    """Return tiktoken's ranks as ByteBpe. pattern: one of PATTERN_NAMES. The merge of a token is
+    found by merging its bytes by the lower ranks alone: if two parts are left, the merge joins
+    them. If more parts are left, the token has no merge, and only a piece of text that equals the
+    token becomes the token. Raises ValueError for invalid files."""
     ranks = read_ranks(raw)
     merges = []
     for token, rank in sorted(ranks.items(), key=lambda item: item[1]):

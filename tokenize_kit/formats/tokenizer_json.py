@@ -209,8 +209,8 @@ def load_tokenizer(path: Path) -> Tokenizer:
 
 
 def _check_prefix(path: Path) -> None:
-    """Raise LlmcurateError for merges without the model's prefix: the library (0.23.3) would
-    abort."""
+    """Raise LlmcurateError if merges lack the model's prefix for characters within words, because
+    the library (0.23.3) would abort the process."""
     raw = read_file(path)
     if not _PREFIX.search(raw):
         return

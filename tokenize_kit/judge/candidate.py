@@ -108,8 +108,8 @@ def piece_spans(message):
 
 
 class Ranks:
-    """A candidate with a .tiktoken file, encoded by our kernels. tokens: the tokens, spelled as in
-    byte-level vocabularies. pattern: the name of a published pattern."""
+    """A candidate with a .tiktoken file, encoded by our kernels. tokens: the tokens, each byte
+    spelled by GPT-2's letter for it. pattern: the name of a published pattern."""
 
     engine: str = "llmcurate"
     unknown: int | None = None
@@ -392,7 +392,7 @@ _BADS = (_BAD, to_letters(_BAD.encode()))
 class Vocabulary:
     """The tokens of a candidate that are not special. texts: each token's text, as it is within a
     longer text; parts: the ids of tokens that spell incomplete characters; unreachable: for each
-    token whose own text is encoded to other ids, these other ids."""
+    token whose own text is encoded to other ids, those ids."""
 
     texts: dict[int, str] = field(default_factory=dict)
     parts: frozenset[int] = frozenset()

@@ -1,8 +1,8 @@
 """Compare several tokenizers on the same texts, which are read once, and provide hard texts to try.
 
 As in MorphScore (Arnett and Bergen 2025, "Why do language models perform worse for morphologically
-complex languages?"), a word of one token counts as cut neither rightly nor wrongly, so only words
-of several tokens count.
+complex languages?"), a word that is one token is cut neither rightly nor wrongly, so the figures on
+morphemes count only words of several tokens.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ UNITS = ("byte", "character", "text")
 
 
 def gini(values: Sequence[float]) -> float | None:
-    """Return the Gini coefficient, the mean difference of all pairs over twice the mean. It is 0 if
-    all values are equal and near 1 if a single value makes up the sum. Return None for fewer than
-    two values or a sum of 0."""
+    """Return the Gini coefficient: the mean difference of all pairs of values divided by twice the
+    mean. It is 0 if all values are equal and near 1 if a single value makes up the sum. Return None
+    for fewer than two values or a sum of 0."""
     count, total = len(values), sum(values)
     if count < 2 or not total:
         return None

@@ -1,8 +1,8 @@
 """Count the tokens that texts cost in a tokenizer, by group, and the uses of each token.
 
 Models add and compare numbers better if numbers of equal length are split alike, and best if groups
-of digits are counted from the right (Singh and Strouse 2024, "Tokenization counts"). The numbers
-and indentations that are tried are generated here and do not depend on the texts.
+of digits are counted from the right (Singh and Strouse 2024, "Tokenization counts"). To see how
+numbers and indentations are split, some are generated here; they do not depend on the texts.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ DEPTHS = (1, 2, 3, 4, 6, 8)
 @dataclass(frozen=True)
 class NumberCut:
     """The splits of numbers of one length. tokens: the average number of tokens; alike: the share
-    of these numbers that are split in the most common way; groups: the most common way, such as [3,
-    1] for 1234 split into 123 and 4."""
+    of these numbers that are split in the most common way; groups: the numbers of digits of the
+    parts in the most common way, such as [3, 1] for 123 and 4."""
 
     digits: int
     tokens: float
@@ -97,7 +97,7 @@ def grouping(rows: list[NumberCut]) -> str:
 
 
 def indentation(candidate: Candidate) -> list[dict[str, int]]:
-    """Return how many more tokens a line has if it is indented, per depth and kind of indent."""
+    """Return how many more tokens an indented line has, by depth and kind of indentation."""
     lines = ["", *(indent * depth for depth in DEPTHS for indent in INDENTS.values())]
     raw = [f"if x:\n{indent}return x\n".encode() for indent in lines]
     _, sizes = candidate.encode(*pack(raw))
@@ -123,9 +123,9 @@ _COUNTED = (
 def renyi_efficiency(counts: np.ndarray, size: int) -> float | None:
     """Return H(p) / log(size), H(p) = log(sum of p^2.5) / (1 - 2.5), where p is each token's share
     of all tokens. 1 means that all tokens are equally frequent (Zouhar et al. 2023, "Tokenization
-    and the Noiseless Channel", where `size` is that of the vocabulary; the authors'
-    tokenization-scorer counts only the tokens that occur). counts: int64[ids]. Return None if the
-    result is undefined."""
+    and the Noiseless Channel", where `size` is the size of the vocabulary; in the authors'
+    tokenization-scorer it is the number of tokens that occur). counts: int64[ids]. Return None if
+    the result is undefined."""
     total = counts.sum()
     if not total or size < 2:
         return None
@@ -181,7 +181,7 @@ class Texts:
 
 def cost(candidate: Candidate, texts: Texts) -> tuple[dict[str, int], dict[str, float | None]]:
     """Return (counts, ratios) of one batch, named as in `Tally.result`. Unknown tokens, parts of
-    characters and texts not decoded exactly are not searched for: their counts are 0."""
+    characters and texts not decoded exactly are not searched for: they count as 0."""
     ids, sizes = candidate.encode(texts.data, texts.offsets)
     spans = candidate.spans(texts.data, texts.offsets, ids, sizes)
     characters = int(((texts.flags & IS_CHARACTER) > 0).sum())

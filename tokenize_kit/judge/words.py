@@ -2,7 +2,7 @@ r"""Words in text, and the tokens that they are made of.
 
 A word is a run of letters and marks (\p{L}, \p{M}). White space, digits and signs end it, so
 `don't` is two words. Han, kana, Thai, Lao, Khmer and Burmese are written without spaces, and one
-run may be a whole sentence, so their tokens are counted per letter, without marks. If a
+run may be a whole sentence, so their tokens are counted per letter; marks are no letters. If a
 `Segmentation` can split a run into words, its words are counted like any other words.
 """
 
@@ -180,14 +180,8 @@ def word_spans(
 
 @njit(cache=True, nogil=True)
 def count_boundaries(data, offsets, kinds, cuts, boundaries):
-    """Return int64[rows, 3], three numbers per row: boundaries between two words; those of them
-    that tokens keep; and boundaries of tokens within words.
-
-    There is one boundary between two words, whatever spaces and signs separate them; tokens keep it
-    if a token begins or ends between the end of the first word and the beginning of the second. A
-    word begins with a letter, and two words with a run of unknown words between them have no
-    boundary. data, offsets, kinds, cuts: as in `count_words`; boundaries: bool[bytes + 1], for the
-    bytes from the first row on: True where a token begins or ends."""
+    """Return int64[rows, 3], three numbers per row: the boundaries between two words; how many of
+    these boundaries the tokens keep; and the boundaries of tokens within words."""
     out = np.zeros((len(offsets) - 1, 3), np.int64)
     first = offsets[0]
     for row in range(len(offsets) - 1):

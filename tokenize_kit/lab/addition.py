@@ -44,7 +44,7 @@ INITS = ("mean", "focus", "random")
 
 
 def check_init(init: str, texts: Texts | None) -> None:
-    """Raise LlmcurateError for an unknown name of `init`, and for `focus` without texts."""
+    """Raise LlmcurateError for an unknown name of `init`, and for `focus` if there are no texts."""
     if init not in INITS:
         raise UsageError(f"init {init!r}: choose {either(INITS)}")
     if init == "focus" and texts is None:
@@ -72,10 +72,10 @@ class Addition:
 @dataclass(frozen=True)
 class Rows:
     """The embeddings to extend along with a tokenizer. path: a safetensors file or a folder of such
-    files; tensors: the names of the tables, if these are not the usual names; init: the first
-    values of a new row: `mean` of the rows of the old ids that spelled the token, `focus`
-    (embeddings.focus), or `random` with `seed` (embeddings.new_rows); texts: the texts for
-    `focus`."""
+    files; tensors: the names of the tables, if these are not the usual names; init: the way to
+    choose the first values of a new row: `mean` (of the rows of the old ids that spelled the
+    token), `focus` (embeddings.focus), or `random` by `seed` (embeddings.new_rows); texts: the
+    texts for `focus`."""
 
     path: Path
     tensors: tuple[str, ...] = ()
@@ -194,8 +194,9 @@ class Transplant:
     """Builds tables of embeddings for the tokens of another tokenizer. A token that both tokenizers
     have keeps its row. Ordinary tokens are matched by their text (byte fallback tokens match the
     bytes of a byte-level BPE), special tokens by their spelling, the token that ends a text by its
-    role. Other rows begin as `init` says: as the `mean` of the rows of the old tokens that spell
-    the text; by `focus`, from `texts` (the mean for tokens without a vector); or `random`."""
+    role. `init` says how the rows of other tokens are chosen: `mean` takes the mean of the rows of
+    the old tokens that spell the text; `focus` computes them from `texts`, or as the mean for
+    tokens that do not occur there; `random` draws them."""
 
     def __init__(
         self, old: Path, new: Path, init: str = "mean", seed: int = 0, texts: Texts | None = None
@@ -245,8 +246,8 @@ class Transplant:
 
 
 def _parts(before: Original, ids: dict[Key, int], keys: list[Key]) -> list[np.ndarray]:
-    """Return the old ids that spell each key: the old tokenizer's ids of the key's text; for a part
-    of a character, the ids of its bytes; if there are none, all ordinary ids."""
+    """Return the old ids that spell each key (a token's text): those that the old tokenizer gives
+    it; for a part of a character, the ids of its bytes; if there are none, all ordinary ids."""
     ordinary = np.array([n for key, n in ids.items() if isinstance(key, bytes)], np.int64)
     decoded = [key.decode("utf-8", "replace") if isinstance(key, bytes) else "" for key in keys]
     texts = ["" if "\ufffd" in text else text for text in decoded]

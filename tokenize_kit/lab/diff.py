@@ -43,9 +43,9 @@ def diff(
     """Compare two tokenizers and return the differences as JSON values. `tokenizers`: the figures
     of both; `scripts`: the number of tokens that one or both have, by script; `only`: the most used
     tokens that only one of them has; `ids`, `order`, `special`, `settings`: the differences in ids,
-    order, special tokens and settings; `texts`: texts cut differently, None if there are no texts.
-    Tokens are the same if they spell the same bytes. pattern, segmentation, batches: as in
-    `compare`. Raises LlmcurateError naming a tokenizer that cannot be read."""
+    order, special tokens and settings; `texts`: how differently texts are cut, or None if there are
+    no texts. Tokens are the same if they spell the same bytes. pattern, segmentation, batches: as
+    in `compare`. Raises LlmcurateError naming a tokenizer that cannot be read."""
     tallies = [Tally(open_candidate(path, pattern)) for path in (first, second)]
     cuts = Cuts()
     for data, offsets, _ in batches:
@@ -171,10 +171,10 @@ Spans = tuple[np.ndarray, np.ndarray]
 
 
 class Cuts:
-    """Counts the places at which two tokenizers cut the same texts differently. A segment is text
-    between two neighbouring boundaries that both tokenizers share. It is cut differently if one
-    tokenizer has a boundary inside. Segments cut differently are counted by their text, so memory
-    grows with the number of such texts."""
+    """Counts the places at which two tokenizers cut the same texts differently. A segment is the
+    text between two neighbouring boundaries that both tokenizers have; it is cut differently if one
+    tokenizer has another boundary inside. Such segments are counted by their text, so memory grows
+    with the number of different ones."""
 
     def __init__(self) -> None:
         self.texts = self.bytes = self.words = 0

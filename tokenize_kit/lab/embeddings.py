@@ -40,10 +40,10 @@ def focus(
     new: np.ndarray,
     known: np.ndarray,
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Choose the known tokens whose rows are blended into the row of each new token. Return for
-    each new id (positions in `known`, weights: float64[], with sum 1). Ids that do not occur in the
-    texts are left out. encode, size: the encoder of the new tokenizer and its number of ids; new,
-    known: int64[], the ids of the new tokenizer that have no embedding and those that have one."""
+    """For each new token, choose known tokens; the weighted mean of their rows becomes the new row.
+    Return {new id: (positions in `known`, weights: float64[], with sum 1)}. Ids that the texts lack
+    are left out. encode, size: the encoder of the new tokenizer and its number of ids; new, known:
+    int64[], the ids of the new tokenizer that have no embedding and those that have one."""
     vectors = token_vectors(*encode(*drawn(batches).buffers()), size)
     has_vector = np.linalg.norm(vectors, axis=1) > 0
     usable = np.flatnonzero(has_vector[known])
@@ -98,8 +98,8 @@ def _left_vectors(matrix: Any, rank: int) -> np.ndarray:
 
 
 def sparsemax(scores: np.ndarray) -> np.ndarray:
-    """Return the nearest point of the simplex to each row of scores: float64[rows, n] (Martins and
-    Astudillo 2016, algorithm 1). Most of its values are zero."""
+    """Return, for each row of scores: float64[rows, n], the nearest vector of values >= 0 with sum
+    1 (Martins and Astudillo 2016, algorithm 1). Most of its values are zero."""
     ordered = -np.sort(-scores, axis=1)
     sums = np.cumsum(ordered, axis=1)
     ranks = np.arange(1, scores.shape[1] + 1)
@@ -227,7 +227,7 @@ FILE = "embeddings.safetensors"
 @dataclass(frozen=True)
 class PrunedEmbeddings:
     """The entry of a card on pruned embeddings. tensors: names by role; rows: the number of rows by
-    tensor; tied: True if input and output embeddings are equal."""
+    tensor; tied: True if input and output embeddings are the same (`are_tied`)."""
 
     file: str
     tensors: dict[str, str]
@@ -306,7 +306,7 @@ Blend = tuple[Sequence[int] | np.ndarray, np.ndarray | None]
 def new_rows(stored: np.ndarray, blends: Sequence[Blend], how: str, seed: int) -> np.ndarray:
     """Return the first values of the rows of new tokens: float32[new tokens, width]. stored: the
     rows of the old vocabulary. how: `random` draws rows by `seed` from the normal distribution with
-    the mean and covariance of old rows (Hewitt 2021); otherwise each row is its token's blend."""
+    the mean and covariance of old rows (Hewitt 2021); otherwise each is a blend of old rows."""
     if how == "random":
         return _draw_rows(stored, len(blends), seed)
     rows = np.empty((len(blends), stored.shape[1]), np.float32)
@@ -319,9 +319,9 @@ def new_rows(stored: np.ndarray, blends: Sequence[Blend], how: str, seed: int) -
 def extend_table(
     table: Table, vocabulary: int, parts: Sequence[Blend], how: str, seed: int
 ) -> np.ndarray:
-    """Return the table with a row for every new token, as the file stores it. parts: the blends of
-    new tokens, whose ids begin at `vocabulary`. Rows after the vocabulary that the table already
-    has are filled before the table grows."""
+    """Return the table with a row for every new token, as the file stores it. parts: the blends
+    (means of old rows) of new tokens, whose ids begin at `vocabulary`. If the table already has
+    unused rows after those of the vocabulary, these are filled first."""
     stored = as_stored(new_rows(table.stored[:vocabulary], parts, how, seed), table.kind)
     total = max(len(table.stored), vocabulary + len(parts))
     out = np.zeros((total, table.stored.shape[1]), table.stored.dtype)

@@ -50,8 +50,8 @@ def extend(
     """Learn up to `tokens` tokens from texts and add them to a tokenizer. Write the new tokenizer
     into the folder `out` and return its card. BPE gets merges after the old ones; Unigram gets
     pieces that it lacks (unigram.py). New ids begin after the highest old id, special tokens
-    included. No special token is added. A tenth of the texts, chosen by hash, is measured and not
-    learned from. least: the smallest count of a merged pair; rows: the embeddings to extend too."""
+    included. No special token is added. A tenth of the texts, chosen by hash, is only measured.
+    least: the smallest count of a merged pair; rows: the embeddings to extend too."""
     if tokens < 1:
         raise UsageError(f"{path}: give a vocabulary larger than this tokenizer's")
     original = open_tokenizer(path)

@@ -228,8 +228,8 @@ def join_bpe(
     letters: Callable[[Text], list[Text]],
     single: Sequence[Text] = (),
 ) -> tuple[Addition, int]:
-    """Add candidates that one more merge can make. Return the addition, and 0, since BPE has no
-    scores to raise.
+    """Add those candidates that one more merge can make. Return (the addition, 0); the 0 is the
+    number of raised scores, which only a Unigram has.
 
     A candidate that is encoded as two tokens, by the old merges and those added so far, is added
     with a merge of these two, after all other merges. So every text is first encoded as before, and
@@ -273,9 +273,9 @@ def merged(symbols: list[Text], ranks: dict[tuple[Text, Text], int]) -> list[Tex
 
 
 def _reachable(original: Original, addition: Addition) -> Addition:
-    """Return the addition without tokens that their own text does not produce, for example because
-    the pattern cuts it or a normaliser changes it. Tokens that are parts of other new tokens stay.
-    The result is checked."""
+    """Return the addition without tokens that their own text does not produce, for example
+    because the pattern cuts it or a normaliser changes it. Tokens that are parts of other new
+    tokens stay."""
     encode = _reopen(original, addition)
     reachable = _produced(original, addition, encode)
     wanted = {token for token, is_given in zip(addition.tokens, reachable, strict=True) if is_given}

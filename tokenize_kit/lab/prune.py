@@ -87,8 +87,9 @@ def _choose_bpe(
     most: int | None,
     least: int,
 ) -> list[int]:
-    """Remove tokens that no merge needs, the least used first; the uses of a removed token are
-    added to its parts. fixed: ids of `numbers` to keep; others: ids of other tokens, all kept."""
+    """Return the ids to keep. Tokens that no merge needs are removed, the least used first, and
+    the uses of a removed token are added to its parts. fixed: ids to keep; others: other ids,
+    all kept."""
     merges_of: dict[int, list[list[int]]] = {}
     needed = dict.fromkeys(numbers.values(), 0)
     for left, right in merges:

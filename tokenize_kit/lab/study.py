@@ -35,7 +35,7 @@ _BYTES = 256
 
 @dataclass(frozen=True)
 class Row:
-    """The figures of one vocabulary size. saved: None in the first row."""
+    """The figures of one vocabulary size. saved: see `study`; None in the first row."""
 
     asked: int
     vocab: int
@@ -50,8 +50,8 @@ class Row:
 
 
 class HeldOut:
-    """Divides texts by their hash: most are learned from, the others are held out for measuring.
-    Until MOST_HELD bytes are held out, equal texts are always treated alike."""
+    """Divides texts by their hash: most are learned from, the others are held out for measuring. At
+    most MOST_HELD bytes are held out. Until then, equal texts are always treated alike."""
 
     def __init__(self) -> None:
         self.texts: list[bytes] = []

@@ -13,7 +13,7 @@ _LEAST = 2_000  # the fewest pieces to train: the fewer, the worse the choice
 
 
 class Segments:
-    """Finds the best path through a text by the pieces of a Unigram model."""
+    """Finds a text's best path: the pieces of a Unigram with the highest sum of scores."""
 
     def __init__(self, form: Pieces) -> None:
         self.form = form
@@ -99,8 +99,8 @@ def learn_pieces(
 def _with_characters(
     form: Pieces, new: list[tuple[str, float, list[int]]], tokens: int
 ) -> list[tuple[str, float, list[int]]]:
-    """Choose up to `tokens` new pieces. Characters of a piece that the old model lacks become
-    pieces before it: without byte fallback they would be unknown on their own."""
+    """Choose up to `tokens` new pieces. If the old model lacks characters of a piece, they become
+    pieces before that piece, because without byte fallback they would be unknown on their own."""
     by_text = {piece[0]: piece for piece in new}
     chosen: dict[str, tuple[str, float, list[int]]] = {}
     for piece in new:

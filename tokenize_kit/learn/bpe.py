@@ -4,9 +4,10 @@ Over bytes, text is not normalised. A pattern cuts it into pieces, each piece is
 symbols, and the most frequent adjacent pair is merged until the vocabulary is full. All 256 bytes
 are tokens, so every text of Unicode scalars round-trips exactly.
 
-SuperBPE (Liu et al. 2025) lets tokens span words from a given vocabulary size on. The first merges
-are learned from the pieces of the pattern. Then whole lines are encoded with these merges, as the
-tokenizer will encode them, and learning continues on the result. A token spans four words at most.
+SuperBPE (Liu et al. 2025): once a given number of tokens is learned, further tokens may span words.
+The first merges are learned from the pieces of the pattern. Then whole lines are encoded with these
+merges, as the tokenizer will encode them, and learning continues on the result. A token spans four
+words at most.
 
 Over characters, the vocabulary consists of special tokens, the 256 byte pieces `<0x00>` to
 `<0xFF>`, characters by code point, and merged tokens. A character beyond the coverage is spelled in
@@ -64,7 +65,7 @@ def count_cuttings(
     cuttings: Sequence[Sequence[str]],
     dictionary: Dictionary | None = None,
 ) -> list[WordCounts]:
-    """Count words as count_words does, but for several lists of patterns in one reading."""
+    """Count pieces of texts as count_words does, for several lists of patterns in one reading."""
     counts = [WordCounts([compile_pattern(part) for part in parts]) for parts in cuttings]
     for data, offsets, weight in weighted_batches(documents):
         bounds = dictionary.cut(data, offsets) if dictionary else offsets
@@ -178,9 +179,9 @@ def _initial_tokens(names: Sequence[bytes]) -> InitialTokens:
 
 @dataclass(frozen=True)
 class Words:
-    """Words over any symbols. symbols: int32[], 0 to bases - 1, the symbols of all words,
-    concatenated; sizes, counts: int64[words], the length and the count of each word; bases: the
-    number of different symbols."""
+    """Words over any symbols. symbols: int32[], the symbols (0 to bases - 1) of all words,
+    concatenated; sizes, counts: int64[words], the number of symbols and the count of each word;
+    bases: the number of different symbols."""
 
     symbols: np.ndarray
     sizes: np.ndarray
@@ -215,8 +216,8 @@ def token_names(bases: Sequence[AnyStr], merges: Sequence[Merge]) -> list[AnyStr
 def first_merges(
     names: Sequence[AnyStr], merges: Sequence[tuple[int, int]], tokens: int
 ) -> tuple[list[AnyStr], list[tuple[int, int]]]:
-    """Return the first `tokens` tokens and their merges. They are what learning with this limit
-    would give, since the number of tokens only decides when learning stops."""
+    """Return the first `tokens` tokens and their merges. Learning with this limit would give the
+    same, because the limit only decides when learning stops."""
     if len(names) <= tokens:
         return list(names), list(merges)
     last = names[tokens - 1]

@@ -5,11 +5,11 @@ smaller pair of ids comes first, as in `tokenizers`. A pair waits in a heap with
 it was found; its count in the heap may be out of date and is checked when the pair reaches the top.
 
 Speed comes from one fact: a pair's count is highest when the later of its two tokens is made, and
-then only falls. Pairs that start below a threshold are therefore forgotten. When no pair is left,
-the threshold is lowered and the text is scanned for the forgotten pairs (bpe_pairs.py). The few
-pairs kept fit a small table, and the neighbours of a new token are counted in an array indexed by
-the neighbour's id. Pairs can grow later only if a merge spells a token that another merge has made
-before; all pairs with such a token are kept.
+then only falls. A pair whose count is then below a threshold is therefore forgotten. When no pair
+is left, the threshold is lowered and the text is scanned for the forgotten pairs (bpe_pairs.py). So
+the table of pairs stays small, and the neighbours of a new token are counted in an array indexed by
+the neighbour's id. There is one exception: a merge that spells a token which an earlier merge has
+made can raise counts later, so all pairs with such a token are kept.
 """
 
 from __future__ import annotations

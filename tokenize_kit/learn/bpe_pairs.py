@@ -2,8 +2,8 @@
 pairs.
 
 Each merge that creates new occurrences of a pair adds one entry with their positions to the heap.
-Functions return their arrays because these may have been enlarged. In loops every array is an
-argument: reading one from a tuple costs a reference count at each step.
+Functions return their arrays because these may have been enlarged. Functions with loops get every
+array as an argument, because numba counts a reference whenever a loop reads an array from a tuple.
 """
 
 from __future__ import annotations
@@ -227,8 +227,8 @@ def _next_pair(cells, lengths, at):
 
 @njit(nogil=True)
 def _fill_sketch(cells, lengths, blocks, bounds, values, sketch):
-    """Add up the weights of pairs in a small table, indexed by the low bits of a hash. A sum in the
-    table is an upper bound of the count of each pair with these bits."""
+    """Add up the weights of all pairs in the small table `sketch`, indexed by the low bits of a
+    pair's hash. Each sum is an upper bound of the count of every pair with these bits."""
     at, after = _next_pair(cells, lengths, np.int64(0))
     while at >= 0:
         key = np.uint64(np.int64(cells[at]) << 32 | np.int64(cells[after]))

@@ -73,7 +73,7 @@ def compose(
     script_boundaries: bool = False,
 ) -> Pattern:
     """Add the expressions for forbidden strings, newlines, runs of spaces and scripts to a pattern.
-    llama.cpp has no name for a pattern with any of these."""
+    The result has no name in llama.cpp if any expression is added."""
     before = []
     if forbid:
         # Longer strings first: one string may be the beginning of another.
@@ -107,8 +107,8 @@ def literal(text: str) -> str:
 
 def run_merges(most: int) -> list[tuple[int, int]]:
     """Return merges, as pairs of lengths, that turn every run of 2 to `most` spaces into one token.
-    First, runs of one length are doubled, which makes the powers of two. Other runs are joined from
-    powers of two, the largest first: 8 + 4 comes before 12 + 2 and before 14 + 1."""
+    The first merges double the length of a run, which gives the powers of two. Other lengths are
+    sums of powers of two, the largest first: a run of 15 is made by 8 + 4, 12 + 2 and 14 + 1."""
     powers = [1 << k for k in range(most.bit_length()) if 1 << k <= most]
     merges = [(p // 2, p // 2) for p in powers[1:]]
     for low in reversed(powers):

@@ -54,7 +54,7 @@ class SampleDrawn:
 @dataclass(frozen=True)
 class Share:
     """The documents with one value of the column that has weights. share: their share of all bytes,
-    each multiplied by its document's weight."""
+    where each byte counts with the weight of its document."""
 
     weight: float
     documents: int

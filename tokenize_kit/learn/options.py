@@ -471,8 +471,8 @@ class TrainingOptions:
 
     @property
     def unlearned(self) -> int:
-        """Return the number of tokens that are neither learned nor initial symbols of the
-        learning."""
+        """Return the number of tokens that learning neither starts from nor learns, such as special
+        tokens."""
         return len(self.first_tokens) + max(0, self.space_runs - 1)
 
     @property

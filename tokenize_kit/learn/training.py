@@ -414,8 +414,8 @@ class _Training:
             yield f"{found} instead of {size}: the corpus is too small for more"
 
     def _round_trip(self, tokenizer: Tokenizer, figures: Measured) -> tuple[int, list[str]]:
-        """Return the number of texts tried and a warning for each that fails to round-trip. A
-        lossless tokenizer's sample was already tried when it was measured."""
+        """Return the number of texts tried, and a warning for each that is not decoded exactly. For
+        a lossless tokenizer the sample is not tried again, because `figures` has the outcome."""
         options, unknown = self.options, figures.unknown_share
         if not options.learner.exact:
             lost = f"{unknown:.2%} of the tokens of its own corpus are {options.learner.unknown}"

@@ -2,9 +2,9 @@
 
 Both files give the same ids, with two exceptions. In the JSON a space is a space, not U+2581: a
 literal U+2581 becomes its three bytes and round-trips, while SentencePiece reads it as a space. And
-SentencePiece adds log-probabilities in float32 over a whole text: beyond some 100 KB without a
-break, rounding decides between equally good paths. The tokenizer of the JSON splits at spaces and
-adds exactly.
+SentencePiece adds log-probabilities in float32 over a whole text: in a text of more than some 100
+KB, rounding decides between equally good ways to split the text. The tokenizer of the JSON splits
+at spaces first and adds exactly.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def model_of(
     padding: Sequence[str] = (),
 ) -> Pieces:
     """Build a model from learned pieces, with scores in whole 1/64. Newline and tab are ordinary
-    pieces of score 0: as user-defined symbols they would add a bonus that is not a whole number of
-    1/64. No other piece contains newline or tab, so these two always match. padding: tokens to
-    append until the size is a multiple of len(padding) + 1."""
+    pieces of score 0, because user-defined symbols add a bonus that is not a multiple of 1/64. No
+    other piece contains newline or tab, so these two are always used. padding: tokens to append
+    until the size is a multiple of len(padding) + 1."""
     rows = [(UNKNOWN_PIECE, 0.0, UNKNOWN), *((token, 0.0, CONTROL) for token in special)]
     rows += [("\n", 0.0, NORMAL), ("\t", 0.0, NORMAL)]
     rows += [] if space is None else [(space, 0.0, USER_DEFINED)]

@@ -1,7 +1,8 @@
-"""Expected counts, best paths and alternative spellings of a Unigram's pieces in segments.
+"""Expected counts, best paths and alternative spellings of a Unigram's pieces.
 
 Expected counts are computed from products of probabilities in float64, not from sums of logarithms.
-Best paths and losses, which SentencePiece sums in float32 for its decisions, are float32 here too.
+Best paths and losses are computed in float32, as in SentencePiece, because they decide which pieces
+stay. A path is a way to split a text into pieces, and a lattice holds all paths.
 """
 
 from __future__ import annotations
@@ -123,9 +124,9 @@ def _next_slot(lattice, slot, number):
 @njit(cache=True, nogil=True)
 def expected_counts(lattice, texts, counts):
     """Return float64[slots]: the expected occurrences of pieces in the texts. counts: how often
-    each text occurs. lattice: a lattice of probabilities; its root counts characters without a
-    piece. Forward and backward sums that become small are scaled by 2^332, together with all
-    positions that a piece may still reach; the number of scalings is kept per position."""
+    each text occurs. lattice: a lattice of probabilities; characters without a piece are counted at
+    its root. When forward or backward sums become small, they are multiplied by 2^332, for all
+    positions that a piece may still reach; their number is kept per position."""
     numbers, ends = texts
     longest = np.int64(1)
     for k in range(len(counts)):

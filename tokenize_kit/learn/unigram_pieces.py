@@ -106,9 +106,9 @@ def seed_pieces(
     characters_differ: bool = False,
     scale: int = 1,
 ) -> Seeds:
-    """Build the seeds: all characters that occur, and substrings. kept, symbols: as in
-    cut_segments; ends_differ, characters_differ: as in find_seeds; if both are False, the seeds are
-    those of SentencePiece."""
+    """Build the seeds, from which pieces are chosen: all characters that occur, and substrings.
+    kept, symbols: as in cut_segments; ends_differ, characters_differ: as in find_seeds; if both are
+    False, the seeds are those of SentencePiece."""
     alphabet, size = make_alphabet([*kept])
     segments = cut_segments(words, kept, symbols)
     kinds = character_kinds(kept)

@@ -2,10 +2,10 @@
 
 As in SentencePiece 0.2.3 (unigram_model_trainer.cc, MakeSeedSentencePiecesFromCorpus): a suffix
 array of the bytes gives every interval of suffixes with a common prefix (Abouelhoda et al. 2004).
-Such a prefix is a substring that at least two different bytes follow. If it may be a piece, its
-score is the number of its occurrences times that of its characters. If it ends sentences and
-different bytes follow the end of the sentence, these occurrences count twice. The array is built
-from distinct segments, not from the whole text.
+Such a prefix is a substring that at least two different bytes follow. The score of a substring that
+may be a piece is the number of its occurrences times the number of its characters. Occurrences at
+the ends of sentences count twice if different bytes follow these ends. The array is built from
+distinct segments, not from the whole text.
 """
 
 from __future__ import annotations
@@ -69,10 +69,11 @@ def find_seeds(
 
 @njit(cache=True, nogil=True)
 def _places(letters, ends, sizes, ends_differ):
-    """Return for each byte of the letters: owners: int32[], the number of its segment; to_end:
-    uint8[], the number of bytes to the end of the segment, at most _FAR; inside: uint8[], this
-    number without the bytes that follow the segment, at most _WIDEST + 1, and 0 within a character.
-    If ends_differ, `to_end` leaves out these bytes too in a segment that ends a sentence."""
+    """Return three arrays with an element for each byte of the letters. owners: int32[], the number
+    of the byte's segment; to_end: uint8[], the number of bytes to the end of the segment, at most
+    _FAR; inside: uint8[], the same without the bytes that follow the segment, at most _WIDEST + 1,
+    and 0 within a character. If ends_differ, `to_end` also leaves out the following bytes of a
+    segment that ends a sentence."""
     owners = np.empty(len(letters), np.int32)
     to_end, inside = np.empty(len(letters), np.uint8), np.empty(len(letters), np.uint8)
     for segment in range(len(sizes)):

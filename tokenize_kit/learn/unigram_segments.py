@@ -6,8 +6,9 @@ character, so no text is lost. Sentences are cut into words, each with the space
 are cut into segments at digits, between two scripts and at characters that are not pieces
 (trainer_interface.cc of SentencePiece 0.2.3, IsValidSentencePiece).
 
-Seeds are substrings that different bytes follow, so a segment keeps following bytes: within a
-sentence one byte; at a sentence's end a zero and the first byte of the document's next sentence.
+The seeds of pieces are substrings that different bytes follow. So a segment is stored with the
+bytes that follow it: within a sentence one byte, and at the end of a sentence a zero and the first
+byte of the document's next sentence.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def _sentence_end(data, at, z, breaks, space_cuts):
 @njit(cache=True, nogil=True)
 def _cut_sentences(data, rows, breaks, space_cuts):
     """Cut texts into words; return (words: uint8[], ends: int64[]). A sentence's last word is
-    followed by a zero and the first byte of the document's next sentence (after the last, the
+    followed by a zero and the first byte of the document's next sentence (at the end, of its
     first). breaks: bool[len(data) + 1], True if a sentence also ends before the byte."""
     out = np.empty(3 * len(data) + 2 * len(rows), np.uint8)
     ends = np.empty(len(data), np.int64)

@@ -5,8 +5,8 @@ begins with, then the longest that the rest begins with, and so on; a word that 
 this way becomes [UNK]. White space is dropped, so decoding does not return the exact text.
 
 Tokens are learned as in the WordPieceTrainer of `tokenizers`, except that ## characters are
-numbered by code point. The library numbers them in the order of a hash table, so its tokens change
-from run to run.
+numbered by code point. The library numbers them in the order of a hash table, so the library's
+tokens change from run to run.
 """
 
 from __future__ import annotations

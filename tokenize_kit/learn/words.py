@@ -1,8 +1,8 @@
 """Distinct words of a corpus, counted and laid out for learning merges.
 
-Memory grows with the distinct words, not with the texts; counts are 64-bit. Gigabytes of text have
-hundreds of millions of bytes of distinct words. So only one array, of 32 bits, has an element per
-symbol. Words are sorted by weight, so the weight of a word follows from its position.
+Memory grows with the distinct words, not with the texts; counts are 64-bit. The distinct words of
+gigabytes of text have hundreds of millions of bytes, so only one array, of 32 bits, has an element
+per symbol. Words are sorted by weight, so the weight of a word follows from its position.
 """
 
 from __future__ import annotations
@@ -146,11 +146,11 @@ def lay_out(
     weights: np.ndarray,
     numbers: np.ndarray | None = None,
 ) -> Text:
-    """Lay out words as a text for learning merges. The text's `lengths` are still empty. symbols:
-    uint8[] or int32[], the words concatenated; ends: int64[words + 1]; weights: int64[words];
-    numbers: int32[], the id of each symbol, by default the symbol itself. Words of one symbol,
-    which have no pairs, or of weight 0 are left out. Raises LlmcurateError if there are more than
-    2^31 symbols."""
+    """Return words laid out as a `Text` for learning merges, whose `lengths` are still empty.
+    symbols: uint8[] or int32[], the words concatenated; ends: int64[words + 1]; weights:
+    int64[words]; numbers: int32[], the id of each symbol, by default the symbol itself. Words of
+    one symbol, which have no pairs, or of weight 0 are left out. Raises LlmcurateError if there are
+    more than 2^31 symbols."""
     words = np.flatnonzero((np.diff(ends) > 1) & (weights > 0))
     words = words[np.argsort(-weights[words], kind="stable")]
     sizes = ends[words + 1] - ends[words]

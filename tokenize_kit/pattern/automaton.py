@@ -3,9 +3,9 @@ and tell if there is a match.
 
 Alternatives are tried in order, as in a backtracking engine; the longest match does not win. A
 state is therefore the ordered list of positions in the pattern that are still alive (Pike's
-threads), and a match drops all positions later in the list. A look-ahead is decided only by the
-next code point. States therefore keep undecided look-aheads and matches, and the step for the class
-of the next code point tells if the text before that code point matches.
+threads), and a match drops all positions later in the list. A look-ahead depends on the next code
+point, so a state also has undecided look-aheads and matches. The step for the class of the next
+code point then tells if the text before that code point matches.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Table:
     """A compiled pattern. steps: uint16[states, classes + 1]: 2 * next state, plus 1 if the text so
     far matches. State 0 is dead, state 1 is the first; the last column is for the end of the text.
     ascii: uint8[128], pages: uint8[0x1100], blocks: uint8[blocks, 256]: look-up tables for the
-    class of a code point. group: the size of the groups that a match is split into, from its end,
-    in code points; 0 if it is not split."""
+    class of a code point. group: the number of code points in the groups into which a match is
+    split from its end, or 0 if it is not split."""
 
     pattern: str
     steps: np.ndarray

@@ -75,8 +75,8 @@ def members(name: str) -> np.ndarray:
 
 
 def folds(code_point: int) -> set[int]:
-    """Return the code points that (?i) treats as equal to this one: its cases and the code points
-    that fold to them."""
+    """Return the code points that (?i) treats as equal to this one: its upper and lower case and
+    the code points that fold to these."""
     letter = chr(code_point)
     code_points = {code_point, *(ord(c) for c in (letter.lower(), letter.upper()) if len(c) == 1)}
     # Unicode's simple folding of ASCII letters: the long s and the Kelvin sign.

@@ -61,7 +61,7 @@ class Either:
 @dataclass(frozen=True, eq=False)
 class Repeat:
     """A part repeated `least` to `most` times (None: no limit), as often as possible first.
-    possessive: True if only the longest repetition is tried; the repeated part is then a Chars."""
+    possessive: True if only the longest repetition is tried; the part is then a Chars."""
 
     part: Node
     least: int
@@ -275,7 +275,7 @@ def parse(pattern: str, dialect: Dialect) -> Node:
 def right_groups(pattern: str) -> tuple[str, int] | None:
     r"""Read a pattern X{1,n}(?=(?:X{n})*(?!X)), where X is a property or \d, which cuts runs of X
     into groups from the right. Return (the pattern of a run, the code points per group), or None
-    for other patterns. No other look-ahead without a length limit is supported; this one needs
-    none, since the length of the run tells what it matches."""
+    for other patterns. This is the only look-ahead without a length limit that is supported,
+    because what it matches follows from the length of the run."""
     match = _RIGHT_GROUPS.fullmatch(pattern)
     return (match["set"] + "+", int(match["size"])) if match else None

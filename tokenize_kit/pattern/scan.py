@@ -135,8 +135,8 @@ _OPEN, _NO_MATCH, _MATCH = range(3)
 
 @njit(nogil=True, inline="always")
 def _match_state(data, start, table):
-    """Return _MATCH or _NO_MATCH if the pattern matches or does not match at `start`, whatever text
-    follows `data`; _OPEN if more text may change that."""
+    """Return _MATCH if the pattern matches at `start` and _NO_MATCH if it does not, whatever text
+    follows `data`. Return _OPEN if this depends on the text that follows."""
     steps, ascii_classes, columns = table[0], table[1], np.uint64(table[4])
     at, answer = start, _NO_MATCH
     state = columns << _1

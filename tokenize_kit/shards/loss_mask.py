@@ -1,4 +1,4 @@
-"""The loss mask marks the tokens that count in training, as a column of the documents says.
+"""The loss mask marks the tokens that count in training. A column of the documents selects them.
 
 The column holds a boolean per document, or lists of [start, end) ranges in characters of the text
 that count: lists of two integers, structs of two integers, or either as JSON text. A token counts
@@ -25,8 +25,8 @@ from tokenize_kit.shards.texts import Texts
 
 @dataclass(frozen=True)
 class Ranges:
-    """Ranges of texts that count in training. rows, starts, ends: int64[ranges], the row of a range
-    and its bounds in characters of the text; whole: bool[rows], True if all of the text counts."""
+    """Ranges of texts that count in training. rows, starts, ends: int64[ranges], the row (text) of
+    each range and its bounds in characters; whole: bool[rows], True if all of the text counts."""
 
     rows: np.ndarray
     starts: np.ndarray

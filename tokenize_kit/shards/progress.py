@@ -2,7 +2,7 @@
 
 From time to time all open files are synced to disk, and `progress.json` is written with their
 sizes, their checksums and the number of documents in them. A resumed run cuts off what was written
-after that. It reads the encoded documents again to compare their hash, but does not re-encode them.
+later. It reads the encoded documents again to compare their hash, but does not re-encode them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class InputChanged(Exception):
 
 class Progress:
     """The saved progress of an encode. position: the position at which to resume; state: the states
-    of file writers as JSON, by name; undrawn: documents so far for which no ids could be drawn."""
+    of file writers as JSON, by name; undrawn: documents so far whose ids could not be drawn."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ DOCUMENTS = pa.schema(
 class Encoded:
     """Encoded documents. tokens: the tokens of all documents, concatenated; table: one row of
     DOCUMENTS per document; mask: uint8[tokens], 1 for tokens that count in training, None if all
-    count; undrawn: the number of documents for which no ids could be drawn (encode/sampling.py)."""
+    count; undrawn: documents whose ids could not be drawn (encode/sampling.py)."""
 
     tokens: np.ndarray
     table: pa.Table

@@ -3,7 +3,7 @@
 A document's key is a hash of the seed and its id, so the order depends only on these two. Documents
 with equal ids stay in input order. `DocumentKeys` replace the hashes by given keys. Encoded
 documents are written to one file in runs of a few million tokens, each sorted by the first bits of
-the key. Afterwards the documents of each bucket, that is, with the same first bits, are read and
+the key. Afterwards the documents of each bucket, whose keys have the same first bits, are read and
 sorted. Memory holds one run and the table of one bucket.
 """
 
@@ -88,7 +88,7 @@ class Spilled(Message):
 class Shuffle:
     """Sorts documents on disk: call `add` for documents, then `close`, then read `documents` once.
     folder: an empty folder, or that of the state `before`; the caller removes it. before: a state
-    that `checkpoint` returned. order: the keys to sort by, instead of hashes with the seed."""
+    that `checkpoint` returned. order: the keys to sort by, in place of hashes of seed and ids."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ def texts_of(
 
 
 def _hash(hashed: xxhash.xxh3_128, column: pa.Array) -> None:
-    """Hash the values of a column, not its memory, since parts of the memory may be undefined."""
+    """Hash the values of a column, not its memory, because parts of the memory may be undefined."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         hashed.update(repr(column.to_pylist()).encode())
         return

@@ -67,8 +67,8 @@ def in_order(
     """Run `map(function, items)` on `workers` threads; yield the results in the order of the items.
     Threads suffice because the kernels release Python's lock; tables are shared and nothing is
     copied between processes. The sizes of all items that are being encoded or are waiting add up to
-    at most `most`, except for a single larger item. As without threads, an error is raised after
-    the results of earlier items."""
+    at most `most`, except for a single larger item. If the function raises an error, it is raised
+    here after the results of earlier items."""
     if workers <= 1:
         yield from map(function, items)
         return
@@ -156,7 +156,7 @@ class Layout:
 @dataclass(frozen=True, kw_only=True)
 class Keys:
     """Keys that replace the hashes of document ids. sides: the keys for the split, the same for all
-    documents of a cluster, which is held out if its key is small; order: the keys by which
+    documents of a cluster; documents with small keys are held out; order: the keys by which
     documents are ordered in the shards."""
 
     sides: DocumentKeys | None = None

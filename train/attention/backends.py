@@ -55,8 +55,8 @@ def _lengths(documents: Tensor) -> Lengths | None:
 
 def by_document(q: Tensor, k: Tensor, v: Tensor, lengths: Lengths) -> Tensor:
     """Return causal attention within each document. ``q``, ``k``, ``v``: [batch, heads, length,
-    head_dim]. The plain causal kernel runs on one document at a time. A mask over the whole row
-    would also compute all pairs of tokens from two documents.
+    head_dim]. The plain causal kernel runs on one document at a time, because one call with a mask
+    over the whole row would also compute the scores between tokens of different documents.
     """
     if all(len(sizes) == 1 for sizes in lengths):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -90,8 +90,8 @@ class Backend:
     prepare: Callable[[Mask], object] | None = None
 
     def refusal(self, q: Tensor, mask: Mask, values: int | None = None) -> str | None:
-        """Return why this back end does not support a case, or None if it supports the case.
-        ``values``: the dimensions of a value; None if a value has as many as a query.
+        """Return why this back end does not support attention for such queries and mask, or None if
+        it does. ``values``: the dimensions of a value; None if a value has as many as a query.
         """
         if not self.values and values not in (None, q.shape[-1]):
             return f"values of {values} dimensions with keys of {q.shape[-1]}"

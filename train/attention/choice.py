@@ -1,7 +1,7 @@
-"""Choose the attention back end: ``auto`` takes the first row of the device's table that fits. The
-order of the rows was measured on an H200 (``benchmarks/attention.py``). For a plain mask, SDPA on
-an H200 runs cuDNN's kernel, which is faster than our Triton kernel. SDPA's flash kernel is slower
-than ours."""
+"""Choose the attention back end: each device has a table of back ends, and ``auto`` takes the first
+row that fits. The order of the rows follows from measurements on an H200
+(``benchmarks/attention.py``). For a plain mask, SDPA on an H200 runs cuDNN's kernel, which is
+faster than our Triton kernel. SDPA's flash kernel is slower than ours."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _HALF = frozenset({torch.bfloat16, torch.float16})
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row of the table: a back end, and the cases for which ``auto`` uses it. ``masks``,
-    ``dtypes``: mask features and dtypes of these cases; None: all that the back end supports.
-    ``single``: True if ``auto`` also uses it for a single query, as in generation, with any mask.
-    """
+    """A row of a device's table: a back end, and the masks and dtypes for which ``auto`` uses it.
+    ``masks``: the mask features that it is used for. ``dtypes``: the dtypes. None: all that the
+    back end supports. ``single``: True if ``auto`` also uses it for a single query, as in
+    generation, with any mask."""
 
     backend: str
     why: str
@@ -72,9 +72,9 @@ TABLE: dict[str, tuple[Row, ...]] = {
 
 
 def choose(q: Any, mask: Mask, values: int | None = None) -> Row:
-    """Return the first row of the device's table that fits the case. Only dtype, device, shape and
-    ``requires_grad`` of ``q`` are read. ``values``: the dimensions of a value; None if a value has
-    as many as a query. Raises ``LlmcurateError`` if no row fits.
+    """Return the first row of the device's table that fits these queries and this mask. Only dtype,
+    device, shape and ``requires_grad`` of ``q`` are read. ``values``: the dimensions of a value;
+    None if a value has as many as a query. Raises ``LlmcurateError`` if no row fits.
     """
     for row in TABLE.get(q.device.type, ()):
         if row.fits(q, mask, values):
@@ -89,9 +89,9 @@ def check_name(backend: str) -> None:
 
 
 def resolve(backend: str, q: Any, mask: Mask, values: int | None = None) -> Row:
-    """Return the row of the table to use for ``backend``. If ``backend`` is ``auto`` or failed its
-    trial, this is the row that ``choose`` finds. Raises ``LlmcurateError`` if ``backend`` does not
-    support the case."""
+    """Return the row of the table to use for ``backend``. If ``backend`` is ``auto``, or failed the
+    trial before training (``EXCLUDED``), this is the row that ``choose`` returns. Raises
+    ``LlmcurateError`` if ``backend`` does not support these queries and this mask."""
     check_name(backend)
     if backend == "auto" or backend in EXCLUDED:
         return choose(q, mask, values)
@@ -115,8 +115,8 @@ def attend(
     ``q``: [batch, heads, queries, head_dim]. ``k``, ``v``: [batch, kv_heads, keys, head_dim]; v's
     last dimension may differ. ``heads`` is a multiple of ``kv_heads``. With a ``SharedMask``, q, k
     and v have this process's tokens only. ``added``: [batch, heads, queries, keys], numbers to add
-    to the scores. Raises ``LlmcurateError`` if the back end is unknown or does not support the
-    case.
+    to the scores. Raises ``LlmcurateError`` if the back end is unknown or does not support this
+    mask, dtype or device.
     """
     if isinstance(mask, SharedMask):
         assert added is None
@@ -136,8 +136,8 @@ def prepare(
     q: Tensor, mask: Mask | SharedMask, backend: str = "auto", values: int | None = None
 ) -> None:
     """Compute what the back end stores in a mask for all layers. Only shape, dtype and device of
-    ``q`` are read. Call this before attention runs inside an activation checkpoint, where storing
-    something would be a side effect.
+    ``q`` are read. Call this before an activation checkpoint (a block that is computed again in the
+    backward pass) runs attention, because code inside it must not store anything.
     """
     if isinstance(mask, SharedMask):
         for each in mask.chunks:
@@ -154,9 +154,9 @@ BOUNDS = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
 def small_mask(like: Mask, device: torch.device) -> Mask:
-    """Return a mask for trials: the features of ``like``, over three documents in ``LENGTH``
-    tokens. If ``like`` has keys before or after its queries, the result has queries 40 to 119 only.
-    """
+    """Return a small mask to try a back end with. It has the features of ``like``, and three
+    documents in ``LENGTH`` tokens. If ``like`` has keys before or after its queries, the queries of
+    the result are tokens 40 to 119 only."""
     index = torch.arange(LENGTH, device=device)
     documents = ((index >= 23).long() + (index >= 100).long())[None]
     positions = positions_of(documents)
@@ -177,10 +177,10 @@ def small_mask(like: Mask, device: torch.device) -> Mask:
 def difference(
     name: str, mask: Mask, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype
 ) -> float:
-    """Return the largest difference between a back end and ``eager`` in float32, over the result
-    and the gradients of q, k and v. Each difference is relative to the largest absolute value that
-    ``eager`` gives. The difference is infinite if a value is NaN.
-    """
+    """Return the largest difference between a back end in ``dtype`` and ``eager`` in float32. The
+    attention of random q, k and v and the gradients of all three are compared. Each difference is
+    relative to the largest absolute value that ``eager`` gives. The difference is infinite if a
+    value is NaN."""
     draw = torch.Generator().manual_seed(0)
     sizes = ((heads, mask.queries), *[(kv_heads, mask.keys)] * 2, (heads, mask.queries))
     shapes = [(1, count, length, head_dim) for count, length in sizes]
@@ -212,7 +212,7 @@ def _passes(
 def fault(
     name: str, like: Mask, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype
 ) -> str | None:
-    """Return why a back end fails for layers with these heads and dtype, or None if it passes."""
+    """Return why a back end fails a trial with these heads and dtype, or None if it passes."""
     try:
         worst = difference(name, small_mask(like, like.device), heads, kv_heads, head_dim, dtype)
     except Exception as failure:  # whatever a compiler or a driver raises

@@ -1,7 +1,7 @@
 """Context parallelism: the tokens of each row are divided among processes. Only attention compares
-tokens with each other. Each process computes the attention of its own queries to the keys of whole
-rows, which the processes gather first. With grouped queries, keys and values are much smaller than
-the other activations (Grattafiori et al. 2024, section 3.3.2)."""
+tokens with each other. The processes first gather the keys and values of whole rows. Each process
+then computes the attention of its own queries to all of these keys. With grouped queries, keys and
+values are much smaller than the other activations (Grattafiori et al. 2024, section 3.3.2)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from train.attention.mask import Mask, once
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ContextParallel:
     """The share of the tokens of a row that process ``rank`` of ``count`` in ``group`` computes.
-    Each row is cut into 2 x count chunks. Process n has chunk n and the n-th chunk from the end,
-    one early and one late, so that causal attention is equal work for all processes.
-    """
+    Each row is cut into 2 x count chunks. Process n, counted from 0, has chunk n and chunk 2 x
+    count - 1 - n. One chunk is early and the other late, so that causal attention is equal work for
+    all processes."""
 
     group: Any
     rank: int
@@ -37,9 +37,9 @@ class ContextParallel:
         return torch.cat([x[:, first:last] for first, last in self.chunks(x.shape[1])], dim=1)
 
     def gathered(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of whole rows, in order of position, from those of this process.
-        Shapes are [batch, heads, tokens, head_dim]. Gradients are summed over the processes.
-        """
+        """Return the keys and values of whole rows, in order of position, given those of this
+        process's tokens. All processes must call this. Shapes are [batch, heads, tokens, head_dim].
+        Gradients are summed over the processes."""
         both: Tensor = _Gather.apply(torch.cat((k, v), dim=-1), self)
         k, v = both.split((k.shape[-1], v.shape[-1]), dim=-1)
         return k, v

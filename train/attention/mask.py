@@ -16,7 +16,7 @@ from train.attention.flash.spans import Spans, bounds, spans
 
 
 def window_mask(mask: Mask) -> Tensor:
-    """Return the part of a mask that follows from window, sinks, globals and random blocks: bool
+    """Return which keys each query may see by window, sinks, globals and random blocks alone: bool
     [batch or 1, heads or 1, queries, keys]. Documents, prefix and causality are not applied.
     """
     assert mask.window is not None
@@ -39,7 +39,7 @@ def window_mask(mask: Mask) -> Tensor:
 
 
 def segment_mask(mask: Mask) -> Tensor:
-    """Return the part of a mask that follows from segments: bool [batch or 1, 1, queries, keys]."""
+    """Return which keys a query may see by segments alone: bool [batch or 1, 1, queries, keys]."""
     assert mask.segment is not None
     segments = mask.key_positions // mask.segment
     own = segments[:, None, mask.offset : mask.offset + mask.queries, None]
@@ -68,7 +68,7 @@ def random_blocks(most: int, window: int, first: int, count: int, draw: int) -> 
     + 1, most, count]. The first index is the number of blocks in the document, the second the block
     of queries. A block sees ``count`` random blocks, or fewer if there are not as many; -1 fills
     the rest. Random blocks are neither in the block's window nor among the document's ``first``
-    blocks, and these see none. The length of the row does not change a document's result."""
+    blocks, which see none themselves. The length of the row does not change a document's result."""
     order = torch.tensor(
         [
             [number() for _ in range(most)]
@@ -107,9 +107,9 @@ class once(Generic[Value]):
 
 
 class Bias(Protocol):
-    """A term that is added to the scores. A class that is not in ``FORMS``, such as a user's own,
-    works only with back ends that call ``scores``.
-    """
+    """A term that is added to the scores. Some back ends compute the classes in ``FORMS``
+    themselves; any other class, such as a user's own, works only with the back ends that call
+    ``scores``."""
 
     def scores(self, distance: Tensor) -> Tensor:
         """Return the bias of each head for ``distance`` [batch or 1, queries, keys]."""
@@ -250,9 +250,9 @@ class Mask:
         return frozenset(names)
 
     def of_queries(self, first: int, last: int) -> Mask:
-        """Return the mask for queries ``first`` to ``last`` - 1 only. Each key must have a query.
-        Keys after these queries are left out if none of these queries can see later keys.
-        """
+        """Return the mask for queries ``first`` to ``last`` - 1 only. This mask must have as many
+        queries as keys. If it is causal and has no prefix, keys from ``last`` on are left out,
+        because none of these queries sees them."""
         keys = self.keys if self.prefix is not None or not self.causal else last
 
         def cut(x: Tensor | None) -> Tensor | None:
@@ -277,7 +277,7 @@ class Mask:
 
     @once
     def spans(self) -> Spans:
-        """The mask as a few numbers per key, which the Triton kernels read. Built once."""
+        """The mask as a few numbers per key, which the Triton kernels read. Computed once."""
         return spans(
             keys=self.keys,
             documents=self.documents,
@@ -288,7 +288,7 @@ class Mask:
     @once
     def distance(self) -> Tensor:
         """Position of the query minus position of the key: int64 [batch or 1, queries, keys].
-        Raises ``ValueError`` if the queries are other tokens than the keys.
+        Raises ``ValueError`` if queries and keys are different tokens, as in cross-attention.
         """
         if self.query_documents is not None:
             raise ValueError("queries that are other tokens than the keys have no distance to them")
@@ -331,9 +331,9 @@ def positions_of(documents: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relation:
-    """Vectors for the distances between queries and keys. ``rows``: [distances, size], the vectors,
-    if all layers share them, or None if each layer has its own. ``index``: int64 [batch or 1,
-    queries, keys], the row of vectors for each pair.
+    """Vectors for the distances between queries and keys. ``rows``: [distances, size], a vector for
+    each distance; None if each layer has its own vectors. ``index``: int64 [batch or 1, queries,
+    keys], the index in ``rows`` for each pair of query and key.
     """
 
     index: Tensor
@@ -341,15 +341,15 @@ class Relation:
 
 
 def of_queries(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
-    """Return q_i . rows[index_ij] of all pairs: [batch, heads, queries, keys]. ``q``: [batch,
-    heads, queries, head_dim]. ``rows``: [heads or 1, distances, head_dim].
-    """
+    """Return the dot product of q_i and rows[index_ij] for each query i and key j: [batch, heads,
+    queries, keys]. ``q``: [batch, heads, queries, head_dim]. ``rows``: [heads or 1, distances,
+    head_dim]."""
     scores = q @ rows.transpose(-2, -1)
     return scores.gather(-1, index[:, None].expand(*scores.shape[:2], *index.shape[1:]))
 
 
 def of_keys(k: Tensor, rows: Tensor, index: Tensor) -> Tensor:
-    """Return k_j . rows[index_ij] of all pairs: [batch, heads, queries, keys]. ``k``: [batch,
-    heads, keys, head_dim]. ``rows``: [heads or 1, distances, head_dim].
-    """
+    """Return the dot product of k_j and rows[index_ij] for each query i and key j: [batch, heads,
+    queries, keys]. ``k``: [batch, heads, keys, head_dim]. ``rows``: [heads or 1, distances,
+    head_dim]."""
     return of_queries(k, rows, index.transpose(1, 2)).transpose(2, 3)

@@ -1,5 +1,5 @@
-"""The feed of a run: its sources opened, split, packed and mixed, one stage after another. The rows
-of all stages share one numbering."""
+"""The feed of a run: open the sources of its text, hold some documents out, pack the others into
+rows and mix these, one stage after another. The rows of all stages share one numbering."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from llmcurate.base.errors import RunFailed, UsageError
 from train.config import Source, TrainConfig, locate, names, stages_of
 from train.data.packing import Packed, key_of, mix64
 from train.data.readers import Foreign, Ints
-from train.data.rows import Mixture, Rows, Takes, counts, shares_of, split
+from train.data.rows import Mixture, Rows, Takes, counts, cut_single, shares_of, split
 from train.data.shards import Shards, read_shards
 from train.data.vocabulary import vocabulary
 from train.model.config import Task
@@ -28,9 +28,9 @@ _ROUNDS = 6  # of the Feistel network
 
 
 def permuted(entries: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArray[np.int64]:
-    """Return the positions that these entries of 0 .. count - 1 have in a pseudo-random order given
-    by ``key``. A Feistel network over an even number of bits is repeated until the result is below
-    ``count`` (cycle walking; Black and Rogaway 2002)."""
+    """Return the positions of ``entries``, numbers from 0 to count - 1, in a pseudo-random order of
+    0 .. count - 1 that ``key`` determines. A Feistel network over an even number of bits is
+    repeated until the result is below ``count`` (cycle walking; Black and Rogaway 2002)."""
     half = max(2, ((count - 1).bit_length() + 1) // 2)
     mask, bits = np.uint64((1 << half) - 1), np.uint64(half)
     keys = mix64(np.arange(_ROUNDS, dtype=np.uint64) + np.uint64(key))
@@ -43,6 +43,16 @@ def permuted(entries: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArra
         positions[outside] = high << bits | right
         outside = positions >= count
     return positions.astype(np.int64)
+
+
+def foreign_of(config: TrainConfig) -> Foreign:
+    """Return what the configuration says about the files of other trainers."""
+    return Foreign(
+        vocab_size=config.vocab_size,
+        end_of_text=config.end_of_text,
+        tokenizer=config.tokenizer,
+        dtype=config.token_dtype,
+    )
 
 
 class Steps(ABC):
@@ -72,10 +82,11 @@ class Steps(ABC):
 
 
 class Sampler(Steps):
-    """The rows of each step, as a pure function of (seed, step), so a resume needs no state. Each
-    epoch of a source has its own order. ``sources`` are the numbers of the sources to draw from, by
-    default all, and ``shares`` their shares (see ``shares_of``). ``skip`` has for each source the
-    number of rows that earlier stages have used."""
+    """The rows of each step. They depend only on the seed and the step, so a resumed run needs no
+    stored state. Each epoch of a source has its own order. ``sources`` are the numbers of the
+    sources to draw from, by default all, and ``shares`` their shares of the rows (see
+    ``shares_of``). ``skip`` has for each source the number of rows that earlier stages have
+    used."""
 
     def __init__(
         self,
@@ -101,7 +112,7 @@ class Sampler(Steps):
         return counts(self.shares, steps * self.batch_rows)
 
     def order(self, source: int, positions: Ints) -> tuple[Ints, Ints]:
-        """Return the row and the epoch at each of these positions in a source's sequence."""
+        """Return the rows at these positions of a source's sequence, and their epochs, from 0."""
         rows = self.rows.sources[source]
         epochs, inside = np.divmod(positions, rows.count)
         ordered = np.empty(len(positions), np.int64)
@@ -164,7 +175,7 @@ class FeedFigures:
 
 class Feed(Steps):
     """The sources of a run, and the rows on which each step trains. ``roles`` are the special
-    tokens of the objective, ``takes`` returns how many positions of a row a piece takes, and
+    tokens of the objective. ``takes`` returns how many positions a piece of a document takes.
     ``task`` describes labels. Raises ``LlmcurateError`` if sources cannot be read or combined."""
 
     task: Task | None = None
@@ -184,14 +195,7 @@ class Feed(Steps):
         if shards is not None and config.sources:
             raise UsageError("give a folder of shards or sources, not both")
         self.stage_sources = [_sources(shards, stage) for stage in self.stages]
-        self._open(
-            Foreign(
-                vocab_size=config.vocab_size,
-                end_of_text=config.end_of_text,
-                tokenizer=config.tokenizer,
-                dtype=config.token_dtype,
-            )
-        )
+        self._open(foreign_of(config))
         self._pack()
 
     def _open(self, foreign: Foreign) -> None:
@@ -200,7 +204,10 @@ class Feed(Steps):
             label = self.labels.setdefault(source.shards, source.label)
             if list(self.labels.values()).count(label) > 1:
                 raise UsageError(f"two sources are called {label}: give them names")
-        self.shards = {path: read_shards(Path(path), foreign=foreign) for path in self.labels}
+        self.shards = {
+            path: cut_single(read_shards(Path(path), foreign=foreign), self.config.held_out)
+            for path in self.labels
+        }
         first, *others = self.shards.items()
         for path, opened in others:
             if opened.tokenizer_sha256 != first[1].tokenizer_sha256:

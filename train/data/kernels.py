@@ -9,8 +9,8 @@ from llmcurate.base.kernels import njit
 
 @njit(cache=True, nogil=True)
 def counting_sort(keys: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the end of each key's group (keys are 0 .. count - 1), and the indices sorted by
-    key."""
+    """Return (ends, order) for keys from 0 to count - 1. ``order`` has the indices of ``keys``,
+    sorted by key. ``ends`` has for each key the end of its indices in ``order``."""
     ends = np.zeros(count, np.int64)
     for key in keys:
         ends[key] += 1
@@ -31,8 +31,8 @@ def counting_sort(keys: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]
 @njit(cache=True, nogil=True)
 def best_fit(sizes: np.ndarray, context: int) -> tuple[np.ndarray, int]:
     """Return the row of each item, and the number of rows. Sizes are 1 .. context. An item is put
-    into the row with the least room in which it fits; among equal rows, into the one used last.
-    Rows with the same room form a linked list; a binary tree marks the rooms that have rows."""
+    into the row with the least room in which it fits; of several, into the one used last. Rows with
+    the same room form a linked list; a binary tree marks the rooms that have rows."""
     leaves = 1
     while leaves <= context:
         leaves *= 2
@@ -81,7 +81,7 @@ def best_fit(sizes: np.ndarray, context: int) -> tuple[np.ndarray, int]:
 def prefix_hashes(
     tokens: np.ndarray, start: np.ndarray, length: np.ndarray, prefix: int, seed: np.uint64
 ) -> np.ndarray:
-    """Return per document a uint64 hash of seed, length and the first ``prefix`` tokens."""
+    """Return a uint64 hash of each document's length and first ``prefix`` tokens, with ``seed``."""
     out = np.empty(len(start), np.uint64)
     for document in range(len(start)):
         hashed = seed ^ (np.uint64(length[document]) * np.uint64(0x9E3779B97F4A7C15))

@@ -1,4 +1,5 @@
-"""Packings: documents in rows of ``context`` targets. No packing drops a token.
+"""Packings: ways to arrange documents in rows of ``context`` targets (tokens that the model
+predicts). No packing drops a token.
 
 concat    documents in shard order form one stream, which is cut into rows
 best-fit  a document longer than a row fills whole rows; its remainder and all shorter documents
@@ -34,7 +35,7 @@ def key_of(*parts: int | str) -> int:
 
 
 def mix64(x: _U64) -> _U64:
-    """Scatter numbers by SplitMix64's finaliser (Steele et al. 2014), which is a bijection."""
+    """Return a hash of each number, a bijection: SplitMix64's finaliser (Steele et al. 2014)."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -43,9 +44,9 @@ def mix64(x: _U64) -> _U64:
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
-    """The result of a packing. ``split`` is the number of documents in more than one row,
-    ``padded`` the number of positions without a target, ``used`` the share of those with one.
-    ``cropped`` is always 0: no packing drops tokens."""
+    """The result of a packing. ``split`` is the number of documents in more than one row.
+    ``padded`` is the number of positions of rows that have no target, and ``used`` is the share of
+    positions that have a target. ``cropped`` is always 0: no packing drops tokens."""
 
     packing: str
     documents: int
@@ -117,7 +118,8 @@ class Padding:
 
 
 class BestFit:
-    """A packing: rows that long documents fill, then rows of remainders and short documents."""
+    """A packing in which long documents fill whole rows. The rows after these have the remainders
+    and the short documents."""
 
     def __init__(self, length: Ints, context: int, seed: int) -> None:
         from train.data.kernels import best_fit, counting_sort
@@ -162,9 +164,9 @@ PACKINGS: dict[str, type[Concat] | type[Padding] | type[BestFit]] = {
 
 
 def packing_for(asked: str, cuts: bool) -> str:
-    """Return the packing for the setting ``asked``; ``auto`` is concat, or best-fit if the
-    objective takes documents in pieces (``cuts`` is False). Raises ``LlmcurateError`` if the
-    packing is unknown or does not suit the objective."""
+    """Return the name of the packing for the setting ``asked``. ``auto`` is concat if ``cuts`` is
+    True, so that documents may be cut anywhere; otherwise it is best-fit. Raises ``LlmcurateError``
+    if the packing is unknown or does not suit the objective."""
     if asked == "auto":
         return "concat" if cuts else "best-fit"
     if asked not in PACKINGS:
@@ -182,7 +184,7 @@ def pack(name: str, length: Ints, context: int, seed: int) -> Packing:
 
 
 def figures(name: str, packing: Packing, length: Ints, context: int) -> Packed:
-    """Return the result of a packing for documents of these lengths."""
+    """Return the figures of a packing of documents with these lengths."""
     tokens, positions = int(length.sum()), packing.count * context
     return Packed(
         packing=name,

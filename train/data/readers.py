@@ -1,11 +1,12 @@
-"""The layouts of token files: llmcurate's, DataTrove's, Megatron's, OLMo's and nanoGPT's.
-``NAME_files`` selects the files of a layout, and ``read_NAME`` opens one file as a ``Part``."""
+"""The layouts of token files: llmcurate's, DataTrove's, Megatron's, OLMo's and nanoGPT's. Other
+trainers' layouts are declared by ``layout``; train/lab/data has more of them."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +25,27 @@ _SCAN = 1 << 24  # tokens scanned at a time
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
     """Facts that the files of other trainers do not record. Ids are below ``vocab_size``; the id
-    ``end_of_text`` ends documents. If not given, both are read from ``tokenizer``, a tokenizer.json
-    or its folder. ``dtype``: type of raw tokens, by default uint16 if ids fit, else uint32."""
+    ``end_of_text`` ends documents. If they are not given, both are read from ``tokenizer``, a
+    tokenizer.json or its folder. ``dtype``: type of the tokens, by default uint16 if ids fit, else
+    uint32."""
 
     vocab_size: int | None = None
     end_of_text: int | None = None
     tokenizer: str | None = None
     dtype: str | None = None
 
-    @property
-    def raw(self) -> np.dtype[Any]:
-        """The type of the tokens in a file that has no header."""
-        if self.dtype is not None:
-            return np.dtype(self.dtype).newbyteorder("<")
-        return np.dtype("<u2" if (self.vocab_size or 0) <= 1 << 16 else "<u4")
+    def raw(self, default: str | None = None) -> np.dtype[Any]:
+        """Return the type of the tokens in a file that does not record their type."""
+        smallest = "<u2" if (self.vocab_size or 0) <= 1 << 16 else "<u4"
+        return np.dtype(self.dtype or default or smallest).newbyteorder("<")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Part:
-    """One token file. ``start`` and ``length`` of documents are in tokens; ``bytes`` has the number
-    of UTF-8 bytes of each text. ``mask`` is uint8 per token, 1 where the token counts in training.
-    The ids of documents come from ``table`` (a parquet file with a row per document) or ``ids``;
-    without these they are "name:number"."""
+    """One token file. ``start`` and ``length`` of each document are in tokens. ``bytes`` has the
+    number of UTF-8 bytes of each document's text. ``mask`` is uint8 per token, 1 where the token
+    counts in training. The ids of documents come from ``table`` (a parquet file with a row per
+    document) or ``ids``; without these they are "name:number"."""
 
     name: str
     tokens: npt.NDArray[Any]
@@ -56,6 +56,33 @@ class Part:
     table: Path | None = None
     ids: pa.Array | None = None
     notes: tuple[str, ...] = ()
+
+
+Files = Callable[[Path, set[str]], list[str]]  # selects a layout's files in a folder
+Read = Callable[[Path, Foreign], Part]  # opens one of these files
+LAYOUTS: dict[str, tuple[Files, Read]] = {}
+
+
+def layout(name: str, files: Files) -> Callable[[Read], Read]:
+    """Declare that the decorated function reads the files of a layout. ``files`` takes a folder and
+    the names in it, and returns the names of the layout's token files in order."""
+
+    def declare(read: Read) -> Read:
+        LAYOUTS[name] = files, read
+        return read
+
+    return declare
+
+
+def ending(suffix: str) -> Files:
+    """Return a function that selects the files whose names end with ``suffix``."""
+    return lambda folder, names: sorted(name for name in names if name.endswith(suffix))
+
+
+def is_validation(name: str) -> bool:
+    """Return whether a file is for evaluation, like val.bin, fineweb_val_000000.bin and
+    validation/index.json."""
+    return not {"val", "valid", "validation"}.isdisjoint(re.split(r"[^a-z0-9]+", name.lower()))
 
 
 def map_tokens(path: Path, dtype: np.dtype[Any], offset: int = 0) -> npt.NDArray[Any]:
@@ -70,7 +97,7 @@ def map_tokens(path: Path, dtype: np.dtype[Any], offset: int = 0) -> npt.NDArray
 
 
 def from_ends(ends: npt.NDArray[Any], tokens: int, where: Path) -> tuple[Ints, Ints]:
-    """Return (start, length) of documents that follow each other without gaps."""
+    """Return (start, length) of documents without gaps between them, given their ``ends``."""
     if len(ends) and int(ends.max()) >= 1 << 63:
         raise RunFailed(f"{where}: the document ends do not fit the tokens")
     checked = ends.astype(np.int64)
@@ -80,22 +107,34 @@ def from_ends(ends: npt.NDArray[Any], tokens: int, where: Path) -> tuple[Ints, I
     return checked - length, length
 
 
-def scan(tokens: npt.NDArray[Any], foreign: Foreign, name: str) -> tuple[Ints, Ints, str]:
-    """Return (start, length, note) of the documents in a file without an index. A document ends
-    with an end-of-text id, or with the file."""
-    total = len(tokens)
-    if foreign.end_of_text is None:
-        note = f"{name}: no index, so it is one document; give end_of_text to find its documents"
-        return np.zeros(min(total, 1), np.int64), np.full(min(total, 1), total, np.int64), note
+def scan(name: str, tokens: npt.NDArray[Any], foreign: Foreign) -> Part:
+    """Return the documents of a file without an index. A document ends with an end-of-text id, or
+    at the end of the file."""
+    total, end = len(tokens), foreign.end_of_text
     parts = [
-        np.flatnonzero(tokens[first : first + _SCAN] == foreign.end_of_text) + first + 1
-        for first in range(0, total, _SCAN)
+        np.flatnonzero(tokens[first : first + _SCAN] == end) + first + 1
+        for first in range(0, 0 if end is None else total, _SCAN)
     ]
     ends = np.concatenate([np.zeros(0, np.int64), *parts])
     if total and (not len(ends) or ends[-1] != total):
         ends = np.append(ends, total)
-    note = f"{name}: no index, documents end at token {foreign.end_of_text}"
-    return ends - np.diff(ends, prepend=0), np.diff(ends, prepend=0), note
+    note = "no index, so it is one document; give end_of_text to find its documents"
+    if end is not None:
+        note = f"no index, documents end at token {end}"
+    length = np.diff(ends, prepend=0)
+    return Part(name=name, tokens=tokens, start=ends - length, length=length, notes=(note,))
+
+
+def from_records(name: str, tokens: npt.NDArray[Any], length: Ints, foreign: Foreign) -> Part:
+    """Return the documents of a file of records. Each record is a document, but records of one
+    length are blocks of a text, in which end-of-text ids end documents."""
+    blocks = len(length) > 0 and (length[:-1] == length[0]).all() and length[-1] <= length[0]
+    if blocks and foreign.end_of_text is not None:
+        return scan(name, tokens, foreign)
+    notes = ("each record is a document",)
+    return Part(
+        name=name, tokens=tokens, start=np.cumsum(length) - length, length=length, notes=notes
+    )
 
 
 def own_files(names: set[str]) -> list[str]:
@@ -123,7 +162,8 @@ def map_mask(path: Path, tokens: int) -> np.ndarray:
     return np.memmap(path, dtype=np.uint8, mode="r") if tokens else np.zeros(0, dtype=np.uint8)
 
 
-def read_datatrove(path: Path) -> Part:
+@layout("datatrove", ending(".ds"))
+def read_datatrove(path: Path, foreign: Foreign) -> Part:
     """Read DataTrove's NAME.ds: raw uint16 or uint32 tokens. NAME.ds.index has the uint64 ends of
     documents, in tokens. NAME.ds.loss, which is optional, has a byte per token, 1 where the token
     counts in training (huggingface/datatrove, src/datatrove/pipeline/tokens/tokenizer.py)."""
@@ -146,7 +186,8 @@ def read_datatrove(path: Path) -> Part:
 
 
 _MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
-_MEGATRON_TYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}  # 6 and 7 are floats
+# Codes in the headers of Megatron and lit-gpt; 6 and 7 are floats.
+_TYPE_CODES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 _MEGATRON_HEADER = len(_MEGATRON_MAGIC) + 25
 
 
@@ -161,9 +202,10 @@ def megatron_files(folder: Path, names: set[str]) -> list[str]:
     return paths
 
 
-def read_megatron(path: Path) -> Part:
-    """Read Megatron's IndexedDataset: NAME.bin with tokens, NAME.idx with bounds of sequences
-    and documents.
+@layout("megatron", megatron_files)
+def read_megatron(path: Path, foreign: Foreign) -> Part:
+    """Read Megatron's IndexedDataset: NAME.bin with tokens, NAME.idx with the bounds of sequences
+    (one or more make a document) and of documents.
 
     .idx: "MMIDIDX\\0\\0", uint64 version 1, uint8 type of tokens, uint64 sequences, uint64
     document bounds, then int32 lengths and int64 byte offsets of sequences, and int64 bounds of
@@ -174,14 +216,14 @@ def read_megatron(path: Path) -> Part:
     if len(raw) < _MEGATRON_HEADER or not raw.startswith(_MEGATRON_MAGIC):
         raise RunFailed(f"{index}: not a Megatron index, or cut short")
     version, kind, sequences, bounds = struct.unpack_from("<QBQQ", raw, len(_MEGATRON_MAGIC))
-    if version != 1 or kind not in _MEGATRON_TYPES:
+    if version != 1 or kind not in _TYPE_CODES:
         raise RunFailed(f"{index}: version {version} with token type {kind} is not supported")
     if len(raw) != _MEGATRON_HEADER + 12 * sequences + 8 * bounds:
         raise RunFailed(f"{index}: its size does not fit {sequences} sequences and {bounds} bounds")
     sizes = np.frombuffer(raw, "<i4", sequences, _MEGATRON_HEADER).astype(np.int64)
     offsets = np.frombuffer(raw, "<i8", sequences, _MEGATRON_HEADER + 4 * sequences)
     edges = np.frombuffer(raw, "<i8", bounds, _MEGATRON_HEADER + 12 * sequences)
-    dtype = np.dtype(_MEGATRON_TYPES[kind])
+    dtype = np.dtype(_TYPE_CODES[kind])
     tokens = map_tokens(path, dtype)
     if (sizes < 0).any() or (offsets < 0).any() or (offsets % dtype.itemsize).any():
         raise RunFailed(f"{index}: the byte offset of a sequence is impossible")
@@ -204,6 +246,7 @@ def read_megatron(path: Path) -> Part:
     return Part(name=path.name, tokens=tokens, start=np.where(length, begins, 0), length=length)
 
 
+@layout("olmo", ending(".npy"))
 def read_olmo(path: Path, foreign: Foreign) -> Part:
     """Read OLMo's .npy: raw tokens without a NumPy header, in the smallest type that holds the
     vocabulary. NAME.csv.gz, which is optional, has start, end and id of each document
@@ -212,11 +255,10 @@ def read_olmo(path: Path, foreign: Foreign) -> Part:
     with path.open("rb") as file:
         if file.read(6) == b"\x93NUMPY":
             raise RunFailed(f"{path}: has a NumPy header; OLMo's files are raw tokens")
-    tokens = map_tokens(path, foreign.raw)
+    tokens = map_tokens(path, foreign.raw())
     bounds = path.with_suffix(".csv.gz")
     if not bounds.is_file():
-        start, length, note = scan(tokens, foreign, path.name)
-        return Part(name=path.name, tokens=tokens, start=start, length=length, notes=(note,))
+        return scan(path.name, tokens, foreign)
     table = _olmo_bounds(bounds, len(tokens))
     start, end = table["f0"].to_numpy(), table["f1"].to_numpy()
     if len(start) and (
@@ -230,7 +272,7 @@ def read_olmo(path: Path, foreign: Foreign) -> Part:
         )
     remainder = len(tokens) - int((end - start).sum())
     notes = (
-        (f"{path.name}: {counted(remainder, 'token')} outside the documents of {bounds.name}",)
+        (f"{counted(remainder, 'token')} outside the documents of {bounds.name}",)
         if remainder
         else ()
     )
@@ -266,74 +308,65 @@ def _olmo_bounds(path: Path, tokens: int) -> pa.Table:
 
 _LLMC_HEADER = 1024
 _LLMC_MAGIC: dict[int, np.dtype[Any]] = {20240520: np.dtype("<u2"), 20240801: np.dtype("<u4")}
+_LITGPT_MAGIC, _LITGPT_HEADER = b"LITPKDS", 24
 
 
-def nanogpt_files(folder: Path, names: set[str]) -> list[str]:
-    """Return the .bin files for training; those with "val" in the name are for evaluation."""
-    return sorted(name for name in names if name.endswith(".bin") and not is_validation(name))
+def bin_files(folder: Path, names: set[str]) -> list[str]:
+    """Return the .bin files except LitData's. If one of them has an index (.idx), return none,
+    because this layout would ignore the ends of documents in the index."""
+    paths = [n for n in ending(".bin")(folder, names) if not Path(n).name.startswith("chunk-")]
+    return [] if any(name.removesuffix(".bin") + ".idx" in names for name in paths) else paths
 
 
-def is_validation(name: str) -> bool:
-    """Return whether a file is for evaluation, like val.bin or fineweb_val_000000.bin."""
-    return "val" in name.removesuffix(".bin").split("_")
+@layout("nanogpt", bin_files)
+def read_bin(path: Path, foreign: Foreign) -> Part:
+    """Read a .bin file of one of three kinds. None of them marks the ends of documents.
 
-
-def read_nanogpt(path: Path, foreign: Foreign) -> Part:
-    """Read a .bin of nanoGPT: uint16 tokens and nothing else (karpathy/nanoGPT,
-    data/openwebtext/prepare.py), or of llm.c, as modded-nanogpt reads it: a header of 256 int32
-    (magic, version, number of tokens), then uint16 tokens for the magic 20240520, uint32 tokens for
-    20240801 (karpathy/llm.c, dev/data/data_common.py). Neither marks the ends of documents."""
-    header = _llmc_header(path)
-    if header is None:
-        tokens = map_tokens(path, np.dtype("<u2"))
-    else:
-        dtype, count = header
-        tokens = map_tokens(path, dtype, _LLMC_HEADER)
-        if len(tokens) != count:
-            raise RunFailed(
-                f"{path}: its header says {counted(count, 'token')}, it holds {len(tokens)}"
-            )
-    start, length, note = scan(tokens, foreign, path.name)
-    return Part(name=path.name, tokens=tokens, start=start, length=length, notes=(note,))
-
-
-def _llmc_header(path: Path) -> tuple[np.dtype[Any], int] | None:
-    """Return (type of tokens, number of tokens) from llm.c's header (magic, version, number of
-    tokens, zeros), or None if the file has no such header."""
+    nanoGPT's: uint16 tokens and nothing else (karpathy/nanoGPT, data/openwebtext/prepare.py).
+    llm.c's, as modded-nanogpt reads it: a header of 256 int32 (magic, version, number of tokens),
+    then uint16 tokens for the magic 20240520, uint32 tokens for 20240801 (karpathy/llm.c,
+    dev/data/data_common.py). lit-gpt's PackedDataset, also of TinyLlama: "LITPKDS", uint64 version
+    1, uint8 type of tokens, uint64 number of tokens in a chunk. A file has one or more chunks, and
+    the last chunk is filled up with the separator, whose id ``end_of_text`` is (Lightning-AI/litgpt
+    before 0.4, lit_gpt/packed_dataset.py).
+    """
     with path.open("rb") as file:
-        head = np.frombuffer(file.read(_LLMC_HEADER // 4 * 4)[:_LLMC_HEADER], dtype=np.uint8)
+        head = file.read(_LLMC_HEADER)
+    padded = head.startswith(_LITGPT_MAGIC)
+    header = _litgpt_header(head, path) if padded else _llmc_header(head, path)
+    dtype, offset, count = header or (np.dtype("<u2"), 0, None)
+    tokens = map_tokens(path, dtype, offset)
+    # A file of lit-gpt may hold several chunks.
+    many = padded and count and len(tokens) >= count and len(tokens) % count == 0
+    if count is not None and len(tokens) != count and not many:
+        raise RunFailed(
+            f"{path}: its header says {counted(count, 'token')}, it holds {len(tokens)}"
+        )
+    part = scan(path.name, tokens, foreign)
+    documents = int((np.flatnonzero(part.length > 1)[-1:] + 1).sum()) if padded else None
+    return replace(part, start=part.start[:documents], length=part.length[:documents])
+
+
+def _litgpt_header(head: bytes, path: Path) -> tuple[np.dtype[Any], int, int]:
+    """Return (type of tokens, bytes of the header, number of tokens)."""
+    if len(head) < _LITGPT_HEADER:
+        raise RunFailed(f"{path}: cut short within its header of {_LITGPT_HEADER} bytes")
+    version, kind, count = struct.unpack_from("<QBQ", head, len(_LITGPT_MAGIC))
+    if version != 1 or kind not in _TYPE_CODES:
+        raise RunFailed(f"{path}: version {version} with token type {kind} is not supported")
+    return np.dtype(_TYPE_CODES[kind]), _LITGPT_HEADER, count
+
+
+def _llmc_header(head: bytes, path: Path) -> tuple[np.dtype[Any], int, int] | None:
+    """Return (type of tokens, bytes of the header, number of tokens), or None if the file does not
+    begin with magic, version, number of tokens and zeros."""
     if len(head) < 12:
         return None
-    magic, version, count = (int(value) for value in head[:12].view("<i4"))
+    magic, version, count = struct.unpack_from("<3i", head)
     dtype = _LLMC_MAGIC.get(magic)
     # The magic number could be two tokens; in a header, zeros follow its three numbers.
-    if dtype is None or version not in range(1, 100) or head[12:].any():
+    if dtype is None or version not in range(1, 100) or any(head[12:]):
         return None
     if len(head) < _LLMC_HEADER:
         raise RunFailed(f"{path}: cut short within its header of {_LLMC_HEADER} bytes")
-    return dtype, count
-
-
-Files = Callable[[Path, set[str]], list[str]]  # selects a layout's files in a folder
-
-
-def ending(suffix: str) -> Files:
-    return lambda folder, names: sorted(name for name in names if name.endswith(suffix))
-
-
-# The layouts of other trainers, tried in this order for files without a manifest: the most
-# distinctive first.
-FOREIGN_FILES: dict[str, Files] = {
-    "datatrove": ending(".ds"),
-    "megatron": megatron_files,
-    "olmo": ending(".npy"),
-    "nanogpt": nanogpt_files,
-}
-
-
-def read_foreign(layout: str, path: Path, foreign: Foreign) -> Part:
-    if layout == "datatrove":
-        return read_datatrove(path)
-    if layout == "megatron":
-        return read_megatron(path)
-    return read_olmo(path, foreign) if layout == "olmo" else read_nanogpt(path, foreign)
+    return dtype, _LLMC_HEADER, count

@@ -1,10 +1,11 @@
-"""Documents as rows on which a step trains.
+"""Arrange documents in the rows on which a step trains.
 
-A packing (packing.py) decides the tokens of each row. A row yields pieces of documents, each with
-the token before it: at the start of a document the end-of-text token, as in generation; otherwise
-the last token of the piece before. An objective turns pieces into inputs and targets. If it adds or
-removes tokens, ``Takes`` gives the number of positions that a piece needs. Tokens that the shards
-mask are read but not scored in training; held-out text is scored whole.
+A packing (packing.py) decides the tokens of each row. A row consists of pieces of documents. Each
+piece comes with the token before it. At the start of a document this is the end-of-text token, as
+in generation; elsewhere it is the last token of the previous piece. An objective turns pieces into
+inputs and targets. If an objective adds or removes tokens, ``Takes`` gives the number of positions
+that a piece needs. Tokens that the shards mask are read but not scored in training; held-out text
+is scored whole.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
@@ -33,9 +35,9 @@ Takes = Callable[[Ints, int], Ints]
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """Tokens of one document within a row. ``document`` is its number in the run, ``first`` the
-    index in the document of the first token, ``before`` the token before that. ``counted`` marks
-    the tokens that are scored; None: all are scored."""
+    """Tokens of one document within a row. ``document`` is the number of the document in the run.
+    ``first`` is the index in the document of the piece's first token, and ``before`` is the token
+    before it. ``counted`` marks the tokens that are scored; None means all."""
 
     document: int
     first: int
@@ -44,15 +46,49 @@ class Piece:
     counted: npt.NDArray[np.bool_] | None = None
 
 
+def cut_single(shards: Shards, held_out: float) -> Shards:
+    """If the shards have only one document, cut it in two. The last part, a share ``held_out`` of
+    its tokens, is the held-out text, as in nanoGPT's data/shakespeare_char/prepare.py. The bytes of
+    both parts are in proportion to their tokens."""
+    total = int(shards.length.sum())
+    if shards.documents != 1 or total < 2:
+        return shards
+    size = min(max(1, round(held_out * total)), total - 1)
+    length = np.array([total - size, size])
+    bytes_each = None
+    if shards.bytes is not None:
+        first = int(shards.bytes[0]) * int(length[0]) // total
+        bytes_each = np.array([first, int(shards.bytes[0]) - first])
+    number, name = int(shards.shard[0]), shards.ids([0])[0]
+    ids = pa.array([f"{name}[:{length[0]}]", f"{name}[{length[0]}:]"])
+    parts = list(shards.parts)
+    parts[number] = replace(parts[number], table=None, ids=ids)
+    note = (
+        f"{name}: the only document, so it is cut: {counted(total - size, 'token')} to train on, "
+        f"then {counted(size, 'token')} held out"
+    )
+    return replace(
+        shards,
+        shard=np.repeat(shards.shard, 2),
+        start=int(shards.start[0]) + np.array([0, total - size]),
+        length=length,
+        bytes=bytes_each,
+        held_out=np.array([1]),
+        parts=tuple(parts),
+        notes=(*shards.notes, note),
+    )
+
+
 def split(
     shards: Shards, *, held_out: float, seed: int, unique_tokens: int | None = None
 ) -> tuple[Ints, Ints]:
     """Return the numbers of the training documents and of the held-out ones, both in shard order.
 
-    The choice depends only on the seed, the document's length and its first 512 tokens, so exact
-    duplicates are never separated. ``unique_tokens`` limits training to the fewest documents that
-    have that many tokens; a smaller limit selects a subset of them. Raises ``LlmcurateError`` if
-    all documents are the same, or if they have fewer tokens than ``unique_tokens``."""
+    If the shards do not name their held-out text, the choice depends only on the seed, the
+    document's length and its first 512 tokens, so exact duplicates are never separated.
+    ``unique_tokens`` limits training to just enough documents to have that many tokens, taken in a
+    random order. So a smaller limit selects a subset of these documents. Raises ``LlmcurateError``
+    if all documents are the same, or if they have fewer tokens than ``unique_tokens``."""
     from train.data.kernels import prefix_hashes
 
     draws = np.empty(shards.documents, dtype=np.uint64)
@@ -63,13 +99,16 @@ def split(
         draws[part] = prefix_hashes(
             np.asarray(tokens), shards.start[part], shards.length[part], _PREFIX, np.uint64(key)
         )
-    if not len(draws) or draws.min() == draws.max():
+    if len(shards.held_out):
+        chosen = np.isin(np.arange(shards.documents), shards.held_out)
+    elif len(draws) and draws.min() < draws.max():
+        chosen = sides(draws, held_out)
+    else:
         raise RunFailed(
             f"{shards.folder}: {counted(shards.documents, 'document')}, {min(1, len(draws))}"
             " different; "
             "training and held-out text need at least two different documents"
         )
-    chosen = sides(draws, held_out)
     training = np.flatnonzero(~chosen)
     if unique_tokens is not None:
         drawn = training[np.argsort(draws[training], kind="stable")]
@@ -84,15 +123,15 @@ def split(
 
 
 def sides(draws: npt.NDArray[np.uint64], held_out: float) -> npt.NDArray[np.bool_]:
-    """Return which draws are held out: those up to ``held_out`` x 2^64, but at least the smallest
-    and never the largest."""
+    """Return which documents are held out, by a random number for each: those up to ``held_out`` x
+    2^64, but at least the smallest and never the largest."""
     least, most = draws.min(), draws[draws < draws.max()].max()
     bound = np.uint64(min(int(held_out * 2.0**64), 2**64 - 1))
     return draws <= np.uint64(min(max(bound, least), most))
 
 
 def longest(takes: Takes, context: int) -> int:
-    """Return the most tokens of a piece in a row. Raises ``LlmcurateError`` if no piece fits."""
+    """Return the most tokens of a piece in a row. Raises ``LlmcurateError`` if no token fits."""
     lengths = np.arange(context + 1)
     while takes(lengths[-1:], context)[0] <= context:
         lengths = np.arange(2 * len(lengths))
@@ -103,9 +142,9 @@ def longest(takes: Takes, context: int) -> int:
 
 
 class Rows:
-    """Documents of one folder of shards in rows of ``context`` targets. With ``masked``, targets
-    that the shards exclude are ``IGNORED``. ``first`` is added to the number of a document in the
-    shards to give its number in the run."""
+    """Documents of a folder of shards, packed into rows of ``context`` targets. With ``masked``,
+    tokens that the shards exclude are not scored. ``first`` plus the number of a document in the
+    shards is its number in the run. Of each document the first ``most`` tokens are read."""
 
     def __init__(
         self,
@@ -118,11 +157,14 @@ class Rows:
         seed: int = 0,
         first: int = 0,
         takes: Takes | None = None,
+        most: int | None = None,
     ) -> None:
         self.shards, self.documents, self.context, self.first = shards, documents, context, first
         self.masked = masked and shards.masks is not None
         self.packing = packing_for(packing, takes is None)
         self.length = shards.length[documents]
+        if most is not None:
+            self.length = np.minimum(self.length, most)
         self.longest, packed = context, self.length  # in tokens; in positions
         if takes is not None:
             self.longest = longest(takes, context)
@@ -200,18 +242,20 @@ def tokens_of(shards: Shards, document: int, part: slice) -> Ints:
     """Return tokens of a document. Raises ``LlmcurateError`` if the vocabulary lacks a token."""
     tokens = shards.document(document)[part].astype(np.int64)
     if int(tokens.min()) < 0 or int(tokens.max()) >= shards.vocab_size:
-        largest = int(shards.document(document).max())
+        index = int(np.flatnonzero((tokens < 0) | (tokens >= shards.vocab_size))[0])
+        position = int(shards.start[document]) + (part.start or 0) + index
         raise RunFailed(
-            f"{shards.folder}: document {shards.ids([document])[0]} has token {largest}, "
-            f"outside the vocabulary of {shards.vocab_size}"
+            f"{shards.folder}: document {shards.ids([document])[0]} has token {tokens[index]}, "
+            f"outside the vocabulary of {shards.vocab_size}, at position {position:,} of "
+            f"{shards.parts[int(shards.shard[document])].name}"
         )
     return tokens
 
 
 def counts(shares: Sequence[int], rows: int) -> list[int]:
     """Divide ``rows`` rows among sources in proportion to ``shares``. Return the number of rows of
-    each source. No number falls as ``rows`` grows, because the list of sources is halved, and each
-    half gets its rounded share, recursively."""
+    each source. The list of sources is halved again and again, and each half gets its share,
+    rounded to whole rows. With this method no number falls when ``rows`` grows."""
     if len(shares) == 1:
         return [rows]
     middle = len(shares) // 2
@@ -279,7 +323,7 @@ class Mixture:
         return self._each(documents, lambda shards, numbers: shards.ids(numbers))
 
     def sources_of(self, documents: list[int]) -> list[str]:
-        """Return the sources of documents, by the names in the tables of documents."""
+        """Return each document's source, from the column ``source`` of the documents table."""
         return self._each(documents, lambda shards, numbers: shards.sources(numbers))
 
     def _each(

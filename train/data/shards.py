@@ -1,18 +1,16 @@
 """Token shards of any layout, memory-mapped and presented alike.
 
-An llmcurate folder holds:
-manifest.json            version, dtype, vocab_size, special_ids, documents, tokens, bytes, files
-tokens-00000.bin         little-endian uint16 or uint32
-tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
-documents-00000.parquet  id, source, lang, tokens, bytes
-loss-00000.mask          uint8 per token, 1 where it counts; only if the manifest has loss_mask
+An llmcurate folder holds: manifest.json version, dtype, vocab_size, special_ids, documents, tokens,
+bytes, files tokens-00000.bin little-endian uint16 or uint32 tokens-00000.idx uint64 ends of
+documents, in tokens, counted within this file documents-00000.parquet id, source, lang, tokens,
+bytes loss-00000.mask uint8 per token, 1 where it is scored; only if the manifest has loss_mask
 
-Other trainers' layouts (readers.py) are recognised by their content. If llmcurate wrote the files,
-a manifest adds what the layout does not record.
+Other trainers' layouts (readers.py) are recognised by their content. If llmcurate wrote such files,
+they have a manifest, too. It adds what the layout does not record.
 
 OUT/compared.jsonl has a line for each file that matched its manifest ({"path", "bytes", "mtime_ns",
-"sha256"}); an unchanged file is not read again. {"begun": step} and {"complete": true} record from
-which step a run trained on files that were not yet compared.
+"sha256"}); an unchanged file is not read again. {"begun": step} says that training started at this
+step before all files were compared, and {"complete": true} that all of them matched.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import json
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,20 +33,21 @@ from llmcurate.base.disk.files import file_digest
 from llmcurate.base.disk.sealed_json import unseal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+from llmcurate.base.index import modules_of
 from train.data.readers import (
-    FOREIGN_FILES,
+    LAYOUTS,
     Foreign,
     Ints,
     Part,
     is_validation,
     own_files,
-    read_foreign,
     read_own,
 )
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+modules_of("train.lab.data")
 
 # Spellings of the end-of-text token in published tokenizers, in order of preference.
 END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
@@ -62,7 +61,8 @@ class Shards:
     ``tokens``), ``start`` and ``length`` (tokens within that file), ``bytes`` (UTF-8 bytes of the
     text; None if the layout does not record them). ``masks`` has for each file uint8 per token, 1
     where the token counts in training; None if all count. ``end`` is the id that ends documents.
-    ``tokenizer`` is the path of the tokenizer, if the shards have one.
+    ``tokenizer`` is the path of the tokenizer, if the shards have one. ``held_out`` has the numbers
+    of the documents that the files name as held-out text, and is empty if they name none.
 
     ``fingerprint`` identifies the content: it is the SHA-256 of the manifest, which has the SHA-256
     of every file; without a manifest, the SHA-256 of names, sizes and samples of the files.
@@ -78,6 +78,7 @@ class Shards:
     start: Ints
     length: Ints
     bytes: Ints | None
+    held_out: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     masks: list[npt.NDArray[np.uint8]] | None = None
     end: int | None = None
     form: str = "llmcurate"
@@ -148,16 +149,12 @@ def end_of_text(special_ids: dict[str, int]) -> int | None:
 
 
 def read_shards(folder: Path, *, verify: bool = False, foreign: Foreign | None = None) -> Shards:
-    """Open the shards in a folder, or one file of them. ``verify``: check the SHA-256 of every file
-    in the manifest. ``foreign`` describes files without a manifest. Raises ``LlmcurateError`` if
-    files are missing, damaged or of no known layout."""
-    foreign = foreign or Foreign()
-    if folder.is_file():
-        return _without_manifest(folder.parent, {folder.name}, foreign, folder)
+    """Open the shards in a folder, or a single file of token shards. ``verify``: check the SHA-256
+    of every file in the manifest. ``foreign`` describes files without a manifest. Raises
+    ``LlmcurateError`` if files are missing, damaged or of no known layout."""
     if (folder / "manifest.json").is_file():
         return _with_manifest(folder, verify)
-    names = {file.name for file in folder.iterdir() if file.is_file()} if folder.is_dir() else set()
-    return _without_manifest(folder, names, foreign, folder)
+    return _without_manifest(folder, foreign or Foreign())
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -220,7 +217,7 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
             raise damaged_shard(folder / name)
     masked = "loss_mask" in manifest
     if form in ("nanogpt", "olmo"):
-        listed = FOREIGN_FILES[form](folder, set(files))
+        listed = LAYOUTS[form][0](folder, set(files))
     else:
         listed = own_files(set(files))
     parts = []
@@ -234,7 +231,8 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         except LlmcurateError as error:
             again = str(error).removesuffix("; encode again")
             raise RunFailed(f"{again}; encode again") from error
-    documents, tokens = sum(len(p.length) for p in parts), sum(int(p.length.sum()) for p in parts)
+    sizes = [part.length for part in parts if not is_validation(part.name)]
+    documents, tokens = sum(map(len, sizes)), sum(int(size.sum()) for size in sizes)
     if documents != manifest.get("documents") or tokens != manifest.get("tokens"):
         raise RunFailed(
             f"{path}: says {manifest.get('documents')} documents and {manifest.get('tokens')} "
@@ -273,15 +271,14 @@ def _companion_files(path: Path, form: str, masked: bool) -> list[Path]:
 
 
 def _table_path(folder: Path, name: str) -> Path:
-    label = "train" if name == "train.bin" else Path(name).stem.removeprefix("tokens-")
-    return folder / f"documents-{label}.parquet"
+    return folder / f"documents-{Path(name).stem.removeprefix('tokens-')}.parquet"
 
 
 def _read_listed(path: Path, form: str, dtype: np.dtype[Any], masked: bool, table: Path) -> Part:
     if form == "llmcurate":
         part = read_own(path, dtype.newbyteorder("<"), masked=masked)
     else:
-        part = read_foreign(form, path, Foreign(dtype=dtype.name))
+        part = LAYOUTS[form][1](path, Foreign(dtype=dtype.name))
     size = read_column(table, "bytes").to_numpy().astype(np.int64)
     if form in ("nanogpt", "olmo"):
         length = read_column(table, "tokens").to_numpy().astype(np.int64)
@@ -296,32 +293,34 @@ def _read_listed(path: Path, form: str, dtype: np.dtype[Any], masked: bool, tabl
     return replace(part, bytes=size, table=table)
 
 
-def _without_manifest(folder: Path, names: set[str], foreign: Foreign, path_given: Path) -> Shards:
-    beside = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
-    single = path_given.is_file()
-    form, paths = "nanogpt", []
-    # The layout of a single file depends on the files beside it.
-    for layout, files in FOREIGN_FILES.items():
-        if paths := [name for name in files(folder, beside) if name in names]:
-            form = layout
+def _listing(folder: Path) -> set[str]:
+    """Return the names of the files in a folder, and in its folders of training and held-out
+    text."""
+    places = [folder, *(folder / side for side in ("train", "val", "valid", "validation"))]
+    files = [file for place in places if place.is_dir() for file in place.iterdir()]
+    return {str(file.relative_to(folder)) for file in files if file.is_file()}
+
+
+def _without_manifest(path: Path, foreign: Foreign) -> Shards:
+    """Open a folder of another trainer's files, or a single such file, whose layout depends on the
+    files beside it."""
+    folder = path.parent if path.is_file() else path
+    names = _listing(folder)
+    listed: list[str] = []
+    for form, (files, read) in LAYOUTS.items():  # noqa: B007
+        if listed := files(folder, names):
             break
-    if not paths and single and is_validation(path_given.name):
-        paths = [path_given.name]  # given by name, so it is wanted
-    # With an llmcurate index it is an unfinished encoding, whose bounds must not be lost.
-    unfinished = form == "nanogpt" and any(Path(n).stem + ".idx" in beside for n in paths)
-    if not paths or unfinished:
+    if path.is_file():
+        listed = [name for name in listed if name == path.name]
+    if not listed:
         raise UsageError(
-            f"{path_given}: no manifest.json, so no finished token shards, and no files of another "
-            "layout (.bin, .npy, .ds); encode them first"
+            f"{path}: no manifest.json, so no finished token shards, and no files of another "
+            "layout (.bin, .npy, .ds, .mds; an .idx begins with MMIDIDX); encode them first"
         )
-    foreign, special, tokenizer = _resolve(foreign, path_given)
-    parts = [read_foreign(form, folder / name, foreign) for name in paths]
-    notes = []
-    left_out = sorted(name for name in names - set(paths) if form == "nanogpt" and ".bin" in name)
-    if left_out:
-        notes.append(f"{', '.join(left_out)}: not trained on")
+    foreign, special, tokenizer = _resolve(foreign, path, folder)
+    parts = [replace(read(folder / name, foreign), name=name) for name in listed]
     digest = hashlib.sha256()
-    for name in paths:
+    for name in listed:
         _sample(folder / name, digest)
     ends = f"{form} {foreign.vocab_size} {foreign.end_of_text} {foreign.dtype}"
     digest.update(ends.encode())
@@ -329,7 +328,7 @@ def _without_manifest(folder: Path, names: set[str], foreign: Foreign, path_give
         digest.update(part.start.tobytes() + part.length.tobytes())
     assert foreign.vocab_size is not None
     return _join(
-        path_given,
+        path,
         parts,
         form=form,
         vocab_size=foreign.vocab_size,
@@ -337,13 +336,19 @@ def _without_manifest(folder: Path, names: set[str], foreign: Foreign, path_give
         end=foreign.end_of_text,
         fingerprint=digest.hexdigest(),
         tokenizer=tokenizer,
-        notes=notes,
     )
 
 
-def _resolve(foreign: Foreign, path_given: Path) -> tuple[Foreign, dict[str, int], Path | None]:
+def _resolve(
+    foreign: Foreign, path_given: Path, folder: Path
+) -> tuple[Foreign, dict[str, int], Path | None]:
+    """Complete ``foreign`` by its tokenizer, or if it has neither tokenizer nor vocabulary size, by
+    the tokenizer.json beside the files. Return (result, special ids, tokenizer's path)."""
     special: dict[str, int] = {}
     path = None
+    unknown = foreign.tokenizer is None and foreign.vocab_size is None
+    if unknown and (folder / "tokenizer.json").is_file():
+        foreign = replace(foreign, tokenizer=str(folder))
     if foreign.tokenizer is not None:
         path = Path(foreign.tokenizer)
         path = path / "tokenizer.json" if path.is_dir() else path
@@ -360,9 +365,10 @@ def _resolve(foreign: Foreign, path_given: Path) -> tuple[Foreign, dict[str, int
             else end_of_text(special),
         )
     if foreign.vocab_size is None:
+        pickled = "; meta.pkl is not read: a pickle can run code"
         raise UsageError(
-            f"{path_given}: the size of the vocabulary is not known; give vocab_size and "
-            "end_of_text, or tokenizer (a tokenizer.json)"
+            f"{path_given}: no tokenizer.json beside the files; give --tokenizer FILE, or --vocab"
+            f" SIZE and --end-of-text ID{pickled if (folder / 'meta.pkl').exists() else ''}"
         )
     if foreign.vocab_size < 1 or not -1 < (foreign.end_of_text or 0) < foreign.vocab_size:
         raise UsageError(
@@ -379,7 +385,6 @@ def _join(
     parts: list[Part],
     *,
     tokenizer: Path | None,
-    notes: list[str] | None = None,
     **facts: Any,
 ) -> Shards:
 
@@ -392,6 +397,16 @@ def _join(
             np.ones(len(part.tokens), np.uint8) if part.mask is None else part.mask
             for part in parts
         ]
+    notes: dict[str, list[str]] = {}
+    for part in parts:
+        for note in part.notes:
+            notes.setdefault(note, []).append(part.name)
+    asides = [is_validation(part.name) for part in parts]
+    if all(asides):  # asked for by name
+        asides = [False] * len(parts)
+    held_out = np.repeat(asides, [len(part.length) for part in parts])
+    if any(asides):
+        notes["held-out text"] = [part.name for part in parts if is_validation(part.name)]
     return Shards(
         folder=folder,
         tokens=[part.tokens for part in parts],
@@ -403,14 +418,18 @@ def _join(
         tokenizer=tokenizer,
         tokenizer_sha256=None if tokenizer is None else file_digest(tokenizer),
         parts=tuple(parts),
-        notes=(*(notes or ()), *(note for part in parts for note in part.notes)),
+        notes=tuple(
+            f"{first}{f' and {len(others)} more' if others else ''}: {note}"
+            for note, (first, *others) in notes.items()
+        ),
+        held_out=np.flatnonzero(held_out),
         **facts,
     )
 
 
 def _sample(path: Path, digest: Any) -> None:
-    """Add name, size, both ends and samples of a file to a digest. Reading terabytes at every start
-    would cost more than missing a change."""
+    """Add a file's name and size, its first and last bytes, and samples from between to a digest. A
+    change elsewhere is not noticed, but reading terabytes at every start would take too long."""
     size = path.stat().st_size
     digest.update(f"{path.name} {size} ".encode())
     inner = max(0, size - 2 * _EDGE)
@@ -433,7 +452,7 @@ _BLOCK = 1 << 20
 
 class Comparison:
     """A thread that compares files with the SHA-256 in their manifests, smaller files first.
-    Training resumes at ``step``. Up to step ``since`` the training has read only intact files."""
+    Training starts at ``step``. Up to step ``since``, it has read only files known to be intact."""
 
     def __init__(self, shards: Iterable[Shards], record: Path, step: int) -> None:
         self._record = record
@@ -496,7 +515,7 @@ class Comparison:
 
 
 def _read_record(record: Path) -> tuple[set[tuple[Any, ...]], int | None]:
-    """Return the intact files, and the first step that trained before all were compared."""
+    """Return the intact files, and the first step trained before all were compared, if any."""
     compared: set[tuple[Any, ...]] = set()
     begun = None
     for text in record.read_bytes().splitlines() if record.is_file() else ():

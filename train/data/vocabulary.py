@@ -1,5 +1,5 @@
-"""The tokens that a run reads and predicts: those of its shards, then the special tokens that the
-objective needs and the tokenizer lacks."""
+"""The tokens that a run reads and predicts: first those of its shards, then special tokens that the
+objective needs but the tokenizer does not have."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def names_of(role: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """The ids of a run. ``size`` is the number of ids. ``special`` has the id of each requested
-    role. ``reserved`` ids never occur in text. ``tokenizer`` is the path of the shards' tokenizer;
-    ``added`` are the spellings of the tokens that the run adds to it."""
+    """The ids of a run. ``size`` is the number of ids. ``special`` has the token id of each role,
+    such as ``mask``. ``reserved`` ids never occur in text. ``tokenizer`` is the path of the shards'
+    tokenizer; ``added`` are the spellings of the tokens that the run adds to it."""
 
     size: int
     special: dict[str, int] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Vocabulary:
     @cached_property
     def begins_word(self) -> npt.NDArray[np.bool_]:
         """Whether each id starts a word: its token begins with a space or new line (byte-level BPE,
-        SentencePiece) or has no ## in front (WordPiece). Without a tokenizer True for all ids."""
+        SentencePiece), or does not begin with ## (WordPiece). Without a tokenizer, True for all."""
         begins = np.ones(self.size, dtype=np.bool_)
         if self.tokenizer is None:
             return begins
@@ -104,8 +104,8 @@ def vocabulary(
     roles: Sequence[str],
     end: int | None = None,
 ) -> Vocabulary:
-    """Return a vocabulary of ``size`` ids, extended by those special tokens of ``roles`` that it
-    lacks. The id ``end`` ends documents."""
+    """Return a vocabulary of ``size`` ids. A token is added for each of ``roles`` that has no
+    special token yet. The id ``end`` ends documents."""
     ids = dict(special_ids)
     next_id = size
     if roles and tokenizer is not None:

@@ -94,7 +94,7 @@ def run_trial(trial: Trial, out: Path, on_progress: Progress | None = None) -> T
 
 
 def loss_curve(folders: list[Path], tokens: int) -> list[tuple[int, float]]:
-    """Return points (tokens read, mean loss of the runs); a step reads ``tokens`` tokens."""
+    """Return points (tokens read so far, mean loss of the runs). A step reads ``tokens`` tokens."""
     columns = []
     for folder in folders:
         lines = read_lines(folder / "metrics.jsonl")
@@ -111,7 +111,7 @@ def loss_curve(folders: list[Path], tokens: int) -> list[tuple[int, float]]:
 
 
 def text_curve(folders: list[Path], texts: list[str], tokens: int) -> list[tuple[int, float]]:
-    """Return points (tokens read, bits per byte of ``texts`` together), averaged over runs."""
+    """Return points (tokens read so far, bits per byte of all ``texts``), averaged over runs."""
     points: dict[int, list[float]] = {}
     for folder in folders:
         for line in read_lines(folder / "metrics.jsonl"):
@@ -204,8 +204,8 @@ def compare(
     on_run: Callable[[str, int], None] = lambda name, seed: None,
     on_progress: Progress | None = None,
 ) -> Comparison:
-    """Train each variant with ``seeds`` seeds, from ``train.seed`` on. The number of steps follows
-    from ``budget``. ``on_run`` is called with the name and seed of each run. Raises
+    """Train each variant with ``seeds`` seeds, from ``train.seed`` on. ``budget`` decides the
+    number of steps. ``on_run`` is called with the name and seed of each run. Raises
     ``LlmcurateError`` if the variants cannot be compared or a run fails."""
     with plugin_errors():
         plans = _plans(shards, variants, train)

@@ -1,4 +1,4 @@
-"""Judge a model, of llmcurate or transformers, on texts and questions."""
+"""Judge a model, trained by llmcurate or saved by transformers, on texts and questions."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def open_model(folder: Path, *, device: str = "auto", which: str = "best") -> Ju
 
 @dataclass(frozen=True, kw_only=True)
 class TextScores(Scores):
-    """The scores of a text. The interval of its bits per byte is from resampling its documents."""
+    """The scores of a text. Resampling its documents gives the interval of its bits per byte."""
 
     bits_per_byte_interval: list[float] | None
 
@@ -110,9 +110,9 @@ def judge(
     precision: str = "auto",
     seed: int = 0,
 ) -> Judgement:
-    """Score the model on ``texts`` (folders of shards) and ``questions`` (JSONL files). Intervals
-    are from resampling with ``seed``. ``context`` is in tokens, by default the model's context.
-    Raises ``LlmcurateError`` if a file or the context does not suit the model.
+    """Score the model on ``texts`` (folders of shards) and ``questions`` (JSONL files). Confidence
+    intervals come from resampling with ``seed``. ``context`` is in tokens, by default the model's
+    context. Raises ``LlmcurateError`` if a file or the context does not suit the model.
     """
     model = judged.model
     width = model.config.context if context is None else context

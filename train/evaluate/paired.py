@@ -1,11 +1,12 @@
-"""Paired differences in bits per byte: two sets of runs, from the same seeds, on the same
-documents.
+"""Paired differences in bits per byte between two sets of runs, which have the same seeds and are
+scored on the same documents.
 
 The difference varies with the documents that are scored and with the seeds. Its variance over
-documents comes from resampling them within their source (bootstrap, Efron 1979). Percentile
-intervals of three seeds would be too narrow, so each of the two variances is multiplied by the
-squared quantile of Student's distribution with its degrees of freedom. The root of their sum is
-half of the interval: exact if one variance is 0, else a little too wide.
+documents comes from resampling the documents of each source (bootstrap, Efron 1979). Percentile
+intervals of three seeds would be too narrow. So each of the two variances is multiplied by the
+squared quantile of Student's distribution with that variance's degrees of freedom. The square root
+of the sum of both products is half of the interval. The interval is exact if one variance is 0,
+else a little too wide.
 
 The differences hold for these corpora; they do not say how another crawl would differ.
 """
@@ -26,8 +27,8 @@ SHARE = 0.95  # coverage of intervals
 
 
 def interval(parts: npt.NDArray[Any], totals: npt.NDArray[Any], seed: int) -> list[float] | None:
-    """Return the bootstrap interval of sum(``parts``) / sum(``totals``), where both arrays have a
-    number for each item. Return None for a single item.
+    """Return the 95 % bootstrap interval of sum(``parts``) / sum(``totals``), where both arrays
+    have a number for each item, such as a document. Return None for a single item.
     """
     count = len(parts)
     if count < 2:
@@ -42,7 +43,7 @@ def interval(parts: npt.NDArray[Any], totals: npt.NDArray[Any], seed: int) -> li
 
 
 def interval_of_mean(values: Sequence[float]) -> list[float] | None:
-    """Return the interval of the mean of normally distributed values (Student 1908)."""
+    """Return the 95 % interval of the mean of normal values (Student 1908); None for one value."""
     from scipy.special import stdtrit
 
     count = len(values)
@@ -87,9 +88,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A difference in bits per byte: the second set of runs minus the first. The variances of
-    ``value`` are those over the seeds alone and over the documents alone, None for a single seed or
-    document."""
+    """A difference in bits per byte: the second set of runs minus the first. ``seed_variance`` is
+    the variance of ``value`` over seeds alone, ``document_variance`` that over documents alone;
+    each is None if there is only one."""
 
     value: float
     by_seed: tuple[float, ...]
@@ -106,8 +107,8 @@ class Difference:
         return None if half is None else [self.value - half, self.value + half]
 
     def detectable(self, seeds: int | None = None) -> float | None:
-        """Return the least true difference that an experiment like this one, with ``seeds`` seeds,
-        would detect in 80 % of cases.
+        """Return the smallest true difference that an experiment like this one, with ``seeds``
+        seeds, would detect in 80 % of cases.
         """
         from scipy.special import nctdtrinc, stdtrit
 
@@ -143,9 +144,9 @@ def paired_difference(
     base: Floats, other: Floats, sizes: npt.NDArray[np.int64], strata: Any, *, seed: int
 ) -> Difference:
     """Return the difference of ``other`` from ``base``, both the nats of documents, [seeds,
-    documents]. ``sizes`` are the documents' UTF-8 bytes. Documents are resampled within their
-    stratum, whose number ``strata`` gives for each document; strata of one document are merged.
-    """
+    documents]. ``sizes`` are the documents' UTF-8 bytes. ``strata`` has the number of each
+    document's stratum (such as its source). Documents are resampled within their stratum. Strata of
+    one document are merged."""
     bits = (other - base) / math.log(2)
     seeds, documents = bits.shape
     total = max(float(sizes.sum()), 1e-300)
@@ -171,8 +172,8 @@ def paired_difference(
 def resampled(
     bits: Floats, sizes: npt.NDArray[np.int64], strata: Any, seed: int
 ) -> tuple[Floats, float]:
-    """Return the bits per byte of resampled documents, [resamples, seeds], and the factor that
-    makes their variance unbiased.
+    """Return (bits per byte of resampled documents, [resamples, seeds]; the factor by which their
+    variance must be multiplied to be unbiased).
     """
     _, codes, counts = np.unique(strata, return_inverse=True, return_counts=True)
     codes = np.where(counts[codes] == 1, len(counts), codes)

@@ -5,7 +5,8 @@
 
 The log-likelihood of a continuation is the sum over its tokens, given the context. The model's
 answer is the likeliest choice, by the plain sum or, since longer choices are less likely, by the
-sum divided by its UTF-8 bytes (Gao 2021, "Multiple choice normalization in LM evaluation").
+sum divided by the choice's UTF-8 bytes (Gao 2021, "Multiple choice normalization in LM
+evaluation").
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ def _is_text(value: Any) -> bool:
 
 def split(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[list[int], list[int]]:
     """Encode context and continuation together, then return the token ids of each. Spaces at the
-    end of the context go to the continuation, since a token has its space in front.
-    """
+    end of the context become part of the continuation, because a token begins with the space before
+    its word."""
     stripped = context.rstrip()
     whole = tokenizer.encode(context + continuation, add_special_tokens=False).ids
     boundary = len(tokenizer.encode(stripped, add_special_tokens=False).ids)

@@ -117,8 +117,8 @@ def export(
 
 
 def chosen(run: Path, which: str = "best") -> tuple[Path, Plan, Family]:
-    """Return the checkpoint to export, its plan without the parts of the model that only training
-    uses, and the model's family."""
+    """Return (checkpoint to export, its plan, family of its model). The plan's model is without the
+    parts that only training uses."""
     checkpoint = checkpoint_to_use(run, which)
     if checkpoint is None:
         raise UsageError(f"{run}: no finished checkpoint; give the folder a model was trained into")

@@ -37,8 +37,8 @@ _BIASES = {
 
 
 def traits(config: ModelConfig) -> dict[str, Trait]:
-    """Return the traits of a model by which its family is chosen. A trait has the name of the
-    setting that a user would change."""
+    """Return the traits of a model that decide which family of transformers' models can hold it. A
+    trait has the name of the setting that a user would change."""
     shape, position, patterns = config.attention, config.position, set(config.patterns)
     windows = {pattern.window for pattern in patterns}
     window = "none" if windows == {None} else "some layers" if None in windows else "every layer"

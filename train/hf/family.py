@@ -18,7 +18,8 @@ from train.model.heads import with_task
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How a transformers tensor holds ours. ``pack`` joins our tensors; ``unpack`` splits it."""
+    """The way in which a transformers tensor holds our tensors. ``pack`` makes the transformers
+    tensor from ours; ``unpack`` makes ours from it."""
 
     pack: Callable[[Sequence[Tensor]], Tensor]
     unpack: Callable[[Tensor], Sequence[Tensor]]
@@ -56,7 +57,7 @@ def concatenated(pieces: int, transposed: bool = False) -> Layout:
 
 
 def by_head(config: ModelConfig) -> Layout:
-    """Return the layout of GPT-NeoX and BLOOM: query, key, value of head 0, then of head 1, ..."""
+    """Return the layout of GPT-NeoX and BLOOM: query, key and value of each head, head by head."""
 
     heads, size = config.attention.heads, config.attention.head_dim
 
@@ -94,15 +95,15 @@ def reordered(groups: int, order: Tensor) -> Layout:
 
 
 def rows_in_pairs(rotated: int) -> Tensor:
-    """Return an order of rows in which two rows that are rotated together are neighbours."""
+    """Return an order of ``rotated`` rows in which rows i and i + rotated / 2 are neighbours."""
     return torch.arange(rotated).unflatten(0, (2, -1)).T.flatten()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """A transformers module, and our modules that it holds. In the names, ``{}`` is the number of
-    the layer, ``[]`` that of the expert; we store all experts in one tensor. ``when`` selects the
-    models that have the module."""
+    the layer and ``[]`` that of the expert. We store a matrix of all experts in one tensor;
+    transformers has a tensor for each expert. ``when`` selects the models that have the module."""
 
     ours: tuple[str, ...]
     theirs: str
@@ -114,8 +115,8 @@ Theirs = str | tuple[str, Callable[[ModelConfig], Layout]]
 
 
 def parts_from(names: Mapping[Any, Theirs]) -> tuple[Part, ...]:
-    """Return the parts that a table from our names to transformers' names describes. Our names that
-    begin with ``{}`` are those of modules in a block."""
+    """Return the parts for a table from our names of modules to those of transformers. One of our
+    names that begins with ``{}`` is a module in a block."""
     parts = []
     for ours, row in names.items():
         theirs, layout = (row, plain) if isinstance(row, str) else row
@@ -154,12 +155,12 @@ class Family:
     """A family of transformers' classes.
 
     ``allows`` has the supported values of each trait (families.py). ``keys`` are the rows of its
-    config.json, without the keys common to all families. ``prefix`` begins the tensors' names,
+    config.json, without the keys common to all families. The tensors' names begin with ``prefix``,
     except in files saved from the class without a head. ``of_pairs`` is the class with a head for
     pairs of segments, ``of_replaced`` the class of a discriminator, ``tasks`` the classes with a
     head for a task. ``beyond`` is a prefix with ``{}`` for the number of layers: files may have
-    tensors whose names begin with it, which the class ignores. ``copies`` are tensors that files
-    may have and that equal the embedding.
+    tensors whose names begin with this prefix; the class ignores these. ``copies`` are tensors that
+    files may have and that equal the embedding.
     """
 
     name: str
@@ -189,7 +190,7 @@ class Family:
         return (pair for row in self._rows for pair in row.write(config))
 
     def read(self, file: Settings, context: int | None) -> Reading:
-        """Read the settings of a ModelConfig. ``context`` replaces the file's, if given."""
+        """Read the settings of a ModelConfig from config.json, with ``context`` if it is given."""
         reading = Reading(file, context)
         for row in self._rows:
             reading.ours.update(row.read(reading))
@@ -207,7 +208,7 @@ class Family:
         return bool(self.beyond) and name.startswith(self.beyond.format(config.layers))
 
     def settings(self, values: Mapping[str, Any], where: str) -> Settings:
-        """Return config.json as this family reads it; errors name the file ``where``."""
+        """Return config.json's content as this family reads it. Errors name the file ``where``."""
         return Settings({**self.defaults, **values}, where, self.aliases)
 
     def parts_of(self, config: ModelConfig) -> list[Part]:
@@ -355,8 +356,8 @@ def _class(name: str, kind: TaskKind, parts: Mapping[str, Theirs]) -> TaskClass:
 
 def of_encoder(name: str, pool: str, classifier: str = "classifier") -> dict[TaskKind, TaskClass]:
     """Return transformers' classes for the tasks of an encoder like BERT. Their names begin with
-    ``name``. In the class for whole texts, ``classifier`` names the output matrix, and ``pool`` the
-    layer before it."""
+    ``name``. In the class that classifies whole texts, the output matrix is called ``classifier``
+    and the layer before it ``pool``."""
     text = {"head.transform.linear": pool, "head": classifier}
     return {
         "classify": _class(name, "classify", text),
@@ -366,7 +367,7 @@ def of_encoder(name: str, pool: str, classifier: str = "classifier") -> dict[Tas
 
 
 def of_modernbert() -> dict[TaskKind, TaskClass]:
-    """Return transformers' classes for ModernBERT's tasks. Each has a layer before the output
+    """Return transformers' classes for ModernBERT's tasks. Each class has a layer before the output
     matrix."""
     parts = {"head.transform.linear": "head.dense", "head.transform.norm": "head.norm"}
     parts["head"] = "classifier"
@@ -394,8 +395,8 @@ def task_keys(config: ModelConfig) -> Pairs:
 
 
 def with_saved_head(family: Family, config: ModelConfig, settings: Settings) -> ModelConfig:
-    """Return the model's configuration, with a task's head if config.json names a class that has
-    one. Raises ``LlmcurateError`` for wrong labels."""
+    """Return the model's configuration, with the head for a task if config.json names a class with
+    such a head. Raises ``LlmcurateError`` for wrong labels."""
     saved = settings.words("architectures") or []
     for kind, own in family.tasks.items():
         if own.architecture in saved:

@@ -1,4 +1,4 @@
-"""Families after GPT: GPT-2, GPT-J, GPT-NeoX, BLOOM, OPT."""
+"""Families of models like GPT: GPT-2, GPT-J, GPT-NeoX, BLOOM, OPT."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _write_rope(config: ModelConfig) -> keys.Pairs:
 
 
 def _share(rotated: int, size: int) -> float:
-    """Return a fraction of ``size`` whose product with ``size`` rounds down to ``rotated``."""
+    """Return a fraction whose product with ``size`` is ``rotated`` after rounding down."""
     share = rotated / size
     return share if int(size * share) == rotated else (rotated + 0.5) / size
 

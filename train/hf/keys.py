@@ -1,5 +1,6 @@
-"""A config.json as a table of rows. A row writes a key and reads our setting from it. A later row
-replaces an earlier one of the same name, so a family can extend another family's table."""
+"""A config.json as a table of rows. A row writes a key of the file, and reads our settings from
+this key. A later row replaces an earlier one of the same name, so a family can extend another
+family's table."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ _WORD, _WORDS = TypeAdapter(StrictStr), TypeAdapter(list[StrictStr])
 
 
 class Settings:
-    """Typed look-ups that raise ``LlmcurateError`` with file and key. A null key counts as
-    absent."""
+    """Look-ups of keys in a JSON object by type. They raise an ``LlmcurateError`` that names file
+    and key. A key with the value null counts as absent."""
 
     def __init__(self, values: dict[str, Any], where: str, aliases: Mapping[str, str]) -> None:
         self._values, self.where, self._aliases = values, where, aliases
@@ -77,12 +78,12 @@ class Settings:
         return choices[value]
 
     def sub(self, name: str) -> Settings | None:
-        """Return the settings in a key's object; None if the key is absent or the object empty."""
+        """Return the settings in the object of a key; None if it is absent or empty."""
         value = self._checked(name, None, _OBJECT, "an object")
         return Settings(value, f"{self.where}: {name}", {}) if value else None
 
     def expect(self, name: str, expected: Any, default: Any) -> None:
-        """Raise ``LlmcurateError`` if a key has a value that our models do not support."""
+        """Raise ``LlmcurateError`` if a key's value (``default`` if absent) is not ``expected``."""
         value = self._get(name, default)
         if value != expected:
             raise self.refusal(name, value, f"only {expected!r} is supported")
@@ -161,7 +162,7 @@ Pairs = Iterable[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class Row:
-    """``write`` returns the keys for a model; ``read`` returns our settings from a file."""
+    """A table row: ``write`` returns a model's keys, ``read`` our settings from a file."""
 
     name: str
     write: Callable[[ModelConfig], Pairs] = lambda config: ()
@@ -174,7 +175,7 @@ Default = Any  # a value, or a function of the Reading
 def setting(
     kind: Callable[[Settings, str, Any], Any], theirs: str, ours: str, default: Default = REQUIRED
 ) -> Row:
-    """Return the row of a key that has the same value as one of our settings."""
+    """Return a table row: a key of config.json with the same value as one of our settings."""
     value = attrgetter(ours)
 
     def read(reading: Reading) -> Pairs:
@@ -190,7 +191,7 @@ flag = partial(setting, Settings.flag)
 
 
 def length(theirs: str, default: Default = REQUIRED) -> Row:
-    """Return the row of a context that may be changed when the file is read."""
+    """Return a table row: the context. The user may ask for another context than the file's."""
     return Row(
         theirs,
         lambda config: [(theirs, config.context)],
@@ -199,7 +200,7 @@ def length(theirs: str, default: Default = REQUIRED) -> Row:
 
 
 def learned(theirs: str, default: int, *, offset: int = 0, counted: bool = False) -> Row:
-    """Return the row of learned positions. ``counted``: the key's number includes ``offset``."""
+    """Return a table row: learned positions. ``counted``: the key's number includes ``offset``."""
     extra = offset if counted else 0
 
     def read(reading: Reading) -> Pairs:
@@ -212,7 +213,7 @@ def learned(theirs: str, default: int, *, offset: int = 0, counted: bool = False
 
 
 def heads(theirs: str, hidden: str) -> Row:
-    """Return the row of the number of heads, which must divide the key ``hidden``."""
+    """Return a table row: the number of heads. The key ``hidden`` must be a multiple of it."""
 
     def read(reading: Reading) -> Pairs:
         size, count = reading.ours["hidden"], reading.file.whole(theirs)
@@ -225,7 +226,7 @@ def heads(theirs: str, hidden: str) -> Row:
 
 
 def activated(theirs: str, names: Mapping[str, str], default: str) -> Row:
-    """Return the row of the feed-forward's activation."""
+    """Return a table row: the feed-forward's activation."""
 
     def read(reading: Reading) -> Pairs:
         yield "feed_forward.activation", reading.file.one_of(theirs, names, default)
@@ -234,7 +235,7 @@ def activated(theirs: str, names: Mapping[str, str], default: str) -> Row:
 
 
 def either(theirs: str, ours: str, yes: str, no: str, default: bool) -> Row:
-    """Return the row of a flag: if it is set, our setting is ``yes``, else ``no``."""
+    """Return a table row: a flag. If it is set, our setting is ``yes``, else ``no``."""
     value = attrgetter(ours)
     return Row(
         theirs,
@@ -244,7 +245,8 @@ def either(theirs: str, ours: str, yes: str, no: str, default: bool) -> Row:
 
 
 def tied(default: bool) -> Row:
-    """Return the row of a tied head. The key is only read, because all families write it alike."""
+    """Return a table row: whether the head is tied to the embedding. The row only reads the key,
+    because all families write the key alike."""
 
     def read(reading: Reading) -> Pairs:
         yield "head.tied", reading.file.flag("tie_word_embeddings", default)
@@ -255,17 +257,17 @@ def tied(default: bool) -> Row:
 def constant_key(
     theirs: str, value: Any, read: Callable[[Reading], Pairs] = lambda reading: ()
 ) -> Row:
-    """Return the row of a key that is not a setting: a constant, or a function of the model."""
+    """Return a table row: a key with a constant value, or one that is computed from the model."""
     return Row(theirs, lambda config: [(theirs, value(config) if callable(value) else value)], read)
 
 
 def implied(*settings: tuple[str, Any]) -> Row:
-    """Return the row of settings that are the same in every file of the family and have no key."""
+    """Return a table row: settings without a key, because the family's models share them."""
     return Row(", ".join(name for name, _ in settings), read=lambda reading: settings)
 
 
 def expected(theirs: str, value: Any, default: Any = REQUIRED, *, write: bool = False) -> Row:
-    """Return the row of a key with one supported value; a missing key counts as ``default``."""
+    """Return a table row: a key with one supported value; if missing, it counts as ``default``."""
 
     def read(reading: Reading) -> Pairs:
         reading.file.expect(theirs, value, value if default is REQUIRED else default)
@@ -275,7 +277,7 @@ def expected(theirs: str, value: Any, default: Any = REQUIRED, *, write: bool = 
 
 
 def same(theirs: str, ours: str, *, write: bool = True) -> Row:
-    """Return the row of a second key for a setting that an earlier row has read."""
+    """Return a table row: another key for a setting that an earlier row reads. Both must agree."""
     value = attrgetter(ours)
 
     def read(reading: Reading) -> Pairs:
@@ -289,11 +291,11 @@ BIASED = implied(("attention.bias", "all"), ("feed_forward.bias", True))
 
 
 def without(rows: Iterable[Row], *names: str) -> tuple[Row, ...]:
-    """Return the rows, changed so that the rows ``names`` are read but not written."""
+    """Return the rows, changed so that those for the keys ``names`` read but do not write."""
     return tuple(Row(row.name, read=row.read) if row.name in names else row for row in rows)
 
 
 def repeated(marks: str) -> str:
-    """Return the shortest pattern whose repetition gives these letters."""
+    """Return the shortest string whose repetition, cut to the same length, gives ``marks``."""
     lengths = range(1, len(marks) + 1)
     return next(marks[:n] for n in lengths if marks == (marks[:n] * len(marks))[: len(marks)])

@@ -1,7 +1,7 @@
 """Import of a transformers folder as an llmcurate model.
 
 The folder is not trusted: only JSON and safetensors are read, no path in these files is followed,
-and nothing is allocated before the sizes in the files agree.
+and no memory is allocated before the sizes in the files have been found to agree.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Source:
 
 def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict[str, Tensor]]:
     """Return a model and its float32 weights by our names, from a transformers folder or the best
-    checkpoint of a run. ``context`` replaces the folder's, if the positions allow it."""
+    checkpoint of a run. ``context``, if given, replaces the model's, unless positions are
+    learned."""
     checkpoint = checkpoint_to_use(folder)
     if checkpoint is not None:
         return model_of(checkpoint), dict(weights_of(checkpoint))
@@ -239,8 +240,8 @@ def _match(
 
 
 def _spellings(name: str, family: Family) -> Iterator[str]:
-    """Yield the names that a tensor may have in a file: in this version of transformers, in a file
-    saved without the head, and in other versions."""
+    """Yield the names that a tensor may have in a file: its name in the installed version of
+    transformers, in a file saved without the head, and in other versions."""
     yield name
     yield name.removeprefix(family.prefix)
     if name.startswith("embed_out."):
@@ -283,7 +284,7 @@ Rows = Callable[[npt.NDArray[np.float32], int], npt.NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Transplanted:
-    """The new vocabulary size, the names of the changed tables, and the checkpoint written."""
+    """The result of ``transplant``: new vocabulary size, changed tables, checkpoint written."""
 
     vocab: int
     tables: list[str]
@@ -291,9 +292,9 @@ class Transplanted:
 
 
 def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> Transplanted:
-    """Write a model with another ``tokenizer`` (a tokenizer.json) as a checkpoint of step 0 in
-    ``out``. ``rows`` converts a table with a row for each old token into one for the new tokens.
-    Raises ``LlmcurateError``, for instance if ``out`` holds a model already."""
+    """Give a model another ``tokenizer`` (a tokenizer.json), and write it as a checkpoint of step 0
+    in ``out``. ``rows`` turns a table with a row for each old token into one with a row for each
+    new token. Raises ``LlmcurateError``, for instance if ``out`` holds a model already."""
     if complete(out / "checkpoints"):
         raise UsageError(f"{out} holds a model already: give another folder")
     config, weights = load(folder)

@@ -23,9 +23,9 @@ def rope_keys(config: ModelConfig) -> Pairs:
 
 
 def _scaling_keys(config: ModelConfig, scaling: RopeScaling) -> Pairs:
-    """Yield the keys of ``rope_scaling``. For longrope, transformers has two lists of divisors, for
-    short and for long texts. Our model uses one list for all texts, chosen by its context, so it is
-    written as both."""
+    """Yield the keys of ``rope_scaling``. For longrope, transformers has two lists of divisors of
+    the frequencies, one for short texts and one for long texts. Our model uses one list for all
+    texts, so that list is written as both."""
     kind, original = scaling.kind, scaling.original_context
     factor = max(1.0, config.context / original) if kind == "longrope" else scaling.factor
     yield from (("rope_type", kind), ("factor", factor))
@@ -45,9 +45,9 @@ def _scaling_keys(config: ModelConfig, scaling: RopeScaling) -> Pairs:
 
 
 def rope(theta: str = "rope_theta", *, all_dims: bool = False) -> Row:
-    """Return the row of theta and scaling, which must come after the row of the context. ``theta``
-    is the family's key. ``all_dims``: the family's class uses the temperature of
-    ``mscale_all_dim``."""
+    """Return the table row for theta and the scaling of frequencies. It must come after the row for
+    the context. ``theta`` is the family's name of that key. ``all_dims``: True if the family's
+    class scales attention by YaRN's ``mscale_all_dim``."""
 
     def read(reading: Reading) -> Pairs:
         new = reading.file.sub("rope_parameters")

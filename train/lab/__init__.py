@@ -1,1 +1,1 @@
-"""The lab: scaling laws, searches, experts, encoders and other specialised parts."""
+"""The lab, with what few users need: scaling laws, searches, experts, encoders and more."""

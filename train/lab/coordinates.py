@@ -1,5 +1,5 @@
-"""Coordinate check of muP (Yang et al. 2022, appendix D.1): if the activations' change over some
-steps depends on the width, so does the best learning rate."""
+"""Coordinate check of muP (Yang et al. 2022, appendix D.1): if the change of a model's outputs over
+some steps depends on its width, so does the best learning rate."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _outputs(model: Decoder, tokens: Tensor) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Growth:
-    """The changes of one output at each width, and the exponent of their power law in the width."""
+    """The change of one output at each width, and its exponent as a power of the width."""
 
     sizes: list[float]
     slope: float
@@ -107,7 +107,8 @@ class Growth:
 def coordinates(
     config: ModelConfig, widths: list[int], train: TrainConfig
 ) -> dict[str, dict[str, Growth]]:
-    """Return {"muP" (with the least width as base) and "standard": {output: its growth}}."""
+    """Return {parametrisation: {output: growth}} for "muP", whose base is the smallest width, and
+    for "standard"."""
     table: dict[str, dict[str, Growth]] = {}
     for kind, base in (("muP", min(widths)), ("standard", None)):
         rows = [sizes(at_width(config, width, base), train) for width in widths]

@@ -1,11 +1,11 @@
 """Search for the best mixture of data sources by regression, as in RegMix (Liu et al. 2024).
 
-``linear`` is a mixing law: the bits per byte of a document are floor + exp(t . f), where t are
-fitted numbers and f the shares of the sources (Ye et al. 2024) or log(share + e) of each (Ge et al.
-2024). The kind of f, the floor and e are chosen for the least error on left-out runs. Each document
-has its own law, so parts of the target text may depend on different sources. ``trees`` are
-scikit-learn's gradient-boosted trees (Friedman 2001), which predict the bits of the whole target
-text.
+``linear`` is a mixing law: the bits per byte of a document are floor + exp(t . f), where t has a
+fitted number for each source, and f has for each source its share (Ye et al. 2024) or log(share +
+e) (Ge et al. 2024). The kind of f, the floor and e are chosen for the least error on left-out runs.
+Each document of the target text has its own law, because different documents may depend on
+different sources. ``trees`` are scikit-learn's gradient-boosted trees (Friedman 2001), which
+predict the bits of the whole target text.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ def draw_mixtures(
     prior: Floats, count: int, seed: int, bounds: Floats | None = None
 ) -> npt.NDArray[np.int64]:
     """Draw ``count`` different mixtures, [count, sources], as shares in 10,000ths. The first one is
-    ``prior`` [sources], the natural shares; a larger ``count`` only adds mixtures. ``bounds`` are
-    the largest shares, [sources]. Raises ``LlmcurateError`` if they permit no mixture."""
+    ``prior`` [sources], the shares by size. A larger ``count`` only adds mixtures. ``bounds``
+    [sources] are the largest shares allowed. Raises ``LlmcurateError`` if they permit no
+    mixture."""
     drawn: dict[tuple[int, ...], None] = {tuple(whole_shares(prior)): None}  # ordered
     for number in range(1, count):
         draw = np.random.default_rng([seed, number])
@@ -64,7 +65,7 @@ def draw_mixtures(
 
 
 def _concentration(number: int) -> float:
-    """Return value ``number`` of a sequence spread evenly on a log scale (van der Corput 1935)."""
+    """Return Dirichlet concentration ``number``, spread on a log scale (van der Corput 1935)."""
     place, scale = 0.0, 0.5
     while number:
         number, bit = divmod(number, 2)
@@ -89,7 +90,7 @@ def whole_shares(shares: Floats) -> npt.NDArray[np.int64]:
 
 def candidates(prior: Floats, bounds: Floats, seed: int, count: int = CANDIDATES) -> Floats:
     """Draw ``count`` mixtures within the bounds, [count, sources]. A draw outside is moved towards
-    the natural shares ``prior`` until it meets a bound, where the best mixture often lies."""
+    the shares by size, ``prior``, until it meets a bound, where the best mixture often lies."""
     draw = np.random.default_rng([seed, 1 << 32])
     # Around the natural and around even shares, at the concentrations of the trained mixtures and
     # up to 10 times theirs.
@@ -108,8 +109,8 @@ def candidates(prior: Floats, bounds: Floats, seed: int, count: int = CANDIDATES
 
 
 class Regression(Protocol):
-    """A regression from shares to bits. ``shares`` is [runs, sources], ``bits`` is [runs,
-    documents], and ``weights`` [documents] are the weights of the documents in the target text."""
+    """A regression from shares to bits per byte: ``shares`` is [runs, sources], ``bits`` is [runs,
+    documents]. ``weights`` [documents] are those of the documents in the target text."""
 
     @property
     def name(self) -> str: ...
@@ -119,7 +120,7 @@ class Regression(Protocol):
         ...
 
     def fit(self, shares: Floats, bits: Floats, weights: Floats) -> Predict:
-        """Fit the regression. Return a function from shares to bits per byte of the target text."""
+        """Fit the regression. Return a function from shares to the target text's bits per byte."""
         ...
 
 
@@ -177,7 +178,7 @@ class _Fit:
         return bits
 
     def left_out_error(self, bits: Floats, weights: Floats) -> float:
-        """Return the mean squared leave-one-out error for the target text, from the hat matrix."""
+        """Return the mean squared leave-one-out error for the target text, from the leverages."""
         logs = np.log(np.maximum(bits - self.least, 1e-9))
         residuals = (logs - self.fitted) / np.maximum(1 - self.leverage, 1e-3)[:, None]
         errors = (np.exp(logs - residuals) + self.least - bits) @ weights
@@ -208,7 +209,7 @@ class Trees:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions for left-out runs, and their Spearman correlation with the measured bits."""
+    """Predictions for left-out runs, their RMS error, and Spearman correlation with the bits."""
 
     predictions: Floats
     rmse: float
@@ -223,7 +224,7 @@ class HeldOut:
 def held_out(
     regression: Regression, shares: Floats, bits: Floats, weights: Floats, seed: int
 ) -> HeldOut:
-    """Cross-validate a regression, with at most 10 folds and an interval from resampled runs."""
+    """Cross-validate a regression, in at most 10 folds; resampled runs give the interval."""
     count = len(shares)
     fold = np.arange(count) % min(FOLDS, count)
     predictions = np.empty(count)

@@ -1,8 +1,9 @@
-"""LongRoPE's search of rotary divisors for a longer context (Ding et al. 2024, arXiv 2402.13753).
+"""LongRoPE's search for divisors of the rotary frequencies that suit a longer context (Ding et al.
+2024, arXiv 2402.13753).
 
-The search evolves positional interpolation, NTK and YaRN to minimise the loss on long texts; the
-divisors never fall from one pair of dimensions to the next. The paper's n-hat, a number of first
-tokens with unchanged rotation, is left out: the formats of such models cannot express it.
+The search changes and combines positional interpolation, NTK and YaRN to lower the loss on long
+texts. Divisors never fall from one pair of dimensions to the next. The paper's n-hat, a number of
+first tokens with unchanged rotation, is left out, because config.json cannot express it.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ SEARCHED = ("kind", "factor", "original_context", "short", "long", "attention_fa
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
     """The LongRoPE ``scaling`` with the least loss for the longer ``context``, as in model
-    settings. ``scores`` are nats per token with this scaling, without scaling and with each
-    starting point, on ``search`` and ``held_out`` texts. ``evaluations`` is the number of scalings
-    tried."""
+    settings. ``scores`` are nats per token with this scaling, without scaling, and with each
+    scaling that the search started from, on ``search`` and on ``held_out`` texts. ``evaluations``
+    is the number of scalings tried."""
 
     context: int
     texts: dict[str, int]
@@ -62,9 +63,9 @@ def rope_search(
     seed: int = 0,
     on_scored: Callable[[float], object] = bool,
 ) -> SearchResult:
-    """Search for the best scaling, with at most ``evaluations`` tries. ``texts`` is a folder of
-    shards made with the model's tokenizer; ``rows`` long texts are used for the search, and as many
-    others are held out. ``on_scored`` gets the least loss so far after each try. Raises
+    """Search for the best scaling, trying at most ``evaluations`` scalings. ``texts`` is a folder
+    of shards that the model's tokenizer encoded. ``rows`` long texts are used for the search, and
+    as many others are held out. ``on_scored`` gets the least loss so far after each try. Raises
     ``LlmcurateError``."""
     model, config = judged.model, judged.model.config
     start = older_scalings(config, context)
@@ -169,7 +170,7 @@ def evolve(
 
 
 def mutation(scaling: RopeScaling, draw: np.random.Generator) -> RopeScaling:
-    """Return a copy with some divisors redrawn in steps of 0.01, and all divisors sorted."""
+    """Return a copy with some divisors drawn anew, as multiples of 0.01, and all sorted."""
     largest = BEYOND * scaling.factor
     drawn = [
         min(largest, round(draw.uniform(1, largest), 2)) if draw.random() < REDRAWN else divisor
@@ -179,8 +180,8 @@ def mutation(scaling: RopeScaling, draw: np.random.Generator) -> RopeScaling:
 
 
 def crossover(first: RopeScaling, second: RopeScaling, draw: np.random.Generator) -> RopeScaling:
-    """Join one parent's first divisors with the other's last ones. Parents change places if the
-    divisors would fall at the cut."""
+    """Return the first divisors of one scaling, followed by the last divisors of the other. The two
+    scalings change places if the divisors would fall where they meet."""
     cut = int(draw.integers(1, max(2, len(first.long))))
     if first.long[cut - 1 : cut] > second.long[cut : cut + 1]:
         first, second = second, first

@@ -1,4 +1,4 @@
-"""The attention back end of each kind of layer, with the reason, found before the run begins."""
+"""Find out before a run which attention back end each kind of layer uses, and why."""
 
 from __future__ import annotations
 

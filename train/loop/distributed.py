@@ -1,9 +1,10 @@
 """The processes of a run, as torchrun starts them: DDP, FSDP2, or a single process.
 
-They form a grid (PyTorch's DeviceMesh) of ``replicate`` x ``shard`` x ``tensor``; ``tensor`` varies
-fastest. Processes that differ only in ``tensor`` read the same tokens, all others different ones.
-FSDP2 splits weights along ``shard`` and repeats them along ``replicate``. The rows of a step do not
-depend on the number of processes, and checkpoints can be loaded by any number.
+The processes form a grid (PyTorch's DeviceMesh) of ``replicate`` x ``shard`` x ``tensor``.
+Processes with successive ranks are neighbours along ``tensor``. Processes that differ only in
+``tensor`` read the same tokens; all others read different tokens. FSDP2 splits weights along
+``shard`` and repeats them along ``replicate``. The rows of a step do not depend on the number of
+processes, and checkpoints can be loaded by any number.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Ranks:
 
     @property
     def reader(self) -> int:
-        """The index of the reader (see ``readers``) that this process is or belongs to."""
+        """The index of the tokens that this process reads; processes of ``tensor`` share one."""
         return self.rank // self.tensor
 
     @property
@@ -85,7 +86,7 @@ class Ranks:
         return ContextParallel(group=self.sharers, rank=place, count=self.context)
 
     def share(self, rows: Sequence[int]) -> Sequence[int]:
-        """Return this process's part of the rows of a step. ``parts`` must divide their number."""
+        """Return this process's part of a step's ``rows``; ``parts`` must divide their number."""
         size = len(rows) // self.parts
         return rows[self.part * size : (self.part + 1) * size]
 
@@ -94,7 +95,7 @@ class Ranks:
         return self.mesh is not None and (config.parallel == "fsdp" or self.tensor > 1)
 
     def total(self, value: Tensor) -> Tensor:
-        """Sum ``value`` over the readers. Every process gets the sum, also in ``value`` itself."""
+        """Return the sum of ``value`` over the readers, and set ``value`` itself to the sum."""
         for dim in (0, 1):  # replicate and shard
             if self.mesh is not None and self.mesh.size(dim) > 1:
                 dist.all_reduce(value, group=self.mesh.get_group(dim))
@@ -117,7 +118,7 @@ def processes() -> int:
 
 def parts_of(config: TrainConfig, count: int) -> int:
     """Return the number of parts into which ``count`` processes divide the rows of a step. Raises
-    ``LlmcurateError`` if they form no grid, or if the parts would not be equal.
+    ``LlmcurateError`` if the processes do not fill a grid, or if the parts would not be equal.
     """
     context = config.context_parallel
     together = config.replicas * context * config.tensor
@@ -149,8 +150,8 @@ def parts_of(config: TrainConfig, count: int) -> int:
 
 @contextmanager
 def ranks(config: TrainConfig) -> Iterator[Ranks]:
-    """Join torchrun's process group, if any, and yield the ranks. At the end leave the group,
-    unless the caller had joined it."""
+    """Join the process group that torchrun started, if any, and yield this process's ``Ranks``. At
+    the end leave the group, unless the caller had joined the group before."""
     device, count = pick_device(config.device), processes()
     parts_of(config, count)
     if count == 1 and not config.offload:  # offload needs FSDP2, even with one process
@@ -193,8 +194,8 @@ def _sharers(context: int, tensor: int, count: int) -> Any:
 
 
 def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks) -> Decoder:
-    """Build the model on this device. Its weights are unfilled, and split over processes if the
-    settings ask for that."""
+    """Build the model on this device. Its weights have no values yet. They are split over processes
+    if the settings say so."""
     if ranks.mesh is None or not ranks.shards(config):
         return build().to(ranks.device)
     with torch.device("meta"):
@@ -289,7 +290,7 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
 
 
 def tensor_share(model: ModelConfig, config: TrainConfig) -> ModelConfig:
-    """Return the model settings of one process's share under tensor parallel."""
+    """Return the model settings of the share that one process computes under tensor parallelism."""
     own, parts = model.attention, config.tensor
     if isinstance(own, Latent):  # not divided
         return model
@@ -301,7 +302,7 @@ def tensor_share(model: ModelConfig, config: TrainConfig) -> ModelConfig:
 
 
 def sum_head_gradients(weights: Iterable[Tensor], ranks: Ranks) -> None:
-    """Sum the gradients of weights that each process has used only for its own heads."""
+    """Sum over processes the gradients of weights that each process used for its own heads only."""
     if ranks.mesh is None or ranks.tensor == 1:
         return
     for weight in weights:

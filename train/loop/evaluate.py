@@ -21,9 +21,9 @@ from torch import Tensor
 
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
-from train.data.feed import Feed
+from train.data.feed import Feed, foreign_of
 from train.data.packing import mix64, pack
-from train.data.readers import Foreign, Ints
+from train.data.readers import Ints
 from train.data.rows import Mixture, Piece, Rows, tokens_of
 from train.data.shards import Shards, read_shards
 from train.device import autocast
@@ -61,9 +61,8 @@ class Scores(Score):
 
 
 def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.NDArray[np.int64]:
-    """Choose whole documents from all over the shards that fit in ``budget`` tokens together, or
-    the shortest one if none fits. Return them in shard order. A small budget favours short ones.
-    """
+    """Choose whole documents from all over the shards, with at most ``budget`` tokens together, or
+    the shortest one if none fits. Return them in shard order. A small budget favours short ones."""
     taken, remaining = [], budget
     for index in np.argsort(mix64(held_out.astype(np.uint64)), kind="stable"):
         length = int(shards.length[held_out[index]])
@@ -76,9 +75,9 @@ def choose(shards: Shards, held_out: npt.NDArray[np.int64], budget: int) -> npt.
 
 
 class Sources:
-    """Documents grouped by source. ``name``, ``length`` (in tokens) and ``bytes`` (or None) have an
-    entry for each document, ``codes`` the index of the document's source in ``names``.
-    """
+    """Documents grouped by source. ``name``, ``length`` (in tokens), ``bytes`` (or None) and
+    ``codes`` have an entry for each document. ``codes`` has the index of the document's source in
+    ``names``."""
 
     def __init__(
         self, name: list[str], length: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64] | None
@@ -101,8 +100,8 @@ class Sources:
         tokens: npt.NDArray[np.int64],
         likelihood: bool = True,
     ) -> Scores:
-        """Return loss and bits per byte from the nats and scored tokens of each source. Without
-        ``likelihood``, as for masked tokens, bits per byte are None.
+        """Return loss and bits per byte, given the loss in nats and the scored tokens of each
+        source. If ``likelihood`` is False, as for masked tokens, bits per byte are None.
         """
         groups = len(self.names)
         documents = np.bincount(self.codes, minlength=groups)
@@ -141,7 +140,7 @@ class Scored:
     def __init__(self, parts: Sequence[Rows], labels: Sequence[str]) -> None:
         self.rows = Mixture(list(parts))
         self.documents = np.concatenate([part.first + part.documents for part in parts])
-        length = np.concatenate([part.length for part in parts])
+        length = np.concatenate([part.shards.length[part.documents] for part in parts])
         sizes = [None if p.shards.bytes is None else p.shards.bytes[p.documents] for p in parts]
         known_sizes = [size for size in sizes if size is not None]
         names: list[str] = []
@@ -159,11 +158,12 @@ class Scored:
 
 
 def held_out_rows(feed: Feed, budget: int, context: int) -> Scored:
-    """Choose held-out documents of a run to score: an equal share of ``budget`` for each folder."""
-    parts = []
+    """Choose held-out documents of a run to score. Each folder gets an equal share of ``budget``, a
+    number of tokens. Of a document longer than this share, the beginning is scored."""
+    parts, share = [], max(1, budget // len(feed.shards))
     for path, shards in feed.shards.items():
-        chosen = choose(shards, feed.held_out[path], max(1, budget // len(feed.shards)))
-        parts.append(Rows(shards, chosen, context, first=feed.first[path], takes=feed.takes))
+        chosen, first = choose(shards, feed.held_out[path], share), feed.first[path]
+        parts.append(Rows(shards, chosen, context, first=first, takes=feed.takes, most=share))
     return Scored(parts, list(feed.labels.values()))
 
 
@@ -198,8 +198,8 @@ def batches(
     measure: Measure = token_losses,
 ) -> Iterator[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
     """Yield this process's batches of the first ``count`` rows as (batch number, documents,
-    values); documents and values have an entry for each scored target. All processes run equally
-    many batches, as FSDP2 requires.
+    values). Documents and values have an entry for each scored target: the number of its document,
+    and what ``measure`` returns. All processes run equally many batches, as FSDP2 requires.
     """
     firsts = range(0, count, scoring.batch_rows)
     for number, example in example_batches(model, rows, count, objective, scoring):
@@ -216,7 +216,8 @@ def batches(
 def example_batches(
     model: Decoder, rows: Source, count: int, objective: Objective, scoring: Scoring
 ) -> Iterator[tuple[int, Example]]:
-    """Yield this process's batches, the last one repeated until all processes have equally many."""
+    """Yield (number, batch) of this process. The last batch is repeated until all processes have
+    equally many."""
     firsts = range(0, count, scoring.batch_rows)
     total = -(-len(firsts) // scoring.ranks.readers)
     training = model.training
@@ -257,8 +258,8 @@ def terms_of(
 
 
 def evaluate(model: Decoder, scored: Scored, objective: Objective, scoring: Scoring) -> Scores:
-    """Score every row once, as the objective prepares it for epoch 0. Nats are added in the order
-    of the rows, so the result has the same bits with any number of processes."""
+    """Score every row once, as the objective prepares the row for epoch 0. The losses are added in
+    the order of the rows, so the result has the same bits with any number of processes."""
     ranks, count = scoring.ranks, scored.rows.count
     most = -(-count // (scoring.batch_rows * ranks.readers))
     nats = np.zeros((most * ranks.readers, len(scored.sources.names)))
@@ -275,8 +276,8 @@ def evaluate(model: Decoder, scored: Scored, objective: Objective, scoring: Scor
 
 
 class WholePieces:
-    """Rows of ``context`` positions that hold pieces without splitting them. ``length`` is the
-    number of tokens of each piece, at most ``context``.
+    """Rows of ``context`` positions that hold pieces of documents, none of which is split.
+    ``length`` is the number of tokens of each piece, at most ``context``.
     """
 
     def __init__(self, length: Ints, context: int, piece: Callable[[int], Piece]) -> None:
@@ -319,8 +320,8 @@ class Text:
         self.sources = Sources([name or "(none)" for name in sources], shards.length, shards.bytes)
 
     def _window(self, number: int) -> Piece:
-        """Return a window as a piece with its own document number, since two windows of a document
-        in one row must not attend to each other.
+        """Return a window as a piece whose document number is the window's, because two windows of
+        one document must not attend to each other in a row.
         """
         document, first = int(self.document[number]), int(self.first[number])
         length, read = int(self.length[number]), int(self.read[number])
@@ -336,7 +337,7 @@ class Text:
         )
 
     def nats(self, model: Decoder, scoring: Scoring) -> npt.NDArray[np.float64]:
-        """Return the nats of each document. Every process must call this method."""
+        """Return the loss of each document in nats. Every process must call this method."""
         by_window = np.zeros(len(self.document))
         for _, windows, values in batches(model, self.rows, self.rows.count, Causal(), scoring):
             np.add.at(by_window, windows, values)
@@ -346,7 +347,7 @@ class Text:
         return _sums(self.document, total, self.shards.documents)
 
     def score(self, nats: npt.NDArray[np.float64]) -> Scores:
-        """Return loss and bits per byte from the nats of each document."""
+        """Return loss and bits per byte, given the loss of each document in nats."""
         codes, groups = self.sources.codes, len(self.sources.names)
         tokens = np.bincount(codes, self.shards.length, minlength=groups).astype(np.int64)
         return self.sources.score(_sums(codes, nats, groups), tokens)
@@ -362,15 +363,9 @@ def open_texts(feed: Feed) -> dict[str, Text]:
     """Open the texts that the run is scored on besides held-out text. Raises ``LlmcurateError`` if
     one cannot be read or was encoded by another tokenizer."""
     config, own = feed.config, next(iter(feed.shards.values()))
-    foreign = Foreign(
-        vocab_size=config.vocab_size,
-        end_of_text=config.end_of_text,
-        tokenizer=config.tokenizer,
-        dtype=config.token_dtype,
-    )
     texts = {}
     for name, folder in config.eval.items():
-        shards = read_shards(Path(folder), foreign=foreign)
+        shards = read_shards(Path(folder), foreign=foreign_of(config))
         if shards.tokenizer_sha256 != own.tokenizer_sha256:
             raise UsageError(
                 f"eval {name}: {folder} was encoded by another tokenizer than {own.folder}: encode"

@@ -1,5 +1,5 @@
-"""Forecast a run: its tokens, epochs, memory, operations and time. The forecast refuses what the
-run would refuse, and writes nothing.
+"""Forecast a run: its tokens, epochs, memory, operations and time. The forecast raises the errors
+that the run would raise at its start, and writes nothing.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class OnGpu:
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
     """The forecast of a run: memory in bytes, times in seconds. ``done`` is the number of steps in
-    the checkpoint that the run would resume from; ``flops`` and ``seconds`` are for later steps.
-    """
+    the checkpoint that the run would resume from; ``flops`` and ``seconds`` are for the steps after
+    that."""
 
     parameters: Parameters
     steps: int
@@ -165,8 +165,8 @@ def _precision(settings: TrainConfig, kind: str) -> str:
 
 
 def _memory(plan: Plan, kind: str, processes: int) -> Memory:
-    """Return the memory of one process in the stage that needs most. The block that FSDP gathers
-    for a moment is not counted.
+    """Return the memory of one process in the stage that needs most. The weights of whole blocks,
+    which FSDP gathers for a moment, are not counted.
     """
     settings = plan.train
     parts, pieces = parts_of(settings, processes), settings.context_parallel

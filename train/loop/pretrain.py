@@ -6,7 +6,7 @@ OUT/  checkpoints/step-0000020/   the state after 20 steps; see checkpoint.py
       sample.txt  tokenizer.json  a generated text; the tokenizer of the shards
       shards.json                 the paths of the shards (step_documents.py)
       compared.jsonl              the shard files already checked against the manifest
-      spikes.json                 the steps that a rollback passes over
+      spikes.json                 the steps whose data is passed over after a rollback
       metrics.csv  tensorboard/  wandb/  profile/   optional
 """
 
@@ -143,17 +143,18 @@ def pretrain(
     on_notice: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Train ``model`` on the shards, or on the sources in the settings, and return the summary.
-    ``model`` is a configuration, the name of a preset, or the folder of a trained model to
-    continue from. ``changes`` sets other model settings: ``{"attention.window": 64}``.
+    ``model`` is a configuration, the name of a preset, or the folder of a trained model to continue
+    from. ``changes`` are changes to the model's settings, such as ``{"attention.window": 64}``.
 
     Started again with the same settings, a stopped run resumes from its newest checkpoint. On a
     CPU (same PyTorch, same number of threads), or with ``deterministic`` on a GPU (same
     PyTorch, same kind of GPU), the resumed run ends with the same bits as one that never
     stopped. A finished run is not trained again, but scored again if the texts have changed.
 
-    ``on_progress`` gets each line of metrics, with the ``steps`` and ``seconds_left`` of the
-    run; ``on_notice`` gets lines before training. Raises ``LlmcurateError``, also if the run in
-    ``out`` has other settings. Training that diverges stops and keeps its last checkpoint.
+    ``on_progress`` is called with each line of metrics, to which the run's ``steps`` and
+    ``seconds_left`` are added; ``on_notice`` is called with lines of text before training. Raises
+    ``LlmcurateError``, also if the run in ``out`` has other settings. Training that diverges stops
+    and keeps its last checkpoint.
     """
     with plugin_errors():
         plan, data = make_plan(shards, model, train or TrainConfig(), changes)
@@ -222,7 +223,7 @@ def _pretrain(
 
 def start_from(plan: Plan, checkpoints: Path) -> Path | None:
     """Return the checkpoint to resume from, or None if the run has no checkpoint. Raises
-    ``LlmcurateError`` if the resumed run would not be exact."""
+    ``LlmcurateError`` if the resumed run would differ from one that never stopped."""
     start = checkpoint.newest(checkpoints)
     if start is None:
         return None

@@ -104,9 +104,9 @@ def _check_same_ids(start: Start, vocabulary: Vocabulary) -> None:
 
 
 def with_changes(model: ModelConfig, changes: dict[str, Any], start: Start | None) -> ModelConfig:
-    """Return the model settings with ``changes``. If these stretch rotary positions, the original
-    context and the factor are computed from the two contexts, unless ``changes`` has them.
-    """
+    """Return the model settings with ``changes``. If the changes stretch rotary positions, the
+    setting's original context and factor follow from the old and the new context, unless
+    ``changes`` has them."""
     values, stretch = flatten(changes), "position.scaling"
     kind = values.get(stretch, values.get(f"{stretch}.kind"))
     if start is not None and isinstance(kind, str):
@@ -130,9 +130,9 @@ def make_plan(
     train: TrainConfig,
     changes: dict[str, Any] | None = None,
 ) -> tuple[Plan, Feed]:
-    """Return the plan and the feed of a run. Raises ``LlmcurateError`` if the shards, the model and
-    the settings do not fit each other. ``model`` is a configuration, a preset, or the folder of a
-    trained model."""
+    """Return the plan of a run and its feed (the rows of its text). Raises ``LlmcurateError`` if
+    the shards, the model and the settings do not fit each other. ``model`` is a configuration, a
+    preset, or the folder of a trained model."""
     for stage in stages_of(train):
         schedule(stage.schedule)
     context = max(stage.context for stage in stages_of(train))
@@ -203,7 +203,7 @@ def make_plan(
 
 
 def with_model_defaults(model: ModelConfig, train: TrainConfig) -> TrainConfig:
-    """Return the settings with the model's objective and packing in place of automatic ones."""
+    """Return the settings with ``auto`` replaced by the objective and the packing for the model."""
     objective = objective_for(model, train.objective)
     cuts = OBJECTIVES[type(objective)].takes(objective) is None
     stages = tuple(
@@ -223,7 +223,7 @@ def _check_objective(model: ModelConfig, train: TrainConfig) -> None:
 
 
 def conversion_steps(plan: Plan) -> list[str]:
-    """Return the names of the conversions applied to the initial weights."""
+    """Return the names of the conversions that are applied to the initial weights."""
     if plan.start is None:
         return []
     names = [step.name for step in conversions(plan.start.config, plan.model)]
@@ -244,7 +244,7 @@ class HeldOutLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """The conversion steps, with the held-out losses before (None if unknown) and after them."""
+    """A model's conversions, and its held-out losses before (None if unknown) and after."""
 
     steps: list[str]
     before: HeldOutLoss | None

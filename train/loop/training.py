@@ -1,16 +1,17 @@
 """One training run: step after step, with its log, held-out scores and checkpoints.
 
-A step is a loss spike if its loss or gradient norm is not finite. With ``spike_factor`` over 0, it
-is also one if its loss exceeds median + factor x MAD of the last ``spike_window`` losses that were
-not spikes (MAD: median absolute deviation; at least 0.001). The setting ``spike`` decides:
+A step is a loss spike if its loss or gradient norm is not finite. With ``spike_factor`` over 0, a
+step is also a loss spike if its loss exceeds median + factor x MAD of the last ``spike_window``
+losses that were not spikes (MAD: median absolute deviation; at least 0.001). The setting ``spike``
+decides:
 
 stop      the run ends and keeps its last checkpoint
-skip      the weights are not updated, and the step's data is passed over
+skip      the weights are not updated, and the data of the step is not used
 rollback  the run returns to its last checkpoint and then passes over the data of the last
           ``spike_batches`` steps up to the spike (Chowdhery et al. 2022, section 5.1)
 
-A step that is passed over changes no weight, but step count, learning rate and order of data go
-on. A resumed run takes the same decisions and ends with the same bits.
+A step that is passed over changes no weight. It still counts as a step for the learning rate and
+the order of data. A resumed run takes the same decisions and ends with the same bits.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Guard:
         self.spikes: list[int] = []
 
     def reason(self, step: int, loss: float, norm: float) -> str | None:
-        """Return why this step is a spike, or None if it is not. Call it once for each step."""
+        """Return why this step is a loss spike, else None. Call it once for each step."""
         reason = self._rule(loss, norm)
         if reason is None:
             self.losses.append(loss)
@@ -114,7 +115,7 @@ class Guard:
 
 @dataclasses.dataclass(frozen=True)
 class Spike:
-    """A spike at ``step``. Data of steps ``first`` to ``step``, counted from 1, is passed over."""
+    """A loss spike at ``step``. The data of steps ``first`` to ``step`` (from 1) is passed over."""
 
     JSON = ("step", "from=first", "reason", "documents")
     step: int
@@ -156,9 +157,9 @@ WARM_UP = 2  # untraced steps: the first compiles and allocates, the next warms 
 
 @contextmanager
 def profiled(out: Path, steps: int, left: int, device: torch.device) -> Iterator[Callable[[], Any]]:
-    """Yield a function to call after each step. It traces ``steps`` of the ``left`` remaining steps
-    into OUT/profile/trace.json, after two steps of warm-up if there are enough. Evaluations and
-    checkpoints are traced too.
+    """Yield a function to call after each step. The context traces ``steps`` steps into
+    OUT/profile/trace.json. If the run has enough steps ``left``, two steps of warm-up come first.
+    Evaluations and checkpoints are traced, too.
     """
     if not steps:
         yield lambda: None
@@ -179,9 +180,9 @@ def profiled(out: Path, steps: int, left: int, device: torch.device) -> Iterator
 
 
 class Pace:
-    """Estimator of the seconds left. It measures operations per second, since steps of different
-    stages cost differently. It begins at the first call of ``left``, so that compilation is left
-    out."""
+    """Estimator of the seconds left. The estimate uses operations per second, because steps of
+    different stages need different times. Measurement begins at the first call of ``left``, so
+    compilation is not counted."""
 
     def __init__(self, model: ModelConfig, train: TrainConfig, done: int) -> None:
         self._model, self._train = model, train
@@ -211,7 +212,7 @@ class Evaluation:
 
 
 class _RolledBack(Exception):
-    """Signal, after a spike, to continue from the last checkpoint."""
+    """Raised after a loss spike, to continue from the last checkpoint."""
 
 
 class Run:
@@ -272,7 +273,7 @@ class Run:
         self.scores: Evaluation | None = None
 
     def train_to_end(self, start: Path | None, on_progress: Progress | None) -> None:
-        """Train from ``start`` (None: the beginning) to the last step. Roll back after spikes."""
+        """Train from ``start`` (None: the beginning) to the end. Roll back after loss spikes."""
         settings = self.plan.train
         try:
             while True:
@@ -406,7 +407,7 @@ class Run:
             pending.restart()
 
     def set_rotation(self, step: int) -> None:
-        """Set the rotary positions that the stage of ``step`` trains with."""
+        """Set the frequencies of rotary positions to those of the stage of ``step``."""
         stage, _ = locate(self.plan.train, step)
         if self.rotation_stage == stage:
             return
@@ -416,7 +417,7 @@ class Run:
         self.rotation_stage = stage
 
     def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
-        """Return the log line of a step with further figures. A spike is handled first."""
+        """Return a step's log line with further figures. A loss spike is handled before that."""
         settings, step = self.plan.train, line["step"] - 1
         updated = line.pop("updated")
         if (skipped := self.passed.reason(step)) is not None:
@@ -442,7 +443,7 @@ class Run:
         return line
 
     def spike(self, step: int, reason: str) -> None:
-        """Handle a spike by stopping the run or by a rollback. This method always raises."""
+        """Handle a loss spike by stopping the run or by a rollback. This method always raises."""
         settings, ids = self.plan.train, self.sampler.document_ids(step)
         if settings.spike == "stop":
             raise RunFailed(
@@ -459,7 +460,7 @@ class Run:
         raise _RolledBack
 
     def recent_spikes(self, step: int) -> int:
-        """Count the spikes in the window that ends with this step, also those rolled back."""
+        """Count the loss spikes in the last ``spike_window`` steps, also those rolled back."""
         before = [spike.step - 1 for spike in self.passed.spikes]
         first = step - self.plan.train.spike_window
         return len({spike for spike in (*before, *self.guard.spikes) if first < spike <= step})

@@ -32,9 +32,10 @@ Data = TypeVar("Data")
 
 
 class Prefetcher(Generic[Data]):
-    """A thread that computes ``make(step)`` ahead, for the step after the one last requested, if
-    that is below ``last``. Any other step (after a rollback) is computed on request. An error in
-    ``make`` is raised when its step is requested. Call this object from one thread only."""
+    """A function that returns ``make(step)``. A thread computes the result for the next step ahead,
+    if that step is below ``last``. Any other step (after a rollback) is computed on request. An
+    error in ``make`` is raised when its step is requested. Call this object from one thread
+    only."""
 
     def __init__(self, make: Callable[[int], Data], last: int) -> None:
         self._make, self._last = make, last
@@ -56,7 +57,7 @@ class Prefetcher(Generic[Data]):
 
 
 class Stepper:
-    """Trainer of a model on the rows of a sampler, one step at a time."""
+    """Trainer of a model, one step at a time, on the rows that a sampler chooses."""
 
     def __init__(
         self,
@@ -162,7 +163,7 @@ class Stepper:
 
 def rebalance(model: Decoder, loads: Tensor) -> None:
     """Update the biases of routers from ``loads`` [mixtures, experts]. A mixture is a layer with
-    experts; those in modules that predict later tokens come last."""
+    experts. Those in modules for multi-token prediction come last."""
     config = model.config
     blocks: list[Any] = [model.stack.blocks[n // config.share] for n in range(config.layers)]
     blocks += [module.block for module in model.mtp]

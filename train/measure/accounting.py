@@ -54,7 +54,7 @@ _ACTIVATIONS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """The number of trained weights in each part. A tied head counts only its bias."""
+    """The number of trained weights in each part. Of a tied head only the bias is counted."""
 
     embedding: int = 0
     positions: int = 0
@@ -74,10 +74,10 @@ class Parameters:
 
 @lru_cache(maxsize=256)
 def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
-    """Return (role, number of values, number of values active per token) for each weight. Shared
-    blocks are active each time they are used. In an encoder-decoder, one source token and one
-    target token together count as a token. The model is built on the meta device, with only one of
-    several equal blocks."""
+    """Return (role, number of values, number of values active per token) for each weight. Weights
+    of shared blocks count as active each time they are used. In an encoder-decoder, one source
+    token and one target token together are a token. The model is built without memory (on the meta
+    device), and with only one of several equal blocks."""
     alike = config.norm.first and len(config.sparse) in (0, config.layers)
     # Blocks of a plugin may differ by layer; a sandwich order needs all layers.
     alike = alike and not isinstance(config.residual, Plugin)
@@ -133,8 +133,8 @@ def active_parameters(config: ModelConfig) -> int:
 
 
 def matmul_parameters(config: ModelConfig) -> int:
-    """Count the weights that each token is multiplied with: without the embedding look-up, and with
-    the head once for every predicted token.
+    """Count the weights by which each token is multiplied. The embedding is looked up, so it does
+    not count. The head counts once for every predicted token.
     """
     matrices = sum(active for role, _, active in weights(config) if role.use == "matrix")
     outputs, width = config.head_shape
@@ -143,7 +143,7 @@ def matmul_parameters(config: ModelConfig) -> int:
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
     """Return how many keys a query attends to on average, in a full row of ``context`` tokens. A
-    plugin class may define its own ``attended(config, context)``.
+    class from a user's file may define its own ``attended(config, context)``.
     """
     if isinstance(config.attention, OwnAttention):
         own = class_of(config.attention)
@@ -199,9 +199,9 @@ def flops_per_token(config: ModelConfig, context: int) -> float:
 
     They are 6 for each weight of a matrix product, and in each layer 12 x heads x head_dim for each
     key attended to (6 x heads x (head_dim + value_dim) in latent attention): scores and weighted
-    sum take 2 x 2 forward and twice that backward (Chowdhery et al. 2022, appendix B). Keys hidden
-    by a causal mask are not counted. Document boundaries, which reduce the cost, are ignored. In an
-    encoder-decoder, a token is one of the target plus one of the source, of equal length.
+    sum take 2 x 2 forward and twice that backward (Chowdhery et al. 2022, appendix B). Keys that a
+    causal mask hides are not counted. Document boundaries, which reduce the cost, are ignored. In
+    an encoder-decoder, a token is one target token plus one source token.
     """
     return 6 * matmul_parameters(config) + 3 * attention_flops(config, context)
 
@@ -241,8 +241,9 @@ def cache_bytes_per_token(config: ModelConfig, width: int = 2) -> int:
 
 
 def cache_bytes(config: ModelConfig, context: int) -> int:
-    """Return the bytes of a text's cached keys and values in bfloat16. Layers with a window cache
-    no more than their window. Cross-attention caches a source of ``context`` tokens in addition."""
+    """Return the bytes of a text's cached keys and values in bfloat16. A layer with a window caches
+    at most its window. Cross-attention also caches the keys and values of ``context`` source
+    tokens."""
     cached_tokens = 0 if config.encoder is None else config.layers * context
     for limit in (pattern.cached_tokens for pattern in config.patterns):
         cached_tokens += context if limit is None else min(context, limit)

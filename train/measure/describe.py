@@ -89,13 +89,13 @@ def training_memory(
     optimizer: str = "adamw",
     loss_chunk: int = 0,
 ) -> Memory:
-    """Return the memory of a training step on ``rows`` x ``context`` tokens; with an encoder, as
-    many source tokens are added.
+    """Return the memory of a training step on ``rows`` x ``context`` tokens; an encoder-decoder
+    also reads as many source tokens.
 
     ``precision`` is fp32, or bf16 (autocast over float32 weights). ``loss_chunk`` is the training
-    setting. Not counted are buffers inside kernels, PyTorch itself (some hundred MB) and memory
-    that an allocator holds beyond its tensors. On a CPU, the C library's heap takes 5 to 20 % more,
-    unless MALLOC_MMAP_THRESHOLD_=65536 makes the heap return large blocks.
+    setting. Not counted: buffers inside kernels, PyTorch itself (some hundred MB), and memory that
+    the allocator holds unused. On a CPU, the C library's heap takes 5 to 20 % more, unless
+    MALLOC_MMAP_THRESHOLD_=65536 makes the heap return large blocks.
     """
     with FakeTensorMode(), Tracker() as tracker:
         model = Decoder(config)
@@ -164,7 +164,8 @@ GROUP = 128  # weights that share a scale of 16 bits and a zero point (Frantar e
 
 
 def weight_bytes(config: ModelConfig, bits: int = 16) -> int:
-    """Return the bytes of the weights when serving with ``bits`` bits for matrices in blocks."""
+    """Return the bytes of the weights in serving. ``bits``: the bits per number in the matrices of
+    blocks; other weights have 16."""
     each = float(bits) if bits == 16 else bits + (16 + bits) / GROUP
     total = 0.0
     for role, numbers, _ in accounting.weights(config):
@@ -216,7 +217,7 @@ def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1)
 
 def _kv_variants(config: ModelConfig) -> list[ModelConfig]:
     """Return variants of the model with other numbers of key-value heads. Latent attention is
-    compared with heads of its plain dimension (DeepSeek-V2, table 1).
+    compared with multi-head attention of its unrotated key dimension (DeepSeek-V2, table 1).
     """
     own_attention = config.attention
     if isinstance(own_attention, Latent):
@@ -284,8 +285,8 @@ def peak_of(device: torch.device) -> float | None:
 class Operation:
     """An operation, with the ``flops`` and ``bytes`` of its forward pass in one layer (for the
     head, in the model). It reads inputs and weights once and writes outputs once. If its FLOPs per
-    byte are below the GPU's ridge, FLOP/s over bytes/s, it waits for memory (Williams et al. 2009).
-    Attention is a fused kernel, which does not write its scores."""
+    byte are below the GPU's ``ridge`` (FLOP/s divided by bytes/s), it waits for memory (Williams et
+    al. 2009). Attention is a fused kernel, which does not write its scores."""
 
     name: str
     flops: float

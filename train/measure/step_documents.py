@@ -41,7 +41,7 @@ class StepDocument:
 
 @dataclass(frozen=True)
 class Step:
-    """A step and its documents, each once. ``skipped`` is the reason if the step was skipped."""
+    """A step and its documents, each once. ``skipped``: why the step was skipped, if it was."""
 
     step: int
     stage: str

@@ -15,7 +15,7 @@ Biases = Literal["none", "qkv", "but_keys", "all"]
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionPattern:
     """The keys that a layer's queries see, as fields of ``attention.Mask``. Without a window or
-    segment, queries see all keys. Layers with equal patterns share a mask."""
+    segment, queries see all keys. All layers with the same pattern use one mask."""
 
     window: int | None = None
     sinks: int = 0
@@ -221,7 +221,7 @@ class Latent:
 
     @property
     def kv_heads(self) -> int:
-        """The number of heads, because each has its own keys and values."""
+        """The number of heads: each head has its own keys and values."""
         return self.heads
 
     @property

@@ -68,23 +68,23 @@ def join(config: ModelConfig) -> Join | ReZeroJoin:
 
 
 def split_notes(out: Tensor | tuple[Tensor, layers.Notes]) -> tuple[Tensor, layers.Notes]:
-    """Split the output of attention or feed-forward into the tensor and the notes (what the layer
-    reports in training), which most layers leave empty."""
+    """Split the output of attention or feed-forward into (tensor, notes). Notes are figures that
+    the layer reports in training; most layers have none."""
     return out if isinstance(out, tuple) else (out, {})
 
 
 class SerialBlock(nn.Module):
     """A block that runs attention, then feed-forward. Its input and output are x [batch, length,
-    hidden]. It also returns the feed-forward's notes. In the decoder of an encoder-decoder,
-    cross-attention (``cross``) runs between the two.
+    hidden]. It also returns what the feed-forward reports in training. In the decoder of an
+    encoder-decoder, cross-attention (``cross``) runs between the two.
 
     pre       x = x + attention(norm(x));  x = x + feed_forward(norm(x))   (Radford et al. 2019)
     post      x = norm(x + attention(x));  x = norm(x + feed_forward(x))   (Vaswani et al. 2017)
     sandwich  x = x + norm(attention(norm(x))), the same for feed_forward  (Ding et al. 2021)
 
-    ``attention_norm`` and ``feed_forward_norm`` come before the parts, or with post after the sums.
-    The ``_out_norm`` modules exist only with sandwich. ``join`` computes the sums.
-    """
+    ``attention_norm`` and ``feed_forward_norm`` come before attention and feed-forward, or with
+    post after the sums. The ``_out_norm`` modules exist only with sandwich. ``join`` computes the
+    sums."""
 
     def __init__(self, config: ModelConfig, layer: int, backend: str) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class SerialBlock(nn.Module):
 
 class ParallelBlock(nn.Module):
     """A block that computes x + attention(norm(x)) + feed_forward(norm(x)), with one norm for both
-    parts (Wang and Komatsuzaki 2021) or one for each (Black et al. 2022).
+    (Wang and Komatsuzaki 2021) or one for each (Black et al. 2022).
     """
 
     def __init__(self, config: ModelConfig, layer: int, backend: str) -> None:

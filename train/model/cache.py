@@ -1,5 +1,5 @@
-"""Keys and values of earlier tokens, so that each new token costs one step. The cache of a layer
-without a window keeps all of them. With a window, the cache keeps those of the sinks and of the
+"""The cache of keys and values, with which only new tokens have to be computed. In a layer without
+a window, the cache keeps all tokens. With a window, it keeps the sinks (the first tokens) and the
 window, so that the memory does not grow with the text."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from train.model.config import ModelConfig
 
 
 class LayerCache:
-    """One layer's keys, already rotated, and values: [batch, kv_heads, kept, head_dim]. Values may
-    have another last dimension, even 0. ``cross``: keys and values of an encoder's source.
+    """One layer's keys (already rotated) and values, each [batch, kv_heads, kept, head_dim]. Values
+    may have another last dimension, even 0. ``cross``: keys and values of an encoder's source.
     """
 
     def __init__(self) -> None:
@@ -26,8 +26,8 @@ class LayerCache:
 
     def append(self, k: Tensor, v: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
         """Add new keys and values. Returns all keys and values that the new tokens may see, with
-        the new ones last. ``kept``: [batch, kept keys], indices in the result of those that stay in
-        the cache; None: all."""
+        the new ones last. ``kept``: [batch, kept keys], indices in the result of the keys that stay
+        in the cache; None: all."""
         if kept is None:
             return self._grow(k, v)
         if self._store is not None:
@@ -151,7 +151,7 @@ class Cache:
     def next_positions(
         self, batch: int, length: int, documents: Tensor | None, device: torch.device
     ) -> Tensor:
-        """Return the positions of the new tokens, [batch, length], counted on from the tokens
+        """Return the positions of the new tokens, [batch, length], which follow those of the tokens
         already read. ``documents``: -1 for padding before a text, which is not counted.
         """
         if self._next is None:

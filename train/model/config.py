@@ -122,7 +122,7 @@ class Serial:
     )
 
     def steps(self, layers: int) -> list[tuple[int, Parts]]:
-        """Return the order in which parts run: pairs of a layer and the names of parts."""
+        """Return the order in which parts run, as pairs (layer, names of its parts)."""
         if not self.sandwich:
             return [(layer, ATTENDS + FEEDS) for layer in range(layers)]
         steps: list[tuple[int, Parts]] = [(layer, ATTENDS) for layer in range(self.sandwich)]
@@ -133,7 +133,7 @@ class Serial:
 
 @dataclass(frozen=True, kw_only=True)
 class ReZero(Serial):
-    """A serial block that adds its parts' outputs times a learned number, which starts at 0."""
+    """A serial block that adds each part's output times a learned number, which starts at 0."""
 
     kind: Literal["rezero"] = "rezero"  # type: ignore[assignment]
 
@@ -154,7 +154,7 @@ class DeepNorm(Serial):
     )
 
     def scales(self, layers: int, *, read: bool = False) -> tuple[float, float]:
-        """Return alpha and beta. ``read``: True with an encoder (Wang et al. 2022, figure 2)."""
+        """Return (alpha, beta). ``read``: True with an encoder (Wang et al. 2022, figure 2)."""
         n, most = (2, 8) if not read else (3, 12)
         alpha, beta = (n * layers) ** 0.25, (most * layers) ** -0.25
         return self.alpha or alpha, self.beta or beta
@@ -249,7 +249,7 @@ class Stack:
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
     """The settings of a second stack, which reads a source in both directions. The decoder's blocks
-    see its output (Vaswani et al. 2017). Settings that are not here are the decoder's.
+    see its output (Vaswani et al. 2017). All other settings are those of the decoder.
     """
 
     layers: int = Field(ge=1, le=10_000, description="Number of the encoder's blocks.")
@@ -272,9 +272,9 @@ class Encoder:
 
 @dataclass(frozen=True, kw_only=True)
 class Generator:
-    """A smaller model that predicts masked tokens and so replaces tokens in the text of a
-    discriminator. Both share the embedding and are trained together (ELECTRA, Clark et al. 2020).
-    """
+    """A smaller model that predicts masked tokens. Its predictions replace tokens of the text that
+    a discriminator reads. Both share the embedding and are trained together (ELECTRA, Clark et al.
+    2020)."""
 
     smaller: int = Field(
         4,
@@ -613,7 +613,7 @@ class ModelConfig(Stack):
 
     @property
     def steps(self) -> list[tuple[int, Parts]]:
-        """The order in which layers run, as pairs: a layer and the names of the parts that run."""
+        """The order in which layers run, as pairs (layer, names of the parts that run)."""
         if isinstance(self.residual, Serial):
             return self.residual.steps(self.layers)
         return [(layer, ()) for layer in range(self.layers)]

@@ -1,7 +1,7 @@
 """Start a model from another trained one. Weights that do not fit are converted, or initialised
-anew. Each kind of conversion is a function of both configurations, which returns a ``Conversion``,
-or None if this conversion does not apply. To add one, write it here and add it to ``CONVERSIONS``.
-"""
+anew. Each kind of conversion is a function of the old and the new configuration. It returns a
+``Conversion``, or None if it does not apply. To add one, write it here and add it to
+``CONVERSIONS``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _MATRIX = re.compile(rf"(?P<matrix>{_OF_BLOCK}(?:gate|up|down))\.weight")
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
     """A step from one configuration towards another. ``name``: text for messages. ``weights``:
-    function that yields the new weights made from an old one, with their names, or nothing to drop
-    it. ``anew``: pattern for names of weights that are initialised as in an untrained model.
-    """
+    function that takes the name and value of an old weight and yields those of the new weights made
+    from it, or nothing to drop it. ``anew``: pattern for names of weights that are initialised as
+    in an untrained model."""
 
     name: str
     weights: Callable[[str, Tensor], Named]
@@ -44,7 +44,7 @@ def _as_it_is(name: str, weight: Tensor) -> Named:
 
 
 def fewer_keys(old: ModelConfig, new: ModelConfig) -> Conversion | None:
-    """Average the key and value heads that are merged (Ainslie et al. 2023, section 2.1)."""
+    """Merge groups of key and value heads into their average (Ainslie et al. 2023, section 2.1)."""
     before, after = old.attention, new.attention
     if not (isinstance(before, Grouped) and isinstance(after, Grouped)):
         return None
@@ -83,9 +83,9 @@ def more_tokens(old: ModelConfig, new: ModelConfig) -> Conversion | None:
 
 
 def experts(old: ModelConfig, new: ModelConfig) -> Conversion | None:
-    """Start experts as copies of the dense feed-forward. If the weights of a token's experts sum to
-    one, the model first computes the same as before (Komatsuzaki et al. 2023, section 2.2). Routers
-    start anew.
+    """Start experts as copies of the dense feed-forward. If the router's weights for a token sum to
+    one, the model at first computes the same as before (Komatsuzaki et al. 2023, section 2.2).
+    Routers start anew.
     """
     before, own = old.feed_forward, new.feed_forward
     if not isinstance(own, Experts) or isinstance(before, Experts):
@@ -202,8 +202,8 @@ CONVERSIONS = (fewer_keys, more_tokens, experts, other_mask, fewer_heads, both_s
 
 
 def conversions(old: ModelConfig, new: ModelConfig) -> list[Conversion]:
-    """Return the conversions that lead from ``old`` to ``new``, in the order to apply them. Raises
-    ``LlmcurateError`` if one is impossible.
+    """Return the conversions that lead from ``old`` to ``new``, in the order in which they apply.
+    Raises ``LlmcurateError`` if one is impossible.
     """
     candidates = (kind(old, new) for kind in CONVERSIONS)
     return [conversion for conversion in candidates if conversion is not None]
@@ -230,7 +230,7 @@ def fits(
     new: Mapping[str, tuple[int, ...]],
     steps: list[Conversion],
 ) -> bool:
-    """Return True if weights of the shapes ``old``, once converted, have the shapes ``new``."""
+    """Return True if the conversions ``steps`` turn weights of shapes ``old`` into ``new``."""
     empty = ((name, torch.empty(shape, device="meta")) for name, shape in old.items())
     reached = {name: tuple(weight.shape) for name, weight in converted(empty, steps)}
     return reached == {

@@ -59,9 +59,9 @@ AGAIN = 0x2545F4914F6CDD1D  # between the seeds of two runs of a block
 
 
 class Stack(nn.Module):
-    """The blocks that run in turn on embedded tokens, or with ``other`` the blocks of that stack.
-    ``recompute``: N if every N-th block (True: each) stores only its input for the backward pass.
-    """
+    """The blocks that run one after another on embedded tokens. ``other``: a stack that has the
+    blocks, if this stack shares them. ``recompute``: N if every N-th block (True: each) stores only
+    its input for the backward pass."""
 
     recompute: bool | int
 
@@ -96,9 +96,9 @@ class Stack(nn.Module):
     ) -> Tensor:
         """Return x [batch, length, hidden] after all blocks, in the same shape. ``places``: from
         ``token_positions``. With ``parallel``, x and ``tokens`` have only this process's tokens,
-        and the other arguments except ``draws`` those of whole rows. ``notes``: gets the blocks'
-        notes, by name. ``source``: the tokens that cross-attention sees. ``encoded``: the encoder's
-        output."""
+        and the other arguments except ``draws`` those of whole rows. ``notes``: a dict to which
+        figures that blocks report are added, by name. ``source``: the tokens that cross-attention
+        sees. ``encoded``: the encoder's output."""
         x = x.to(in_products(x))  # the residual stream; in float32 a step takes 1.05 times as long
         cross = None if source is None else source.mask(x, documents)
         masks: dict[AttentionPattern, Any] = self.masks(x, places, documents, prefix, cache)
@@ -190,10 +190,10 @@ class _StackInput(NamedTuple):
 
 class Decoder(nn.Module):
     """A model from token ids [batch, length] to logits [batch, length, vocab] in float32.
-    ``both_ways``: True if trained to read prompts in both directions. With an ``encoder``, the
-    decoder's blocks see the encoder's output for a source. With a ``generator``, ``features`` and
-    ``logits`` are those of the generator, and ``replaced`` gives the discriminator's predictions.
-    """
+    ``both_ways``: True if the model was trained to read prompts in both directions. With an
+    ``encoder``, the decoder's blocks see the encoder's output for a source. With a ``generator``,
+    ``features`` and ``logits`` are those of the generator, and ``replaced`` gives the
+    discriminator's predictions."""
 
     def __init__(self, config: ModelConfig, *, attention: str = "auto") -> None:
         super().__init__()
@@ -236,8 +236,8 @@ class Decoder(nn.Module):
 
     def head_weights(self) -> tuple[Tensor, Tensor | None]:
         """Return the head's matrix [vocab, hidden], and its bias [vocab] or None. The matrix of a
-        tied head is the embedding's. The shapes for a task are [labels, hidden] and [labels].
-        """
+        tied head is the embedding's. With a task's head, the shapes are [labels, hidden] and
+        [labels]."""
         head = self._predicts
         return self.embedding.weight if head.weight is None else head.weight, head.bias
 
@@ -312,7 +312,7 @@ class Decoder(nn.Module):
         segments: Tensor | None = None,
         draws: Tensor | None = None,
     ) -> Tensor:
-        """Return for each token the logit that a generator replaced it: float32 [batch, length]."""
+        """Return each token's logit for "replaced by a generator": float32 [batch, length]."""
         head = self.head.replaced
         assert head is not None
         logits: Tensor = head(self._read(self._own_input, tokens, documents, segments, draws))
@@ -381,7 +381,7 @@ class Decoder(nn.Module):
 
 
 def name_in_whole_model(name: str, config: ModelConfig) -> str:
-    """Return the name that the weight ``name`` of the separate generator has in the whole model."""
+    """Return the name in the whole model of the weight ``name`` of a separately built generator."""
     shared = name.startswith("embedding.") and not name.startswith("embedding.out.")
     if shared or (name.startswith("stack.positions.") and config.position.table):
         return name

@@ -76,9 +76,9 @@ class Head(nn.Module):
 
 
 def with_task(config: ModelConfig, kind: TaskKind, labels: tuple[str, ...]) -> ModelConfig:
-    """Return the configuration with a task's head instead of the model's. The task's head keeps the
-    layer before the matrix if it is ModernBERT's transform or, for the task ``classify``, BERT's
-    pool."""
+    """Return the configuration with a task's head instead of the model's head. The new head keeps
+    the layer before the old head's matrix if this is ModernBERT's transform, or for the task
+    ``classify`` BERT's pool."""
     config = config.trunk
     before: Before = "nothing"
     if config.head.transform and config.norm.place == "pre":

@@ -43,8 +43,8 @@ class RMSNorm(nn.Module):
 
 
 class _ScaleByRms(torch.autograd.Function):
-    """RMSNorm with its gradient written out, for a CPU. It takes a third of the time, because fewer
-    small operations read and write all of x. It stores one tensor instead of two.
+    """RMSNorm with its gradient written out, for a CPU. This takes a third of the time of autograd,
+    because fewer operations read and write all of x, and stores one tensor instead of two.
     """
 
     @staticmethod
@@ -119,8 +119,8 @@ class Dropout(nn.Module):
 
 def token_seeds(draws: Tensor, index: Tensor, hidden: int) -> Tensor:
     """Return a seed per token, int64 [rows, tokens], from a seed per row, ``draws``. ``index``: [1,
-    tokens], places in the row. Each token has the next ``hidden`` numbers of its row's generator.
-    """
+    tokens], places in the row. One token after another uses the next ``hidden`` numbers of the
+    row's random generator."""
     return draws[:, None] + index * wrap_int64(hidden * _STEP)
 
 
@@ -137,7 +137,7 @@ def random_numbers(draws: Tensor, key: int, count: int) -> Tensor:
 
 def site_key(site: int) -> int:
     """Return the key that gives a dropout its own random numbers. Call this when the layer is
-    built: under torch.compile ``site`` is symbolic and cannot be computed in 64 bits.
+    built: later, torch.compile would make ``site`` symbolic, for which 64-bit products fail.
     """
     return wrap_int64(site * 0x632BE59BD9B4E019)
 
@@ -203,7 +203,7 @@ Notes = dict[str, Tensor]
 
 
 def note(notes: dict[str, list[Tensor]] | None, part_notes: Notes) -> None:
-    """Append a part's notes to ``notes``, unless ``notes`` is None."""
+    """Append the figures that a part reports in training to ``notes``, unless that is None."""
     if notes is None:
         return
     for name, value in part_notes.items():
@@ -261,9 +261,8 @@ class SelfAttention(nn.Module):
 
     def keys_values_in_view(self, x: Tensor, view: View) -> tuple[Tensor, Tensor]:
         """Return the keys and values that queries may see: those in the cache, and those of the
-        tokens of x. If the mask has a memory, the latter come twice. Gradients of the first copy,
-        the memory, reach the matrices but not ``x``.
-        """
+        tokens of x. If the mask has a ``memory``, keys and values of x come twice. The first copy
+        is the memory: its gradients reach the matrices but not x."""
         k, v = self.keys_and_values(x, view.rotation)
         if isinstance(view.mask, Mask) and view.mask.memory:
             memory = self.keys_and_values(x.detach(), view.rotation)

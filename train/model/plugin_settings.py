@@ -62,7 +62,7 @@ _BYTES = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
-    """A class in a user's file. ``rest``: name of the field for settings only the class knows."""
+    """A class in a user's file. ``rest``: name of the field for settings of this class only."""
 
     rest: ClassVar[str] = "options"
     kind: str = Field(
@@ -79,9 +79,9 @@ class Plugin:
 
     @classmethod
     def named(cls, text: str) -> dict[str, Any]:
-        """Return the settings for FILE.py:CLASS, with the text of the file, which is trusted from
-        now on, as the user named it. Raises ``LlmcurateError`` if the file cannot be read.
-        """
+        """Return the settings for FILE.py:CLASS, with the text of the file. The user named the
+        file, so its text is trusted from now on. Raises ``LlmcurateError`` if the file cannot be
+        read."""
         match = _NAMED.fullmatch(text)
         assert match is not None
         try:

@@ -117,7 +117,7 @@ def plugin_errors() -> Iterator[None]:
 
 
 def failure_of(error: BaseException) -> LlmcurateError | None:
-    """Return the error for an exception from a user's file or code that it called, else None."""
+    """Return the error for an exception from a user's file or code that it called, or None."""
     if isinstance(error, LlmcurateError):
         return None
     place, trace = None, error.__traceback__

@@ -21,8 +21,8 @@ class RopeScaling:
     """Stretching of rotary frequencies to a context longer than ``original_context``. ``linear``:
     positions are divided by ``factor`` (Chen et al. 2023). ``ntk``: theta is multiplied by factor
     ** (d / (d - 2)) for d rotated dimensions (bloc97 2023). ``yarn`` (Peng et al. 2023) and
-    ``llama3`` (Llama 3.1): each frequency is stretched as its wavelength requires. ``longrope``:
-    each frequency has its own divisor (Ding et al. 2024)."""
+    ``llama3`` (Llama 3.1): long wavelengths are stretched by ``factor``, short ones are not, those
+    between by less. ``longrope``: each frequency has its own divisor (Ding et al. 2024)."""
 
     kind: Literal["linear", "ntk", "yarn", "llama3", "longrope"] = Field(
         description="The kind of scaling."
@@ -84,9 +84,9 @@ POSITIONS = ("rope", "learned", *_FILES, "none")
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """The settings of a position encoding. ``table``: True if it looks positions up in a table,
-    which ends with the context. ``in_attention``: True if it is part of attention. ``title``: the
-    encoding's name."""
+    """The settings of a position encoding. ``table``: True if it looks positions up in a table that
+    has as many rows as the context. ``in_attention``: True if it is part of attention. ``title``:
+    the encoding's name."""
 
     table: ClassVar[bool] = False
     in_attention: ClassVar[bool] = False

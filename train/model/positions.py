@@ -22,8 +22,8 @@ E = TypeVar("E", bound="Positions")
 
 
 def rotations(frequencies: Tensor, factor: float, positions: Tensor) -> Tensor:
-    """Return the factors for ``rotate``: float32 [2, batch or 1, 1, length, rotated], cosines and
-    sines. The first half of the sines is negative. ``positions``: [batch or 1, length].
+    """Return the cosines and sines for ``rotate``: float32 [2, batch or 1, 1, length, rotated]. The
+    sines of the first rotated / 2 dimensions are negative. ``positions``: [batch or 1, length].
     """
     angle = positions[:, None, :, None].float() * frequencies
     cos, sin = angle.cos() * factor, angle.sin() * factor
@@ -43,8 +43,8 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 
 
 def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:
-    """Return the rotation angle per position of each pair of dimensions, float32 [rotated / 2], and
-    the factor on cos and sin (Su et al. 2021), both with the configuration's scaling.
+    """Return (angles, factor): the angle by which each pair of dimensions is rotated per position,
+    float32 [rotated / 2], and the factor on cos and sin (Su et al. 2021), with scaling applied.
     """
     assert isinstance(config.position, Rope)
     size, theta, scaling = config.rotated, config.position.theta, config.position.scaling
@@ -146,9 +146,9 @@ def positions(config: ModelConfig) -> Positions:
 
 @encodes(NoPositions)
 class Positions(nn.Module):
-    """No positions; also the base class of encodings. ``heads``: the heads of this process, for a
-    bias. ``attention``: the attention module to use if the encoding is part of attention.
-    """
+    """The base class of position encodings, which by itself encodes nothing. ``heads``: the heads
+    of this process, for a bias. ``attention``: the attention module to use if the encoding is part
+    of attention."""
 
     attention: ClassVar[type[nn.Module] | None] = None
 
@@ -157,7 +157,7 @@ class Positions(nn.Module):
         self.heads = slice(None)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Return embeddings [batch, length, hidden] with positions [batch or 1, length] added."""
+        """Return embeddings x [batch, length, hidden] with vectors for ``positions`` added."""
         return x
 
     def rotation(self, positions: Tensor, windowed: bool = False) -> Tensor | None:
@@ -171,7 +171,8 @@ class Positions(nn.Module):
     content = False  # True if each layer adds scores computed from ``relation`` and its tokens
 
     def relation(self, mask: Mask | SharedMask) -> Relation | None:
-        """Return the vectors of the distances between queries and keys; None if there are none."""
+        """Return the vectors for distances between queries and keys; None if the encoding has
+        none."""
         return None
 
 

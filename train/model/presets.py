@@ -23,7 +23,7 @@ LAYER_NORM = Norm(kind="layer")
 
 
 def gpt1() -> ModelConfig:
-    """GPT-1 (Radford et al. 2018): norms after the parts; tokens from 478 bytes, 40,000 merges."""
+    """GPT-1 (Radford et al. 2018): post-norm; a vocabulary of 478 characters and 40,000 merges."""
     config = gpt2(12, 768, 12)
     norm = dataclasses.replace(LAYER_NORM, place="post")
     return dataclasses.replace(config, vocab=40_478, context=512, norm=norm)
@@ -45,11 +45,11 @@ def gpt2(
 
 
 def gpt3(layers: int, hidden: int, heads: int, head_dim: int) -> ModelConfig:
-    """GPT-3 (Brown et al. 2020, table 2.1), as GPT-2. All layers are dense here; every second layer
-    of GPT-3 was sparse in bands, which changes no weight. For XL the table has 24 heads of 128, or
-    3,072 dimensions instead of 2,048, and so 1.5 billion parameters; with 16 heads here it has the
-    stated 1.3. The 5,140 dimensions of 13B are not a multiple of its 40 heads of 128, and are kept.
-    """
+    """GPT-3 (Brown et al. 2020, table 2.1), as GPT-2. All layers attend to all tokens here; every
+    second layer of GPT-3 had sparse attention, which changes no weight. For XL the table has 24
+    heads of 128, or 3,072 dimensions instead of 2,048, and so 1.5 billion parameters; with 16 heads
+    here it has the stated 1.3. The 5,140 dimensions of 13B are not a multiple of its 40 heads of
+    128, and are kept."""
     config = gpt2(layers, hidden, heads)
     attention = heads_of(hidden, heads, head_dim=head_dim, bias="all")
     return dataclasses.replace(config, context=2048, attention=attention, dropout=0.0)

@@ -95,10 +95,10 @@ def initialise(model: nn.Module, seed: int) -> None:
     """Set the initial values of all parameters by their roles, from the seed alone.
 
     Matrices are normal with deviation 1 / sqrt(inputs), divided by sqrt(2 x layers) if they write
-    to the residual stream (Radford et al. 2019). Embeddings and head have 0.4 / sqrt(hidden):
-    GPT-2's fixed 0.02 suits its width, but costs a model of 192 dimensions half of its first
-    minute. Norms start as the identity, biases as 0. Each process draws all values in the same
-    order, and keeps its part of split parameters.
+    to the residual stream (Radford et al. 2019). Embeddings and head have 0.4 / sqrt(hidden), since
+    GPT-2's fixed 0.02 suits its width, but slows a model of 192 dimensions down by half a minute.
+    Norms start as the identity, biases as 0. Each process draws all values in the same order, and
+    keeps its part of split parameters.
     """
     generator = torch.Generator().manual_seed(seed)
     for _, parameter, role in roles(model):

@@ -19,7 +19,8 @@ from train.objectives.example import IGNORED, Draws, Example, Objective, causal_
 @learns(own.Causal, by=("decoder",))
 class Causal(Objective):
     """Language modelling: predict each token from those before it (Radford et al. 2018). Documents
-    need no special tokens. With ``across``, all documents of a row count as one."""
+    need no special tokens. With ``across``, tokens also see the earlier documents of their row, as
+    if all were one."""
 
     def __init__(self, settings: Any = None, tokens: Vocabulary | None = None) -> None:
         self.across = settings is not None and settings.across
@@ -34,8 +35,8 @@ class Causal(Objective):
 @learns(own.Prefix, by=("decoder",))
 class Prefix(Objective):
     """Predict the rest of each piece of text, one token or more, from its beginning. The beginning
-    is read in both directions and not scored. Its length is drawn evenly (Liu et al. 2018; Raffel
-    et al. 2020, section 3.2.1).
+    is read in both directions and not scored. Its length is drawn from the uniform distribution
+    (Liu et al. 2018; Raffel et al. 2020, section 3.2.1).
     """
 
     @staticmethod
@@ -60,13 +61,13 @@ PARTS = ("prefix", "suffix", "middle")
 @learns(own.FillInTheMiddle, by=("decoder",))
 class FillInTheMiddle(Objective):
     """Predict the middle of a text from both sides. A share of the pieces is cut in three at two
-    evenly drawn tokens, and the middle is moved to the end (Bavarian et al. 2022, 3 and 4.3):
+    random places, and the middle is moved to the end (Bavarian et al. 2022, 3 and 4.3):
 
     PSM  <prefix> prefix <suffix> suffix <middle> middle
     SPM  <prefix> <suffix> suffix <middle> prefix middle
 
-    An end-of-text token after the middle shows where the suffix would follow. All is read causally.
-    The three special tokens are not scored: a prompt for a middle already has them.
+    An end-of-text token after the middle shows where the suffix would follow. Attention is causal.
+    The three special tokens are not scored, because in use the prompt has them.
     """
 
     likelihood = False
@@ -88,7 +89,7 @@ class FillInTheMiddle(Objective):
         return causal_row([self.with_middle_last(piece, draws) for piece in pieces], context)[0]
 
     def with_middle_last(self, piece: Piece, draws: Draws) -> Piece:
-        """Return the piece with its middle moved to the end, or by chance unchanged."""
+        """Return the piece with its middle moved to the end, or unchanged, at random."""
         moves, spm, *cuts = draws.shares(piece, 4)
         if moves >= self.rate:
             return piece
@@ -104,7 +105,7 @@ class FillInTheMiddle(Objective):
         return self._read(piece, np.concatenate(order))
 
     def _read(self, piece: Piece, order: Ints) -> Piece:
-        """Return a piece with its tokens in this order (~n: special token n) and an end of text."""
+        """Return the piece with its tokens in ``order`` (~n: special token n), then end of text."""
         marks = order < 0
         ids = piece.tokens[np.maximum(order, 0)]
         ids[marks] = np.array(self.marks)[~order[marks]]

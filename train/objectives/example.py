@@ -136,14 +136,14 @@ class Draws:
         return (self.key(piece) >> 11) / 2**53
 
     def shares(self, piece: Piece, count: int, stream: int = 0) -> npt.NDArray[np.float64]:
-        """Return ``count`` uniform numbers in [0, 1) for the piece, others for each ``stream``."""
+        """Return ``count`` uniform numbers in [0, 1) for the piece. Each ``stream`` has its own."""
         with np.errstate(over="ignore"):
             start = mix64(np.full(1, self.key(piece), np.uint64) + np.uint64(stream))
             drawn = mix64(start + np.arange(count, dtype=np.uint64) * np.uint64(_STEP))
         return (drawn >> np.uint64(11)) / 2.0**53
 
     def of_other_document(self, piece: Piece) -> Piece | None:
-        """Return a piece of another document; None if eight random rows have none."""
+        """Return a piece of another document; None if none is in eight random rows."""
         if self.rows is None:
             return None
         for share in self.shares(piece, 8, 6):
@@ -172,7 +172,7 @@ class Objective(ABC):
 
     @staticmethod
     def takes(settings: Any) -> Takes | None:
-        """Return a function that gives the number of positions of a piece; None: one per token."""
+        """Return a function for the number of positions of a piece; None: one per token."""
         return None
 
     @staticmethod
@@ -201,7 +201,7 @@ class Objective(ABC):
         task: Task | None = None,
         tokenizer: Path | None = None,
     ) -> Feed:
-        """Return the source of a run's text. ``task``, ``tokenizer``: those of the model."""
+        """Return the feed of a run's text. ``task``, ``tokenizer``: those of the model."""
         asked, context = config.objective, max(stage.context for stage in stages_of(config))
         return Feed(path, config, cls.needs(asked, context), cls.takes(asked))
 
@@ -218,7 +218,7 @@ FORMS: dict[type, tuple[str, ...]] = {}  # forms of models that may use it
 
 
 def learns(*settings: type, by: tuple[str, ...] = ()) -> Callable[[type[Kind]], type[Kind]]:
-    """Register an objective's class for these settings. ``by``: forms of models that can use it."""
+    """Register an objective's class for these settings. ``by``: the model forms that can use it."""
 
     def register(kind: type[Kind]) -> type[Kind]:
         OBJECTIVES.update(dict.fromkeys(settings, kind))
@@ -229,7 +229,7 @@ def learns(*settings: type, by: tuple[str, ...] = ()) -> Callable[[type[Kind]], 
 
 
 class Source(Protocol):
-    """A numbered sequence of rows, such as ``Rows`` and ``Mixture``."""
+    """A numbered sequence of rows, such as a ``Rows`` or a ``Mixture`` (train/data/rows.py)."""
 
     @property
     def count(self) -> int: ...
@@ -242,7 +242,7 @@ class Source(Protocol):
 def examples(
     objective: Objective, rows: Source, numbered: Iterable[tuple[int, int]], *, seed: int = 0
 ) -> Example:
-    """Return the rows of these (row, epoch) numbers as one example, prepared by the objective."""
+    """Return the rows given by pairs (row, epoch) as one example that the objective prepares."""
     per_row = [
         objective.example(rows.pieces(row), rows.width(row), Draws(seed, epoch, rows))
         for row, epoch in numbered
@@ -258,7 +258,7 @@ def examples(
 
 
 def causal_row(pieces: Sequence[Piece], context: int) -> tuple[Example, list[tuple[Piece, slice]]]:
-    """Return a row that predicts each token from those before, and each piece with its place."""
+    """Return (row in which each token is predicted from those before, (piece, its place) pairs)."""
     inputs = np.zeros((1, context), dtype=np.int64)
     targets = np.full((1, context), IGNORED, dtype=np.int64)
     documents = np.full((1, context), -1, dtype=np.int64)

@@ -1,9 +1,10 @@
-"""Cross-entropy in float32 and its gradient, in chunks of tokens, without keeping logits.
+"""Cross-entropy in float32 and its gradient, in chunks of tokens, so that all logits are never
+stored.
 
 At a vocabulary of 50,000 the logits of 16,000 tokens and their gradient take 6 GB. Here the logits
 of a chunk are computed, turned into their gradient, multiplied by the head, and dropped, all in the
-forward pass. The head's products are computed once, as without chunks, and softmax reads from cache
-instead of memory. Liger kernels (Hsu et al. 2024) call this fused linear cross-entropy.
+forward pass. Products with the head are computed only once, and softmax reads from the processor's
+cache. Liger kernels (Hsu et al. 2024) call this fused linear cross-entropy.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TOKENS = 256  # of a chunk on a CPU: more overflow its cache, fewer slow down pr
 
 
 def chunk_of(vocab: int, asked: int = 0, device: str = "cpu") -> int:
-    """Return the number of tokens of a chunk: ``asked``, or if that is 0 what suits the device."""
+    """Return the number of tokens of a chunk: ``asked``, or if 0, one that suits the device."""
     most = max(1, (LOGITS if device == "cpu" else GPU_LOGITS) // vocab)
     return asked or (min(TOKENS, most) if device == "cpu" else most)
 
@@ -46,10 +47,11 @@ def loss_sums(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return three sums over the scored targets: loss, nats, and squared log normalisers.
 
-    loss = nats + z_loss * squares; only the loss has a gradient, of first order. ``features``:
-    [tokens, hidden]. ``targets``: [tokens]. ``weight``, ``bias``: the head's, [vocab, hidden] and
-    [vocab]. The mean of the squares is the z-loss (Chowdhery et al. 2022, section 5), which keeps
-    the logits from drifting away together. Under autocast, matrix products have autocast's dtype.
+    loss = nats + z_loss * squares. Only the loss has a gradient, which has no gradient itself.
+    ``features``: [tokens, hidden]. ``targets``: [tokens]. ``weight``, ``bias``: the head's, [vocab,
+    hidden] and [vocab]. The mean of the squares is the z-loss (Chowdhery et al. 2022, section 5),
+    which keeps the logits from drifting away together. Under autocast, matrix products have
+    autocast's dtype.
     """
     low = in_products(features)
     needed = [tensor is not None and tensor.requires_grad for tensor in (features, weight, bias)]
@@ -212,8 +214,8 @@ def distance(
 
 
 class Term(NamedTuple):
-    """A part of the loss, or a figure only to report: its ``sum`` over a micro-batch. ``per``: the
-    count by which the sum over all micro-batches and processes is divided: scored ``targets``, read
+    """A part of the loss, or a figure only to report: its ``sum`` over a micro-batch. The sum over
+    all micro-batches and processes is divided by the count ``per``: scored ``targets``, read
     ``tokens``, or ``pairs``. ``weight``: the factor in the loss; 0 if only reported.
     """
 
@@ -334,8 +336,8 @@ class Losses(nn.Module):
 
 def of_experts(config: ModelConfig, notes: dict[str, list[Tensor]]) -> dict[str, Term]:
     """Return the losses that layers with experts add, and the figures that they report, as means
-    over these layers. Only ``loads`` is no mean: [layers, experts], the tokens assigned to each
-    expert. Modules that predict later tokens count as layers.
+    over these layers. Only ``loads`` is not a mean: [layers, experts], the number of tokens
+    assigned to each expert. Modules for multi-token prediction count as layers.
     """
     own = config.feed_forward
     if not isinstance(own, Experts):
@@ -359,7 +361,7 @@ def token_losses(model: Decoder, example: Example, chunk: int = 0) -> Tensor:
 
 @torch.no_grad()
 def token_losses_and_hits(model: Decoder, example: Example, chunk: int = 0) -> Tensor:
-    """Return each target's nats, and 1 if it is the likeliest token: [rows * context, 2]."""
+    """Return (nats, 1 if it is the likeliest token, else 0) of each target: [rows * context, 2]."""
     return torch.cat(
         [
             torch.stack([_nats(logits, target), (logits.argmax(-1) == target).float()], -1)

@@ -17,9 +17,9 @@ from train.split import by_mesh, gather, local, mesh_of, shares, split_like, spr
 
 
 def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[Tensor]:
-    """Apply ``work`` to whole matrices of one shape, stacked to [n, rows, columns]. Yields each
-    result, split as its tensor is. If the tensors are split over processes, each process computes
-    some of the matrices and broadcasts the results, so that each is computed once.
+    """Apply ``work`` to whole matrices of one shape, stacked to [n, rows, columns]. Yields the
+    result for each matrix, split as the matrix is. If the tensors are split over processes, each
+    process computes some of the matrices and broadcasts the results, so that each is computed once.
     """
     mesh = mesh_of(tensors[0])
     if mesh is None:
@@ -45,8 +45,8 @@ def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[
 
 class Average:
     """An exponential moving average of the weights, which is evaluated, sampled from and exported.
-    After every step it moves towards the weights by 1 - decay. The decay starts smaller, at (1 +
-    step) / (10 + step). Otherwise the initial weights would count for long.
+    After every step it moves towards the weights by 1 - decay. At first the decay is smaller, (1 +
+    step) / (10 + step), because otherwise the initial weights would count for long.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -160,8 +160,8 @@ class Groups:
     ``vectors``: norms and biases.
     ``rates``: learning rate of a weight, by its ``id``, relative to the run's.
 
-    Only ``hidden`` and ``head`` have weight decay: a norm's scale and the embedding of a rare token
-    should not shrink for lack of gradients.
+    Only ``hidden`` and ``head`` have weight decay, because a norm's scale and the embedding of a
+    rare token should not shrink for lack of gradients.
     """
 
     hidden: list[nn.Parameter]
@@ -201,8 +201,8 @@ def _decay_groups(
     rates: dict[int, float],
 ) -> list[dict[str, Any]]:
     """Return parameter groups for torch's optimisers, each with one weight decay, rate and mesh of
-    processes. In a step, a weight decays by ``weight_decay`` times the run's rate, not its own
-    rate."""
+    processes. In a step, a weight decays by ``weight_decay`` times the run's learning rate, not
+    times its own."""
     groups = []
     for weights, decay in ((decayed, config.weight_decay), (exempt, 0.0)):
         for rate in sorted({rates.get(id(weight), 1.0) for weight in weights}) or [1.0]:
@@ -252,7 +252,7 @@ _A, _B, _C = 3.4445, -4.7750, 2.0315
 
 def orthogonal(matrices: Tensor) -> Tensor:
     """Return U V^T, approximately, for each matrix U S V^T of [..., rows, columns]. On a GPU this
-    computes in bfloat16, which is precise enough (Jordan et al. 2024), else in float32 or wider.
+    is computed in bfloat16, which is precise enough (Jordan et al. 2024), else in float32 or wider.
     """
     x = (matrices.bfloat16() if matrices.is_cuda else matrices).flatten(0, -3)
     tall = x.shape[-2] > x.shape[-1]
@@ -353,8 +353,9 @@ _CLIP, _DECAY = 1.0, -0.8  # d of algorithm 4; beta2 is 1 - step ** _DECAY
 
 class Adafactor(torch.optim.Optimizer):
     """Adafactor (Shazeer and Stern 2018, algorithms 4 and 5) without momentum. Second moments of an
-    r x c matrix are kept as r + c means, of rows and of columns. The update is clipped to a root
-    mean square of 1 and multiplied by the weight's, so ``lr`` is relative: 0.01 in the paper."""
+    r x c matrix are stored as r + c means, of rows and of columns. The update is clipped to a root
+    mean square of 1 and multiplied by that of the weight, so ``lr`` is relative: 0.01 in the
+    paper."""
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:

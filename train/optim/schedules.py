@@ -1,6 +1,6 @@
 """Learning rates as functions of the step, so that a resume has nothing to restore. Every schedule
-rises linearly over ``warmup`` steps to ``lr``, starting above 0. After that it is a share of
-``lr``, from 1 down to ``lr_floor``.
+rises linearly over ``warmup`` steps to ``lr``, starting above 0. After that the rate is ``lr``
+times a share that falls from 1 to ``lr_floor``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from train.config import TrainConfig, locate, stages_of
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """The learning rate after the warm-up. ``share(config, step)``: share of ``lr`` at a step.
-    ``fixed_steps(config)``: number of first steps whose rates do not depend on the total.
+    ``fixed_steps(config)``: how many first steps have rates that do not depend on the run's length.
     """
 
     share: Callable[[TrainConfig, int], float]

@@ -10,10 +10,10 @@
 
 state.json has xxh3-128 checksums of config.json, of each tensor (computed in memory, before
 writing; for a file of parts, of its header), of the run's tokenizer.json, of the log up to this
-step, and of state.json without its checksum. All that is read again is compared with them.
+step, and of state.json without its checksum. Whatever is read again is compared with its checksum.
 
-Sampler, schedule and dropout are functions of the step and need no state. A checkpoint can be read
-by another number of processes than wrote it.
+Sampler, schedule and dropout are functions of the step and need no state. Any number of processes
+can read a checkpoint.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ Tensors = dict[str, Tensor]
 @dataclass(frozen=True, kw_only=True)
 class State:
     """The state of a run besides its tensors: steps done, scored tokens, held-out scores if this
-    step was evaluated, the state of the guard against spikes, and the checksum of the log so far.
-    """
+    step was evaluated, the state of the guard against loss spikes, and the checksum of the log so
+    far."""
 
     step: int
     tokens: int
@@ -75,8 +75,8 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Keep:
-    """The checkpoints to keep: this many of the ``newest``, the ``best`` by held-out loss if True,
-    and the checkpoint of ``step``."""
+    """The checkpoints to keep: the last ``newest`` ones, the one with the least held-out loss if
+    ``best`` is True, and the checkpoint of ``step``."""
 
     newest: int
     best: bool = False
@@ -102,8 +102,8 @@ def _path(folder: Path, state: State) -> Path:
 @contextmanager
 def writing(folder: Path, plan: Plan, state: State, keep: Keep) -> Iterator[tuple[Path, Sums]]:
     """Yield a temporary folder for a checkpoint's tensors, and a dict for their checksums. At the
-    end the folder gets its name and superfluous checkpoints are deleted. Raises ``LlmcurateError``
-    if writing fails."""
+    end the folder gets its name, and checkpoints that are not to be kept are deleted. Raises
+    ``LlmcurateError`` if writing fails."""
     refuse_link(folder)
     final = _path(folder, state)
     try:
@@ -151,7 +151,7 @@ def _describe(aside: Path, plan: Plan, state: State, sums: Sums) -> None:
 
 
 def verify(checkpoint: Path) -> None:
-    """Compare all of a checkpoint with its checksums. Raises ``Damaged`` if any part differs."""
+    """Compare a whole checkpoint with its checksums. Raises ``Damaged`` if any part differs."""
     if load_state(checkpoint).step != step_of(checkpoint):
         raise Damaged(checkpoint / "state.json", "its step is not the folder's")
     load_plan(checkpoint)
@@ -162,8 +162,8 @@ def verify(checkpoint: Path) -> None:
 
 
 def set_aside_damaged(folder: Path, say: Callable[[str], None]) -> None:
-    """Rename damaged checkpoints that are newer than the newest intact one. ``say`` gets a line
-    about each renamed checkpoint. Raises ``Damaged`` if all are damaged.
+    """Rename damaged checkpoints that are newer than the newest intact one. ``say`` is called with
+    a line about each. Raises ``Damaged`` if all are damaged.
     """
     damaged: list[tuple[Path, Damaged]] = []
     for checkpoint in reversed(complete(folder)):
@@ -250,7 +250,7 @@ def _of_last_stage(checkpoints: list[Path]) -> list[Path]:
 
 
 def choice_line(run: Path, which: str = "best") -> str | None:
-    """Return a line about the checkpoint that ``checkpoint_to_use`` chooses; None for the last."""
+    """Return a line about the checkpoint that ``checkpoint_to_use`` chooses; None if the last."""
     used, last = checkpoint_to_use(run, which), newest(run / "checkpoints")
     if used is None or last is None or used == last:
         return None
@@ -320,9 +320,9 @@ def _files(checkpoint: Path) -> dict[str, dict[Path, Any]]:
 
 
 def stored(checkpoint: Path, kind: str) -> Stored:
-    """Return the model, optimizer or average tensors of a checkpoint, as ``kind`` says. Each is
-    compared with its checksum when it is read. Raises ``Damaged`` if a file is missing or differs.
-    """
+    """Return the tensors of one ``kind`` (model, optimizer or average) in a checkpoint. Each tensor
+    is compared with its checksum when it is read. Raises ``Damaged`` if a file is missing or
+    differs."""
     files = _files(checkpoint).get(kind)
     if files is None:
         raise Damaged(checkpoint / f"{kind}.safetensors", "the file is missing")
@@ -330,7 +330,7 @@ def stored(checkpoint: Path, kind: str) -> Stored:
 
 
 def weights_of(checkpoint: Path, *, average: bool = True) -> Stored:
-    """Return the weights of a checkpoint: with ``average`` their average, if there is one."""
+    """Return a checkpoint's weights, or with ``average`` their average, if it has one."""
     return stored(checkpoint, "average" if average and "average" in _files(checkpoint) else "model")
 
 
@@ -362,7 +362,7 @@ def load_model(checkpoint: Path, model: Decoder, *, average: bool = False) -> No
 
 
 def fill(checkpoint: Path, tensors: Stored, into: dict[str, Tensor]) -> None:
-    """Copy tensors by name into ``into``. Of split tensors each process reads what it needs."""
+    """Copy ``tensors`` into ``into`` by name. Of split tensors a process reads its part only."""
     for name, value in into.items():
         if tensors.shapes.get(name) != value.shape:
             raise RunFailed(
@@ -391,8 +391,8 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 class Saver:
     """The object that writes a run's checkpoints. The first process writes whole tensors. If
-    tensors are split, each process writes its parts. With ``in_thread``, a thread writes a copy,
-    and the next save waits for it, so that at most one copy is in memory."""
+    tensors are split, each process writes its parts. With ``in_thread``, a thread writes a copy.
+    The next save waits for the thread, so that at most one copy is in memory."""
 
     def __init__(self, folder: Path, plan: Plan, *, first: bool, parts: bool) -> None:
         self.folder, self.plan, self.parts, self.writes = folder, plan, parts, first or parts

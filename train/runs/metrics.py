@@ -44,7 +44,7 @@ def scalars(line: dict[str, Any]) -> dict[str, float]:
 
 
 class Csv:
-    """OUT/metrics.csv, written anew from step 1: a row per step; missing figures are empty."""
+    """OUT/metrics.csv: a row per step from step 1, also after a resume; figures may be missing."""
 
     def __init__(self, out: Path, texts: Iterable[str]) -> None:
         groups = NAMES | {f"eval/{text}": SCORES for text in texts}
@@ -112,7 +112,7 @@ class Wandb:
 def curves(
     out: Path, plan: Plan, kept: list[dict[str, Any]], step: int
 ) -> list[Csv | TensorBoard | Wandb]:
-    """Return the curves that the settings ask for, from ``step`` on. ``kept``: the lines so far."""
+    """Return the curves that the settings choose, from ``step`` on. ``kept``: earlier log lines."""
     asked: list[Csv | TensorBoard | Wandb] = []
     train = plan.train
     if train.csv:
@@ -150,8 +150,8 @@ LAST = ("grad_norm", "tokens", "read")
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """The figures of a step, still on the device. ``values``: float64, in the order of ``names``.
-    These are the terms of the loss (nats per token), then ``load`` if there are experts (the most
-    tokens of an expert over the mean, in the layer where this is highest), then ``LAST``.
+    These are the terms of the loss (nats per token), then ``load`` if there are experts, then those
+    in ``LAST``. ``load`` is the highest ratio of an expert's tokens to its layer's mean.
     ``updated``: True if the step changed the weights. ``loads``: [layers, experts], the tokens
     assigned to each expert."""
 
@@ -161,7 +161,7 @@ class Measured:
     loads: Tensor | None = None
 
     def shares(self) -> list[list[float]] | None:
-        """Return the share of its layer's tokens that each expert got. Waits for the device."""
+        """Return each expert's share of its layer's tokens, by layer. Waits for the device."""
         if self.loads is None:
             return None
         return (self.loads / self.loads.sum(-1, keepdim=True)).tolist()
@@ -186,9 +186,9 @@ class Pending:
         self._began = time.perf_counter()
 
     def collect(self) -> list[dict[str, Any]]:
-        """Return the log lines of these steps. ``tokens`` (scored) and ``read`` are numbers per
-        step. ``seconds``: the time since the last call, divided equally among the steps.
-        """
+        """Return the log lines of these steps. ``tokens`` (scored) and ``read`` (all) are numbers
+        of tokens per step. ``seconds``: the time since the last call, divided equally among the
+        steps."""
         done = [m.values for _, _, m in self._steps if m is not None]
         numbers = iter(torch.stack(done).tolist() if done else [])
         lines = []
@@ -208,7 +208,7 @@ class Pending:
 
 
 class Log:
-    """The log of a run from a step on, with its curves. Only the first process uses it.
+    """The log of a run from a step on, with its curves. Only the first process writes a log.
     ``expected``: the checksum of the lines up to that step, from a checkpoint, if there is one.
     ``damaged``: True if the lines have another checksum.
     """
@@ -272,7 +272,7 @@ def read_lines(metrics: Path) -> list[dict[str, Any]]:
 
 
 def truncate(metrics: Path, step: int) -> list[dict[str, Any]]:
-    """Delete the lines after ``step`` steps, which will be written again. Returns the others."""
+    """Delete the log lines after ``step`` steps, to be written again. Returns the others."""
     kept = [line for line in read_lines(metrics) if line["step"] <= step]
     write_atomic(metrics, "".join(json.dumps(line) + "\n" for line in kept).encode("utf-8"))
     return kept

@@ -1,4 +1,4 @@
-"""Checkpoints in parts: each process writes a part of the tensors, and reads what its weights need.
+"""Checkpoints in parts: each process writes a part of the tensors and reads those for its weights.
 torch.distributed.checkpoint plans which process writes what. The files are in our own format
 (``tensors.py``), because those of torch are pickled.
 """
@@ -43,9 +43,9 @@ Writing = Callable[[], AbstractContextManager[tuple[Path, Sums]]]
 
 
 def write_parts(tensors: Mapping[str, Mapping[str, Tensor]], writing: Writing, group: Any) -> None:
-    """Write ``tensors``, by file and name. Every process of ``group`` must call this. One process
-    writes what is not split. If one fails, all raise its ``OSError`` or ``LlmcurateError``.
-    """
+    """Write ``tensors``, given by kind (such as the model's) and name. Every process of ``group``
+    must call this. One process writes the tensors that are not split. If a process fails, all raise
+    its ``OSError`` or ``LlmcurateError``."""
     state = {
         f"{kind}/{name}": value for kind, own in tensors.items() for name, value in own.items()
     }
@@ -55,7 +55,8 @@ def write_parts(tensors: Mapping[str, Mapping[str, Tensor]], writing: Writing, g
 
 
 def read_parts(stored: Stored, tensors: Mapping[str, Tensor]) -> None:
-    """Fill ``tensors``, which may be split, with those stored by these names, on all processes."""
+    """Fill ``tensors``, which may be split, with the stored ones of these names, on all
+    processes."""
     with _first_error():
         dcp.load(dict(tensors), storage_reader=_Reader(stored))
 

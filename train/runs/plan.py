@@ -19,9 +19,9 @@ VERSION = 4  # of plans and checkpoints
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """A model that training starts from, or a teacher. ``digest``: SHA-256 over the digests of the
-    weights' files, independent of the folder. ``tokenizer``: path of its tokenizer.json.
-    ``objective``: the objective that it was trained with; ``Auto`` if unknown.
+    """A model that training starts from, or a teacher. ``digest``: SHA-256 of the digests of the
+    weights' files; the folder's name does not matter. ``tokenizer``: path of the tokenizer.json.
+    ``objective``: that of the model's training; ``Auto`` if unknown.
     """
 
     folder: Path
@@ -79,8 +79,8 @@ class Plan:
         ]
 
     def shared_steps(self, other: Plan) -> float:
-        """Return how many first steps are the same in two plans that differ only in the number of
-        steps. These are all steps, or those whose learning rate does not depend on that number."""
+        """Return how many first steps are the same in two plans that differ at most in the number
+        of steps. If it differs, these are the steps whose learning rate does not depend on it."""
         if self.train.steps == other.train.steps:
             return math.inf
         ours, theirs = self.train, other.train
@@ -94,7 +94,7 @@ def _short(value: Any) -> Any:
 
 
 def without_folders(settings: Any) -> Any:
-    """Return settings without the folders of sources: only their content matters."""
+    """Return settings without the folders of sources, as only the content of these matters."""
     if isinstance(settings, (list, tuple)):
         return [without_folders(value) for value in settings]
     if not isinstance(settings, dict):

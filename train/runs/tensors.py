@@ -64,9 +64,9 @@ def write_tensors(
     metadata: dict[str, str] | None = None,
     values: Callable[[str], Tensor] | None = None,
 ) -> bytes:
-    """Write a safetensors file tensor by tensor, and return its header. At most one tensor is
-    copied at a time, if it is on a GPU or not contiguous. With ``values``, which returns each
-    tensor by its name, ``tensors`` may be on the meta device.
+    """Write a safetensors file tensor by tensor, and return its header. Tensors on a GPU or not
+    contiguous are copied, one at a time. With ``values``, which returns a tensor by its name,
+    ``tensors`` may be on the meta device.
     """
     value_of = values or tensors.__getitem__
     header: dict[str, dict[str, str] | dict[str, str | list[int]]] = (
@@ -101,7 +101,7 @@ def _header_checksum(path: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A part of a tensor: its file and name, first index in each dimension, shape, and checksum."""
+    """A part of a tensor: the file, name, first index in each dimension, shape, and checksum."""
 
     file: Path
     name: str
@@ -111,9 +111,9 @@ class Part:
 
 
 class Stored(Mapping[str, Tensor]):
-    """The tensors of files, by name. Each is compared with its checksum when it is read. ``files``:
-    each file's checksums of its tensors, or of its header if it has parts. Raises ``Damaged`` if
-    one differs."""
+    """The tensors of files, by name. Each is compared with its checksum when it is read. ``files``
+    has for each file the checksums of its tensors, or that of its header if it has parts. Raises
+    ``Damaged`` if a checksum differs."""
 
     def __init__(self, files: Mapping[Path, Any]) -> None:
         self.files = list(files)

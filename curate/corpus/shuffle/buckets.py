@@ -61,7 +61,7 @@ def ones_before(bits):
 
 @njit(cache=True, nogil=True)
 def set_bits(bits, first, stop):
-    """Return as int64 the positions, less `first`, of the bits set between `first` and `stop`."""
+    """Return as int64 the positions, from `first`, of the bits set between `first` and `stop`."""
     out = np.empty(stop - first, np.int64)
     count = 0
     for i in range(first, stop):
@@ -80,8 +80,8 @@ def read_bits(path: Path, first: int, rows: int) -> tuple[np.ndarray, int]:
 
 
 def candidates_before(groups: list[Group], bits: Path) -> list[int]:
-    """Return for each group the number of candidates before it. `bits` is the file of their
-    bits."""
+    """Return for each group the number of candidates before it. `bits` is the file with one bit per
+    document, which is set for candidates."""
     all_bits = np.fromfile(bits, np.uint64)
     before = ones_before(all_bits)
     words = [group.first // 64 for group in groups]
@@ -192,7 +192,8 @@ def chunks(files: Sequence[BucketFiles], most: int) -> Iterator[tuple[np.ndarray
 
 
 def candidate_batches(task: CandidateTask) -> Iterator[pa.RecordBatch]:
-    """Yield the sketches of a task's candidates in batches, in order of `part`, then of `n`."""
+    """Yield the sketches of a task's candidates in batches, by `part` (partition), then by `n`
+    (number)."""
     bits, first = read_bits(task.bits, task.group.first, task.group.rows)
     for batch in sketch_batches(task.group.files, [*task.columns], task.read):
         chosen = set_bits(bits, first, first + len(batch))
@@ -223,8 +224,9 @@ def write_rows(task: CandidateTask) -> None:
 def write_candidate_rows(
     sketches: Sketches, folder: Path, groups: list[Group], bits: Path, columns: list[str]
 ) -> list[Path]:
-    """Write the rows of all candidates in tasks, with the columns `columns`, part, n, id and c.
-    Return the paths of the files, one per group. `bits` is the file with their bits."""
+    """Write the rows of all candidates in tasks, with the columns `columns`, part, n, id and c (the
+    number of the candidate). Return the paths of the files, one per group. `bits` is the file with
+    a bit per document, set for candidates."""
     read = sketches.sizes.batch_candidates
     tasks = [
         CandidateTask(g.part, folder, g, bits, before, tuple(columns), read)

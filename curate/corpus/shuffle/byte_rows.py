@@ -96,7 +96,7 @@ class SliceFiles(NamedTuple):
 
 
 class SliceWriter:
-    """A writer of rows of bytes, sorted by slice in segments of about `segment` bytes."""
+    """A writer of rows of bytes, in segments of about `segment` bytes that are sorted by slice."""
 
     def __init__(self, files: SliceFiles, slices: int, segment: int) -> None:
         self.slices = slices

@@ -135,7 +135,8 @@ class PairFiles(NamedTuple):
 
 
 class PartitionWriter:
-    """A writer of uint64 keys, with or without uint32 values, sorted `segment` pairs at a time."""
+    """A writer of keys (uint64), with or without values (uint32), to partitions. It sorts and
+    writes `segment` pairs at a time."""
 
     def __init__(self, files: PairFiles, bits: int, segment: int, valued: bool = True) -> None:
         self.bits = bits

@@ -1,6 +1,7 @@
 """Groups of sketch files (each group is the input of one task), and the tables that the tasks of a
-phase write for the next phase. Groups depend only on the input. A slice is all that one reading
-task reads: each writer has a file with one record batch per reader."""
+phase write for the next phase. Groups depend only on the input. Each writing task writes a file
+with one record batch for each reading task. The batches of all files for one reading task are
+called a slice."""
 
 from __future__ import annotations
 
@@ -84,8 +85,8 @@ def groups(
     weigh: Callable[[pq.FileMetaData], int] = lambda metadata: int(metadata.num_rows),
 ) -> list[Group]:
     """Return the sketch files in groups of up to `most` sketches, in order. A file with more
-    sketches is a group by itself. `weigh` returns the size of a file that counts towards `most`, if
-    not the number of sketches."""
+    sketches is a group by itself. `weigh` returns what a file counts towards `most`, by default its
+    number of sketches."""
     parted: list[Group] = []
     waiting: list[SketchFile] = []
     first = rows = size = 0
@@ -105,8 +106,8 @@ def groups(
 
 @dataclass(frozen=True)
 class SealedTask(Task):
-    """A message to a worker: call `function` with the JSON `task`, then seal the files that the
-    call wrote."""
+    """A message to a worker: call `function` with the JSON `task`, then record the size and digest
+    (seal) of each file that the call wrote."""
 
     function: str
     task: str
@@ -114,7 +115,7 @@ class SealedTask(Task):
 
 @dataclass(frozen=True)
 class Sealed(Message):
-    """The result of a SealedTask's call, as JSON, and path and seal of each file that it wrote."""
+    """The result of a SealedTask's call, as JSON, and [path, [size, digest]] of files written."""
 
     result: str
     seals: list[tuple[Path, Seal]]
@@ -127,7 +128,7 @@ def run_tasks(
     result: type[R] = NoneType,  # type: ignore[assignment]
 ) -> list[R]:
     """Run a function on tasks and return the results in the order of the tasks. During a resolve
-    (the decisions of a step), workers also seal the files that they write."""
+    (the decisions of a step), workers also return the digests of files that they write."""
     if not journal.active():
         results = {task.part: found for task, found in run(function, tasks, result)}
         return [results[task.part] for task in tasks]
@@ -141,7 +142,7 @@ def run_tasks(
 
 
 def seal_written(task: SealedTask) -> Sealed:
-    """Call the function that the message names. Return its result and the seals of its files."""
+    """Call the function that the message names. Return its result and the digests of its files."""
     function = resolve_name(task.function)
     kinds = get_type_hints(function)
     with sealing() as written:
@@ -150,7 +151,7 @@ def seal_written(task: SealedTask) -> Sealed:
 
 
 def write_slices(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """Write the tables, one per reader, to a file, which appears only when it is complete."""
+    """Write tables, one per reading task, to a file, which appears only when it is complete."""
     empty = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
     with arrow_writer(path, schema) as writer:
         for table in tables:
@@ -159,7 +160,7 @@ def write_slices(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> N
 
 
 def read_slice(paths: Sequence[Path], number: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches that all writers wrote for reader `number`, in the order of writers."""
+    """Yield the batches that all writers wrote for reading task `number`, in order of writers."""
     for path in paths:
         with pa.OSFile(str(path)) as file:
             yield pa.ipc.open_file(file).get_batch(number)

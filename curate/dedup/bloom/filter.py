@@ -1,11 +1,14 @@
 """A Bloom filter stored in one file and read through a memory map.
 
-File format: the magic; the header's length and its xxh3-64, each a little-endian uint64; the header
-as JSON, padded with blanks to HEADER bytes; the blocks of all slices as little-endian uint64 words.
-A full filter gets another slice. The new slice is at least as large as all earlier ones together,
-and its rate of false positives is TIGHTER times that of the previous slice (Almeida, Baquero,
-Preguica and Hutchison 2007). False positives therefore stay below 1 / (1 - TIGHTER) = 1.2 times the
-requested rate, whatever the number of slices.
+The filter consists of slices, which are Bloom filters of their own, made of blocks of 512 bits.
+File format: bytes that mark the kind of file; the header's length and its xxh3-64, each a
+little-endian uint64; the header as JSON, padded with blanks to HEADER bytes; the blocks of all
+slices as little-endian uint64 words.
+
+If a filter is full, it gets another slice. The new slice is at least as large as all earlier ones
+together, and its rate of false positives is TIGHTER times that of the previous slice (Almeida,
+Baquero, Preguica and Hutchison 2007). False positives therefore stay below 1 / (1 - TIGHTER) = 1.2
+times the requested rate, whatever the number of slices.
 
 One process passes over all documents in order of arrival, and only this pass changes the filter.
 The decisions therefore do not depend on the number of workers.
@@ -121,7 +124,7 @@ _Count = Annotated[int, Field(ge=0)]
 
 class Slice(BaseModel):
     """One slice of a filter: a run of blocks. `capacity`: the number of keys that fit at the
-    slice's rate of false positives. `inserted`: the number of keys that set a bit in the slice."""
+    slice's rate of false positives. `inserted`: the number of keys that were new to the slice."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -228,7 +231,7 @@ class BloomFilter:
 
     @property
     def inserted(self) -> int:
-        """Number of keys that set a bit."""
+        """Number of keys that were new to the filter when they were inserted."""
         return int(self.slices[:, kernel.INSERTED].sum())
 
     @property
@@ -306,7 +309,8 @@ class BloomFilter:
         return self.count(keys) / probes
 
     def modelled_rate(self, inserted: Iterable[float] | None = None) -> float:
-        """Return the rate to expect with `inserted` keys per slice (default: as many as now)."""
+        """Return the expected false-positive rate for `inserted` keys per slice (default: the
+        present ones)."""
         wrong = 1.0
         counts = self.slices[:, kernel.INSERTED] if inserted is None else inserted
         for keys, row in zip(counts, self.slices, strict=True):
@@ -351,7 +355,7 @@ class BloomFilter:
 
 
 def grown_from(paths: list[Path]) -> list[Path]:
-    """Return the paths of the filters that are not contained in another of these filters."""
+    """Return the paths of the filters, without those from which another one was built."""
     headers = [read_header(p) for p in paths]
     inside = {parent for header in headers for parent in header.parents}
     checksums: set[str] = set()
@@ -403,7 +407,8 @@ def _exceeds(seen, keys, threshold, reached):
 @njit(cache=True, nogil=True)
 def check_in_order(words, slices, key_rows, keys, unit_rows, count, threshold, reached, hits, seen):
     """Look up the keys unit by unit, and insert the keys of each kept unit. Fills `seen`
-    (int64[units]) with the number of present keys of each unit. Returns what `touch` returns."""
+    (int64[units]) with the number of present keys of each unit. Returns a number to discard (see
+    `touch`)."""
     read = np.uint64(0)
     ahead = np.int64(0)
     for r in range(len(key_rows) - 1):
@@ -443,8 +448,7 @@ def check_documents_first(
     keys that lie within them. Keys are inserted unless they touch a removed unit. All keys of a
     document are looked up before any is inserted. Fills `seen` and `of_document` (int64[units])
     with the number of present keys and of all keys within each unit, and `total` (int64[rows]) with
-    the number of present keys of each document. Returns what `touch` returns.
-    """
+    the number of present keys of each document. Returns a number to discard (see `touch`)."""
     read = np.uint64(0)
     most = np.int64(0)
     for r in range(len(key_rows) - 1):
@@ -642,9 +646,9 @@ def report(
 
 @njit(cache=True, nogil=True)
 def blank_without(data, offsets, rows, start, end):
-    """Return bool[rows of the batch]: True if only white space remains of a row without its spans.
-    `rows`, `start`, `end`: int64[spans], in order: the row of each span, and its first and last
-    byte (exclusive) in the row."""
+    """Return bool[rows of the batch]: True if a row has only white space left when its spans are
+    cut. `rows`, `start`, `end`: int64[spans], in order: the row of each span, and its first and
+    last byte (exclusive) in the row."""
     blank = np.zeros(len(offsets) - 1, np.bool_)
     s = 0
     while s < len(rows):
@@ -666,7 +670,7 @@ def blank_without(data, offsets, rows, start, end):
 
 def drop_seen(docs: Documents, at: np.ndarray, decisions: pa.Table, limit: float) -> Documents:
     """Apply the decisions to a batch. Annotate documents with `overlap`, their share of seen keys.
-    `at`: int64[decisions], the row of each decision. `limit`: the threshold to show in reasons."""
+    `at`: int64[decisions], the row of each decision. `limit`: the threshold that reasons show."""
     overlap = np.full(len(docs), np.nan)
     overlap[at] = decisions["overlap"].to_numpy()
     docs = docs.annotate("overlap", pa.array(overlap, mask=np.isnan(overlap)))

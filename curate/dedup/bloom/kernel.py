@@ -188,7 +188,7 @@ class Grams:
     last: np.ndarray
 
     def table(self) -> pa.Table:
-        """Return the keys as a sketch: one row of lists per document."""
+        """Return the keys as a sketch: one row per document, with lists."""
         before = np.concatenate([[0], np.cumsum(self.first)])
         lists = {
             "keys": (before[self.rows], self.keys),
@@ -277,7 +277,8 @@ def spanning_grams(data, offsets, rows, start, end, kinds, states, size, least, 
 
 @njit(cache=True, nogil=True)
 def whole_keys(data, start, end, seed):
-    """Return a key per unit (uint64[]), none for a blank unit, and the number of keys per unit."""
+    """Return (keys: uint64[], a key of each unit that is not blank; count: int64[units], the number
+    of keys of each unit, 0 or 1)."""
     keys = np.empty(len(start), np.uint64)
     count = np.zeros(len(start), np.int64)
     n = 0
@@ -312,7 +313,7 @@ def _grams(
 
 
 def _windows(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return bff's paragraphs. Each but a document's first begins with the newline before it."""
+    """Return bff's paragraphs. Each except a document's first begins with the newline before it."""
     lines = newline_lines(docs)
     start = lines.start - 1
     start[lines.rows[:-1]] += 1

@@ -33,7 +33,8 @@ def need_library() -> None:
 
 
 def write_filter(path: Path, keys: Iterable[str], count: int, rate: float) -> int:
-    """Write a filter with room for `count` keys. Return how many of the keys set a bit."""
+    """Write a filter with room for `count` keys. Return the number of keys that the filter did not
+    seem to contain when they were added."""
     need_library()
     from pybloom_live import BloomFilter
 

@@ -161,8 +161,8 @@ class Decontaminate(Removal, FromFiles, Forecasts, DescribesDecisions):
 
     @property
     def shared_key_column(self) -> str | None:
-        """None with the setting `max_hits`, which counts documents of the whole corpus. Otherwise
-        the empty string, because each document is decided alone."""
+        """None if `max_hits` is set: it counts documents of the whole corpus, so any document may
+        change the decision on another. Otherwise "", because each document is decided alone."""
         return "" if self.max_hits is None else None
 
     @property
@@ -193,7 +193,8 @@ class Decontaminate(Removal, FromFiles, Forecasts, DescribesDecisions):
         return identity if self.action == "cut" else identity.without(["context"])
 
     def windows(self) -> Windows:
-        """Return the windows of all items. The files of the items are read once."""
+        """Return the windows of all items, the pieces for which documents are searched. The files
+        of the items are read once."""
         if self._windows is None:
             self._windows = self._cut()
         windows: Windows = self._windows
@@ -257,7 +258,8 @@ class Decontaminate(Removal, FromFiles, Forecasts, DescribesDecisions):
 
     @property
     def least(self) -> float | None:
-        """The share of an item's windows that contaminates, or None if one window is enough."""
+        """The least share of an item's windows that makes a document contaminated, or None if one
+        window is enough."""
         return None if self.mode not in THRESHOLD else self.threshold or THRESHOLD[self.mode]
 
     def resolve(self, sketches: Sketches) -> Decided:

@@ -1,11 +1,12 @@
 """Decontamination in DuckDB: from matched windows to decisions, and the report on every item.
 
-A document is contaminated by an item if it contains enough of the item's windows: any of them, or
-at least the given share. Windows in more than `max_hits` documents are ignored: GPT-3 "ignored
-13-grams that matched more than 10 training documents, as inspection showed the majority of these to
-contain common cultural phrases, legal boilerplate" (Brown et al. 2020, appendix C).
+A window is a piece of an item. A document is contaminated by an item if it contains enough of the
+item's windows: any of them, or at least the given share. Windows in more than `max_hits` documents
+are ignored: GPT-3 "ignored 13-grams that matched more than 10 training documents, as inspection
+showed the majority of these to contain common cultural phrases, legal boilerplate" (Brown et al.
+2020, appendix C).
 
-The report is OUT/contamination.parquet, one row per item, and sentences per evaluation set.
+The report is OUT/contamination.parquet, one row per item, and sentences about each evaluation set.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from llmcurate.base.disk.units import counted
 
 
 def item_tables(windows: Windows) -> tuple[pa.Table, pa.Table]:
-    """Return the tables items (item, name, corpus, windows) and item_grams (item, gram)."""
+    """Return two tables: one row per item (columns item, name, corpus, windows), and one row per
+    distinct window of each item (item, gram: the number of the window)."""
     items = pa.table(
         {
             "item": np.arange(len(windows.items)),
@@ -53,14 +55,14 @@ def decide(
 ) -> dict[str, float]:
     """Write the decisions. Return the counts.
 
-    `threshold`: the least share of an item's windows that contaminates a document, 0 if any window
-    does. In mode `jaccard` it is a share of the windows of item and document together. `cut`: True
-    to remove passages, with the context stored in the sketches, instead of documents.
+    A window is a piece of an item for which documents are searched. `threshold`: the least share of
+    an item's windows that makes a document contaminated, 0 if one window is enough. In mode
+    `jaccard` it is a share of the windows of item and document together. `cut`: True to remove
+    passages, with the context stored in the sketches, instead of documents.
 
     Leaves three tables: `common` (ignored windows and their numbers of documents), `matches` (part,
     n, item, held, share: the number and share of an item's windows in a document) and
-    `contaminated` (the matches that count).
-    """
+    `contaminated` (the matches that count)."""
     db = sketches.connection
     for name, table in zip(("given_items", "given_grams"), item_tables(windows), strict=True):
         db.register(name, table)

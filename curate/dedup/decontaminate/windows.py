@@ -53,7 +53,7 @@ _ONE, _SIX, _63 = np.uint64(1), np.uint64(6), np.uint64(63)
 
 @lru_cache(maxsize=1)
 def character_values() -> np.ndarray:
-    """Return uint64[0x110000]: the unit value of each character, 0 if it is skipped. Letters,
+    """Return uint64[0x110000]: the unit value of each character, 0 for characters to skip. Letters,
     digits and the marks on them are units. Upper and lower case have the same value."""
     kinds, lower = character_tables()
     values = _mixed(lower.astype(np.uint64) + _ONE)
@@ -143,8 +143,9 @@ def number_sorted(values, order):
 
 @njit(cache=True, nogil=True)
 def length_bits(number, longer, count):
-    """Return uint64[count], a set of lengths for each beginning: bit b of entry i is 1 if a window
-    that begins this way is b units longer than the shortest window."""
+    """Return uint64[count]: for each beginning (a window's first units), the lengths of the windows
+    with this beginning. Bit b of entry i is 1 if such a window is b units longer than the shortest
+    window of all."""
     bits = np.zeros(count, np.uint64)
     for k in range(len(number)):
         bits[number[k]] |= _ONE << np.uint64(longer[k])
@@ -305,8 +306,10 @@ class Cutting:
 
 @dataclass(frozen=True)
 class Search:
-    """The table that finds windows in documents. `table`: bits, begins, lengths, keys, shift,
-    least. `most`: the number of units of the longest window."""
+    """The table that finds windows in documents. `table`: bits (the filter of `filter_bits`, with
+    its `shift`), begins (sorted hashes of the first `least` units of windows), lengths (see
+    `length_bits`) and keys (sorted hashes of whole windows), in the order bits, begins, lengths,
+    keys, shift, least. `most`: the number of units of the longest window."""
 
     table: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, int]
     most: int

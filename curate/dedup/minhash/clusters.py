@@ -1,9 +1,10 @@
 """The phases of MinHash deduplication. A killed run resumes after its last complete phase.
 
-keys -> buckets -> candidates -> ordered -> (compared) -> edges -> decisions. Tasks read sketches,
-make shingles, sort keys and verify pairs. One process orders the candidates, finds the connected
-components and merges the results of tasks. Besides fixed buffers it holds one bit per document and
-arrays of up to 20 bytes per candidate; large arrays are mapped files (corpus/shuffle/byte_rows.py).
+The phases are keys, buckets, candidates, ordered, compared (only with verification) and edges, in
+this order; then the decisions are written. Tasks read sketches, make shingles, sort keys and verify
+pairs. One process orders the candidates, finds the connected components and merges the results of
+tasks. Besides fixed buffers it holds one bit per document and arrays of up to 20 bytes per
+candidate; large arrays are mapped files (corpus/shuffle/byte_rows.py).
 """
 
 from __future__ import annotations
@@ -149,8 +150,8 @@ class Ids:
         self._data = map_array(folder / NAMES, np.uint8)
 
     def of(self, numbers: np.ndarray) -> pa.LargeStringArray:
-        """Return the ids at these positions in order of preference. The id of NONE is an empty
-        text."""
+        """Return the ids of the candidates at these positions in the order of preference. For the
+        number NONE the id is an empty text."""
         return text_array(
             *gather_texts(self._data.view(np.ndarray), self._ends.view(np.ndarray), numbers)
         )
@@ -190,8 +191,8 @@ POSITIONS, BEGINS = "places.u32", "begins.i64"
 def write_parts(folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes) -> Facts:
     """Run phase `ordered` with verification. A part is a share of the candidates that one task
     compares. Candidates get positions by part, then in order of k (see `write_candidates`). Write
-    the position of each candidate, the first position of each part, and the buckets with positions
-    as members, one slice per part. `order`: uint32[candidates], the k of each c."""
+    the position of each candidate, the first position of each part, and the buckets, whose members
+    are now positions, one slice per part. `order`: uint32[candidates], the k of each c."""
     count = len(order)
     most = max(sizes.part_candidates, -(-count // sizes.parts))
     mapped = sizes.mapped_bytes
@@ -238,7 +239,7 @@ def write_stars(
     """Run phase `edges` without verification. For each candidate, in order of preference, write its
     root (the kept document), its partner, and the number of buckets that contain both the candidate
     and its partner. `members`: the number of members of all buckets together. `first`: True if a
-    document matches only more preferred ones, and joins its partner's cluster."""
+    document matches only documents preferred to it, and joins its partner's cluster."""
     parent, partner = (
         new_array(candidates, np.uint32, folder, sizes.mapped_bytes) for _ in range(2)
     )
@@ -292,9 +293,9 @@ SIGNATURES = 20_000  # signatures per batch
 
 @dataclass(frozen=True)
 class ComparedTask(CandidateTask):
-    """The task to write the features of the candidates of a group of sketch files. `ordered`: the
-    folder of phase `ordered`. `shingling`: the arguments of `shingle_sets`, or None if the features
-    are signatures."""
+    """The task to write the features (shingles or signatures) of the candidates of a group of
+    sketch files. `ordered`: the folder of phase `ordered`. `shingling`: the arguments of
+    `shingle_sets`, or None if the features are signatures."""
 
     ordered: Path
     segment_bytes: int
@@ -331,8 +332,8 @@ class Verification:
     """The way to verify candidates. `bits`: the bits per value of a signature, 0 to compare
     shingles. `values`, `width`: the number of values and of bytes of a signature. `least`: the
     least similarity of a match. `first`: True to match each candidate only to the first similar
-    document. `most`: each bucket member is compared with at most this many centres, and with at
-    most as many other members (see `match_buckets`)."""
+    document. `most`: each bucket member is compared with at most this many centres (members that
+    matched no earlier member) and as many other members (see `match_buckets`)."""
 
     bits: int
     values: int
@@ -509,7 +510,7 @@ def _number_clusters(
 
 def _similarities(edges: Path, bands: int, rows: int, mapped_bytes: int) -> tuple[np.ndarray, Any]:
     """Return a value for each candidate in order of preference, and a function that computes
-    similarities from such values. If pairs were verified the values are the similarities
+    similarities from such values. If pairs were verified, the values are the similarities
     themselves; otherwise they are numbers of shared bands, and the share of shared bands estimates
     s^rows for a similarity s."""
     if (edges / SIMILARITY).exists():
@@ -589,13 +590,14 @@ SORT_MEMORY = "128MB"
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of the step. `banding`: the numbers of bands and rows. `kept_bits`: bits per
-    signature value, 0 to compare texts. `verify`: the least similarity, or None to match by bands.
-    """
+    """The settings of the step. `banding`: the numbers of bands and rows. `values`, `kept_bits`:
+    the number of values per signature and of bits per value; 0 bits to compare texts. `verify`: the
+    least similarity, or None to match by bands."""
 
     label: str
     method: str
     banding: tuple[int, int]
+    values: int
     kept_bits: int
     verify: float | None
     survivor: str
@@ -604,8 +606,8 @@ class Request:
 
 def phases(request: Request, sketches: Sketches) -> list[Phase]:
     """Return the phases that run before the decisions are written."""
-    bands, rows = request.banding
-    width = packed_bytes(bands * rows, request.kept_bits)
+    bands, values = request.banding[0], request.values
+    width = packed_bytes(values, request.kept_bits)
     first = request.survivor == "first"
     sizes = sketches.sizes
     sketch_groups = groups(sketches, sizes.task_documents)
@@ -642,7 +644,7 @@ def phases(request: Request, sketches: Sketches) -> list[Phase]:
         ordered, count = done.folder("ordered"), done.facts["candidates"]
         if request.verify is None:
             return write_stars(folder, ordered, count, done.facts["members"], first, sizes)
-        by = Verification(request.kept_bits, bands * rows, width, request.verify, first)
+        by = Verification(request.kept_bits, values, width, request.verify, first)
         order, compared = done.file("candidates", ORDER), done.folder("compared")
         groups = len(sketch_groups)
         return write_matches(folder, sketches.run, ordered, order, compared, groups, by, sizes)

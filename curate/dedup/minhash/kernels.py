@@ -1,10 +1,10 @@
 """The kernels of MinHash: signatures and band keys, components, verified pairs.
 
 A text is split into units (words, characters or bytes), each a 64-bit hash. A shingle is the hash
-of a run of units. A signature holds, for each permutation, the least image of the shingles' low 32
-bits. The permutations are datasketch 2's `affine32`: MurmurHash3's 32-bit finaliser as a pre-mix,
-then `a * h + b mod 2^32` with odd a. For the same shingle hashes, signatures equal datasketch's bit
-for bit.
+of a run of units. A signature holds, for each permutation, the least number to which it maps the
+low 32 bits of a shingle. The permutations are datasketch 2's `affine32`: MurmurHash3's 32-bit
+finaliser as a pre-mix, then `a * h + b mod 2^32` with odd a. For the same shingle hashes,
+signatures equal datasketch's bit for bit.
 
 Signatures of b bits per permutation (Li and König 2010) keep b bits of a hash of every value. Two
 documents of Jaccard similarity s agree in a value with probability 2^-b + (1 - 2^-b) s: they agree
@@ -251,8 +251,25 @@ def signatures(offsets: np.ndarray, hashes: np.ndarray, a: np.ndarray, b: np.nda
 
 
 @njit(cache=True, nogil=True)
+def fingerprints(offsets, shingles):
+    """Return uint64[rows]: the fingerprint of each text by SimHash (Charikar 2002). A bit is 1 if
+    it is 1 in more than half of the text's shingles. offsets, shingles: as `text_shingles` returns
+    them."""
+    out = np.zeros(len(offsets) - 1, np.uint64)
+    for r in range(len(out)):
+        ones = np.zeros(64, np.int64)
+        for value in shingles[offsets[r] : offsets[r + 1]]:
+            for bit in range(64):
+                ones[bit] += np.int64(value >> np.uint64(bit) & np.uint64(1))
+        for bit in range(64):
+            majority = 2 * ones[bit] > offsets[r + 1] - offsets[r]
+            out[r] |= np.uint64(majority) << np.uint64(bit)
+    return out
+
+
+@njit(cache=True, nogil=True)
 def band_keys(signature: np.ndarray, bands: int, rows: int) -> np.ndarray:
-    """Return uint64[documents, bands]: one hash per band. Equal rows in different bands differ."""
+    """Return uint64[documents, bands]: one hash per band, of its values and its number."""
     out = np.empty((len(signature), bands), np.uint64)
     for d in range(len(signature)):
         for k in range(bands):
@@ -579,9 +596,10 @@ def match_buckets(members, sizes, by, least, first, most, parent):
     the sizes of the buckets. `by`: the features to compare. `parent`: uint32[documents], the trees
     of connected documents so far, changed in place.
 
-    A member is compared with the centres of its bucket, then with the other earlier members, except
-    those already connected to it. A member without a match becomes a centre. With `first`, a member
-    is compared with earlier members only until one matches, regardless of connections.
+    A member of a bucket that matches no earlier member becomes a centre. Each member is compared
+    with the centres before it, then with the other members before it, except those already
+    connected to it. With `first`, a member is compared only until one matches, regardless of
+    connections.
     """
     pair_k, pair_other, similar = [np.uint32(0)], [np.uint32(0)], [0.0]
     earlier = np.empty((2, most), np.uint32)  # centres, others

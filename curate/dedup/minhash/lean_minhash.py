@@ -51,7 +51,7 @@ def write_signatures(path: Path, batches: Iterable[pa.RecordBatch], step: DedupM
 
 def read_signatures(signature: pa.Array) -> tuple[np.ndarray, int]:
     """Return the values (uint32[rows, permutations]) and the seed of signatures in LeanMinHash's
-    format. Raises ValueError if they have an older scheme, or differ in seed or length."""
+    format. Raises ValueError if signatures have an older scheme, or differ in seed or length."""
     buffers = signature.to_pylist()
     if not buffers:
         return np.empty((0, 0), np.uint32), 0

@@ -124,12 +124,14 @@ def _area(low: float, high: float, bands: np.ndarray, rows: int, shared: bool) -
 
 
 def false_positives(threshold: float, bands: np.ndarray, rows: int) -> np.ndarray:
-    """Return the area under the S-curve below the threshold for each number of bands, float64."""
+    """Return float64[len(bands)]: for each number of bands, the area under the S-curve (the
+    probability of a match by similarity) at similarities below the threshold."""
     return _area(0.0, threshold, bands, rows, True)
 
 
 def false_negatives(threshold: float, bands: np.ndarray, rows: int) -> np.ndarray:
-    """Return the area above the S-curve past the threshold for each number of bands, float64."""
+    """Return float64[len(bands)]: for each number of bands, the area above the S-curve (the
+    probability of a match by similarity) at similarities over the threshold."""
     return _area(threshold, 1.0, bands, rows, False)
 
 
@@ -197,12 +199,77 @@ def binary_rows(matrix: np.ndarray, valid: np.ndarray) -> pa.FixedSizeBinaryArra
     return pa.FixedSizeBinaryArray.from_buffers(kind, len(data), buffers)
 
 
+class NearDuplicates(DocumentDedup):
+    """A dedup that finds similar texts by their shingles: runs of words, characters or bytes."""
+
+    decided_by: ClassVar[str | None] = "curate.dedup.minhash.clusters"
+    in_tasks: ClassVar[bool] = True
+    of_texts: ClassVar[bool] = True
+
+    shingle: Literal["word", "char", "byte"] | None = Field(
+        None,
+        description=(
+            "Units of a shingle: words (grapheme clusters in scripts without spaces), "
+            "characters or bytes. Default: `word`."
+        ),
+    )
+    ngram: int | None = Field(
+        None,
+        ge=1,
+        le=1_000,
+        description=(
+            "Units in a shingle. Default: 5 words, 9 characters (Rajaraman and "
+            "Ullman, Mining of Massive Datasets, 3.2.2) or 16 bytes."
+        ),
+    )
+    normalize: Literal["lower", "datatrove"] = Field(
+        "lower",
+        description=(
+            "Normal form of texts before shingles are taken: `lower` folds case; "
+            "`datatrove` also turns numbers to 0 and removes punctuation and accents "
+            "(DataTrove, utils/text.py)."
+        ),
+    )
+
+    @property
+    def least(self) -> float:
+        """The least similarity of a match."""
+        raise NotImplementedError
+
+    @property
+    def _unit(self) -> str:
+        return self.shingle or "word"
+
+    @property
+    def _size(self) -> int:
+        return self.ngram or NGRAM[self._unit]
+
+    def shingling(self) -> tuple[str, str, int]:
+        """Return the normal form, the unit and the units per shingle, for `shingle_sets`."""
+        return self.normalize, self._unit, self._size
+
+    def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (offsets: int64[rows + 1], uint64 values): the sorted shingles of each text."""
+        from curate.dedup.minhash.kernels import shingle_sets
+        from curate.text.compared import texts_in_form
+
+        return shingle_sets(texts_in_form(text, self.compare), *self.shingling())
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        mask, similarity, partner = dropped(docs, decisions)
+        size = np.ones(len(docs), np.int64)
+        members = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())
+        size[members] = decisions["cluster_size"].to_numpy()
+        docs = docs.annotate("cluster_size", size)
+        return docs.drop(mask, "near_duplicate", similarity, self.least, partner)
+
+
 @step(
     "dedup_minhash",
     methods={"minhash": {}, "newest": {"survivor": "newest"}},
     similarity={"minhash": "share of short runs of words (shingles) that two texts have in common"},
 )
-class DedupMinhash(DocumentDedup, Forecasts):
+class DedupMinhash(NearDuplicates, Forecasts):
     """Keeps one document of each set of near duplicates.
 
     Column: `cluster_size`, the number of documents in the set, the kept document included
@@ -210,9 +277,6 @@ class DedupMinhash(DocumentDedup, Forecasts):
     """
 
     paper: ClassVar[str] = "Broder 1997; Mining of Massive Datasets, chapter 3"
-    decided_by: ClassVar[str | None] = "curate.dedup.minhash.clusters"
-    in_tasks: ClassVar[bool] = True
-    of_texts: ClassVar[bool] = True
     version: ClassVar[int] = 2  # sketches hold band keys as bytes
 
     preset: Literal["fineweb", "lee2022", "dclm", "refinedweb"] = Field(
@@ -266,30 +330,6 @@ class DedupMinhash(DocumentDedup, Forecasts):
         description=(
             "Weight of false positives, from 0 to 1, if `threshold` is set without `recall`. False"
             " negatives weigh 1 minus this value. Default: 0.5."
-        ),
-    )
-    shingle: Literal["word", "char", "byte"] | None = Field(
-        None,
-        description=(
-            "Units of a shingle: words (grapheme clusters in scripts without spaces), "
-            "characters or bytes. Default: `word`."
-        ),
-    )
-    ngram: int | None = Field(
-        None,
-        ge=1,
-        le=1_000,
-        description=(
-            "Units in a shingle. Default: 5 words, 9 characters (Rajaraman and "
-            "Ullman, Mining of Massive Datasets, 3.2.2) or 16 bytes."
-        ),
-    )
-    normalize: Literal["lower", "datatrove"] = Field(
-        "lower",
-        description=(
-            "Normal form of texts before shingles are taken: `lower` folds case; "
-            "`datatrove` also turns numbers to 0 and removes punctuation and accents "
-            "(DataTrove, utils/text.py)."
         ),
     )
     verify: float | None = Field(
@@ -401,14 +441,6 @@ class DedupMinhash(DocumentDedup, Forecasts):
         by_signature = self.verify is not None and self.verify_by == "signature"
         return (self.bits or 32) if by_signature else 0
 
-    @property
-    def _unit(self) -> str:
-        return self.shingle or "word"
-
-    @property
-    def _size(self) -> int:
-        return self.ngram or NGRAM[self._unit]
-
     def signatures(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
         """Return the signature (uint32[rows, permutations]) and shingle count (int64[rows]) per
         text."""
@@ -421,17 +453,6 @@ class DedupMinhash(DocumentDedup, Forecasts):
         a, b = kernels.permutations(bands * rows, self.seed)
         kind = kernels.KINDS[self._unit]
         return kernels.text_signatures(kind, data, offsets, self._size, a, b)
-
-    def shingling(self) -> tuple[str, str, int]:
-        """Return the normal form, the unit and the units per shingle, for `shingle_sets`."""
-        return self.normalize, self._unit, self._size
-
-    def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (offsets: int64[rows + 1], uint64 values): the sorted shingles of each text."""
-        from curate.dedup.minhash.kernels import shingle_sets
-        from curate.text.compared import texts_in_form
-
-        return shingle_sets(texts_in_form(text, self.compare), *self.shingling())
 
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.minhash.kernels import band_keys, pack
@@ -455,10 +476,12 @@ class DedupMinhash(DocumentDedup, Forecasts):
     def resolve(self, sketches: Sketches) -> Decided:
         from curate.dedup.minhash.clusters import Request, resolve
 
+        bands, rows = self.banding
         request = Request(
             label=self.label,
             method=self.method,
-            banding=self.banding,
+            banding=(bands, rows),
+            values=bands * rows,
             kept_bits=self.kept_bits,
             verify=self.verify,
             survivor=self.survivor,
@@ -466,7 +489,7 @@ class DedupMinhash(DocumentDedup, Forecasts):
         )
         facts, counts, histogram = resolve(request, sketches)
         counts["candidates"] = facts["candidates"]
-        return Decided(counts, self._sentences(facts, histogram), [curve(*self.banding)])
+        return Decided(counts, self._sentences(facts, histogram), [curve(bands, rows)])
 
     def _sentences(self, facts: Facts, histogram: np.ndarray) -> list[str]:
         bands, rows = self.banding
@@ -500,11 +523,3 @@ class DedupMinhash(DocumentDedup, Forecasts):
                 f" {middle:.3f} or more to their match, and nine in ten {low:.3f} or more."
             )
         return sentences
-
-    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
-        mask, similarity, partner = dropped(docs, decisions)
-        size = np.ones(len(docs), np.int64)
-        members = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())
-        size[members] = decisions["cluster_size"].to_numpy()
-        docs = docs.annotate("cluster_size", size)
-        return docs.drop(mask, "near_duplicate", similarity, self.least, partner)

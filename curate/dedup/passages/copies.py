@@ -1,10 +1,11 @@
 """Passage deduplication in tasks, from sketches to decisions.
 
-The phases are keys -> shared -> rows -> owners -> pieces. They read only hashes and positions.
-`shared` drops passages that occur once. In `rows`, a task per group of sketch files writes how
-often the group has each remaining key, and which of its documents is preferred. In `owners`, one
-task per slice of the keys compares the groups. In `pieces`, a task per group decides on the
-passages of the group. The calling process only concatenates the results.
+The phases are keys, shared, rows, owners and pieces, in this order. They read only the keys
+(hashes) and positions of passages. `keys` writes the keys by partition. `shared` drops passages
+that occur once. In `rows`, a task per group of sketch files writes how often the group has each
+remaining key, and which of its documents is preferred. In `owners`, one task per slice of the keys
+compares the groups. In `pieces`, a task per group decides on the passages of the group. The calling
+process only concatenates the results.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ def _passages_in(path: Path) -> int:
 
 
 def write_keys(task: KeysTask) -> Keys:
-    """Run a task: write the keys of a group of sketch files. The task holds 48 MB, and one byte per
-    passage."""
+    """Run a task: write the keys of a group of sketch files. The task takes 48 MB of memory, and
+    one byte per passage."""
     passages = sum(_passages_in(file.path) for file in task.group.files)
     last_keys = np.zeros(REMEMBERED, np.uint64)
     last_numbers = np.full(REMEMBERED, NONE, np.uint32)
@@ -143,8 +144,8 @@ def find_shared(sketches: Sketches, folder: Path, keys: Path, groups: int, facts
 
 def write_shared(task: BundleTask) -> int:
     """Run a task: write, by group, the passages in some partitions that may recur. Return their
-    number. The task holds 12 bytes per pair; in the current partition it holds 30 more per pair, or
-    maps files."""
+    number. The task takes 12 bytes of memory per pair (key, passage), and 30 more for each pair of
+    the current partition, unless it maps files."""
     files, (begin, stop) = task.pair_files(), (task.begin, task.stop)
     numbers: list[np.ndarray] = []
     owners: list[np.ndarray] = []
@@ -275,7 +276,8 @@ def distinct(ascending: np.ndarray) -> np.ndarray:
 
 
 def slice_of(low: np.ndarray, slices: int) -> np.ndarray:
-    """Return int64: the slice of each key, by its upper 32 bits as a fraction of 2^32."""
+    """Return int64[keys]: the slice of each key. The upper 32 bits of `low` choose the slice, as a
+    fraction of 2^32."""
     high_bits = low >> np.uint64(32)
     return ((high_bits * np.uint64(slices)) >> np.uint64(32)).astype(np.int64)
 
@@ -295,8 +297,8 @@ class RowsTask(GroupTask):
 
 def write_rows(task: RowsTask) -> None:
     """Run a task: write the keys of a group of sketch files that may occur again, by slice, and the
-    passages with these keys. It holds 60 bytes per passage, and the documents' columns twice.
-    """
+    passages with these keys. The task takes 60 bytes of memory per passage, and holds the
+    documents' columns twice."""
     chosen = shared_of(task.part, task.keys, task.shared, task.pieces)
     columns = survivors.preferred_by(task.survivor)
     members, documents = _members(task.group, chosen, columns)
@@ -413,7 +415,7 @@ class Owners(Message):
 
 
 def write_owners(task: OwnersTask) -> Owners:
-    """Run a task: write the documents in which the passages of a slice are kept. The task holds
+    """Run a task: write the documents in which the passages of a slice are kept. The task takes
     some 200 bytes per row, and a database of 512 MB that sorts the documents and spills to disk."""
     groups = task.groups
     rows = [*read_slice(part_files(task.rows, ROWS_FILE, groups), task.part)]
@@ -474,8 +476,8 @@ class PiecesTask(GroupTask):
 
 def write_pieces(task: PiecesTask) -> int:
     """Run a task: write the decisions on the passages of a group of sketch files, ordered by
-    document and byte. Return the number of cut bytes. The task holds the ids of the documents, and
-    30 bytes per passage."""
+    document and byte. Return the number of cut bytes. In memory the task has the ids of the
+    documents, and 30 bytes per passage."""
     answers = [*read_slice(part_files(task.owners, OWNERS_FILE, task.slices), task.part)]
     # Clusters are numbered within a slice; add the clusters of the earlier slices.
     clusters = np.fromfile(task.owners / CLUSTERS, np.int64)
@@ -487,8 +489,8 @@ def write_pieces(task: PiecesTask) -> int:
 
 
 def bytes_under(document: np.ndarray, a: np.ndarray, z: np.ndarray, last: int) -> tuple[int, int]:
-    """Return how many bytes the spans cover, and the value of `last` for the next call. Spans are
-    ordered by document, then a; spans of a document may overlap. `last`: 0 in the first call."""
+    """Return (bytes that the spans cover, `last` for the next call). Spans are ordered by document,
+    then a; spans of a document may overlap. `last`: the end of earlier spans, 0 at first."""
     doc, begin, end = (array.astype(np.int64) for array in (document, a, z))
     ends = np.maximum.accumulate(np.concatenate([[last], (doc << 32) | end]))
     covered = np.where(ends[:-1] >> 32 == doc, ends[:-1] & 0xFFFFFFFF, 0)

@@ -262,13 +262,13 @@ NONE = np.uint32(2**32 - 1)
 
 @njit(cache=True, nogil=True)
 def drop_repeats(keys, first, last_keys, last_numbers, repeated, keys_out, numbers_out):
-    """Copy the keys that are not among the remembered keys. Return how many were copied.
+    """Copy the keys that equal no remembered earlier key. Return how many were copied.
 
     `keys`: uint64, the keys of the passages from number `first` on. `last_keys`, `last_numbers`:
     uint64 and uint32[2^k], the remembered keys and the numbers of their passages (NONE if empty),
     at the index that the low bits of the key give. `repeated`: uint8[passages], set to 1 for both
-    of two equal keys. `keys_out`, `numbers_out`: the copied keys and the numbers of their passages.
-    """
+    of two equal keys. `keys_out`, `numbers_out`: the copied keys and the numbers of their
+    passages."""
     mask = np.uint64(len(last_keys) - 1)
     count = 0
     for i in range(len(keys)):
@@ -321,8 +321,9 @@ GLOBAL, LOCAL, SPACE = 1, 2, 3
 @dataclass(frozen=True)
 class Remaining:
     """The remaining text of documents, int64[rows] each. `cut`: the number of pieces that are cut.
-    For documents that lose pieces: `pieces`, the number of remaining pieces that are not blank;
-    `words` (as by `str.split`) and `sentences`, the number of remaining ones if they were counted.
+    The other fields are set for documents that lose pieces. `pieces`: the number of remaining
+    pieces that are not blank. `words`, `sentences`: the number of remaining words (as by
+    `str.split`) and sentences, if they were counted.
     """
 
     cut: np.ndarray

@@ -1,9 +1,10 @@
 """Remove passages that occur more than once in a corpus: all but one occurrence, or all.
 
-`line`: C4's code (tensorflow_datasets/text/c4_utils.py, remove_duplicate_text), whose keys are
-`line.strip().lower()`. `sentences`: C4's paper (Raffel et al. 2020, section 2.2), "all but one of
-any three-sentence span occurring more than once". `paragraph`: CCNet's (Wenzek et al. 2020, section
-3.2; cc_net/dedup.py), a line whose normal form has no case, digits or typographic punctuation.
+There are three kinds of passage. `line`: a line, compared as `line.strip().lower()`, as in C4's
+code (tensorflow_datasets/text/c4_utils.py, remove_duplicate_text). `sentences`: as in C4's paper
+(Raffel et al. 2020, section 2.2), "all but one of any three-sentence span occurring more than
+once". `paragraph`: a paragraph of CCNet (Wenzek et al. 2020, section 3.2; cc_net/dedup.py), which
+is a line, compared without case, digits and typographic punctuation.
 
 `unit: paragraph, keep: none, hash: sha1-64` does what CCNet does, including blank lines. Passages
 are compared by hashes (dedup/hashes.py), of 128 bits by default.
@@ -118,7 +119,7 @@ class DedupPassages(CountsWords, DedupStep):
 
     @property
     def obstacle(self) -> None:
-        """None, because nothing prevents a refresh: the first occurrence is kept."""
+        """The obstacle to a refresh: None, because the first occurrence is always kept."""
 
     @property
     def of_arrival(self) -> dict[str, str]:

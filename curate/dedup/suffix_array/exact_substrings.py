@@ -160,7 +160,7 @@ class DedupSuffixArray(DedupStep, FromFiles, DescribesDecisions):
         return "suffix-array"
 
     def describe(self, decision: Decision) -> str | None:
-        """Return what a cut consists of, in words, or None if its match is unknown."""
+        """Return what the cuts consist of, in words; None if the repeated passage is unknown."""
         if decision.partner_id is None or decision.kept_id is None:
             return None
         place = "earlier in it" if decision.partner == decision.id else f"in {decision.partner}"
@@ -168,7 +168,7 @@ class DedupSuffixArray(DedupStep, FromFiles, DescribesDecisions):
 
     @property
     def unit_in_effect(self) -> str:
-        """The unit in which the threshold in effect counts."""
+        """The unit that the threshold counts: the one chosen, or else the default."""
         return self.unit or ("tokens" if self.tokenizer else "characters")
 
     @property
@@ -188,7 +188,7 @@ class DedupSuffixArray(DedupStep, FromFiles, DescribesDecisions):
 
     @property
     def obstacle(self) -> None:
-        """None, because nothing prevents a refresh: the first occurrence is kept."""
+        """The obstacle to a refresh: None, because the first occurrence is always kept."""
 
     @property
     def of_arrival(self) -> dict[str, str]:

@@ -7,9 +7,9 @@ size, which does not affect the decisions. Each chunk is a task.
 
 The sorted positions of all chunks are divided at the same few windows. The positions between two
 divisions are merged by one task, so all positions of a window are in the same task. A task writes
-the windows to remove by ranges of positions. A range begins where a region begins, and no passage
-leaves its region, so another task joins the windows of each range into passages. A task holds 4
-bytes per window or 8 per position, some 130 or 270 MB.
+the windows to remove by ranges of positions. A range begins where a region (a run of windows that
+may repeat) begins, and no passage leaves its region, so another task joins the windows of each
+range into passages. A task holds 4 bytes per window or 8 per position, some 130 or 270 MB.
 """
 
 from __future__ import annotations
@@ -121,8 +121,9 @@ def _mark_same(data, order, window, width, chars):
 
 @dataclass(frozen=True)
 class RegionText:
-    """The text of the regions in a folder, and the kind of its windows. `dtype`: the type of a
-    symbol. `window`: the symbols per window. `chars`: True if windows are of characters."""
+    """The text of regions (text that may repeat) in a folder, and the kind of its windows. `dtype`:
+    the type of a symbol. `window`: the symbols per window. `chars`: True if windows are of
+    characters."""
 
     folder: Path
     dtype: str
@@ -186,7 +187,7 @@ class SortTask(FolderTask):
 
 def sort(run: Run, region_text: RegionText, total: int, sort_bytes: int) -> Orders:
     """Sort all chunks of a text of `total` symbols. `sort_bytes`: the memory for sorting a chunk.
-    Chunks of an interrupted sort with the same size are used again."""
+    Chunks sorted before an interrupt are used again if their size is the same."""
     width = np.dtype(region_text.dtype).itemsize
     reach = _reach(region_text)
     size = min(max(sort_bytes // PEAK // width - reach, reach), (MOST // width) - reach)
@@ -421,8 +422,8 @@ _REGION, _START, _END, _OTHER, _FROM, _TO, _STOP = range(7)
 @dataclass(frozen=True)
 class Passages:
     """Repeated passages, int64[passages] each. `region`, `start`, `end`: index of the region, and
-    positions in the text of regions. `other`, `other_start`, `other_end`: the same for the passage
-    that it matches."""
+    positions in the text of regions. `other`, `other_start`, `other_end`: the same for the matching
+    passage."""
 
     region: np.ndarray
     start: np.ndarray
@@ -591,9 +592,9 @@ def find_passages(
 
 
 def find_cuts(text: Mapped, orders: Orders, region_text: RegionText, parts: int) -> list[list[int]]:
-    """Divide the sorted positions (the order) of each chunk into at most `parts` parts, all orders
-    at the same windows. Return, for each cut, its index in each order. The beginnings and ends of
-    the orders count as cuts."""
+    """Divide the sorted positions (the order) of every chunk into at most `parts` parts, at windows
+    that are the same for all chunks. Return, for each such cut, its index in each order. The
+    beginnings and ends of the orders count as cuts."""
     cuts = [[0] * len(orders.bases), orders.counts]
     if parts < 2:
         return cuts
@@ -667,9 +668,9 @@ class RangesTask(FolderTask):
 
 @dataclass(frozen=True)
 class MergeTask(RangesTask):
-    """The task to merge the windows between two cuts. `begins`, `ends`: the indexes of the cuts in
-    the order of each chunk. `bases`: as in `Orders`. `held`: the most positions to hold in memory.
-    """
+    """The task to merge the windows between two cuts. A cut is a window at which the sorted
+    positions of all chunks are divided; `begins`, `ends`: where the two cuts are in the positions
+    of each chunk. `bases`: as in `Orders`. `held`: the most positions to hold in memory."""
 
     begins: list[int]
     ends: list[int]

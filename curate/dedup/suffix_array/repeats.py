@@ -1,10 +1,10 @@
 """Exact substring deduplication of a corpus, from sketches to decisions; the phases in order.
 
 The result of each phase (the regions, each sorted chunk, the search index) is written atomically,
-so a killed run resumes after it. The last phase turns passages into clusters of matches, spans in
-bytes and the table of decisions, in DuckDB. A cluster is a passage of one document together with
-its matches; overlapping passages share a cluster. A cut that matches several documents is one row
-for each of them.
+so a killed run resumes after the last result. The last phase turns passages into clusters of
+matches, spans in bytes and the table of decisions, in DuckDB. A cluster is a passage of one
+document together with its matches; overlapping passages share a cluster. A cut that matches several
+documents is one row for each of them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ BOUNDARIES = {"character": CHARACTER, "word": WORD, "line": LINE}
 @njit(cache=True, nogil=True)
 def _to_bytes(rows, start, end, ends, first_of, token_start, token_end, linked):
     """Convert spans of tokens to spans of bytes, in place. Tokens that share a character with a
-    token outside of the span are kept. Two linked spans meet at the end of the earlier one.
+    token outside of the span are kept. A linked span starts where the span before it ends.
     `first_of`: int64[rows + 1], the first token of each row. `ends`: int64[rows], lengths in
     bytes."""
     for s in range(len(rows)):
@@ -164,7 +164,8 @@ _ROWS = 50_000
 
 
 def number_documents(db: Any, order: str) -> None:
-    """Create the table documents: k (order of arrival), rank (order of preference), part, n, id."""
+    """Create the table `documents` with the columns k (order of arrival), rank (order of
+    preference), part, n, id."""
     db.execute(
         f"""CREATE OR REPLACE TABLE documents AS
         SELECT row_number() OVER (ORDER BY part, n) - 1 AS k,
@@ -174,9 +175,9 @@ def number_documents(db: Any, order: str) -> None:
 
 
 def insert_passages(db: Any, passages: Iterable[Passages], regions: Regions) -> None:
-    """Create the table `passages`. Columns: k, a, z: the document, first and last symbol
-    (exclusive) of a passage; other, oa, oz: the same of its match; later: true if the match is less
-    preferred.
+    """Create the table `passages` with the columns k, a, z (the document, first and last symbol,
+    exclusive, of a passage), other, oa, oz (the same of its match) and later (true if the match is
+    less preferred).
     """
     db.execute(
         "CREATE OR REPLACE TABLE passages"
@@ -261,7 +262,7 @@ def spans_in_order(db: Any) -> Iterator[pa.Table]:
 
 
 def replace_spans(db: Any, fitted: Iterable[pa.Table]) -> None:
-    """Replace the positions of the spans by those of `fitted`: tables of row, a, z."""
+    """Replace the positions (a, z) of the spans by those in `fitted`, tables of row, a and z."""
     db.execute("CREATE OR REPLACE TABLE fitted(row BIGINT, a BIGINT, z BIGINT)")
     for table in fitted:
         db.register("some_spans", table)

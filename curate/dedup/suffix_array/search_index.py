@@ -1,12 +1,12 @@
 """The search index of a corpus: the text of its documents and their suffix arrays, in chunks.
 
-Files of a folder, for chunk 3: `search-00003.text`, the documents, each followed by the byte 0xFF,
-which never occurs in UTF-8, so no match spans two documents; `search-00003.order` (int32), the
-sorted positions of its suffixes; `search-starts.u64`, where each document starts in the text of all
-chunks; `search-ids.arrow`; and `search.json`, written last, with the sizes and checksums of all
-others. Files are mapped into memory. They are read whole when an index is first opened, to compare
-checksums. Positions in an order are checked at every search, because checksums do not protect
-against malicious files.
+An index is a folder with these files, here for chunk 3: `search-00003.text`, the documents, each
+followed by the byte 0xFF, which never occurs in UTF-8, so no match spans two documents;
+`search-00003.order` (int32), the sorted positions of its suffixes; `search-starts.u64`, where each
+document starts in the text of all chunks; `search-ids.arrow`; and `search.json`, written last, with
+the sizes and checksums of all others. Files are mapped into memory. They are read whole when an
+index is first opened, to compare checksums. Positions in an order are checked at every search,
+because checksums do not protect against malicious files.
 """
 
 from __future__ import annotations
@@ -252,9 +252,9 @@ class SearchIndex:
 
 
 def find_folder(location: Path) -> Path:
-    """Return the folder of the search index at `location`: this folder itself, or the index inside
-    it if it is the folder OUT of a run or of a step. Raises UsageError if there is no index or more
-    than one."""
+    """Return the folder of the search index at `location`: `location` itself, or the index inside
+    if `location` is the folder OUT of a run or of a step. Raises UsageError if there is no index or
+    more than one."""
     if not location.exists():
         raise UsageError(f"{location}: no such folder")
     candidates = [location, location / "own"]
@@ -298,8 +298,8 @@ def _checked(folder: Path) -> tuple[int, int, int]:
 
 def _compare(folder: Path, digests: dict[str, str]) -> None:
     """Compare the checksums of the files with `digests`. Raises UsageError if a file differs.
-    Reading takes a second per GB, so for a large index the cache notes that all files matched. The
-    note is valid while sizes and modification times do not change."""
+    Reading takes a second per GB, so for a large index a note in the cache says that all files
+    matched. It is valid while sizes and modification times do not change."""
     states = [(folder / name).stat() for name in sorted(digests)]
     note = None
     if sum(state.st_size for state in states) >= _NOTED:

@@ -1,9 +1,9 @@
 """Windows of L symbols, and the regions that they form.
 
 A text is a run of symbols of `width` bytes each: bytes (width 1) or tokens (2 or 4). A window is L
-symbols from a position of a document on. In `characters` it is L UTF-8 characters of at least L
-bytes in total. No window of L characters is the beginning of another, so equal windows are adjacent
-in byte order. All positions are in symbols.
+symbols from a position of a document on. With the unit `characters`, a window is L UTF-8 characters
+of at least L bytes in total. No window of L characters is the beginning of another, so equal
+windows are adjacent in byte order. All positions are in symbols.
 
 A region is a run of overlapping windows in one document that may occur twice. Only the text of
 regions is sorted. Documents are in order of preference, so the preferred one of two positions is
@@ -290,7 +290,7 @@ class RegionsWriter:
         self._found: list[tuple[np.ndarray, ...]] = []
 
     def add(self, first: int, symbols: np.ndarray, offsets: np.ndarray, marks: np.ndarray) -> None:
-        """Add documents, numbered from `first` on. `marks`: the result of `Sieve.passing`."""
+        """Add documents, numbered from `first` on. `marks`: True where a window may recur."""
         data = symbols if self._chars else np.empty(0, np.uint8)
         rows, start, end = find_regions(data, offsets, marks, self._window, self._chars)
         out = np.empty(int((end - start).sum()), symbols.dtype)
@@ -402,7 +402,7 @@ _SLOTS = 64  # slots per anchor: one in 1000 single anchors passes by chance, (2
 
 
 def block_of(window: int) -> int:
-    """Return the number of symbols in an anchor's block, which is two thirds of the window."""
+    """Return the symbols in an anchor (a window's block of least hash): two thirds of a window."""
     return max(1, 2 * window // 3)
 
 
@@ -430,7 +430,7 @@ class Sieve:
         return sieve
 
     def count(self, symbols: np.ndarray, offsets: np.ndarray) -> None:
-        """Count the anchors of documents. `offsets`: int64[rows + 1]."""
+        """Count the anchors (blocks of least hash) of documents. `offsets`: int64[rows + 1]."""
         _count(symbols, offsets, self.window, self.block, self._table, self._shift)
 
     def passing(self, symbols: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -456,9 +456,9 @@ def _is_repeated(table, slot):
 
 @njit(nogil=True)
 def _scan_anchors(symbols, start, stop, window, block, ring, table, shift, marks, base, counting):
-    """Count the anchors of symbols[start:stop], or mark the windows whose anchor occurs twice. If
-    blocks have equal hashes the last one is the anchor, so the anchor depends on the window alone.
-    """
+    """Count the anchors (blocks of least hash) of symbols[start:stop], or mark the windows whose
+    anchor occurs twice. If blocks have equal hashes, the last one is the anchor, so the anchor
+    depends on the window alone."""
     wide = window - block + 1
     drop = np.uint64(1)
     for _ in range(block):
@@ -602,7 +602,7 @@ def regions_of(request: Request, sketches: Sketches, work: Path) -> Regions:
 
 
 def ranks(db: Any) -> np.ndarray:
-    """Return int64[documents]: the rank of each document, ordered by the documents' numbers."""
+    """Return int64[documents]: the place of each document in the order of preference."""
     rank: np.ndarray = db.execute("SELECT rank FROM documents ORDER BY k").fetchnumpy()["rank"]
     return rank
 

@@ -2,7 +2,7 @@
 
 Each line is `{"id", "label", "time", "digest"}`. The label is good, bad, or empty if it was
 cleared; only the last line of each document counts. The digest is the SHA-256 of the labelled text.
-Texts are not stored, so if a document is forgotten, the file keeps no part of its text.
+Texts are not stored, so the file keeps no part of a document that is deleted (`forget`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Labels:
         return self.path.read_bytes() if self.path.is_file() else b""
 
     def of(self, name: str) -> list[Label]:
-        """Return the labels with the name `good` or `bad`, or both kinds for `none`."""
+        """Return the labels with the name `good` or `bad`; the name `none` gives both."""
         names = LABELS if name == "none" else (name,)
         return [label for label in self.latest.values() if label.label in names]
 

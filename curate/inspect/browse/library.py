@@ -164,7 +164,8 @@ class Library:
         return facets
 
     def _grouped(self, query: Query) -> str:
-        """Return a table's name: all facet combinations and their number `n` of documents."""
+        """Return the name of a table with the combinations of facet values and the number `n` of
+        documents with each combination."""
         every: dict[str, Any] = dict.fromkeys(self.facets, "")
         base = replace(query, order="", seed=0, page=0, at=None, **every)
         key = (base, self.labels.changes if query.label else 0)

@@ -98,8 +98,8 @@ HIDDEN = {n for n, _ in CORE} | {EDITS, "extra", *REASON_COLUMNS}
 @dataclass
 class Document:
     """A document for a page. `row` holds its columns, `kept` is True if it is in corpus/,
-    `partners` maps the ids of its duplicates to their texts, and `runs` is the text in pieces with
-    what was cut, None if that is not known."""
+    `partners` maps the ids of its duplicates to their texts. `runs` has the pieces of the text,
+    including those that were cut; it is None if the cut text is not known."""
 
     row: dict[str, Any]
     kept: bool
@@ -139,7 +139,7 @@ class Document:
 
     def parts(self, words: str = "") -> list[Part]:
         """Return (text, is a hit, rule that cut it, rule that inserted it) of pieces of the text,
-        CHARS characters in all. They begin shortly before the first hit if that comes late."""
+        CHARS characters in all. If the first hit comes late, the pieces begin shortly before it."""
         spans = hits(self.text, words, self.reasons())
         start = max(0, spans[0][0] - CHARS // 10) if spans and spans[0][0] > CHARS // 2 else 0
         ellipsis: list[Part] = [("\u2026", False, None, None)]

@@ -1,4 +1,4 @@
-"""The server of `browse`: it shows one run on this computer only, and writes only labels.
+"""The server of `browse`, which shows one run to this computer only and writes nothing but labels.
 
 The server binds to 127.0.0.1 and answers only requests with its own name in the Host header, so a
 page of another site cannot read the run by DNS rebinding. A label comes by POST from a page of this
@@ -34,7 +34,7 @@ HEADERS = {
 
 
 class Server(ThreadingHTTPServer):
-    """The HTTP server of a library. Port 0 takes a free port; a taken port raises UsageError."""
+    """The HTTP server of a library. Port 0 is any free port. Raises UsageError for a taken port."""
 
     daemon_threads = True
 

@@ -1,8 +1,9 @@
 """Forecast CPU hours, memory, bytes, objects, time and money of a plan, stage by stage.
 
 The number of documents is the input's bytes divided by the bytes per document of an earlier run.
-Everything else is a figure per document (`Figures`) times documents; the work of a single process
-is not divided by workers. Work without a known figure is listed in `missing` and is in no sum.
+Everything else is a figure per document (`Figures`) times the number of documents. Work that only
+one process does is not divided by the number of workers. Work without a known figure is listed in
+`missing` and is in no sum.
 
 A figure of an earlier run is the quotient of two numbers in its run.json, named below; others come
 from the package's table. The time to compile kernels is not included: workers report it.
@@ -78,8 +79,9 @@ class DedupFigures:
 @dataclass(frozen=True)
 class StageFigures:
     """Figures of a stage. `read` and `write` are CPU seconds per incoming document, `partition` and
-    `worker` CPU seconds to start each. `peak_bytes` is the memory of one worker. `stored` is bytes
-    of kept files per kept document; `written` is bytes of all files but sketches per document."""
+    `worker` CPU seconds to start each. `peak_bytes` is the memory of one worker. `stored` is the
+    bytes of kept files per kept document. `written` is the bytes of all files except sketches, per
+    incoming document."""
 
     read: float
     write: float
@@ -96,8 +98,8 @@ class Figures:
     document; `formats` are those of the input. `steps` and `dedups` are by label; `stages` are by
     the labels of their steps, or by FIRST and LATER for other stages. `once` is the work of a
     single process by name (planning: per file instead of per document). `split` holds, for large
-    runs, CPU seconds per document of the driver and of workers. `cut` is CPU seconds to find where
-    to cut an archive."""
+    runs, the CPU seconds per document that the driver and the workers need. `cut` is the CPU
+    seconds needed to find where an archive can be cut."""
 
     source: str
     documents: int
@@ -154,8 +156,8 @@ def find_figures(
     recipe: Recipe, sample: Path | None, out: Path | None, space: Workspace | None
 ) -> list[Figures]:
     """Return sources of figures by preference: the run that the user names, or else the run in OUT
-    or the workspace with most steps of the recipe (the newest of several); then the package's
-    table."""
+    or the workspace that has the most steps in common with the recipe (the newest of several such
+    runs), and then the package's table."""
     table = package_table()
     if sample is not None:
         return [read_figures(sample, table), table]

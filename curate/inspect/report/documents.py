@@ -48,7 +48,7 @@ class Sides(NamedTuple):
 
 
 class Medians(NamedTuple):
-    """Medians over kept and over rejected documents; None for a kind without documents."""
+    """Medians over kept documents and over rejected documents. A median of no documents is None."""
 
     kept: float | None
     rejected: float | None
@@ -67,7 +67,7 @@ def sql_domain(host: str) -> str:
 
 @dataclass
 class Lengths:
-    """Text lengths in characters of all and of dropped documents in one of `one_in` row groups."""
+    """Lengths in characters of all and of dropped texts, in every `one_in`th row group."""
 
     JSON = ("one_in", "median=medians", "histogram")
     one_in: int
@@ -104,7 +104,7 @@ def gather(store: Store) -> Kept:
 
 
 def count_languages(store: Store) -> Counts:
-    """Return the documents of the most frequent languages; empty if no document has a language."""
+    """Count the documents of the most frequent languages; empty if no document has a language."""
     store.pieces(
         {
             "langs": """SELECT lang, sum(kept)::BIGINT AS kept, sum(gone)::BIGINT AS gone FROM (
@@ -122,7 +122,7 @@ def count_languages(store: Store) -> Counts:
 
 
 def count_domains(store: Store) -> tuple[Counts, int]:
-    """Return (documents of the most frequent registered domains, number of other domains)."""
+    """Return (document counts of the most frequent registered domains, number of other domains)."""
     if "url" not in store.names:
         return {}, 0
     parts = " UNION ALL ".join(
@@ -205,7 +205,8 @@ def group_sizes(task: FilesTask) -> Texts:
 
 @dataclass(frozen=True)
 class LengthsTask(FilesTask):
-    """A task to measure every `one_in`th row group of (kept, dropped) documents from `skip` on."""
+    """A task to measure every `one_in`th row group from `skip` on, of kept and dropped
+    documents."""
 
     skip: list[int]
     one_in: int
@@ -329,7 +330,7 @@ UNSURE = f"""SELECT id, coalesce(lang, '') AS lang, value AS score, alone
 @dataclass
 class Unsure:
     """Dropped documents of a language whose language score lies between LEAST and the threshold.
-    `alone` counts those that break no other rule; `examples` are (id, score, text) of these."""
+    `alone` counts documents that break no other rule; `examples` are (id, score, text) of them."""
 
     JSON = ("dropped", "alone")
     lang: str
@@ -405,8 +406,9 @@ def sql_period(month: str, by_month: bool) -> str:
 
 @dataclass
 class Source:
-    """The freshness of a source (`name` None: of all). Days are strings such as 2024-05-18,
-    `cutoff` is a month, `urls` counts distinct URLs, `versions` all documents but one per URL."""
+    """The freshness of a source, or of all sources if `name` is None. Days are strings such as
+    2024-05-18, `cutoff` is a month. `urls` counts distinct URLs, `versions` the documents beyond
+    one per URL."""
 
     name: str | None
     documents: int

@@ -176,8 +176,8 @@ class Member:
     """A document or a passage in a cluster.
 
     `span` is the range of its bytes in the text that entered the step, None for a whole document.
-    `text` is None if the files of this run do not hold it. `difference` is that from the kept one.
-    """
+    `text` is None if the files of this run do not hold it. `difference` is the difference of its
+    text from that of the kept member."""
 
     JSON = (
         "id", "partner_id=partner", "partner_corpus=corpus", "similarity", "span", "url?",
@@ -234,7 +234,8 @@ class Cluster:
 
 @dataclass
 class ClusterList:
-    """The largest of `total` matching clusters. `unknown` counts drops without a known partner."""
+    """The largest of `total` matching clusters. `unknown`: dropped documents without a known
+    partner."""
 
     JSON = ("total", "unknown", "clusters")
     clusters: list[Cluster]

@@ -242,7 +242,7 @@ class RunPage:
         return notes
 
     def step_times(self) -> list[tuple[str, float, int]]:
-        """Return (step, seconds, bytes of text) summed over stages, in the order of the funnel."""
+        """Return (step, seconds, bytes of text) summed over stages, in the order of the steps."""
         times: dict[str, tuple[float, int]] = {}
         for stage in self.record["stages"]:
             for label, seconds in stage["seconds"].items():
@@ -273,7 +273,7 @@ class RunPage:
 
 
 def bytes_a_token(record: dict[str, Any]) -> tuple[float, bool]:
-    """Return bytes of text per token, and True if measured on all text that this run encoded."""
+    """Return (bytes of text per token, True if measured on all text that this run encoded)."""
     products = record.get("products", ())
     for product in products:
         if product["makes"] == "shards" and product.get("tokens"):
@@ -318,7 +318,8 @@ def largest_groups(mix: MixRecord) -> dict[int, int]:
 def points(
     metrics: list[dict[str, Any]], key: str, held_out: bool = False
 ) -> list[tuple[float, float]]:
-    """Return (step, value) of figure `key` in the metrics, or in those of held-out documents."""
+    """Return (training step, value) of the figure `key` in the metrics; with `held_out`, in the
+    metrics on held-out documents."""
     inner = [line.get("held_out") or {} if held_out else line for line in metrics]
     return [
         (line["step"], figures[key])
@@ -328,7 +329,8 @@ def points(
 
 
 def expert_shares(loads: list[list[float]]) -> dict[tuple[str, str], float]:
-    """Return {(layer, expert), counted from 1: the expert's load over twice the layer's mean}."""
+    """Return {(layer, expert): the expert's load divided by twice the mean of its layer}. Layers
+    and experts are counted from 1."""
     return {
         (str(layer), str(expert)): share * len(shares) / 2
         for layer, shares in enumerate(loads, start=1)

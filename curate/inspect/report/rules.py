@@ -2,8 +2,9 @@
 
 A step measures every document of its stage, including those that an earlier rule dropped, so the
 overlap of rules within a stage is exact. The limits of a step name the column that a rule compares.
-If they do not, it is the numeric column `step.*` that holds the rule's value in every matching
-document and keeps all kept documents on the other side.
+For a step without limits, the column of a rule is found from the data: it is the numeric column
+`step.*` that holds the rule's value in every matching document, if the values of all kept documents
+are on the other side of the threshold.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ class RuleFigures:
 
     @property
     def overlap(self) -> list[tuple[str, str, int]]:
-        """Pairs of rules and the documents that match both, the most frequent pairs first."""
+        """Pairs of rules with the number of documents that match both, the most frequent pairs
+        first."""
         ordered = sorted(self.pairs.items(), key=lambda item: (-item[1], item[0]))
         return [(a, b, n) for (a, b), n in ordered[:MOST_PAIRS]]
 
@@ -186,7 +188,8 @@ def _ranges(store: Store, figures: RuleFigures) -> dict[str, Range]:
 
 @dataclass(frozen=True)
 class RangesTask(FilesTask):
-    """A task to compute ranges of columns. `columns` maps names to True for whole numbers."""
+    """A task to compute ranges of columns. `columns` maps a name to True if all are whole
+    numbers."""
 
     columns: dict[str, bool]
 
@@ -294,7 +297,7 @@ class CountsTask(FilesTask):
 
 @dataclass(frozen=True)
 class BinCounts(Message):
-    """Documents in each bin: by the values of columns, and by the values that match rules."""
+    """The number of documents in each bin, by column and (only those that match a rule) by rule."""
 
     columns: dict[str, list[list[int]]]
     rules: dict[str, list[int]]

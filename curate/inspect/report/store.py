@@ -80,7 +80,8 @@ class Store:
         return _groups(self.kept, self.gone, self.group_bytes)
 
     def tasks(self, kind: Callable[..., K], *more: Any, decided: bool = False) -> list[K]:
-        """Return a `kind` of task per group, with fields `more`; `decided`: to read decisions."""
+        """Return a task of class `kind` per group. `more` are further fields of the tasks;
+        `decided` is True if they read decisions."""
         decisions = self.decisions if decided else None
         threads = self.threads if len(self.groups) == 1 else 1
         return [
@@ -98,10 +99,11 @@ class Store:
         merged: dict[str, str] | None = None,
         decided: bool = False,
     ) -> None:
-        """Make a table of the rows that each query gives over all groups. `merged` maps a query's
-        name to a second query over `{piece}`, the first one's rows in a range of the 64-bit column
-        `key`; the table then has the second query's rows for all ranges. `decided` is True if
-        queries read decisions."""
+        """Make a table for each query, from its rows over all groups of files. `merged` maps the
+        name of a query to a second query, which merges rows from several groups: it reads
+        `{piece}`, the first query's rows whose 64-bit column `key` lies in one range. The table
+        then has the second query's rows for all ranges. `decided` is True if queries read
+        decisions."""
         merged = merged or {}
         count = len(self.groups)
         if count == 1:
@@ -422,7 +424,7 @@ class Histogram:
             )
 
     def marking(self, part: Histogram) -> Histogram:
-        """Return the same histogram, with the documents that `part` counts as the marked ones."""
+        """Return this histogram, with the documents that `part` counts as the marked ones."""
         both = Histogram(self.edges, self.scale, self.open)
         both.counts, both.marked = self.counts, part.counts
         return both
@@ -478,7 +480,7 @@ def finite(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 
 def columns_of(paths: Iterable[Path], names: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """Yield batches of each file, with those of the named columns that the file has."""
+    """Yield batches of each file, with the named columns except those that the file lacks."""
     chosen = list(names)
     for path in paths:
         with DocumentsFile(path) as file:

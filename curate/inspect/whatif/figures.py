@@ -1,7 +1,7 @@
 """The answer of `whatif`: what is kept with old and new settings, by rule, threshold and language.
 
-Bytes are those of stored texts. Steps after the one that dropped a document have not cut its text.
-Tokens are estimated from bytes, by the ratio of the run if it encoded shards.
+Bytes are those of stored texts. The text of a dropped document was not cut by the steps after the
+one that dropped it. Tokens are estimated from bytes, by the ratio of the run if it encoded shards.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class Amounts:
-    """A function that makes amounts, with a fixed ratio of bytes per token."""
+    """Makes an `Amount` from documents and bytes, with a fixed ratio of bytes per token."""
 
     ratio: float
 
@@ -80,7 +80,7 @@ class Language:
 
 
 class Estimate(NamedTuple):
-    """The documents kept with the new settings, with a 95 % interval. `measured` of the
+    """The documents kept with the new settings, with a 95 % interval. `measured` is how many of the
     `measured_of` documents without a stored outcome were measured. `unmeasured` documents pass the
     known rules, but were not drawn or cannot be decided without a run."""
 
@@ -235,8 +235,9 @@ def _thresholds(
 
 
 def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) -> list[np.ndarray]:
-    """Return arrays with the documents, their bytes, the unmeasured documents and their bytes that
-    pass a rule with its threshold at each of the points."""
+    """Return four arrays, each with a number for every threshold of the rule in `points`: the
+    documents that pass all rules at this threshold, their bytes, the unmeasured documents that pass
+    all known rules, and their bytes."""
     scores, limit = now.scores, rule.now
     column, fails, end = scores.columns[rule.column()], now.fails.get(rule.name), len(points)
     # searchsorted then gives the first threshold at which a value is on the other side.

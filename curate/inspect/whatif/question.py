@@ -20,7 +20,7 @@ READER = -1  # the place of reading and the engine, before all steps
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that compares a stored column with a limit: the old one, `was`, and the new, `now`."""
+    """A rule that compares a stored column with a limit: `was` is the old one, `now` the new."""
 
     step: str
     at: int  # the position of the step among the document steps
@@ -47,9 +47,8 @@ class Question:
 
     `steps` are the labels of the document steps. For each step, `stage` is the number of its stage,
     `edits` is True if it may change texts, and `resolves` is True if it decides over the whole
-    corpus. `undecidable` maps settings whose effect stored scores do not show to (step number,
-    reason).
-    """
+    corpus. If stored scores do not show the effect of a setting, `undecidable` maps the setting to
+    (step number, reason)."""
 
     corpus: Corpus
     sets: tuple[str, ...]

@@ -149,7 +149,7 @@ def by_effect(rules: Iterable[RuleFigures]) -> list[RuleFigures]:
 
 
 def touched(answer: Answer) -> dict[str, Language]:
-    """Return the languages with documents that are kept now, were kept before or may be kept."""
+    """Return the languages with a document that is kept now, was kept before or may be kept."""
     return {
         label: of
         for label, of in answer.languages.items()

@@ -65,7 +65,8 @@ class Unknown(Exception):
 class DedupChange:
     """Changes at a dedup, in numbers of documents. `admitted` documents reach the dedup only now,
     `dropped` counts those of them that it drops, and `gone` documents no longer reach it.
-    `displaced` documents were kept and are now dropped, `returned` ones the reverse."""
+    `displaced` documents were kept and are now dropped, `returned` were dropped and are now
+    kept."""
 
     JSON = ("step", "admitted", "dropped", "gone", "displaced", "returned")
     step: str
@@ -78,11 +79,11 @@ class DedupChange:
 
 @dataclass
 class Measured:
-    """The result of measuring. Of `of` documents whose outcome was not known, `documents` were
-    measured. `weights` is float64[rows]: how many documents a measured one represents. `strata` are
-    (documents, measured) per sample; `stratum` is int[rows], the number of a document's sample or
-    -1. `before` is bool[rows]: True if undrawn documents count as kept. `shift` is added to the
-    estimate; `more` and `fewer` widen the interval."""
+    """The result of measuring. `documents` is how many of the `of` documents with unknown outcome
+    were measured. `weights` is float64[rows]: how many documents a measured one represents.
+    `strata` are (documents, measured) per stratum of the sample; `stratum` is int[rows], the number
+    of a document's stratum or -1. `before` is bool[rows]: True if the document counts as kept when
+    not drawn. `shift` is added to the estimate; `more` and `fewer` widen the interval."""
 
     weights: np.ndarray
     stratum: np.ndarray
@@ -567,8 +568,8 @@ class _Stored:
 
     def read(self, rows: np.ndarray, at: int) -> pa.Table:
         """Return documents as they enter a step, with the number of their row. A text that a later
-        step changed is read from the stage before. Failing that, it is as stored, with its row in
-        `cut`."""
+        step changed is read from the stage before. If the text is not there, the stored text is
+        returned, and the number of the row is added to `cut`."""
         places = self.scores.at[rows]
         tables = []
         for path, start, end in zip(self.paths, *zip(*pairwise(self.starts), strict=True),

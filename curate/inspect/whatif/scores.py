@@ -5,10 +5,11 @@ Only the columns that rules compare are read, and only the lengths of texts. The
 in the run's folder, since reading texts takes longer than everything else.
 
 A step measures every document of its stage, so a stored column and a threshold decide a rule for
-all of them. A rejected document is known only up to the end of its stage, because later stages
-never saw it; and within the stage only up to the first step that edits, because edits skip dropped
-documents and later steps measured the uncut text. Matches of later steps do not count. A document
-that passes all known rules, while other rules are not known, is *unmeasured*.
+all of them. For a rejected document, scores are known only up to the end of its stage, because
+later stages never saw the document. Within the stage, they are known only up to the first step that
+edits texts, because edits skip dropped documents and later steps measured the uncut text. Matches
+of later steps do not count. A document that passes all known rules, while other rules are not
+known, is *unmeasured*.
 """
 
 from __future__ import annotations
@@ -250,7 +251,8 @@ class Decider:
         self.trusted = self._trusted()
 
     def _known_to(self) -> None:
-        """Set `until` (last step whose verdict counts), `seen` (last that saw it) and `whole`."""
+        """Set for each document `until` (the last step whose verdict counts), `seen` (the last step
+        that saw the document) and `whole` (whether the verdict of every step is known)."""
         question, last = self.question, len(self.question.steps) - 1
         ends = [max(i for i, s in enumerate(question.stage) if s == t) for t in question.stage]
         until, seen = [last], [last]

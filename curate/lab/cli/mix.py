@@ -49,9 +49,9 @@ def search(
 ) -> None:
     """Search the best mixture of sources for a target text.
 
-    Small models are trained on random mixtures around the natural one; a regression from shares to
-    bits per byte (RegMix, Liu et al. 2024) predicts the best mixture within the allowed epochs. Run
-    the same command to resume; finished runs are reused if you add sources or --runs.
+    Small models are trained on random mixtures around the natural one (by size); a regression from
+    shares to bits per byte (RegMix, Liu et al. 2024) predicts the best mixture within the allowed
+    epochs. Run the same command to resume; finished runs are reused if you add sources or --runs.
 
     \b
     Example:

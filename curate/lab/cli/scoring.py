@@ -1,4 +1,4 @@
-"""`llmcurate quality evaluate`, `language evaluate`, `perplexity train`, `score` and `convert`."""
+"""`llmcurate quality` and `language evaluate`, `quality label`, and `perplexity`'s lab commands."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from curate.cli.options import (
     CommandOptions,
+    DryRun,
     Inputs,
     Json,
     Page,
@@ -30,8 +31,10 @@ from curate.cli.scoring import (
 )
 from curate.cli.settings import command, run_steps
 from curate.text.decoding import decode
-from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import echo, echo_json, say, table
+from llmcurate.base.disk.files import make_folder
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.terminal import echo, echo_json, print_result, say, suggest, table
 
 
 @command(quality_app, None, "evaluate")
@@ -58,6 +61,61 @@ def quality_evaluate(
 
     how = (quiet or as_json, reading(read))
     evaluate_quality(model, positive, negative, label, *how).show(out, as_json)
+
+
+@command(quality_app, "QualityLabel", "label")
+def quality_label(
+    inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Documents with text.")],
+    out: Annotated[Path, output("New file for the labels (JSONL).", "FILE")],
+    restart: Restart = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    *,
+    read: ReadOptions,
+    **settings: Any,
+) -> None:
+    """Label a sample of documents with the scores of a language model, 0 to 5.
+
+    The server has OpenAI's API: vLLM, llama.cpp, or a hosted model. FILE.log keeps every answer, so
+    that the same command resumes and asks nothing twice.
+
+    \b
+    Example:
+    llmcurate quality label corpus/ -o labels.jsonl --endpoint http://localhost:8000/v1 --model NAME
+    """
+    from curate.api.command_settings import QualityLabel
+    from curate.lab.scoring.chat import ChatModel
+    from curate.lab.scoring.llm_labels import MOST_UNANSWERED, Labeller
+    from curate.run.build import claim
+
+    chosen, silent = QualityLabel.of(**settings), quiet or as_json
+    if dry_run:
+        echo(f"would send {Labeller(inputs, reading(read), chosen, out, silent).plan()}")
+        return
+    model = ChatModel(chosen)
+    make_folder(out.parent)
+    deciding = {"model", "prompt", "max_tokens", "extra", "sample", "seed", "max_chars"}
+    asked = chosen.model_dump(include=deciding) | read.given()
+    claim(out, [out], asked | {"command": "quality label", "inputs": inputs}, restart)
+    labeller = Labeller(inputs, reading(read), chosen, out, silent)
+    say(labeller.plan(), silent)
+    unanswered = labeller.ask(model, quiet)
+    figures = labeller.write() | {"unanswered": dict(unanswered)}
+    lines = [
+        f"{figures['labels']:,} of {counted(figures['documents'], 'document')} got a label;"
+        f" {counted(figures['tokens_in'], 'token')} in, {figures['tokens_out']:,} out"
+    ]
+    lines += [f"  score {score}: {count:,}" for score, count in figures["scores"].items()]
+    lines += [f"  no label, {why}: {n:,}" for why, n in figures["refused"].items()]
+    lines += [f"  no label, {why}: {n:,}" for why, n in unanswered.most_common(SHOWN_REASONS)]
+    print_result(figures, "\n".join(lines), as_json)
+    if (failed := unanswered.total()) > MOST_UNANSWERED * figures["documents"]:
+        some = counted(failed, "document")
+        raise RunFailed(f"{some} got no answer: run the same command to ask for these again")
+    if not figures["labels"]:
+        raise RunFailed("no answer has a score: change --prompt, --model or --max-tokens")
+    suggest("quality", "train", "--labels", out, "-o", "model", quiet=silent)
 
 
 @command(language_app, "LanguageEvaluate", "evaluate")
@@ -97,6 +155,7 @@ def language_evaluate(
     LanguageEvaluation(figures).show(out, as_json)
 
 
+SHOWN_REASONS = 5  # the most common ones of requests without an answer
 SHOWN_CHARS = 100  # of a text in the table
 BATCH = 1000  # texts
 

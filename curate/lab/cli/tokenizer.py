@@ -45,7 +45,8 @@ def tokenizer_diff(
 ) -> None:
     """Show how two tokenizers differ.
 
-    It compares tokens, ids, merges, special tokens and settings; with --on the tokens of texts.
+    It compares tokens, ids, merges, special tokens and settings; with --on also the tokens of
+    texts.
 
     \b
     Example:

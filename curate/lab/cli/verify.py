@@ -25,7 +25,7 @@ def verify(
     It uses warcio for records, resiliparse for pages, fasttext for labels, datasketch for
     signatures, pybloom-live for Bloom filters, pydivsufsort for cuts, tokenizers or sentencepiece
     for tokens, kenlm for perplexities. Libraries that are not installed are named. An unexplained
-    difference is exit code 1.
+    difference gives exit code 1.
 
     \b
     Example:

@@ -33,10 +33,11 @@ NO_LABEL = "(none)"
 def evaluate_language(
     model: str | Path, batches: Iterable[pa.RecordBatch], label: str, max_chars: int = 0
 ) -> dict[str, Any]:
-    """Return the scores of a language model on labelled texts: the dict of `Scores.result`, with
-    `skipped`, the number of texts without a label, and `matrix`, [expected label, found label,
-    number of texts] per pair. Only `max_chars` characters of a text are scored, with 0 all. Raises
-    UsageError for an invalid model or if no text has a label."""
+    """Return the scores of a language model on labelled texts. The result is the dict of
+    `Scores.result` with two more keys: `skipped`, the number of texts without a label, and
+    `matrix`, [expected label, found label, number of texts] for each pair of labels. Only the first
+    `max_chars` characters of a text are scored, or all if it is 0. Raises UsageError for an invalid
+    model or if no text has a label."""
     loaded = Model(model)
     names = [*loaded.labels, None]
     scores = Scores(loaded.labels)

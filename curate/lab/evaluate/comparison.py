@@ -1,6 +1,6 @@
-"""Comparison of dedup methods on the same corpus: the documents, bytes and tokens that each method
-leaves, the shares that it removes, time and memory, for single methods and for methods one after
-another. As in DCLM (Li et al. 2024, appendix on deduplication), but on the user's corpus.
+"""Compare dedup methods, alone or one after another, on the same corpus: the documents, bytes and
+tokens that each method keeps, the shares that it removes, its time and its memory. DCLM has such a
+comparison (Li et al. 2024, appendix on deduplication); here it is made on the user's corpus.
 
 Each method is a run in OUT/METHOD in its own process, because the peak memory of a process never
 falls again.
@@ -56,10 +56,10 @@ class Order(Message):
 
 @dataclass(frozen=True)
 class Measured(Message):
-    """The result of one method. documents, bytes: the text that the method received; kept,
-    kept_bytes, kept_ids: the text that it kept; seconds, peak_...: None if the run took several
-    attempts; failed: the reason if the method has no result; too_much: the share removed, if
-    `max_removal` stopped the run; code: the exit code, if the failure also ends the comparison."""
+    """The result of one method. documents, bytes: the text that the method received. kept,
+    kept_bytes, kept_ids: the text that it kept. seconds, peak_...: None if the run took several
+    attempts. failed: the reason if the method has no result. too_much: the share removed, if
+    `max_removal` stopped the run. code: the exit code, if the failure also ends the comparison."""
 
     method: str
     out: Path
@@ -168,8 +168,8 @@ def _run(order: Order) -> Measured:
 
 @dataclass(frozen=True)
 class Row:
-    """The figures of one method; they are None if it failed. Shares are fractions of the method's
-    input."""
+    """The figures of one method, which are None if the method failed. Shares are fractions of the
+    method's input."""
 
     method: str
     documents: int | None
@@ -186,7 +186,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison(Findings):
-    """The comparison of methods. measured: whether a tokenizer counted the tokens of the input."""
+    """The comparison of methods. measured: True if a tokenizer counted the tokens of the input."""
 
     NAME = "compare"
     TEMPLATE = "compare.html"
@@ -373,9 +373,9 @@ def _matrix(methods: list[str], values: list[list[float | None]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The numbers of documents that methods remove alike. removed[a]: documents that method a
-    removes; changed[a]: documents that it removes or cuts; both[a][b], both_changed[a][b]:
-    documents that a and b both remove, or both change."""
+    """The numbers of documents that several methods remove or change. removed[a]: documents that
+    method a removes. changed[a]: documents that method a removes or cuts. both[a][b]: documents
+    that a and b both remove. both_changed[a][b]: documents that a and b both remove or cut."""
 
     JSON = (
         "methods", "removed", "removed_by_both=both", "share_removed_too=shares_removed", "changed",
@@ -394,8 +394,8 @@ class Overlap:
 
     @property
     def shares_removed(self) -> list[list[float | None]]:
-        """A matrix of methods: of the documents that the row's method removed, the share that the
-        column's method removed too."""
+        """A matrix of methods. It states which share of the documents that the row's method removed
+        was also removed by the column's method."""
         return shares(self.removed, self.both)
 
     @property

@@ -39,8 +39,8 @@ WHOLE = ("exact", "near")
 
 @dataclass
 class Removed:
-    """The text that a run removed. documents: the ids of dropped documents; bytes: the bytes of
-    text removed, in total; edits: the cuts in each requested document that was kept."""
+    """The text that a run removed. documents: the ids of dropped documents. bytes: the total bytes
+    of text removed. edits: the cuts in each requested document that was kept."""
 
     documents: set[str] = field(default_factory=set)
     bytes: int = 0
@@ -85,10 +85,11 @@ def _rows(path: Path, *columns: str) -> Iterator[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class KindScore:
-    """The score of a method on one kind of plant. A plant is two copies of a text. already: plants
-    whose original was removed before planting; planted: all others; found: planted ones with at
-    least the share FOUND of one copy removed; bytes: the mean share removed of the copy that lost
-    more; similarity: the mean measured similarity; expected: the recall that theory predicts."""
+    """The score of a method on one kind of plant. A plant is two copies of a text, the original and
+    one that was added. already: plants whose original is removed even without the added copy.
+    planted: all other plants. found: planted ones that lost at least the share FOUND of one copy.
+    bytes: the mean share removed of the copy that lost more. similarity: the mean measured
+    similarity. expected: the recall that theory predicts."""
 
     JSON = ("kind", "planted", "already", "found", "bytes", "similarity", "expected", "recall")
     kind: str
@@ -112,8 +113,8 @@ class KindScore:
 
 @dataclass(frozen=True)
 class MethodScore:
-    """The score of a method. right_...: planted copies that were removed; false_...: other text
-    that was removed only because of the plants; each in documents and in bytes."""
+    """The score of a method. right_...: planted copies that were removed. false_...: other text
+    that was removed only because of the plants. Both are counted in documents and in bytes."""
 
     JSON = (
         "method", "kinds", "right_documents", "false_documents", "precision_documents=precision",
@@ -208,9 +209,9 @@ CURVE = [0.4 + n / 100 for n in range(61)]  # similarities at which the S-curve 
 
 @dataclass(frozen=True)
 class Evaluation(Findings):
-    """The evaluation of dedup methods. documents: the number of input documents; sampled: the
-    number in the sample; curves: by method, (bands, rows) of the MinHash methods whose recall
-    theory predicts."""
+    """The evaluation of dedup methods. documents: the number of input documents. sampled: the
+    number of documents in the sample. curves: (bands, rows) of each MinHash method, from which its
+    expected recall is drawn."""
 
     TEMPLATE = "evaluate/dedups.html"
     SHOWN: ClassVar[dict[str, Any]] = {"threshold": FOUND}

@@ -68,10 +68,10 @@ class Match:
 
 @dataclass(frozen=True)
 class Audit:
-    """The duplicates of a corpus. A side is the training or the validation text. near, exact: by `A
-    in B`, the share of side A that has a duplicate in side B; clusters, largest: the number of
-    clusters of near-duplicates, and the largest size; unit: the length of the shortest passage that
-    counts, as text."""
+    """The duplicates of a corpus. A side is the training or the validation text. near, exact: for
+    each key `A in B`, the share of side A that has a duplicate in side B. clusters: the number of
+    clusters of near-duplicates. largest: the size of the largest cluster. unit: the length of the
+    shortest passage that counts, as text."""
 
     documents: dict[str, int]
     bytes: dict[str, int]
@@ -96,9 +96,9 @@ def audit(
     read: ReadSettings,
 ) -> Audit:
     """Return the duplicates in training text, `inputs`, and validation text. val: inputs with the
-    validation text; shards: instead of `val`, token shards of `inputs`, whose validation shards
-    name the validation documents; similarity: the least Jaccard similarity of near-duplicates.
-    Raises UsageError if the training or the validation text is empty."""
+    validation text. shards: instead of `val`, token shards of `inputs`; its validation shards name
+    the validation documents. similarity: the least Jaccard similarity of near-duplicates. Raises
+    UsageError if the training or the validation text is empty."""
     if val and shards is not None:
         raise UsageError("dedup audit: give --val or --shards, not both")
     sides = out / "sides"

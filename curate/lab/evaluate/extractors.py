@@ -51,8 +51,8 @@ _TEXTS = ("record_id", "url", "text", "page_type", "lang", *FIELDS)
 
 @dataclass(frozen=True)
 class Gold:
-    """The known facts of a page, None if not given. text: all of its main text; with_, without:
-    snippets of its main text, and of its other text; date: `2024-05-31` or `2024-05`."""
+    """The known facts of a page, each None if not given. text: the whole main text. with_: snippets
+    of the main text. without: snippets of other text. date: `2024-05-31` or `2024-05`."""
 
     record_id: str | None
     url: str | None
@@ -138,7 +138,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Site:
-    """A website's scores. lost: 1 - F1 of the first extractor, summed over pages; f1: mean F1."""
+    """A website's scores. lost: 1 - F1 of the first extractor, summed over pages. f1: mean F1."""
 
     site: str
     pages: int
@@ -176,8 +176,9 @@ Worst = tuple[float, PageScores, tuple[str, str] | None, str, list[str], list[st
 
 @dataclass
 class Page:
-    """A page of the input and its gold. sums: float64[extractors, _WIDTH]; texts, reasons: for each
-    extractor its text, and the reason if it returned none."""
+    """A page of the input and its gold (known main text). sums: float64[extractors, _WIDTH], the
+    counts from which measures are computed. texts: the text from each extractor. reasons: for each
+    extractor the reason if it returned no text."""
 
     gold: Gold
     id: str
@@ -418,7 +419,7 @@ class Evaluation(Findings):
 
     @cached_property
     def sites(self) -> list[Site]:
-        """The websites, first those on which the first extractor loses the most F1."""
+        """The websites, beginning with those on which the first extractor loses the most F1."""
         sites: dict[str, list[Page]] = {}
         for page in self.pages:
             if page.score(0) is not None:
@@ -569,8 +570,8 @@ def _sums(page: Page, nth: int, gold_words: Counter[str]) -> np.ndarray:
 
 
 def measured(totals: np.ndarray) -> np.ndarray:
-    """Return the measures, float64[..., len(MEASURES)], that follow from totals: float64[...,
-    _WIDTH]. A measure of 0/0 is NaN."""
+    """Return float64[..., len(MEASURES)]: the measures computed from totals: float64[..., _WIDTH],
+    which are sums of `Page.sums`. A measure of 0/0 is NaN."""
     pages, ratios = totals[..., _WORDS : _WORDS + 1], totals[..., _WORDS + 1 : _SNIPPETS]
     tp, fp, fn, _ = (totals[..., _SNIPPETS + k] for k in range(4))
     verdicts = totals[..., _FIELDS:].reshape(*totals.shape[:-1], len(FIELDS), len(VERDICTS))

@@ -76,8 +76,7 @@ def _unique_id(name: str, seen: dict[str, int]) -> str:
 
 @contextmanager
 def sample_writer(path: Path) -> Iterator[TableWriter]:
-    """Yield the writer of a parquet file, which does not replace a file that already has the same
-    bytes."""
+    """Yield the writer of a parquet file. An existing file with the same bytes is not replaced."""
     with replacing(path, only_if_changed=True) as aside, writing(aside) as writer:
         writer.write(SCHEMA.empty_table())
         yield writer
@@ -235,8 +234,9 @@ def _plant(
 
 
 def _add_document(kind: str, row: Sample, copy: NearCopy, planted: Planted) -> None:
-    """Add a copy that survivor policies prefer least: it has no date and sorts last. Otherwise it
-    could replace a third document, which would count as a false removal."""
+    """Add a copy of a document. The copy has no date and sorts last, so that dedup methods prefer
+    all other documents to it. Otherwise a third document could be removed in its favour, which
+    would count as a false removal."""
     name = f"~planted-{len(planted.new):05d}"
     url = _last_url(name)
     planted.new.append(Sample(name, copy.text, url, None, "~planted", row.lang))
@@ -333,9 +333,10 @@ NGRAM = 5
 def nearest(
     count: int, similarity: Callable[[int], float], target: float, above: bool = False
 ) -> tuple[int, float]:
-    """Return the number of the state whose similarity is nearest to the target, and that
-    similarity. similarity: a function that maps states 0 to count - 1 to decreasing values. With
-    `above`, states below the target do not count; if no state remains, the result is state 0."""
+    """Return the number of the copy whose similarity is nearest to the target, and that similarity.
+    Copies 0 to count - 1 have more and more changes; `similarity` maps their numbers to decreasing
+    values. With `above`, copies below the target do not count; if none remains, the result is copy
+    0."""
     similarities: dict[int, float] = {}
 
     def at(state: int) -> float:
@@ -367,8 +368,9 @@ def near_copy(
     similarity: Callable[[str, str], float],
 ) -> NearCopy:
     """Return a copy of the text with about the target similarity. Single words are replaced by
-    `words`: to begin with, words all over the text, in an order drawn from `key`; then the last
-    words of the text, one after another, where a replacement changes only one more 5-gram."""
+    `words`. At first these are words all over the text, in an order drawn from `key`. Then they are
+    the last words of the text, one after another, because each of these replacements changes only
+    one more 5-gram."""
     spans = [m.span() for m in WORD.finditer(text)]
     tail = min(4 * NGRAM, len(spans) // 4)
     inner = sorted(range(len(spans) - tail), key=lambda n: drawn_number(key, n))

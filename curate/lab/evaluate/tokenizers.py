@@ -181,9 +181,9 @@ def study(
     read: ReadSettings | None = None,
     quiet: bool = False,
 ) -> TokenizerStudy:
-    """Compare BPE vocabularies. sizes: numbers with commas between them; width: the width of the
-    embedding; worth: the share of tokens that a size must save to be recommended over half the
-    size."""
+    """Compare BPE vocabularies. sizes: numbers with commas between them. width: the width of the
+    embedding. worth: a size is recommended over half this size only if it saves at least this share
+    of tokens."""
     from tokenize_kit.judge.candidate import texts_of
     from tokenize_kit.lab.study import study as run
     from tokenize_kit.pattern.named import Digits

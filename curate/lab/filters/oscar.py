@@ -29,8 +29,9 @@ RULES = ("short_ends",)
 
 def warnings(sizes: np.ndarray, chars: np.ndarray, long: int, letters: int, all_: int) -> list[str]:
     """Return the names of OSCAR's annotations that apply to a document. sizes, chars: int64[lines],
-    the bytes and characters of each line; long: the most characters of a short line; letters: the
-    number of letters and marks in the document; all_: the number of its characters."""
+    the numbers of bytes and of characters in each line. long: the most characters that a short line
+    may have. letters: the number of letters and marks in the document. all_: the number of all
+    characters in the document."""
     lines = len(sizes)
     edge = int(lines * EDGE)
     most = int(edge * EDGE_SHARE)

@@ -22,7 +22,10 @@ from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
-from curate.steps.contracts import FromFiles, Step, step
+from curate.filters.special_characters import SPECIAL
+from curate.filters.word_lists import WordList, WordLists
+from curate.steps.contracts import Step, step
+from curate.text.buffers import text_buffers
 from curate.text.languages import entry_for
 from llmcurate.base.errors import UsageError
 
@@ -30,11 +33,12 @@ LANG = "{lang}"  # placeholder in the path of a list
 
 
 class Parameters(NamedTuple):
-    """The limits of one language in parameters_filtering.py. long_word: most characters of a word;
-    words: fewest words of a document; chars, repeated: largest shares of repeated n-grams of
-    ngram_chars characters and of ngram_words words; special: largest share of special characters;
-    stop, flagged: smallest share of stop words, largest share of flagged words; pairs: the
-    separator with which pairs of words are looked up in the lists too, or None."""
+    """The limits of one language in parameters_filtering.py. long_word: the most characters of a
+    word. words: the fewest words of a document. chars: the largest share of repeated n-grams of
+    ngram_chars characters. repeated: the largest share of repeated n-grams of ngram_words words.
+    special: the largest share of special characters. stop: the smallest share of stop words.
+    flagged: the largest share of flagged words. pairs: the separator in pairs of words, which are
+    then also looked up in the lists; None for no pairs."""
 
     long_word: int
     words: int
@@ -65,30 +69,8 @@ PARAMETERS = {
     "zh": Parameters(0, 1, 3, 0.2, 0.96, 0.3, 0.1691, 0.001, 5, ""),
 }
 MOST_WORDS = 100_000  # number_words_max_cutoff; 1,000,000 in Chinese
-ADDRESS_PARTS = ("http", "www", ".com", "href", "//")  # incorrect_word_substrings
 RULES = ("address", "long_word")
 
-# parameters_filtering.py: string.punctuation, digits, white space and these. Blocks of Unicode
-# approximate the emoji of the package `emoji`.
-_OTHER_SPECIAL = (
-    "\u200a\u3000\ufffc’“”–ー一▬…✦\u00ad�£•€«»°·═×士＾˘⇓↓↑←→（）§″′´¿−±∈\ufeff¢ø‚„½¼¾¹²³―⁃，ˌ¸‹›ʺˈʻ¦‐⠀‰"
-    "‑≤≥‖◆●■►▼▲▴∆▻¡★☆✱ːº。¯˜¥ɪ≈†上ン：∼⁄・♡✓⊕․．⋅÷１‟；،、¨ाাी्े◦˚゜ʼ≖¤ッツシ℃√！【】‿∞➤～πه۩☛₨➩☻๑٪"
-    "♥ıॽ《‘©﴿٬？▷Г♫∟™ª₪®「—❖」﴾》\u200b\x81\x82\x83\x84\x85\x91\x92\x93\x95\x96\x97\x98\x99\x9c\x9d"
-)
-_EMOJI = (
-    (0x2190, 0x21FF),
-    (0x2300, 0x23FF),
-    (0x2600, 0x27BF),
-    (0x2B00, 0x2BFF),
-    (0x1F000, 0x1FAFF),
-)
-SPECIAL = frozenset(
-    {chr(c) for c in range(128) if not chr(c).isalpha() and (c > 31 or chr(c).isspace())}
-    - {chr(127)}
-    | set(_OTHER_SPECIAL)
-    | {chr(c) for first, last in _EMOJI for c in range(first, last + 1)}
-    | {chr(c) for c in (0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F)}
-)
 # A word ends at a blank, tab or newline, or at a space that filtering.py replaces by a blank
 # (uniform_whitespace).
 _WORD = re.compile("[^ \n\t\x84\xa0\u2002\u2003\u2005\u2008-\u200a\u202f\u3000\ufffc]+")
@@ -108,22 +90,6 @@ def words_of(text: str, lang: str) -> list[str]:
     For Chinese, each character is a word, whereas ROOTS uses pieces of a SentencePiece model."""
     parts = list(text) if lang == "zh" else _WORD.findall(text)
     return [word for word in map(stripped, map(str.lower, parts)) if word]
-
-
-def repeated_chars(text: str, n: int) -> float:
-    """Return the share of the most frequent character n-grams among all. Those occur more than
-    once, and their number is at most the square root of the number of distinct n-grams."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
-    count = len(codes) - n + 1
-    if count < 1:
-        return 0.0
-    key = np.zeros(count, np.uint64)
-    for k in range(n):
-        key = (key ^ codes[k : k + count]) * np.uint64(0x9E3779B97F4A7C15)
-        key ^= key >> np.uint64(29)
-    times = np.sort(np.unique(key, return_counts=True)[1])[::-1]
-    most = min(int(np.sqrt(len(times))), int(np.count_nonzero(times > 1)))
-    return float(times[:most].sum() / count)
 
 
 def repeated_words(words: list[str], n: int) -> float:
@@ -150,13 +116,19 @@ def _language(docs: Documents, sole: str | None) -> list[str]:
 
 
 @step("roots_words")
-class RootsWords(Step):
+class RootsWords(Step, WordLists):
     """Cuts addresses and overlong words out of texts, as ROOTS does before its filters."""
 
     paper: ClassVar[str] = "Laurençon et al. 2022 (ROOTS); data-preparation, filtering.py"
+    word_lists: ClassVar[tuple[str, ...]] = ("address_parts",)
 
     lang: str | None = Field(
         None, description="The language of all texts as two letters; none: the column `lang`."
+    )
+    address_parts: WordList = Field(
+        ("http", "www", ".com", "href", "//"),
+        description="Words that contain one of these are cut (filtering.py,"
+        " incorrect_word_substrings). A list, or a file with one entry per line.",
     )
 
     def apply(self, docs: Documents) -> Documents:
@@ -166,16 +138,19 @@ class RootsWords(Step):
         edits: list[tuple[int, int, int, int]] = []
         for row, text in enumerate(docs.text.to_pylist()):
             if text and clean[row] and langs[row] not in ("", "zh"):
-                edits += ((row, *span) for span in _bad_words(text, PARAMETERS[langs[row]]))
+                spans = _bad_words(text, PARAMETERS[langs[row]], self.entries("address_parts"))
+                edits += ((row, *span) for span in spans)
         rows, start, end, rule = (np.array([e[k] for e in edits], np.int64) for k in range(4))
         return cut(docs, Spans(rows, start, end, rule, RULES, np.zeros(len(edits), np.int64)))
 
 
-def _bad_words(text: str, parameters: Parameters) -> Iterator[tuple[int, int, int]]:
+def _bad_words(
+    text: str, parameters: Parameters, address_parts: tuple[str, ...]
+) -> Iterator[tuple[int, int, int]]:
     at = byte = 0
     for match in _WORD.finditer(text):
         word, core = match.group(), stripped(match.group())
-        address = any(part in core for part in ADDRESS_PARTS)
+        address = any(part in core for part in address_parts)
         if not address and min(len(word), len(core) or len(word)) <= parameters.long_word:
             continue
         a, z = match.span()
@@ -191,7 +166,7 @@ def _bad_words(text: str, parameters: Parameters) -> Iterator[tuple[int, int, in
 
 
 @step("roots")
-class Roots(Step, FromFiles):
+class Roots(Step, WordLists):
     """Drops documents by ROOTS' rules, with the parameters of their language.
 
     Columns: `words` (a number) and the shares `repeated_chars`, `repeated_words`, `special_chars`;
@@ -200,64 +175,74 @@ class Roots(Step, FromFiles):
 
     paper: ClassVar[str] = "Laurençon et al. 2022 (ROOTS); data-preparation, filtering.py"
     only_measures: ClassVar[bool] = True
+    word_lists: ClassVar[tuple[str, ...]] = ("stop_words", "flagged_words")
 
     lang: str | None = Field(
         None, description="The language of all texts as two letters; none: the column `lang`."
     )
-    stop_words: str | None = Field(
+    stop_words: WordList | None = Field(
         None,
-        description="The path of a list of stop words, one per line. With {lang} in the path there"
-        " is one list per language. None: that rule is skipped.",
+        description="Stop words: a list, or a file with one word per line. With {lang} in the path"
+        " there is one file per language. None: that rule is skipped.",
     )
-    flagged_words: str | None = Field(
+    flagged_words: WordList | None = Field(
         None,
-        description="The path of a list of flagged words, one per line. With {lang} in the path"
-        " there is one list per language. None: that rule is skipped.",
+        description="Flagged words: a list, or a file with one word per line. With {lang} in the"
+        " path there is one file per language. None: that rule is skipped.",
     )
     _lists: dict[tuple[str, str], frozenset[str]] = PrivateAttr(default_factory=dict)
 
     def _paths(self, key: str) -> dict[str, Path]:
         path = getattr(self, key)
-        if path is None:
+        if not isinstance(path, Path):
             return {}
-        files = {lang: Path(path.replace(LANG, lang)) for lang in PARAMETERS}
-        if LANG in path:
+        files = {lang: Path(str(path).replace(LANG, lang)) for lang in PARAMETERS}
+        if LANG in str(path):
             files = {lang: file for lang, file in files.items() if lang and file.is_file()}
             if not files:
                 raise UsageError(f"{self.label}: no list matches {path} for any known language")
         return files
 
     def resources(self) -> list[str]:
-        paths = {*self._paths("stop_words").values(), *self._paths("flagged_words").values()}
+        paths = {path for key in self.word_lists for path in self._paths(key).values()}
+        for path in paths:
+            self.entries_in(path)
         return sorted(map(str, paths))
 
     def notes(self) -> list[str]:
-        keys = ("stop_words", "flagged_words")
-        absent = [key for key in keys if not self._paths(key)]
+        absent = [key for key in self.word_lists if not getattr(self, key)]
         return [f"{self.label}: no list {key} was given, so that rule is skipped" for key in absent]
 
     def open(self) -> None:
-        for key in ("stop_words", "flagged_words"):
-            for lang, path in self._paths(key).items():
-                lines = path.read_text(encoding="utf-8").splitlines()
-                self._lists[key, lang] = frozenset(w.strip().lower() for w in lines if w.strip())
+        for key in self.word_lists:
+            lists = {lang: self.entries_in(path) for lang, path in self._paths(key).items()}
+            if isinstance(given := getattr(self, key), tuple) and given:
+                lists = dict.fromkeys(PARAMETERS, given)
+            for lang, words in lists.items():
+                self._lists[key, lang] = frozenset(map(str.lower, words))
 
     def apply(self, docs: Documents) -> Documents:
+        from curate.filters.ratios_kernel import code_points, repeated_shares
+
         if not self._lists:
             self.open()
-        rows = len(docs)
         langs = _language(docs, self.lang)
+        texts = [(text or "").strip() for text in docs.text.to_pylist()]
+        rows, codes = code_points(*text_buffers(pa.array(texts, pa.large_string())))
+        sizes = {PARAMETERS[lang].ngram_chars for lang in langs}
+        repeated = {n: repeated_shares(rows, codes, n, True) for n in sizes}
         names = ("words", "repeated_chars", "repeated_words", "special_chars")
-        values = {name: np.full(rows, np.nan) for name in (*names, "stop_words", "flagged_words")}
-        for row, text in enumerate(docs.text.to_pylist()):
-            text, lang = (text or "").strip(), langs[row]
+        values = {
+            name: np.full(len(docs), np.nan) for name in (*names, "stop_words", "flagged_words")
+        }
+        for row, (text, lang) in enumerate(zip(texts, langs, strict=True)):
             p, words = PARAMETERS[lang], words_of(text, lang)
             values["words"][row] = len(words)
-            values["repeated_chars"][row] = repeated_chars(text, p.ngram_chars)
+            values["repeated_chars"][row] = repeated[p.ngram_chars][row]
             values["repeated_words"][row] = repeated_words(words, p.ngram_words)
             special = sum(c in SPECIAL for c in text)
             values["special_chars"][row] = special / len(text) if text else 0.0
-            for key in ("stop_words", "flagged_words"):
+            for key in self.word_lists:
                 listed = self._lists.get((key, lang))
                 if listed is not None:
                     values[key][row] = share_of(words, listed, p.pairs)

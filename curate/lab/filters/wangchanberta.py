@@ -13,6 +13,7 @@ import re
 from typing import ClassVar
 
 import numpy as np
+import pyarrow.compute as pc
 from pydantic import Field
 
 from curate.documents.documents import Documents
@@ -21,9 +22,9 @@ from curate.documents.passes import Replace, edited_in_passes
 from curate.steps.contracts import Step, step
 from curate.text.encodings import unescape
 from curate.text.unicode import row_chars
-from llmcurate.base.kernels import njit
 
 RULES = ("invisible", "html", "brackets", "newlines", "spaces", "repeated")
+THAI = "[\u0e01-\u0e59]"  # the class [ก-๙]
 _LETTERS = "a-zA-Z0-9\u0e01-\u0e59"  # the class [a-zA-Z0-9ก-๙]
 # An entity of html.unescape, an entity without its ampersand, or a line break.
 _ENTITY = re.compile(
@@ -65,20 +66,6 @@ _PASSES: list[tuple[str, re.Pattern[str], Replace]] = [
 ]
 
 
-@njit(cache=True, nogil=True)
-def thai_chars(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return int64[rows]: the number of characters from U+0E01 to U+0E59 (`[ก-๙]`) in each text."""
-    out = np.zeros(len(offsets) - 1, np.int64)
-    for r in range(len(out)):
-        count = 0
-        for i in range(offsets[r], offsets[r + 1] - 2):
-            if data[i] == 0xE0:
-                b, c = data[i + 1], data[i + 2]
-                count += (b == 0xB8 and c >= 0x81) or (b == 0xB9 and c <= 0x99)
-        out[r] = count
-    return out
-
-
 @step("wangchanberta")
 class WangchanBERTa(Step):
     """Drops documents with too little Thai text and cleans the others."""
@@ -104,9 +91,8 @@ class WangchanBERTa(Step):
     )
 
     def apply(self, docs: Documents) -> Documents:
-        data, offsets = docs.buffers()
-        thai = thai_chars(data, offsets)
-        share = thai / np.maximum(row_chars(data, offsets), 1)
+        thai = pc.fill_null(pc.count_substring_regex(docs.text, THAI), 0).to_numpy()
+        share = thai / np.maximum(row_chars(*docs.buffers()), 1)
         docs = docs.annotate("thai_chars", thai).annotate("thai_share", share)
         docs = decide(docs, self.limits())
         return self._clean(docs, ~docs.marked())

@@ -1,8 +1,8 @@
 r"""LaTeX sources from arXiv: one document per paper.
 
 A file is a tar of papers (arXiv_src_*.tar: one gzip file per paper, which holds one TeX file or a
-tar of several), one such paper, or one .tex file. Names in a tar are only looked up for \input,
-never used as paths.
+tar of several TeX files), the gzip file of one paper, or one .tex file. Names in a tar are only
+looked up for \input, never used as paths.
 
 As in RedPajama v1 (data_prep/arxiv/arxiv_cleaner.py) comments are removed, the text ends at
 \appendix or the bibliography, and macros without arguments are expanded, once. RedPajama also drops

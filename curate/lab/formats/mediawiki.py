@@ -73,7 +73,7 @@ class Site:
 
 
 def plain_text(wikitext: str, site: Site) -> str:
-    """Return the prose of an article. Raises ValueError if too many marks are left unclosed."""
+    """Return the prose of an article. Raises ValueError if too much of the markup is not closed."""
     import mwparserfromhell
 
     wikitext = _MARKERS.sub(r"\1", _without_comments(wikitext))

@@ -1,5 +1,5 @@
-"""Training of n-gram models: words numbered on disk, n-grams counted in sorted runs, smoothing,
-tables.
+"""Train n-gram models: number the words on disk, count n-grams in sorted runs, and smooth the
+counts.
 
 Memory is bounded by `memory_mib` and the vocabulary; larger data is in files of the folder.
 
@@ -60,8 +60,8 @@ _FILES = (("hi", "u8"), ("lo", "u8"), ("count", "i8"), ("pruned", "u1"))
 @dataclass(frozen=True)
 class Order:
     """The n-grams of one order, sorted by the last word, then the word before it, and so on. hi,
-    lo: uint64[n], both halves of the keys; count: int64[n], adjusted counts; pruned: uint8[n], 1
-    for an n-gram that is left out of the model."""
+    lo: uint64[n], the upper and lower halves of the keys; a key holds the numbers of an n-gram's
+    words. count: int64[n], adjusted counts. pruned: uint8[n], 1 for an n-gram not in the model."""
 
     n: int
     hi: np.ndarray
@@ -158,8 +158,8 @@ def adjusted(
     prune: Sequence[int],
 ) -> list[Order]:
     """Return the n-grams of orders 1 to `order`, as files in the folder. hi, lo: uint64[n], keys of
-    the n-grams of the highest order, sorted like `Order`; count: int64[n]; prune: for each order
-    the largest count to leave out."""
+    the n-grams of the highest order, sorted as in `Order`. count: int64[n], their counts. prune:
+    for each order, n-grams with at most this count are left out."""
     sizes = order_sizes(hi, lo, order, bits)
     orders = []
     for n in range(1, order + 1):
@@ -213,8 +213,8 @@ def discounts(counts: Sequence[int], order: int, fallback: bool = False) -> Disc
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate of one order. prob: float64[n], the interpolated probability of each n-gram
-    (order 1: of each word of the vocabulary); backoff: float64[n], 1 if no word follows the
+    """The estimate of one order. prob: float64[n], the interpolated probability of each n-gram (in
+    order 1, of each word of the vocabulary). backoff: float64[n], 1 if no word follows the
     n-gram."""
 
     order: Order
@@ -225,7 +225,7 @@ class Estimate:
 @njit(cache=True, nogil=True)
 def unigrams(ids, count, vocab, d, prob):
     """Write the probability of each word to prob: float64[vocab]. ids: uint64[words], the numbers
-    of the words that occur; count: int64[words], their adjusted counts; d: float64[4], the discount
+    of the words that occur. count: int64[words], their adjusted counts. d: float64[4], the discount
     of each count. <s> gets probability 1, because it is never predicted. <unk>, number 0, gets the
     probability of an unseen word, whatever its count."""
     total = 0.0
@@ -244,7 +244,7 @@ def unigrams(ids, count, vocab, d, prob):
 @njit(cache=True, nogil=True)
 def normalize(hi, lo, count, pruned, bits, d, low_hi, low_lo, backoff, share, weight):
     """Compute discounted shares and back-offs of n-grams that are sorted by context (all words but
-    the last). hi, lo: their keys; low_hi, low_lo: keys of the n-grams that are one word shorter
+    the last). hi, lo: their keys. low_hi, low_lo: keys of the n-grams that are one word shorter
     (empty if these are words). Outputs: backoff, float64, of each shorter n-gram; share,
     float64[n]; weight, float64[n], the back-off of each n-gram's context. Return whether all
     contexts are among the shorter n-grams."""
@@ -373,8 +373,9 @@ Texts = Callable[[], Iterable[pa.LargeStringArray]]
 
 @dataclass(frozen=True)
 class Smoothing:
-    """The settings of an estimate. prune: for each order the largest count to leave out; the last
-    number applies to all higher orders; min_count: the least count of a word in the vocabulary."""
+    """The settings of an estimate. prune: for each order, n-grams with at most this count are left
+    out; the last number applies to all higher orders. min_count: the least count of a word in the
+    vocabulary."""
 
     order: int = 5
     prune: tuple[int, ...] = (0,)
@@ -383,8 +384,8 @@ class Smoothing:
     memory_mib: int = 1024
 
     def pruned(self) -> list[int]:
-        """Return the largest count to leave out, for each order. Raises UsageError if an n-gram
-        could be kept while a part of it is left out."""
+        """Return the largest count to leave out, for each order. Raises UsageError if these counts
+        could keep an n-gram but leave out a shorter n-gram in it."""
         limits = [*self.prune, *[self.prune[-1]] * (self.order - len(self.prune))]
         if len(self.prune) > self.order or limits[0] != 0 or limits != sorted(limits):
             raise UsageError(
@@ -396,7 +397,7 @@ class Smoothing:
 
 @dataclass(frozen=True)
 class Numbered:
-    """A corpus on disk, with words as numbers. ids: uint32[words], the numbers; ends:
+    """A corpus on disk, with words as numbers. ids: uint32[words], the numbers. ends:
     int64[sentences], where each sentence ends in `ids`."""
 
     ids: np.ndarray
@@ -519,7 +520,7 @@ def train(
     pieces: bytes = b"",
 ) -> Card:
     """Train a model, write out/name and return facts about it. texts: a function that returns the
-    corpus in batches, at each call from the beginning; pieces: the file of a SentencePiece model,
+    corpus in batches, at each call from the beginning. pieces: the file of a SentencePiece model,
     for the unit `pieces`. Raises UsageError for wrong settings, RunFailed for too little text."""
     prune = how.pruned()
     work = out / ".work"

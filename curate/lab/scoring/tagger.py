@@ -1,7 +1,7 @@
-"""Sentences, paragraphs or documents with a label of a fastText model: cut, or dropped with their
+"""Cut sentences, paragraphs or documents that a fastText model gives a label, or drop their
 documents.
 
-As in Dolma's taggers and mixer (Soldaini et al. 2024, section 3.1.3; allenai/dolma,
+This follows Dolma's taggers and mixer (Soldaini et al. 2024, section 3.1.3; allenai/dolma,
 python/dolma/taggers/jigsaw.py and configs/dolma-v1_6/mixing/cc-head.yaml), which cut sentences that
 models of Jigsaw's comments score as hateful or not safe for work with 0.4 or more. Sentences are
 those of text/sentences.py.

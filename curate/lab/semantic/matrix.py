@@ -4,18 +4,19 @@ A vector is scaled to length UNIT and rounded to integers. Inner products of suc
 their partial sums are integers below 2^24 (Cauchy and Schwarz), which float32 holds exactly. So a
 matrix product has the same bits for any library, number of threads, blocks or order of sums, and
 clusters and similarities depend only on the vectors. Rounding changes a cosine by about 0.0001.
-Rows are in the order of a hash of the ids: the order of arrival does not matter, and the first rows
-are a random sample.
+Rows are in the order of a hash of the ids, so the order of arrival does not matter, and the first
+rows are a random sample.
 
 Hashed embeddings count words and pairs of words in buckets (Weinberger et al. 2009, "the hashing
 trick", without their signs, because a bucket's inverse document frequency needs counts). The
 weights are (1 + ln count) * (ln((1 + N) / (1 + df)) + 1), those of scikit-learn's
-TfidfTransformer(sublinear_tf=True). They are reduced by an SVD (latent semantic analysis,
-Deerwester et al. 1990), the randomized one of Halko, Martinsson and Tropp 2011 (algorithm 4.4) over
-a sample of documents. The residual of a document after the SVD is hashed with signs into a few more
-dimensions (a count sketch, Charikar et al. 2002), which keep its inner products in expectation.
-Without them, two documents would be similar if only the twentieth that the basis explains were
-(docs/dedup/semantic.md has figures). `residual=0` is plain LSA.
+TfidfTransformer(sublinear_tf=True). The weighted counts are reduced by an SVD (latent semantic
+analysis, Deerwester et al. 1990), with the randomized algorithm of Halko, Martinsson and Tropp 2011
+(algorithm 4.4) over a sample of documents. The residual of a document after the SVD is hashed with
+signs into a few more dimensions (a count sketch, Charikar et al. 2002), which keep its inner
+products in expectation. Without these dimensions, two documents would count as similar if they
+agreed only in the part that the SVD explains, about a twentieth (docs/dedup/semantic.md has
+figures). `residual=0` is plain LSA.
 """
 
 from __future__ import annotations
@@ -86,9 +87,9 @@ OVERSAMPLE, ITERATIONS = 10, 2
 
 @dataclass(frozen=True)
 class Basis:
-    """The weights and axes that turn hashed counts into vectors. idf: float32[features], weights;
-    row: int32[features], the feature's row in `axes`, -1 for none; axes: float32[rows, dimensions];
-    mixed: float32[dimensions, residual], each axis hashed like a residual."""
+    """The weights and axes that turn hashed counts into vectors. idf: float32[features], weights.
+    row: int32[features], the feature's row in `axes`, -1 for none. axes: float32[rows, dimensions].
+    mixed: float32[dimensions, residual], each axis hashed in the same way as a residual."""
 
     idf: np.ndarray
     row: np.ndarray
@@ -135,7 +136,7 @@ class Basis:
 
 @njit(nogil=True)
 def dimension_of(feature, residual):
-    """Return (dimension, sign): where in the residual, and with which sign, a feature is added."""
+    """Return (dimension, sign): where in the residual a feature is added, and with which sign."""
     value = mix(np.uint64(feature) + np.uint64(0x51ED270B))
     sign = 1.0 if value & np.uint64(1) else -1.0
     return np.int64((value >> np.uint64(1)) % np.uint64(residual)), sign
@@ -207,8 +208,8 @@ def fit(
     residual: int,
     seed: int,
 ) -> Basis:
-    """Return the basis of a corpus. df: int64[features], the document frequency of each feature;
-    documents: the number of documents; sample: (offsets, buckets, counts) of some documents."""
+    """Return the basis of a corpus. df: int64[features], the document frequency of each feature.
+    documents: the number of documents. sample: (offsets, buckets, counts) of some documents."""
     from scipy.sparse import csr_array
 
     offsets, buckets, counts = sample
@@ -296,9 +297,10 @@ def counts_of(batch: pa.RecordBatch) -> Counts:
 def frequencies(
     sketches: Sketches, work: Path, row_of: np.ndarray, features: int
 ) -> tuple[np.ndarray, Counts]:
-    """Return (df: int64[features], the document frequency of each feature; the counts of sampled
-    documents, by row). row_of: see `write_matrix`; work: a folder for temporary files. The grouping
-    of sketch files does not change the result, because document frequencies are integers."""
+    """Return (df, counts). df: int64[features], the document frequency of each feature. counts: the
+    counts of the sampled documents, in the order of their rows. row_of: see `write_matrix`. work: a
+    folder for temporary files. The grouping of sketch files does not change the result, because
+    document frequencies are integers."""
     tasks, sample_rows = [], []
     for group in groups(sketches, sketches.sizes.task_embeddings):
         rows = row_of[group.first : group.first + group.rows]
@@ -366,7 +368,7 @@ class EmbedTask(GroupTask):
 
 def group_rows(sketches: Sketches, work: Path, basis: Path) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield (slice of documents in order of arrival, their vectors: int16[documents, size]) for
-    each group of documents. basis: the path of the basis; work: a folder for temporary files."""
+    each group of documents. basis: the path of the basis. work: a folder for temporary files."""
     sketch_groups = groups(sketches, sketches.sizes.task_embeddings)
     tasks = [EmbedTask(group.part, work, group, basis) for group in sketch_groups]
     run_tasks(sketches.run, f"{__name__}:embed_group", _missing(tasks, ROWS_FILE))
@@ -444,7 +446,7 @@ def _stored_rows(sketches: Sketches) -> Iterator[tuple[slice, np.ndarray]]:
 
 def write_matrix(sketches: Sketches, row_of: np.ndarray, basis: Basis | None, size: int) -> Path:
     """Write embeddings.npy, int16[documents, size], if it is missing. row_of: int64[documents], the
-    row of each document in order of arrival; basis: None if the sketches hold vectors."""
+    row of each document in order of arrival. basis: None if the sketches hold vectors."""
     path = sketches.folder / MATRIX
     if not path.exists():
         rows = _stored_rows(sketches)

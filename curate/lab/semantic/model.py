@@ -204,53 +204,31 @@ class TransformersModel:
 
     def __init__(self, folder: Path, max_tokens: int, label: str) -> None:
         import torch
-        from tokenizers import Tokenizer
-        from transformers import AutoModel
-        from transformers.utils import logging
 
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
-        self._torch = torch
-        try:
-            self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-            model: Any = AutoModel.from_pretrained(
-                folder, local_files_only=True, trust_remote_code=False, use_safetensors=True
-            )
-        except Exception as error:  # the libraries raise many kinds
-            first = str(error).strip().splitlines()[0][:200]
-            raise UsageError(f"{label}: embedding {folder} cannot be loaded: {first}") from None
-        config = model.config
-        model = model.get_encoder() if config.is_encoder_decoder else model
-        self._model = model.float().eval()
-        decoder = any("CausalLM" in name or "LMHead" in name for name in config.architectures or ())
-        self._token = _pooled_token(folder, label, -1 if decoder else None)
-        most_positions = getattr(config, "max_position_embeddings", None) or max_tokens
-        # RoBERTa's positions begin after that of the padding.
-        reserved = (config.pad_token_id or 0) + 1 if config.model_type == "roberta" else 0
+        from curate.lab.pretrained import Pretrained
+
         limits = (
             _settings(folder / "sentence_bert_config.json").get("max_seq_length"),
             _settings(folder / "tokenizer_config.json").get("model_max_length"),
         )
         least = [int(limit) for limit in limits if limit and (folder / MODULES).is_file()]
-        most = min(max_tokens, most_positions - reserved, *least)
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(most)
-        self._characters = 16 * most
+        what = f"{label}: embedding {folder}"
+        self._pretrained = Pretrained(folder, "AutoModel", min([max_tokens, *least]), what)
+        config, model = self._pretrained.model.config, self._pretrained.model
+        self._torch = torch
+        self._model = model.get_encoder() if config.is_encoder_decoder else model
+        decoder = any("CausalLM" in name or "LMHead" in name for name in config.architectures or ())
+        self._token = _pooled_token(folder, label, -1 if decoder else None)
         self._size = len(self._vectors(["a"])[0])
 
     def _vectors(self, texts: list[str]) -> np.ndarray:
-        torch, vectors = self._torch, []
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            with torch.inference_mode():
-                for text in texts:
-                    ids = self._tokenizer.encode(text[: self._characters]).ids or [0]
-                    out = self._model(input_ids=torch.tensor([ids])).last_hidden_state[0]
-                    vector = out.mean(dim=0) if self._token is None else out[self._token]
-                    vectors.append(vector.numpy())
-        finally:
-            torch.set_num_threads(threads)
+        vectors = []
+        with self._pretrained.inference():
+            for text in texts:
+                ids = self._torch.tensor([self._pretrained.starts.ids(text)])
+                out = self._model(input_ids=ids).last_hidden_state[0]
+                vector = out.mean(dim=0) if self._token is None else out[self._token]
+                vectors.append(vector.numpy())
         return np.array(vectors, np.float32)
 
     def column(self, text: pa.LargeStringArray) -> pa.FixedSizeListArray:

@@ -58,7 +58,7 @@ CONVERGED = 0.002  # k-means ends when at most this share of the sample changes 
 
 def default_clusters(documents: int) -> int:
     """Return about the square root of the number of documents, so that comparisons within clusters
-    grow with its power of 1.5; more if clusters would have more than LARGEST documents."""
+    grow with its power 1.5; more if clusters would have more than LARGEST documents."""
     return max(1, math.isqrt(documents), math.ceil(documents / LARGEST))
 
 
@@ -87,7 +87,7 @@ def largest(scores, labels, values):
 @njit(cache=True, nogil=True)
 def add_rows(block, labels, sums):
     """Add each row of block: float32[rows, size] to the sum of its cluster. labels: int64[rows],
-    the cluster of each row; sums: float64[clusters, size]."""
+    the cluster of each row. sums: float64[clusters, size]."""
     for i in range(block.shape[0]):
         for j in range(block.shape[1]):
             sums[labels[i], j] += block[i, j]
@@ -160,12 +160,12 @@ def row_keys(block):
 
 @njit(cache=True, nogil=True)
 def best_before(products, first, second, squares, roots, members, rank, best, partner):
-    """Compare documents with more preferred ones. Update best: float64[documents], the highest
-    cosine of each document, and partner: int64[documents], the document with that cosine. products:
-    float32[tall, wide], inner products of members[first:] with members[second:]; members: int64[],
-    rows of the matrix in order of preference; squares: float64[documents], squared lengths; roots:
-    float64[members], lengths; rank: int64[documents], lower for preferred documents. Among equally
-    similar partners the preferred one is taken."""
+    """Compare each document with the documents preferred to it. Update best: float64[documents],
+    the highest cosine of each document, and partner: int64[documents], the document with that
+    cosine. products: float32[tall, wide], inner products of members[first:] with members[second:].
+    members: int64[], rows of the matrix in order of preference. squares: float64[documents],
+    squared lengths. roots: float64[members], lengths. rank: int64[documents], lower for preferred
+    documents. Among equally similar partners the preferred one is taken."""
     for i in range(products.shape[0]):
         document = members[first + i]
         top, at = 0.0, -1
@@ -185,7 +185,7 @@ def best_before(products, first, second, squares, roots, members, rank, best, pa
 
 def same_vectors(matrix: np.ndarray, rows: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """Return int64[rows]: for each row the most preferred row with the same vector. Only this row
-    is compared later, so a template on a million pages does not cost a million squared."""
+    is compared later, so a million equal pages do not cost a million squared comparisons."""
     keys = np.empty(len(rows), np.uint64)
     for first in range(0, len(rows), ROWS):
         keys[first : first + ROWS] = row_keys(matrix[rows[first : first + ROWS]])
@@ -224,8 +224,8 @@ def highest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (float64[documents], int64[documents]): for each row of the matrix its highest cosine
     to a more preferred row in one of its clusters, and the number of that row; 0 and -1 if no
-    cosine is above 0. rows: int64[], the rows to compare; labels: int64[rows, nearest], their
-    clusters; rank: int64[documents], lower for preferred documents."""
+    cosine is above 0. rows: int64[], the rows to compare. labels: int64[rows, nearest], their
+    clusters. rank: int64[documents], lower for preferred documents."""
     members, bounds = members_of(rows, labels, rank)
     return highest_within(matrix, np.arange(len(matrix)), members, bounds, rank, block)
 
@@ -239,7 +239,7 @@ def highest_within(
     block: tuple[int, int] = BLOCK,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the result of `highest` for a corpus of only some rows of the matrix. rows:
-    int64[documents], these rows; members, bounds: their clusters, as `members_of` returns them. In
+    int64[documents], these rows. members, bounds: their clusters, as `members_of` returns them. In
     members, rank and the result, the number of a document is its index in `rows`."""
     height, width = block
     best = np.zeros(len(rows))
@@ -267,8 +267,8 @@ def highest_within(
 
 @dataclass(frozen=True)
 class Matrix:
-    """The embeddings as a memory map. rows: int16[documents, size]; path: the file of the
-    embeddings; tasks write into its folder; run: a function that runs tasks; sizes: the sizes of
+    """The embeddings as a memory map. rows: int16[documents, size]. path: the file of the
+    embeddings; tasks write into its folder. run: a function that runs tasks. sizes: the sizes of
     tasks."""
 
     rows: np.ndarray
@@ -289,7 +289,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class RangeTask(FolderTask):
-    """A task on a range of rows or of clusters. matrix: the file of the embeddings; nearest: the
+    """A task on a range of rows or of clusters. matrix: the file of the embeddings. nearest: the
     number of centroids per row."""
 
     matrix: Path
@@ -424,8 +424,8 @@ PROTOTYPICAL = "semantic:prototypical"
 @dataclass(frozen=True)
 class Nearest:
     """The most similar preferred document of each document, by row of the matrix. similarity:
-    float64, the highest cosine to a preferred document, 0 without one; partner: int64, the row of
-    that document, or -1; own: bool, False for documents of an earlier corpus."""
+    float64, the highest cosine to a preferred document, 0 without one. partner: int64, the row of
+    that document, or -1. own: bool, False for documents of an earlier corpus."""
 
     similarity: np.ndarray
     partner: np.ndarray
@@ -434,8 +434,8 @@ class Nearest:
 
 def number_documents(db: Any, order: str) -> int:
     """Create the table `documents` (place, rank, part, n, id) and return its number of rows. place:
-    the document's row in the matrix, in the order of a hash of the id; rank: 0 for the most
-    preferred."""
+    the document's row in the matrix, in the order of a hash of the id. rank: 0 for the most
+    preferred. part, n: the partition, and the row in it."""
     db.execute(
         f"""CREATE OR REPLACE TABLE documents AS
         SELECT row_number() OVER (ORDER BY md5(id), id, part, n) - 1 AS place,
@@ -482,7 +482,8 @@ def highest_similarities(
     step: DedupSemantic, matrix: Matrix, rank: np.ndarray, folder: Path
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (similarity: float64[documents], partner: int64[documents]), the result of `highest`,
-    and write centroids.npy. The survivor `hard` prefers documents far from their centroid."""
+    and write centroids.npy. If the step prefers hard documents (far from their centroid), these
+    distances replace `rank`."""
     rows = _with_direction(matrix.rows)
     count, size = matrix.rows.shape
     numbers = np.arange(count)

@@ -3,10 +3,10 @@
 SemDeDup (Abbas et al. 2023, arXiv 2303.09540): within clusters of spherical k-means, a document is
 dropped if its cosine to a preferred one is above 1 - epsilon. D4 (Tirumala et al. 2023, arXiv
 2308.12284): the kept documents are clustered again, and the most prototypical ones, nearest to
-their centroid, are dropped too; both by shares of the documents, R = R_dedup * R_proto.
+their centroid, are dropped too. The shares kept by both multiply: R = R_dedup * R_proto.
 
-Embeddings come from a model's folder, or are hashed TF-IDF with an SVD, which need no model but
-detect little more than duplicates and near-duplicates.
+Embeddings come from a model's folder, or are hashed TF-IDF vectors reduced by an SVD. The latter
+need no model, but detect little more than duplicates and near-duplicates.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class DedupSemantic(DocumentDedup, FromFiles):
 
     @property
     def hard(self) -> bool:
-        """Return whether documents farther from their centroid are preferred."""
+        """True if documents farther from their centroid are preferred."""
         return self.survivor == "hard"
 
     def resources(self) -> list[str]:

@@ -83,7 +83,7 @@ def _texts(run: FinishedRun, step: DedupSuffixArray) -> dict[str, bytes]:
 
 
 class SuffixArray:
-    """A suffix array over several texts, one after another. names: the ids of the texts; starts:
+    """A suffix array over several texts, one after another. names: the ids of the texts. starts:
     the position at which each text begins."""
 
     def __init__(self, texts: dict[str, bytes]) -> None:
@@ -144,7 +144,7 @@ def _check_cuts(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, bytes]
 def _occurs_elsewhere(
     step: DedupSuffixArray, arrays: SuffixArray, text: bytes, base: int, cut: Cut
 ) -> bool:
-    """Return whether a cut passage also occurs in its partner. As duplicates may overlap, windows
+    """Return whether a cut passage also occurs in its partner. Duplicates may overlap, so windows
     of the least length that occur in the partner may also cover the passage together."""
 
     def elsewhere(start: int, end: int) -> bool:
@@ -176,9 +176,9 @@ def _occurs_elsewhere(
 
 
 def _check_uncut(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, bytes]) -> Tally:
-    """Check that each repeated window is cut, except at its first occurrence and where it overlaps
-    that (with `keep: none` at every occurrence). Cuts shrink to boundaries, so parts of a unit may
-    be left."""
+    """Check that each repeated window (a run of the least length) is cut, except its first
+    occurrence and the windows that overlap this occurrence; with `keep: none` there is no
+    exception. Cuts shrink to boundaries, so parts of a unit may be left."""
     tally = Tally("pydivsufsort", f"{step.label}: one occurrence is kept")
     arrays = SuffixArray(texts)
     if not arrays.data:

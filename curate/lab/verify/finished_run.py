@@ -57,8 +57,8 @@ def first(seed: int, names: Iterable[Any], count: int) -> list[Any]:
 
 @dataclass(frozen=True)
 class Source:
-    """A document as the run's reader returns it. own: its id in the input; ready, text: its text
-    before and after the step `extract`; refused: the reason if the reader refused the document."""
+    """A document as the run's reader returns it. own: its id in the input. ready: its text before
+    the step `extract`. text: its text after it. refused: the reason if the reader refused it."""
 
     own: str | None
     url: str | None
@@ -84,8 +84,8 @@ class Document:
         return (self.row["text"] or "").encode()
 
     def edited(self, text: bytes, steps: set[str] | None = None) -> bytes:
-        """Return a text after the document's recorded edits. steps: apply only edits before the
-        first step that is not among these; None: all edits."""
+        """Return a text after the document's recorded edits. steps: stop before the edits of the
+        first step that is not in this set; None applies all edits."""
         for step, of_step in groupby(edits_of(self.row), key=lambda edit: edit.step):
             if steps is not None and step not in steps:
                 break
@@ -323,7 +323,7 @@ def own_files(index: indexes.Index) -> list[SketchFile]:
 def rows_of(
     files: list[SketchFile], asked_ids: set[str], columns: list[str]
 ) -> Iterator[tuple[SketchFile, Row]]:
-    """Yield the rows with these ids: `columns`, n and id. Of other rows only n and id are read."""
+    """Yield `columns`, n and id of the rows with these ids. Of others only n and id are read."""
     names = pa.array(sorted(asked_ids), pa.string())
     for file in files:
         ids = _ids(file)

@@ -1,7 +1,7 @@
 """Check of `dedup_bloom` with pybloom-live, from the run's keys in their order.
 
-A Bloom filter's answer depends on all documents before, so a random sample cannot be checked. The
-first documents of the run are checked, up to MOST_KEYS keys.
+A Bloom filter's answer depends on all earlier documents, so a random sample cannot be checked.
+Instead, the first documents of the run are checked, with at most MOST_KEYS keys.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ DEVIATIONS = 6.0
 
 @dataclass(frozen=True)
 class Document:
-    """The sketch of a document. keys: the keys of its n-grams; first, last: for each unit, the
-    number of n-grams that begin and that end in it; units: (start, end) of each unit in bytes."""
+    """The sketch of a document. keys: the keys of its n-grams. first: for each unit, the number of
+    n-grams that begin in it. last: for each unit, the number of n-grams that end in it. units:
+    (start, end) of each unit in bytes."""
 
     id: str
     part: int
@@ -49,7 +50,7 @@ class Verdict:
 
 
 class Reference:
-    """The rules of dedup/bloom/decisions.py, applied with a Bloom filter of pybloom-live."""
+    """The rules of dedup/bloom/seen_before.py, applied with a Bloom filter of pybloom-live."""
 
     def __init__(self, step: DedupBloom, keys: int) -> None:
         from pybloom_live import BloomFilter

@@ -63,7 +63,7 @@ def _check(run: FinishedRun, step: Perplexity) -> Tally:
 
 class Peer:
     """A perplexity model in KenLM. rounded: whether perplexities have one decimal, as in CCNet.
-    KenLM gets only n-grams of words that occur in `texts`: a model may have gigabytes."""
+    KenLM gets only n-grams of words that occur in `texts`, because a model may have gigabytes."""
 
     def __init__(self, path: Path, texts: list[str]) -> None:
         import kenlm

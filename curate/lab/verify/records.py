@@ -30,8 +30,8 @@ DOCUMENTS = ("response", "resource", "conversion")
 
 @dataclass(frozen=True)
 class Peer:
-    """A record as warcio reads it. offset: its position in the stored file; payload: the sha1 of
-    its payload, or None if there is an `error`; page: whether it is HTML with status 200; odd:
+    """A record as warcio reads it. offset: its position in the stored file. payload: the sha1 of
+    its payload, or None if there is an `error`. page: whether it is HTML with status 200. odd:
     whether its HTTP message is malformed."""
 
     file: str
@@ -87,7 +87,7 @@ def check(run: FinishedRun) -> list[Tally]:
 
 
 def _damage(run: FinishedRun) -> Places:
-    """Return, by file, the unreadable places as (offset, whether more damage follows unlisted)."""
+    """Return the unreadable places of each file as (offset, True if unlisted damage follows)."""
     path = run.out / "corrupt.jsonl"
     names = {file.path: file.rel for file in run.plan[0].files}
     damage: Places = {}

@@ -34,9 +34,9 @@ _CLOSE = 1e-9  # similarities are quotients of integers
 
 @dataclass(frozen=True)
 class Signed:
-    """A document and its MinHash sketch. bands, packed: the keys and bits that the run stored;
-    values, peer: the signature that datasketch computes, and its MinHash object; shingles: hashes
-    of the shingles."""
+    """A document and its MinHash sketch. bands, packed: the band keys and the signature bits that
+    the run stored. values: the signature that datasketch computes. peer: its MinHash object.
+    shingles: hashes of the shingles."""
 
     id: str
     bands: list[int]

@@ -35,7 +35,7 @@ class Unchecked(NamedTuple):
 
 @dataclass
 class Verification(Findings):
-    """The comparisons of a run. skipped: libraries that are not installed or cannot compare;
+    """The comparisons of a run. skipped: libraries that are not installed or cannot compare.
     absent: libraries that could check nothing in this run."""
 
     NAME = "verify"
@@ -118,7 +118,7 @@ class Verification(Findings):
 
 def verify(out: Path, documents: int, seed: int) -> Verification:
     """Return the comparisons of a finished run with other libraries. documents: the size of each
-    sample; seed: the seed of the samples. Raises UsageError if `out` holds no finished run."""
+    sample. seed: the seed of the samples. Raises UsageError if `out` holds no finished run."""
     run = FinishedRun(out, documents, seed)
     verification = Verification(str(out), seed, documents)
     for module, library in CHECKS.items():

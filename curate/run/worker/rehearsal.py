@@ -42,10 +42,11 @@ _begun: set[Path] = set()  # specifications of the stages this process has begun
 
 
 def begin_stage(spec: Path) -> None:
-    """Arrange for kernels of a stage to be compiled in parallel. Another process may rehearse the
-    stage's steps from last to first, and so does this process when it would wait for a kernel. If
-    this process has compiled kernels before, it first rehearses the steps in order: the empty batch
-    that starts a partition does not call the kernels of `extract`, which take longest."""
+    """Arrange for the kernels (compiled functions) of a stage to be compiled in parallel. Another
+    process may rehearse the stage's steps (run them on three documents) from last to first, and
+    this process does so when it would wait for a kernel. If this process compiled kernels before,
+    it first rehearses the steps in order. This is needed for the kernels of `extract`, which take
+    longest to compile and are not called by the empty batch that starts a partition."""
     task = RehearseStage(spec, backwards=True)
     worker.offer_help("curate.run.worker.rehearsal:rehearse_all", task)
 
@@ -62,8 +63,9 @@ def begin_stage(spec: Path) -> None:
 
 
 def rehearse_all(task: RehearseStage) -> None:
-    """Rehearse the built-in steps of a stage and of later stages. Skip those whose kernels another
-    process compiles. Errors are ignored, because they occur again when the step runs."""
+    """Run the built-in steps of a stage and of later stages on a few documents, to compile their
+    kernels. Skip steps whose kernels another process is compiling. Errors are ignored, because they
+    occur again in the run itself."""
     stage = load_stage(task.spec)
     plain = [step for step in stage.to_rehearse() if is_ours(step)]
     steps: list[Any] = [*plain, *stage.spec.later]
@@ -104,7 +106,8 @@ def _refusing() -> Iterator[None]:
 
 
 def rehearse(step: Step | CorpusStep, folder: Path) -> None:
-    """Do all that a run does with a step. `folder` holds the step's prepared files."""
+    """Do all that a run does with a step, to compile its kernels. `folder` has its prepared
+    files."""
     docs = _sample(step.name == "extract")
     if isinstance(step, Step):
         open_in(step, folder)

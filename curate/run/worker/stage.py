@@ -55,11 +55,11 @@ class Stage:
         return self._sketch
 
     def to_rehearse(self) -> list[Step | CorpusStep]:
-        """Return the steps whose kernels the stage needs. They are not always open."""
+        """Return the steps whose kernels (compiled functions) the stage needs, open or not."""
         return [*self._steps, *([self._sketch] if self._sketch else [])]
 
     def kinds(self) -> dict[str, str]:
-        """Return the kinds of files that every partition has, {name in records: name in files}."""
+        """Return {name in records: name in file names} of the files that all partitions have."""
         kinds = {"kept": "kept", "keys": "keys", "rejected": "rejected"}
         if self._sketch is not None:
             kinds["sketch"] = self.spec.sketch_kind

@@ -1,5 +1,5 @@
-"""Traces of steps for the report: bytes in and out, and examples of cuts. They depend only on the
-documents, not on batches or workers."""
+"""Traces of steps for the report: bytes in and out, and examples of cut passages. Traces depend
+only on the documents, not on batches or workers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ CUT_BYTES, AROUND_BYTES = 240, 80
 
 class Traces:
     """Counts by step label, in bytes of UTF-8. text_in counts the text of the documents that no
-    earlier step of the stage has marked to be dropped, and payload_in the payloads of those without
-    text. text_out counts the text of documents that are still unmarked after the step. worked
-    counts text and payload of all documents that the step received, also of marked ones."""
+    earlier step of the stage has marked to be dropped, and payload_in the payloads (raw pages) of
+    those without text. text_out counts the text of documents that are still unmarked after the
+    step. worked counts text and payload of all documents that the step got, also of marked ones."""
 
     def __init__(self, part: int) -> None:
         self.counters: dict[str, Counter[str]] = {k: Counter() for k in KINDS}
@@ -70,7 +70,7 @@ class Traces:
 
 
 def smallest(examples: list[CutExample]) -> list[CutExample]:
-    """Return the examples with the smallest keys (hashes of texts), in order of the keys."""
+    """Return the CUT_EXAMPLES examples with the smallest keys (hashes of texts), sorted by key."""
     return sorted({e.key: e for e in examples}.values(), key=lambda e: e.key)[:CUT_EXAMPLES]
 
 

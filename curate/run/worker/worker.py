@@ -1,8 +1,8 @@
 """One partition of a stage in a worker: read, apply the steps, write kept and rejected documents.
 For partition 7, a stage's folder holds `part-00007.kept.parquet` and `.keys.parquet` (see
 manifests.py), `.rejected.parquet`, `.sketch-*.parquet` (if a CorpusStep follows), `.ids.parquet`
-(first stage) and `.corrupt.parquet` (if any input was). All are complete before the ledger records
-the partition as done."""
+(in the first stage) and `.corrupt.parquet` (if any input was corrupt). All these files are complete
+before the ledger records the partition as done."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ EXAMPLES = 20  # of damaged places in a partition's record
 
 
 def warm_up() -> None:
-    """Load numba and the character tables: every run needs them, and they are slow to load."""
+    """Load numba and the character tables. Every run needs them, and loading them takes long."""
     from curate.text.tables import segment
     from curate.text.words import character_tables
 
@@ -63,7 +63,7 @@ def warm_up() -> None:
 
 def run_partition(task: StageTask) -> StageResult:
     """Read a partition, apply the stage's steps, and write kept and rejected documents. Raises
-    Damaged if a file that the task reads differs from its seal."""
+    Damaged if a file that the task reads differs from its recorded digest."""
     work = Work(task)
     done = False
     try:
@@ -125,8 +125,8 @@ class Work:
 
     def read(self) -> Iterator[Documents]:
         """Yield the input's batches without quarantined documents. Tell the engine the numbers of
-        each batch's documents. In the first stage, also write ids, and documents that the reader
-        refused."""
+        each batch's documents. In the first stage, also write the ids of all documents, and the
+        documents that the reader refused."""
         stage = self.stage
         self.report_reading()
         if stage.plan is None:
@@ -176,7 +176,7 @@ class Work:
 
     def process_one_by_one(self, docs: Documents, careful: tuple[int, int]) -> None:
         """Process a batch, but first run the suspected documents (numbers first to last) one at a
-        time. If none kills the worker, the whole batch may take as long as all of them together."""
+        time. The time limit of the whole batch is then the sum of the documents' limits."""
         numbers = docs.table[NUMBER].to_numpy()
         if ((numbers >= careful[0]) & (numbers <= careful[1])).any():
             for row, n in enumerate(numbers):
@@ -223,9 +223,9 @@ class Work:
             sketch_rows(step, kept, self.part)
 
     def commit(self, docs: Documents, *, reading: bool = False) -> None:
-        """Write the kept and the rejected documents of a batch, and sketches of the kept ones. With
-        `reading`, the reader or the engine has refused all of them, so only rejected documents are
-        written."""
+        """Write the kept and the rejected documents of a batch, and sketches of the kept ones. If
+        `reading`, the reader or the engine has refused all of these documents, so only rejected
+        documents are written."""
         start = time.perf_counter()
         kept, rejected = docs.split()
         self.documents += len(docs)
@@ -257,7 +257,7 @@ class Work:
         self.traces.counters["worked"][step.label] += _text_size(kept)
 
     def lap(self, label: str) -> None:
-        """Add the CPU seconds since the last call of `lap` to the sum of this label."""
+        """Add the CPU seconds since the last call of `lap` to the seconds counted for `label`."""
         now = cpu_seconds()
         self.cpu[label] += now - self._lap
         self._lap = now
@@ -333,8 +333,8 @@ def _split_quarantined(
 
 
 def _slice_sizes(documents: list[int]) -> pa.Table:
-    """Return one row per slice of the input, for the file of ids, with the slice's number of
-    documents."""
+    """Return a table with one row per slice of the input, which holds the slice's number of
+    documents. The table is stored in the file of ids."""
     numbers = pa.array([NO_DOCUMENT] * len(documents), pa.int64())
     slices = pa.array(range(len(documents)), pa.int32())
     no_ids = pa.nulls(len(documents), pa.string())

@@ -4,10 +4,10 @@ A line's hidden vector is the mean of its features' rows, and a label's logit is
 vector and the label's row. The logit is therefore a sum with one term per feature, and an
 explanation lists these terms exactly.
 
-Words repeat, so the sum of a word's rows is remembered and most words cost one addition. fastText
-adds row by row in float32; a sum of such sums differs in the last digits, so with `exactly` rows
-are added in fastText's order. The new words of a block are summed in one call: passing arrays to a
-kernel costs more than a word.
+Words repeat, so the sum of a word's rows is remembered, and most words cost one addition. fastText
+adds row by row in float32, and a sum of sums differs in the last digits. So with `exactly`, all
+rows are added in fastText's order. The new words of a block are summed in one call, because the
+call of a kernel takes longer than a word.
 """
 
 from __future__ import annotations
@@ -48,11 +48,10 @@ _LABEL_WORD = -1  # instead of a number of features: the word is a label, which 
 
 class Memory(NamedTuple):
     """A cache of the sums of words' rows. It is emptied when full; its content changes no result.
-    `slots`: int32[power of two], open addressing by hash, -1 if free. `hash`: int64[words]. `at`:
-    int64[words + 1], where the bytes of each word begin in `pool`: uint8[]. `features`:
-    int64[words], the number of rows in each sum. `sums`: float32[words, dim]. `used`: int64[1], the
-    number of words in the cache.
-    """
+    `slots`: int32[power of two], a hash table (open addressing) of indexes of words, -1 if free.
+    `hash`: int64[words]. `at`: int64[words + 1], where the bytes of each word begin in `pool`:
+    uint8[]. `features`: int64[words], the number of rows in each sum. `sums`: float32[words, dim].
+    `used`: int64[1], the number of words in the cache."""
 
     slots: np.ndarray
     hash: np.ndarray
@@ -64,7 +63,7 @@ class Memory(NamedTuple):
 
 
 def memory(dim: int, most: int = _WORDS) -> Memory:
-    """Return an empty memory for at most `most` words, or for fewer words if vectors are long."""
+    """Return an empty cache for at most `most` words, or for fewer words if vectors are long."""
     words = 64
     while words < most and words * 2 * dim * 4 <= _BYTES:
         words *= 2
@@ -262,7 +261,7 @@ def hidden_of(
     hidden: np.ndarray,
 ) -> int:
     """Fill hidden: float32[dim] with the mean of the rows of a line's features. Return the number
-    of rows. `exactly`: True to add in fastText's order. `room` is overwritten."""
+    of rows. `exactly`: True to add in fastText's order. `room`: buffers to overwrite."""
     dim = len(hidden)
     spots, places, counts, hashes = room.spots, room.places, room.counts, room.hashes
     features, sums = kept.features, kept.sums
@@ -427,7 +426,8 @@ def log_scores(output: Output, hidden: np.ndarray, out: np.ndarray, work: np.nda
 
 @njit(nogil=True)
 def _raise(scores: np.ndarray, labels: np.ndarray, hole: int, score: float, label: int) -> None:
-    """Do the same as libstdc++'s __push_heap, with the lowest score on top."""
+    """Put (`score`, `label`) into the heap at `hole` and move it up, as libstdc++'s __push_heap
+    does. The lowest score is on top."""
     while hole > 0:
         parent = (hole - 1) // 2
         if not scores[parent] > score:
@@ -439,7 +439,7 @@ def _raise(scores: np.ndarray, labels: np.ndarray, hole: int, score: float, labe
 
 @njit(nogil=True)
 def _pop(scores: np.ndarray, labels: np.ndarray, size: int) -> None:
-    """Do the same as libstdc++'s pop_heap: move the top to the end of the heap."""
+    """Move the top of the heap to its end, as libstdc++'s pop_heap does."""
     last = size - 1
     if last < 1:
         return
@@ -470,9 +470,9 @@ def best(
     work: np.ndarray,
     stack: np.ndarray,
 ) -> tuple[int, np.float32]:
-    """Find the n <= k labels with the highest log probabilities. Return n and the margin, the
-    smallest difference of two neighbouring scores, including the first label left out. Fills
-    `scores` (float32[k + 1]) and `labels` (int32[k + 1]). Overwrites `work` and `stack`."""
+    """Find the n <= k labels with the highest log probabilities. Return n and the margin: the
+    smallest difference between neighbouring scores of these labels and the next one. Fills `scores`
+    (float32[k + 1]) and `labels` (int32[k + 1]). Overwrites `work` and `stack`."""
     many = len(output.dense)
     size = 0
     near = np.float32(-np.inf)
@@ -623,9 +623,10 @@ class Classifier:
         self, lines: np.ndarray, ends: np.ndarray, k: int = 1, threshold: float = 0.0
     ) -> tuple[np.ndarray, np.ndarray]:
         """Predict the best labels of each line, like fastText's `predict`. Return (labels:
-        int32[rows, k], indexes into `labels` or -1; probabilities: float32[rows, k], up to
-        1.00003), likeliest label first. `lines`: uint8[bytes]. `ends`: int64[rows + 1], 0 and the
-        end of each line with its newline. Labels below the threshold are left out."""
+        int32[rows, k], indexes into `labels` or -1; probabilities: float32[rows, k], up to 1.00003
+        as in fastText), likeliest label first. `lines`: uint8[bytes]. `ends`: int64[rows + 1],
+        where each line begins and, last, where the last one ends; a line includes its newline.
+        Labels below the threshold are left out."""
         k = max(1, min(k, len(self.labels)))
         with self._lock:
             codes, scores = _top(self._model, self._memory, lines, ends, k, threshold)
@@ -645,7 +646,7 @@ class Classifier:
 
     def explain(self, line: bytes, label: int) -> tuple[list[Share], float]:
         """Return what each feature of a line adds to a label's logit, largest first, and the logit.
-        With loss hs, the sum of the branches on the way to the label is taken as the logit."""
+        With loss hs, the logit is the sum that `direction` describes."""
         return explain(self._model, line, label)
 
     def _numbers(self, values: np.ndarray) -> np.ndarray:
@@ -721,8 +722,8 @@ _WORD, _NGRAM, _WORDS = range(3)
 @dataclass(frozen=True)
 class Share:
     """A feature of a line and its contribution to a logit. `text`: the word, the n-gram (`<` and
-    `>` are the ends of its word), or the words. `kind`: one of KINDS. `times`: the number of
-    occurrences. `adds`: the contribution of all occurrences."""
+    `>` are the ends of its word), or the words of a word n-gram. `kind`: one of KINDS. `times`: the
+    number of occurrences. `adds`: the contribution of all occurrences."""
 
     text: str
     kind: str
@@ -733,8 +734,9 @@ class Share:
 @njit(cache=True, nogil=True)
 def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
     """Return the number of features of a line. Fills `out` (int64[any, 6]) with the features in
-    fastText's order, as many as fit: row of the input matrix; kind; start and end of the word or
-    words in the line (of the newline for `</s>`); start and end of an n-gram in <word>."""
+    fastText's order, as many as fit. The columns are the row of the input matrix, the kind, the
+    start and end of the word or words in the line (of the newline for `</s>`), and the start and
+    end of a character n-gram in <word>."""
     words = model.words
     minn, maxn, buckets, first = words.minn, words.maxn, words.buckets, words.words
     pruned, kept, sieve = words.pruned, words.kept, words.sieve
@@ -803,8 +805,8 @@ def products(model: Weights, rows: np.ndarray, direction: np.ndarray) -> np.ndar
 
 def direction(output: Output, label: int) -> np.ndarray:
     """Return float64[dim]: the vector whose product with a hidden vector is a label's logit.
-    Hierarchical softmax has no logit, but one branch per node on the way to the label. For this
-    loss, the product is the sum of the branches; branches that lead away count negative."""
+    Hierarchical softmax has a logit per node on the way to the label, not per label. For this loss,
+    the product is the sum of these, negated where the way goes left."""
     rows = output.dense.astype(np.float64) * output.norms[:, None]
     if output.kind != HS:
         return rows[label]

@@ -32,12 +32,12 @@ class Words(NamedTuple):
     """The dictionary of a model, for kernels.
 
     `data`: uint8[], the bytes of the words. `starts`, `ends`: int64[entries], words first, then
-    labels. `slots`: int32[power of two], open addressing by FNV-1a, -1 if free. `words`: the number
-    of entries that are words. `buckets`, `minn`, `maxn`, `ngrams`: as in the header. `pruned`: the
-    number of n-grams that have a row, -1 if all have one. `kept`: int32[power of two, 2], open
-    addressing of (n-gram, row), -1 if free. `sieve`: bool[power of two], True if an n-gram with a
-    row has these low bits; it quickly rejects most pruned n-grams. `end`: the entry of `</s>`, or
-    -1.
+    labels. `slots`: int32[power of two], a hash table (open addressing) of entries by FNV-1a, -1 if
+    free. `words`: the number of entries that are words. `buckets`, `minn`, `maxn`, `ngrams`: as in
+    the header. `pruned`: the number of n-grams that still have a row after pruning, -1 if all have
+    one. `kept`: int32[power of two, 2], a hash table of (n-gram, row), -1 if free. `sieve`:
+    bool[power of two], True if an n-gram with a row has these low bits; `sieve` quickly rejects
+    most pruned n-grams. `end`: the entry of `</s>`, or -1.
     """
 
     data: np.ndarray
@@ -104,7 +104,7 @@ def entry_among(
 
 @njit(nogil=True, inline="always")
 def row_among(first: Integer, pruned: Integer, kept: np.ndarray, ngram: Integer) -> Integer:
-    """Return the row of a hashed n-gram, or -1 if pruned. Other arguments are the model's
+    """Return the row of a hashed n-gram, or -1 if it was pruned. Other arguments are `Words`'
     fields."""
     row = ngram
     if pruned >= 0:
@@ -118,8 +118,8 @@ def row_among(first: Integer, pruned: Integer, kept: np.ndarray, ngram: Integer)
 
 @njit(cache=True, nogil=True)
 def entries(data: np.ndarray, at: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (starts, ends), each int64[count]: where the entries' strings from `at` on start and
-    end. An entry is a string ending with NUL, a count (8 bytes) and a type (1 byte)."""
+    """Return (starts, ends), each int64[count]: where the strings of `count` entries from `at` on
+    begin and end. An entry is a string, NUL, a count (8 bytes) and a type (1 byte)."""
     starts = np.empty(count, np.int64)
     ends = np.empty(count, np.int64)
     for entry in range(count):
@@ -133,7 +133,7 @@ def entries(data: np.ndarray, at: int, count: int) -> tuple[np.ndarray, np.ndarr
 
 @njit(cache=True, nogil=True)
 def word_slots(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Build `Words.slots`. Of equal entries the last counts, as in fastText."""
+    """Build `Words.slots`. If a string appears twice, its last entry counts, as in fastText."""
     size = 2
     while size < 2 * len(starts):
         size *= 2
@@ -151,7 +151,7 @@ def word_slots(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.nda
 
 @njit(cache=True, nogil=True)
 def kept_slots(pairs: np.ndarray) -> np.ndarray:
-    """Build `Words.kept` from int32[pruned, 2]. Of equal n-grams the last counts."""
+    """Build `Words.kept` from int32[pruned, 2]: (n-gram, row). Of equal n-grams the last counts."""
     size = 2
     while size < 2 * len(pairs):
         size *= 2
@@ -166,7 +166,7 @@ def kept_slots(pairs: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def sieve_of(pairs: np.ndarray) -> np.ndarray:
-    """Build `Words.sieve` from int32[pruned, 2], with at least sixteen entries per n-gram."""
+    """Build `Words.sieve` from int32[pruned, 2]: (n-gram, row), with 16 or more entries each."""
     size = 1
     while size < 16 * len(pairs):
         size *= 2
@@ -223,8 +223,8 @@ def ngrams_from(
     count: int,
 ) -> tuple[int, int]:
     """Find the n-grams of <word> that have a row, from byte `at` of <word> on, as many as fit.
-    Returns (count, at): the number of n-grams in `grams` so far, and the next byte, which is the
-    size of <word> when all are found. The first seven arguments are fields of the dictionary.
+    Returns (count, at): the number of n-grams in `grams` so far, and the next byte to begin at,
+    which is the size of <word> when all are found. The first seven arguments are fields of `Words`.
     `grams`: int64[maxn + ROOM, 3], filled from `count` on with row, begin and end in <word>."""
     sifts = len(sieve) - 1
     last = end - start + 1  # of <word>
@@ -264,7 +264,7 @@ def ngrams_from(
 
 @njit(nogil=True, inline="always")
 def word_ngram(state: np.uint64, after: int) -> np.uint64:
-    """Return the hash of a word n-gram after one more word. `after`: the hash of that word."""
+    """Return the hash of a word n-gram, `state`, after one more word. `after`: that word's hash."""
     return state * np.uint64(_WORDS_FACTOR) + signed(after)
 
 

@@ -60,9 +60,9 @@ class Quantizer:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The location of a matrix in the file. The file has float32[rows, dim] at `at`, or, with a
-    quantizer, the codes of the rows, uint8[rows, parts]. Codes of norms, uint8[rows], are at
-    `norms_at`, and `norms` is their quantizer."""
+    """The location of a matrix in the file. At `at` are the numbers, float32[rows, dim], or, with a
+    quantizer, the codes of the rows, uint8[rows, parts]. If the norms of the rows are quantized
+    too, their codes, uint8[rows], are at `norms_at`, and `norms` is their quantizer."""
 
     rows: int
     dim: int
@@ -75,8 +75,8 @@ class Matrix:
 @dataclass(frozen=True)
 class Layout:
     """The offsets of the parts of a model file, in bytes. `entries_at`: the offset of the
-    dictionary, words first, then labels. `pruned_at`: the offset of the `pruned` pairs (n-gram,
-    row) of int32; `pruned` is -1 if nothing is pruned."""
+    dictionary, words first, then labels. `pruned`: the number of pairs (n-gram, row) of int32 at
+    `pruned_at`, or -1 if no n-gram was pruned."""
 
     size: int
     entries_at: int
@@ -169,7 +169,7 @@ class _Reader:
         return header, Layout(self.size, entries_at, pruned_at, pruned, inputs, outputs)
 
     def dictionary(self) -> tuple[int, list[str], int]:
-        """Return the number of words, the labels, and the number of pruned n-grams or -1."""
+        """Return (the number of words, the labels, the number of n-grams kept by pruning or -1)."""
         entries, words, count = self.take("3i")
         _, pruned = self.take("2q")
         if words < 0 or count < 1 or entries != words + count or pruned < -1:

@@ -33,7 +33,7 @@ DECODED = 1 << 28  # quantized matrices up to this size in bytes are decoded whe
 
 
 class Rows(NamedTuple):
-    """The input matrix. `dense`: float32[rows, dim]. If empty, the matrix is quantized: `codes`:
+    """The input matrix. `dense`: float32[rows, dim], or empty if quantized, with `codes`:
     uint8[rows, parts], `centroids`: float32[], `each`: floats per code, `norms`: float32[rows]."""
 
     dense: np.ndarray
@@ -170,7 +170,7 @@ def _output(data: np.ndarray, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
 def tree(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the Huffman tree over labels as the (left, right) children of each node, each int32[2
     * labels - 1]. As in `HierarchicalSoftmaxLoss::buildTree`, labels are assumed to be sorted by
-    falling counts; the tree is built in the same way if they are not."""
+    falling counts; the tree is built in the same way if it is not."""
     labels = len(counts)
     nodes = 2 * labels - 1
     weight = [int(n) for n in counts] + [10**15] * (labels - 1)

@@ -72,7 +72,8 @@ class Training:
 
 
 class FastTextStep(Step, FromFiles):
-    """The base of a step that applies a fastText model. `where_from`: how to get a model."""
+    """The base of a step that applies a fastText model. `where_from`: how to get a model (a
+    hint)."""
 
     where_from: ClassVar[str] = ""
 
@@ -98,7 +99,7 @@ class FastTextStep(Step, FromFiles):
         return list(read_header(self.path()).labels)
 
     def identity(self) -> Identity:
-        """Return the identity. Raises UsageError if the model is missing or its sha256 is wrong."""
+        """Return what decides the output. Raises UsageError for a missing or wrong model file."""
         self.labels()
         if self.model_sha256 and file_digest(self.path()) != self.model_sha256.lower():
             raise UsageError(f"{self.label}: the sha256 of {self.model} differs from model_sha256")

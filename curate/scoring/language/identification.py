@@ -49,7 +49,7 @@ DEFAULT = "lid.176.ftz"
 
 
 def effective(model: str | None) -> str:
-    """Return the model in effect: the setting, else LLMCURATE_LID_MODEL, else `lid.176.ftz`."""
+    """Return the model to use: the setting, else LLMCURATE_LID_MODEL, else `lid.176.ftz`."""
     return model or os.environ.get(VARIABLE) or DEFAULT
 
 
@@ -79,8 +79,8 @@ class Language(Profiled, Step):
 
     Columns: the core column `lang` (its previous value moves to `declared`), `score` (0 to 1),
     `iso639_3` and `script` (null if the label has none). A document without words has a null label
-    and score 0. With `lines` also `line_score` and `switched`, null if no line counts, and
-    `shares`.
+    and score 0. With the setting `lines`, also `line_score` and `switched`, null if no line counts,
+    and `shares`.
     """
 
     paper: ClassVar[str] = "Joulin et al. 2017 (fastText)"
@@ -148,7 +148,7 @@ class Language(Profiled, Step):
         return THRESHOLD if self.threshold is None and self.keep else self.threshold
 
     def identity(self) -> Identity:
-        """Return the identity with the model in effect, which later runs and workers use too."""
+        """Return what decides the output, with the model in effect here, which all workers use."""
         facts = super().identity()
         facts.settings |= {"model": effective(self.model), "model_sha256": None}
         self._check()

@@ -46,9 +46,9 @@ def fasttext_lines(
     data: np.ndarray, offsets: np.ndarray, max_chars: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return texts as lines for fastText: (lines: uint8[bytes], ends: int64[rows + 1], words:
-    bool[rows], True if the line has a word). Newlines become spaces. So do words that are commands
-    to fastText: `</s>`, which ends a line, and words that begin with `__label__`. `max_chars`: the
-    number of characters to read per document, 0 for all."""
+    bool[rows], True if the line has a word). Newlines become spaces. Words that are commands to
+    fastText also become spaces: `</s>`, which ends a line, and words that begin with `__label__`.
+    `max_chars`: the number of characters to read per document, 0 for all."""
     rows = len(offsets) - 1
     total = offsets[rows] - offsets[0] + rows
     out = np.empty(total, np.uint8)
@@ -138,10 +138,10 @@ SHARES = pa.list_(pa.struct([("lang", pa.string()), ("share", pa.float64())]))
 
 @dataclass(frozen=True)
 class ByLine:
-    """Scores by line, one value per document. `score`: float64, OSCAR's score. `switched`: float64,
-    the share of bytes in lines of another language. Both are NaN if no line counts. `codes`:
-    int32[rows, MOST], the languages with the most bytes, -1 for no language; `shares`:
-    float64[rows, MOST], their shares of the bytes."""
+    """Scores computed from the lines of each document; arrays have one row per document. `score`:
+    float64, OSCAR's score. `switched`: float64, the share of bytes in lines of another language.
+    Both are NaN if no line counts. `codes`: int32[rows, MOST], the languages with the most bytes,
+    -1 for no language; `shares`: float64[rows, MOST], their shares of the bytes."""
 
     score: np.ndarray
     switched: np.ndarray

@@ -17,8 +17,8 @@ def calibration(
     bins: Sequence[Sequence[float]],
 ) -> dict[str, float | list[dict[str, float]] | None]:
     """Return the expected calibration error (Guo et al. 2017, "On Calibration of Modern Neural
-    Networks", 2), or None without texts, and the reliability of each bin that has texts. `bins`:
-    for each bin, the number of texts, the number of correct ones, and the sum of their scores."""
+    Networks", 2), or None without texts, and the mean score and accuracy of each bin that has
+    texts. `bins`: for each, the numbers of texts and of correct labels, and the sum of scores."""
     texts = sum(bin[0] for bin in bins)
     error = sum(abs(right - score) for _, right, score in bins)
     return {
@@ -137,8 +137,8 @@ def _share(part: int, whole: int) -> float | None:
 
 
 class Language(NamedTuple):
-    """Figures of a language: numbers of texts expected, found and right; precision, recall and
-    F1."""
+    """Figures of a language: the numbers of texts that are in this language (expected), got its
+    label (found) or both (right); precision, recall and F1."""
 
     label: str
     texts: int

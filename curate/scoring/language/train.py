@@ -3,8 +3,8 @@
 The same documents give the same bytes in any order: lines are ordered by hash, one thread trains,
 the seed is a setting, and the process's memory starts as zeros. Zeroed memory is needed because
 fastText 0.9.2 with one thread initializes only a tenth of the input matrix (`DenseMatrix::uniform`
-runs block 0 of ten) and trains on whatever the memory holds in the rest. Otherwise the same lines
-would give another model, or one that diverges.
+runs block 0 of ten) and leaves in the rest whatever the memory holds. Without zeros the same lines
+could give another model, or one that diverges.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Lines:
         return rows[np.argsort(np.frombuffer(self.key, np.uint64)[rows], kind="stable")]
 
     def first(self, rows: np.ndarray, most: int) -> np.ndarray:
-        """Return those of the rows that are among the first `most` rows of their label."""
+        """Return those of the `rows` that are among the first `most` of them with their label."""
         labels = np.frombuffer(self.label, np.int32)[rows]
         kept = np.zeros(len(rows), np.bool_)
         for code in range(len(self.names)):

@@ -1,9 +1,9 @@
 """Score texts with an n-gram language model: log10 probabilities of documents and sentences.
 
-CCNet's own models (Wenzek et al. 2020) can be used too, with their published cut-offs. Perplexities
-are comparable only within one model, so the cut-offs hold for CCNet's models alone: KenLM binaries
-`{lang}.arpa.bin`, each with a `{lang}.sp.model`, identified by sha256. They need `pip install
-kenlm`.
+CCNet's own models (Wenzek et al. 2020) can be used too: KenLM binaries `{lang}.arpa.bin`, each with
+a `{lang}.sp.model`, which need `pip install kenlm`. Perplexities are comparable only within one
+model, so CCNet's published cut-offs can be used with these models alone, which are identified by
+sha256.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _TAB, _LINE_FEED, _SPACE = np.uint8(9), np.uint8(10), np.uint8(32)
 
 @njit(nogil=True)
 def _simple(text):
-    """Return True if the only white space of text: uint8[] is space, tab and line feed, and no
-    other byte is below 33. May return False if the text ends in the middle of a character."""
+    """Return True if text: uint8[] has no byte below 33 except space, tab and line feed, and no
+    other white space. May return False if the text ends in the middle of a character."""
     odd = np.uint8(0)
     for i in range(len(text) - 2):
         a, b, c = text[i], text[i + 1], text[i + 2]
@@ -127,7 +127,7 @@ def numbered_lines(
 @dataclass(frozen=True)
 class Scores:
     """Scores of rows or sentences. `log10`: float64[n], the log10 probability of all words and
-    sentence ends. `length`: int64[n], the number of words and sentence ends."""
+    sentence ends together. `length`: int64[n], how many words and sentence ends these are."""
 
     log10: np.ndarray
     length: np.ndarray
@@ -199,17 +199,17 @@ class NgramModel:
         return Scores(log10, np.diff(length[rows]))
 
     def perplexity(self, texts: pa.LargeStringArray) -> np.ndarray:
-        """Return each text's perplexity, NaN without words; to one decimal for variant `ccnet`."""
+        """Return each text's perplexity, NaN without words; rounded to 0.1 for variant `ccnet`."""
         values = self.by_document(texts).perplexity()
         if self.data.variant == "ccnet":
             return np.array([round(x, 1) for x in values.tolist()])
         return values
 
     def first_occurrences(self, texts: pa.LargeStringArray) -> np.ndarray:
-        """Return float64[rows]: the perplexity of each text if repetitions of a line within a text
-        have probability 1, NaN for a text without words. An n-gram model has no memory: a repeated
-        line is as unexpected each time. Here repetitions cost nothing, so repetitive texts score
-        low. Only for variant `plain`, whose sentences are lines."""
+        """Return float64[rows]: the perplexity of each text, NaN without words, in which a line
+        that repeats an earlier line of the text has probability 1. For an n-gram model alone, a
+        repeated line is as unexpected each time; here repetitive texts get low perplexities. Only
+        for variant `plain`, whose sentences are lines."""
         lines = [(text or "").splitlines() for text in texts.to_pylist()]
         scores = self.by_document(pa.array([x for row in lines for x in row], pa.large_string()))
         log10, length = np.zeros(len(texts)), np.zeros(len(texts), np.int64)

@@ -5,8 +5,8 @@ header as JSON, its xxh3-128, and sections at multiples of 64 bytes: raw little-
 header lists offset, bytes and xxh3-128 of each section.
 
 ARPA files, of llmcurate or KenLM, are the text form: `\data\`, the number of n-grams of each order,
-then a section per order with lines `log10 probability TAB words TAB log10 back-off`, `\end\`.
-Source: ngram-format(5) of SRILM.
+then for each order a section of lines `log10 probability TAB words TAB log10 back-off`, and
+`\end\`. Source: ngram-format(5) of SRILM.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ SECTIONS = {
 @dataclass(frozen=True)
 class ModelData:
     """The content of a model file. `counts`: the number of n-grams of each order. `firsts`:
-    int64[order + 2], where each level begins in `entries`. `word_prob`, `word_backoff`:
-    float32[words]. `about`: free-form facts."""
+    int64[order + 2], where the table of each order begins in `entries`. `word_prob`,
+    `word_backoff`: float32[words]. `about`: facts about the model, in any form."""
 
     counts: tuple[int, ...]
     variant: Variant
@@ -351,7 +351,7 @@ def _level(lines: _Lines, n: int, count: int, words: dict[str, int]) -> Iterator
 
 
 def write_arpa(path: Path, model: ModelData) -> None:
-    """Write the model as an ARPA file, sorted by word ids. It restores the same float32."""
+    """Write the model as an ARPA file, sorted by word ids. It gives the same float32 when read."""
     words = [w.decode("utf-8", "surrogateescape") for w in model.words.words()]
     order = model.order
     with (

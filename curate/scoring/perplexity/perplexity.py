@@ -1,10 +1,10 @@
 """The step `perplexity`: score documents with a language model and sort them into buckets.
 
 The buckets head, middle and tail are CCNet's (Wenzek et al. 2020, section 3.4). The cuts are
-percentiles of the corpus per language, or CCNet's published ones for CCNet's models. As in CCNet,
-comparison is strict: head is below the first cut, middle below the second, tail the rest. Documents
-without a model or a word are `all`. `low` is the bucket below an optional lower percentile. With
-`by: paragraph`, the score of a document is the list of its paragraphs' scores.
+percentiles of the corpus per language, or CCNet's published ones for CCNet's models. As in CCNet, a
+score must be below the first cut for head, below the second for middle; the rest is tail. Documents
+without words or a model for their language are `all`. `low` is the bucket below an optional lower
+percentile. With `by: paragraph`, the score of a document is the list of its paragraphs' scores.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ ALL, LOW = BUCKETS.index("all"), BUCKETS.index("low")
 
 def find_models(pattern: str) -> dict[str, Path]:
     """Return the path of each language's model file, or of one model for all languages under the
-    key EVERY. Languages come from existing files that match the pattern, so a document's label
-    never becomes a path. Raises UsageError if no file is found."""
+    key EVERY. The languages are taken from the existing files that match the pattern, so that no
+    label of a document ever becomes a path. Raises UsageError if no file is found."""
     if MARK not in pattern:
         if not Path(pattern).is_file():
             raise UsageError(f"no model at {pattern}: train one with `llmcurate perplexity train`")
@@ -84,9 +84,9 @@ _NO_LANG = ""
 class Perplexity(CorpusStep, FromFiles):
     """Sorts documents into head, middle and tail by perplexity.
 
-    Columns: `score` (perplexity; null without a model or a word), `bucket`, and `first` on request.
-    With `by: paragraph`: `paragraphs`, the number of paragraphs with a score, and `cut`, the number
-    of paragraphs removed.
+    Columns: `score` (the perplexity; null without a model for the language or without words),
+    `bucket`, and `first` if the setting asks for it. With `by: paragraph`: `paragraphs`, the number
+    of paragraphs with a score, and `cut`, the number of paragraphs removed.
     """
 
     in_tasks: ClassVar[bool] = True
@@ -193,8 +193,8 @@ class Perplexity(CorpusStep, FromFiles):
         return self
 
     def identity(self) -> Identity:
-        """Return the identity, which includes the languages of the models. Raises UsageError if a
-        model is damaged."""
+        """Return what decides the output; this includes the languages that have models. Raises
+        UsageError if a model is damaged."""
         from curate.scoring.perplexity.model import check_own
         from curate.scoring.perplexity.model_file import is_kenlm, read_model
 
@@ -213,7 +213,7 @@ class Perplexity(CorpusStep, FromFiles):
         return identity
 
     def sketch_identity(self) -> Identity:
-        """Return the identity of the settings that change scores, without those of the buckets."""
+        """Return what decides the scores: all settings but those that only concern the buckets."""
         settings: dict[str, str | bool] = {"model": self.model}
         settings |= {"first": True} if self.repeats else {}
         settings |= {"by": self.by} if self.by == "paragraph" else {}
@@ -281,7 +281,8 @@ class Perplexity(CorpusStep, FromFiles):
 
     @property
     def shared_key_column(self) -> str | None:
-        """None if percentiles of the whole corpus decide which documents are dropped, else ""."""
+        """None if percentiles of the whole corpus decide which documents are dropped, so that any
+        document may change any decision; else "", because each document is decided alone."""
         return None if self.keep and self.cutoffs == "own" else ""
 
     @property
@@ -334,7 +335,7 @@ Cuts = dict[str, tuple[float, float, float]]  # where head ends, tail begins, lo
 
 
 def ranks_between(scores: int, percent: float) -> tuple[int, int]:
-    """Return the two ranks (from 0) between which a percentile of `scores` scores lies."""
+    """Return the two ranks (from 0) between which a percentile of `scores` sorted scores lies."""
     place = (scores - 1) * percent / 100
     return math.floor(place), math.ceil(place)
 
@@ -379,8 +380,8 @@ def cut_paragraphs(docs: Documents, keep: tuple[str, ...], decisions: pa.Table) 
     """Cut paragraphs outside the kept buckets from the documents. `decisions`: one row per
     document, with the scores of its lines and the cuts of its language. Adds the columns
     `paragraphs`, the number of paragraphs with a score, and `cut`, the number of paragraphs
-    removed. Drops documents without scored paragraphs by the rule `bucket` (all), and documents
-    whose scored paragraphs are all cut by the rule `nothing_left`."""
+    removed. Drops documents without scored paragraphs by the rule `bucket`, as they are in the
+    bucket `all`, and documents whose scored paragraphs are all cut by the rule `nothing_left`."""
     from curate.documents.cutting import cut_marked
     from curate.text.lines import newline_lines
 
@@ -421,7 +422,7 @@ def cut_paragraphs(docs: Documents, keep: tuple[str, ...], decisions: pa.Table) 
 
 
 def bins_of(low: float, high: float) -> tuple[float, float]:
-    """Return (start, width) of logarithmic bins of equal width from lowest to highest score."""
+    """Return (start, width) of logarithmic bins of equal width from score `low` to score `high`."""
     least, most = math.log10(1 + min(low, MOST)), math.log10(1 + min(high, MOST))
     return least, max((most - least) / BINS, 1e-6)
 
@@ -531,7 +532,7 @@ LANGUAGES, SEEN = "languages.json", "seen.json"
 @dataclass(frozen=True)
 class Languages(Message):
     """The cuts and bins of languages. `cuts`: the cuts of each language. `shown`: the languages in
-    the report. `bins`: the start and width of the bins of each language with scores."""
+    the report. `bins`: (start, width) of the histogram's bins, for each language with scores."""
 
     cuts: Cuts
     shown: list[str]
@@ -544,7 +545,7 @@ def _languages(file: Path) -> Languages:
 
 @dataclass(frozen=True)
 class BucketCounts(Message):
-    """Per language: the number of documents or paragraphs by bucket, and of scores by bin."""
+    """By language, the numbers of documents (or paragraphs) by bucket, and of scores by bin."""
 
     buckets: dict[str, dict[str, int]]
     bins: dict[str, list[int]]
@@ -561,7 +562,7 @@ class BucketCounts(Message):
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of a language: documents or paragraphs by bucket, cuts, histogram of scores."""
+    """Figures of a language: documents (or paragraphs) by bucket, cuts, histogram of scores."""
 
     by: str
     buckets: dict[str, int]

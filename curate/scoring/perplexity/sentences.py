@@ -1,11 +1,11 @@
 """Convert texts to sentences of word ids: normalization, sentence ends, words and pieces.
 
 Variant `plain`: each line (as in `str.splitlines()`) with a word is a sentence. Variant `ccnet`:
-the whole document in CCNet's normal form is one sentence (`ccnet_text`). Units: `whitespace`
-(`str.split()`), `words` (the word table of text/words.py, as written), or `pieces` of a
-SentencePiece model. This model is trained with CCNet's settings (the Makefile of cc_net, Wenzek et
-al. 2020: unigram, coverage 0.9995, texts normalised before), on at most a million sentences drawn
-with a fixed seed.
+the whole document in CCNet's normal form is one sentence (`ccnet_text`). The words of a sentence
+are, by the setting `unit`: `whitespace` (`str.split()`), `words` (as in text/words.py, in their
+case), or `pieces` of a SentencePiece model. This model is trained with CCNet's settings (the
+Makefile of cc_net, Wenzek et al. 2020: unigram, coverage 0.9995, texts normalised before), on at
+most a million sentences drawn with a fixed seed.
 
 A hash table maps words to ids; it compares the bytes, so it is exact. Id 0 is <unk>, 1 <s>, 2 </s>.
 If a text contains these as words, they are unknown words.
@@ -68,7 +68,7 @@ def word_key(data, start, size):
 
 @njit(nogil=True, inline="always")
 def home(key, size, slots):
-    """Return the position of the first bucket in which to search for a key."""
+    """Return the position in `slots` of the first bucket in which to search for a key."""
     spread = mix_bits(key ^ np.uint64(size)) >> _32
     return ((spread * (np.uint64(len(slots)) // _WIDE)) >> _32) * _WIDE
 
@@ -104,7 +104,8 @@ def _place(data, start, size, key, blob, offsets, slots, at):
 
 @njit(nogil=True)
 def resolve(data, start, size, keys, places, count, blob, offsets, slots, out, first):
-    """Write the ids of `count` words with known keys and first buckets to out[first:]: uint32."""
+    """Write the ids of `count` words to out[first:]: uint32. The keys of the words, and the first
+    bucket to search for each, are given in `keys` and `places`."""
     most = np.uint64(len(offsets) - 1)
     for i in range(count):
         key, at = keys[i], places[i]
@@ -190,7 +191,8 @@ def _fill(blob, offsets, slots):
 class Vocabulary:
     """The words of a model. `blob`: uint8[], the bytes of the words. `offsets`: int64[words + 1].
     `slots`: uint64[], two per slot: the key of a word, then its size (32 bits) and its id + 1; 0 if
-    free. Buckets are searched from their first slot. A new kind of key needs a new file version."""
+    free. Buckets are searched from their first slot. Model files hold `slots`, so a change of the
+    keys needs a new version of the file."""
 
     blob: np.ndarray
     offsets: np.ndarray
@@ -276,9 +278,10 @@ class VocabularyBuilder:
             _fill(self._blob, self._offsets[: self.words + 1], self._slots)
 
     def settled(self, least: int, first: int = 0) -> tuple[Vocabulary, np.ndarray]:
-        """Return the final vocabulary, and the new id of each word so far: uint32[words], 0 if the
-        word was dropped. The vocabulary has the `first` words in their order, then the words with
-        at least `least` occurrences, most frequent first; equally frequent ones by their bytes."""
+        """Return the final vocabulary, and for each old id its new id: uint32[words], 0 if the word
+        was dropped. After the special words, the vocabulary has the `first` oldest words in their
+        order, then the words with at least `least` occurrences, most frequent first; equally
+        frequent ones by their bytes."""
         ends = self._offsets[: self.words + 1].tolist()
         blob = self._blob.tobytes()
         words = [blob[a:z] for a, z in pairwise(ends)]
@@ -352,10 +355,9 @@ def of_words(
 def of_pieces(
     texts: pa.LargeStringArray, variant: Variant, processor: Any, ids: np.ndarray, number: Numbers
 ) -> Sentences:
-    """Return texts as sentences of pieces. `ids`: uint32[pieces], the word id of each piece. If
-    SentencePiece has no piece for some letters, these letters together count as a word, and the
-    function `number` returns its id. Otherwise all words in another script would be one and the
-    same word."""
+    """Return texts as sentences of pieces. `ids`: uint32[pieces], the word id of each piece.
+    Neighbouring letters for which SentencePiece has no piece together count as a word, whose id
+    `number` returns. Otherwise all words in another script would be the same unknown word."""
     rows = np.zeros(len(texts) + 1, np.int64)
     lines: list[str] = []
     for r, text in enumerate(texts.to_pylist()):
@@ -405,7 +407,7 @@ def load_pieces(model: bytes, source: str) -> Any:
 
 
 def piece_words(processor: Any) -> tuple[list[bytes], np.ndarray]:
-    """Return the pieces as words, by piece id, and bool[pieces]: True if one can occur in texts."""
+    """Return the pieces as words, by piece id, and bool[pieces]: True if texts can have it."""
     names = processor.IdToPiece(list(range(processor.GetPieceSize())))
     real = [
         not (processor.IsControl(i) or processor.IsUnknown(i) or n.encode() in SPECIAL)

@@ -1,12 +1,13 @@
-"""Hash tables of a model's n-grams, one level per order; sorting of n-grams; scoring of texts.
+"""Hash tables of a model's n-grams, a table (level) per order; sorting n-grams; scoring texts.
 
 An entry of level n is two 64-bit numbers: the key + 1 (0 if empty), and log10 probability and
 back-off as two float32. The key is exact: the slot of the n-gram's last n - 1 words in the level
-below, times 2^32, plus its first word. All levels are in one array; words themselves are level 1.
+below, times 2^32, plus the first word's id. All levels are in one array; words themselves are level
+1.
 
 For sorting, n-grams are 128-bit keys (hi, lo): uint64, with the last word in the highest bits. So
-keys sort in the suffix order of Heafield et al. 2013: n-grams with a common suffix are adjacent.
-With B bits per word, the last n words of an N-gram are its key >> (N - n)B. There can be more keys
+keys sort in the suffix order of Heafield et al. 2013: n-grams that end alike are adjacent. With B
+bits per word, the key of an N-gram's last n words is its key >> (N - n)B. There can be more keys
 than memory: runs are sorted in memory, written to disk and merged in one pass. Files are columns of
 raw numbers, read memory-mapped and in order, so the operating system holds only the part in use.
 """
@@ -92,8 +93,8 @@ def ngram_keys(ids, ends, order, bits):
 
 @njit(cache=True, nogil=True)
 def context_keys(hi, lo, order, bits):
-    """Return keys that sort n-grams by context, then by last word. The last word moves to the
-    lowest bits; the bits above are the key of the context, an (n-1)-gram."""
+    """Return keys that sort n-grams by context (all words but the last), then by last word. The
+    last word moves to the lowest bits; the bits above are the key of the context, an (n-1)-gram."""
     outh, outl = np.empty_like(hi), np.empty_like(lo)
     width, context_bits = np.uint64(bits), np.uint64((order - 1) * bits)
     for i in range(len(hi)):
@@ -290,8 +291,8 @@ def _home(key, buckets):
 
 @njit(nogil=True)
 def find_entry(entries, first, slots, key):
-    """Return the slot of the key in the level that begins at `first`, or NOT_THERE. Buckets are
-    filled from their first slot; a key that does not fit goes to a later bucket."""
+    """Return the slot of the key in the level that begins at `first`, or NOT_THERE. A bucket is
+    filled from its first slot; a key for which it has no room goes to a later bucket."""
     at = _home(key, slots // BUCKET) * BUCKET
     for _ in range(slots):
         stored = entries[2 * (first + at)]
@@ -324,7 +325,7 @@ def insert(entries, values, firsts, words, prob, backoff):
     """Add n-grams to their level. `words`: uint32[rows, n]. `prob`, `backoff`: float32[rows],
     log10. `firsts`: int64[order + 2], where each level begins, in entries. `values`: the entries,
     viewed as float32. Returns -1 if all were added. Otherwise returns the first row whose last n -
-    1 words are missing in the level below, or -2 - row of an n-gram that appears twice."""
+    1 words are missing in the level below, or -2 - row for an n-gram that appears twice."""
     n = words.shape[1]
     first, slots = firsts[n], firsts[n + 1] - firsts[n]
     for i in range(len(words)):
@@ -497,7 +498,8 @@ Allocate = Callable[[int], np.ndarray]
 
 
 class NotClosed(Exception):
-    """An error: an n-gram lacks a part or appears twice. `words`: uint32[n]. `why`: the reason."""
+    """An error: the last words of an n-gram are missing in the level below, or an n-gram appears
+    twice. `words`: uint32[n], the n-gram. `why`: the reason."""
 
     def __init__(self, words: np.ndarray, why: str) -> None:
         super().__init__(why)
@@ -505,7 +507,7 @@ class NotClosed(Exception):
 
 
 def starts(counts: Sequence[int]) -> np.ndarray:
-    """Return int64[order + 2]: where each level begins, in entries. Single words take none."""
+    """Return int64[order + 2]: where each level begins, in entries. Level 1 (words) has none."""
     slots = (int(n * LOAD) + 1 for n in counts[1:])  # one is always free
     sizes = [0, 0, *(-(-n // BUCKET) * BUCKET for n in slots)]
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -516,8 +518,7 @@ def tables(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (firsts, entries): where each level begins, int64[order + 2], and the entries of all
     levels from 2 on, uint64[]. `counts`: the number of n-grams per order. `levels`: the batches of
-    each level. `allocate`: makes an array of zeros. Raises NotClosed if an n-gram lacks a part or
-    appears twice."""
+    n-grams of each level. `allocate`: makes an array of zeros. Raises NotClosed."""
     firsts = starts(counts)
     entries = allocate(2 * int(firsts[-1]))
     values = entries.view(np.float32)

@@ -159,8 +159,8 @@ _COMBINED = pa.schema(
 
 
 def bounds_of(scored: int, parts: int) -> list[int]:
-    """Return the ranks, from 0, where parts begin if `scored` scores are divided into `parts`
-    parts; the first part is left out. With few scores the last parts are empty and have no rank."""
+    """Return the ranks, from 0, where the second and later parts begin if `scored` scores are
+    divided into `parts` parts. With few scores the last parts are empty and have no rank."""
     ranks = (-(-part * scored // parts) for part in range(1, parts))
     return [rank for rank in ranks if rank < scored]
 
@@ -202,7 +202,7 @@ def resolve(step: QualityBuckets, sketches: Sketches) -> Decided:
     def ranked(
         folder: Path, of: list[Group], counted: Path, column: str, parts: int
     ) -> dict[str, list[float]]:
-        """Return the scores where parts begin, for each value of `by`."""
+        """Return the scores at which the parts begin, for each value of the setting `by`."""
         totals = score_totals(db, counted, len(of))
         ranks = {lang: bounds_of(scored, parts) for lang, (_, scored, *_) in totals.items()}
         ranks_of = {lang: sorted(set(of_lang)) for lang, of_lang in ranks.items() if of_lang}
@@ -309,9 +309,9 @@ COMBINED, WEIGHTS, BUCKETS = "combined.parquet", "weights.f64", "buckets.i64"
 
 @dataclass(frozen=True)
 class LevelsTask(GroupTask):
-    """The task to look up the percentiles of the documents of a group of sketch files.
-    `thresholds`: one file per score. `weights`: one weight per score. `best`: True to take a
-    document's best percentile, False the mean."""
+    """The task to look up the percentiles of the documents in a group of sketch files (scores by
+    document). `thresholds`: one file per score. `weights`: one weight per score. `best`: True to
+    take a document's best percentile, False the mean."""
 
     thresholds: list[Path]
     by_lang: bool
@@ -323,7 +323,8 @@ class LevelsTask(GroupTask):
         return [*names, *(["lang"] if self.by_lang else []), *more]
 
     def levels(self, batch: pa.RecordBatch) -> tuple[np.ndarray, list[str]]:
-        """Return (ten times the percentiles: int64[rows, scores], -1 for no score; `by` values)."""
+        """Return (levels, groups). levels: int64[rows, scores], ten times the percentile of each
+        score, -1 for no score. groups: the value of the setting `by` for each row, or ""."""
         langs = batch["lang"].to_pylist() if self.by_lang else [""] * len(batch)
         columns = [
             _placed(batch[f"score{k}"].to_numpy(zero_copy_only=False), langs, _limits(path))
@@ -335,8 +336,8 @@ class LevelsTask(GroupTask):
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
     """The task to put the documents of a group of files into buckets by their combined percentiles.
-    `edges`: the file with the scores where buckets begin. `equal`: True if buckets are equally
-    large. `method`: the name of the step."""
+    `edges`: the file with the combined percentiles at which buckets begin. `equal`: True if buckets
+    are equally large. `method`: the name of the step."""
 
     edges: Path
     by_lang: bool
@@ -360,7 +361,7 @@ def _placed(values: np.ndarray, langs: list[str], limits: dict[str, np.ndarray])
 
 
 def add_products(task: LevelsTask) -> list[list[int]]:
-    """Run a task: return the products of (1, percentiles, target), summed over documents."""
+    """Run a task: return the products of each two of (1, percentiles, target), summed."""
     size = len(task.thresholds) + 2
     products = np.zeros((size, size), object)
     for batch in sketch_batches(task.group.files, task.columns("target"), ROWS):
@@ -374,7 +375,7 @@ def add_products(task: LevelsTask) -> list[list[int]]:
 
 
 def combine(task: LevelsTask) -> int:
-    """Run a task: combine each document's percentiles. Return how many documents have any."""
+    """Run a task: combine each document's percentiles. Return how many documents have a result."""
     scored, schema = 0, pa.schema([*_COMBINED, ("part", pa.int32())])
     weights = np.array(task.weights, np.float64)
     path = task.file(COMBINED)

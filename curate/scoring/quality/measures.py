@@ -17,7 +17,7 @@ POINTS = 200  # of a curve in evaluation.json and on the page
 
 
 def kept_count(documents: int, fraction: float) -> int:
-    """Return how many documents are the best `fraction` of them: rounded up, at least one."""
+    """Return how many documents the best `fraction` of them are: rounded up, at least one."""
     exact = documents * fraction
     near = round(exact)
     return max(1, near if math.isclose(exact, near, rel_tol=1e-12) else math.ceil(exact))
@@ -40,7 +40,8 @@ def steps(scores: np.ndarray, good: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 
 def roc_auc(scores: np.ndarray, good: np.ndarray) -> float:
-    """Return the share of pairs (good, other) with a higher score for good. Ties count half."""
+    """Return the share of pairs (good, other) in which the good one scores higher. Ties count
+    half."""
     _, right, wrong = steps(scores, good)
     x = np.concatenate(([0], wrong)).astype(np.float64)
     y = np.concatenate(([0], right)).astype(np.float64)
@@ -48,7 +49,7 @@ def roc_auc(scores: np.ndarray, good: np.ndarray) -> float:
 
 
 def average_precision(scores: np.ndarray, good: np.ndarray) -> float:
-    """Return the sum over thresholds of precision times gain in recall, not interpolated."""
+    """Return the sum over thresholds of precision times gain in recall, without interpolation."""
     _, right, wrong = steps(scores, good)
     precision = right / (right + wrong)
     return float(np.sum(np.diff(np.concatenate(([0], right))) * precision) / right[-1])
@@ -74,8 +75,8 @@ def calibration(
 
 
 def deciles(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
-    """Return ten parts of equal size, best scores first, with the bounds of the scores, the number
-    of documents and the number of good documents of each."""
+    """Return ten groups of documents of equal size, best scores first, each with the bounds of its
+    scores and its numbers of documents and of good documents."""
     order = np.argsort(-scores, kind="stable")
     rows = []
     for part in np.array_split(order, BINS):
@@ -141,13 +142,42 @@ def measure(scores: np.ndarray, good: np.ndarray) -> dict[str, Any] | None:
         "deciles": deciles(scores, good),
         "thresholds": kept_fractions(scores, good),
         "curves": curves(scores, good),
+        "agreement": agreement(scores, good),
     }
 
 
+def agreement(scores: np.ndarray, good: np.ndarray) -> dict[str, Any]:
+    """Return how well "score >= 0.5" agrees with `good`: accuracy, F1, and Cohen's kappa, the share
+    of agreement beyond chance (Cohen 1960). The 95 % interval of kappa comes from tables of counts
+    drawn from their posterior (Dirichlet, with Jeffreys' prior), so that a few documents that all
+    agree do not look certain."""
+    kept = scores >= 0.5
+    counts = np.bincount(2 * kept + good, minlength=4)  # by kept, good
+    tables = np.random.default_rng(0).dirichlet(counts + 0.5, 10_000)
+    ends = np.quantile(_kappa(tables), (0.025, 0.975))
+    return {
+        "accuracy": float((kept == good).mean()),
+        "f1": float(2 * counts[3] / (counts[1] + counts[2] + 2 * counts[3])),
+        "kappa": float(_kappa(counts / len(scores))),
+        "kappa_interval": ends.tolist(),
+    }
+
+
+def _kappa(shares: np.ndarray) -> np.ndarray:
+    """Return kappa for shares[..., 4]: the shares of documents that are neither good nor kept, good
+    only, kept only, and both."""
+    neither, good, kept, both = np.moveaxis(shares, -1, 0)
+    chance = (kept + both) * (good + both) + (neither + good) * (neither + kept)
+    return np.asarray((neither + both - chance) / (1 - chance))
+
+
 def summary(figures: dict[str, Any]) -> str:
-    n = figures["documents"]
+    n, agreed = figures["documents"], figures["agreement"]
+    low, high = agreed["kappa_interval"]
     return (
         f"{n['positive']} positive, {n['negative']} negative: ROC AUC {figures['roc_auc']:.4f},"
         f" average precision {figures['average_precision']:.4f}, calibration error"
-        f" {figures['calibration']['error']:.4f}"
+        f" {figures['calibration']['error']:.4f}\n"
+        f"as good from 0.5 on: accuracy {agreed['accuracy']:.3f}, F1 {agreed['f1']:.3f},"
+        f" Cohen's kappa {agreed['kappa']:.3f} (95 % interval {low:.3f} to {high:.3f})"
     )

@@ -39,7 +39,7 @@ def _stripped(data: np.ndarray, start: int, end: int) -> int:
 
 
 def joined_lines(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Strip texts; line ends become blanks. Return (uint8[bytes], offsets: int64[rows + 1])."""
+    """Strip texts, make line ends blanks. Return (uint8[bytes], offsets: int64[rows + 1])."""
     return _joined(data, offsets, False)
 
 
@@ -106,8 +106,8 @@ GOOD, REST = "hq", "cc"
 
 
 def effective(model: str | None) -> str:
-    """Return the path of the model: the setting, else LLMCURATE_QUALITY_MODEL. Raises UsageError if
-    neither is set."""
+    """Return the path of the model to use: the setting, else LLMCURATE_QUALITY_MODEL. Raises
+    UsageError if neither is set."""
     path = model or os.environ.get(VARIABLE)
     if not path:
         raise UsageError(
@@ -118,8 +118,8 @@ def effective(model: str | None) -> str:
 
 
 def good_label(path: str | Path, label: str | None = None) -> str:
-    """Return the label to score: `label` if given, else `hq`, else, if there are two labels and one
-    is `cc`, the other. Raises UsageError if there is no such label or no rule applies."""
+    """Return the label to score: `label` if given, else `hq` if there is one, else the other of two
+    labels of which one is `cc`. Raises UsageError if there is no such label or no rule applies."""
     labels = read_header(path).labels
     if label is not None:
         label = label.removeprefix("__label__")

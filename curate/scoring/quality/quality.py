@@ -1,8 +1,8 @@
 """The step `quality`: score each document with a classifier and decide which documents to keep.
 
-There are three ways to decide: `threshold`, a limit; `keep_fraction`, the share of documents that
-reach the step to keep, from which the threshold follows; `pareto`, GPT-3's random draw. By default
-all are kept.
+There are three ways to decide: `threshold` is the lowest score to keep; `keep_fraction` is the
+share of documents to keep, from which the threshold is computed; `pareto` is GPT-3's random draw.
+By default all are kept.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class Scored(FromFiles, Explains, Kinds):
 
     @classmethod
     def fitting(cls, settings: Mapping[str, Any]) -> type[Settings]:
-        """Return QualityShare, for the whole corpus, if `keep_fraction` is set, else Quality."""
+        """Return the class for these settings: QualityShare, which decides on the whole corpus, if
+        `keep_fraction` is set, else Quality."""
         return Quality if settings.get("keep_fraction") is None else QualityShare
 
     @model_validator(mode="after")
@@ -110,7 +111,7 @@ class Scored(FromFiles, Explains, Kinds):
         return self
 
     def identity(self) -> Identity:
-        """Return the identity with the model in effect, which later runs and workers use too."""
+        """Return what decides the output, with the model in effect here, which all workers use."""
         facts = super().identity()
         facts.settings |= {"model": effective(self.model), "model_sha256": None}
         self._check()

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from curate.corpus.direct_input import DirectInput
 from curate.formats.read_settings import ReadSettings
@@ -37,16 +38,31 @@ from llmcurate.base.errors import UsageError
 
 
 class Texts:
-    """The texts of the documents of some inputs. Every call of `batches` reads the inputs again."""
+    """The texts of the documents of some inputs. Every call of `batches` reads the inputs again.
+    scores: (least, below), to use only documents with least <= `score` < below, or None for all."""
 
     def __init__(
-        self, inputs: list[str], quiet: bool = False, read: ReadSettings | None = None
+        self,
+        inputs: list[str],
+        quiet: bool = False,
+        read: ReadSettings | None = None,
+        scores: tuple[float, float] | None = None,
     ) -> None:
         self._direct = DirectInput.of_texts(inputs, read, quiet)
+        self.scores = scores
 
     def batches(self) -> Iterator[pa.LargeStringArray]:
-        for batch in self._direct.batches(["text"]):
-            yield as_large_string(batch.column(0))
+        """Yield the texts. Raises UsageError if scores are needed and the input has none."""
+        for batch in self._direct.batches(["text", "score"] if self.scores else ["text"]):
+            if self.scores is not None:
+                try:
+                    scores = batch.column("score").cast(pa.float64())
+                except (KeyError, pa.ArrowException):
+                    raise UsageError("--labels: no column `score` with numbers") from None
+                least, below = self.scores
+                inside = pc.and_(pc.greater_equal(scores, least), pc.less(scores, below))
+                batch = batch.filter(inside)
+            yield as_large_string(batch.column("text"))
 
     @property
     def tally(self) -> dict[str, int]:
@@ -92,12 +108,16 @@ def train(
 ) -> dict[str, Any]:
     """Train on two sets, and write quality.bin (or .ftz) and card.json to the folder. Return the
     model card. `call_apart`: a function that runs fastText's training in a separate process.
-    `samples`: the most documents per set, by hash, 0 for all. `balance`: True to use equally many
-    of both. Raises UsageError if a set has nothing to train on, RunFailed if training diverges."""
+    `samples`: the largest number of documents to use of each set, chosen by hash, or 0 for all.
+    `balance`: True to use equally many documents of both sets. Raises UsageError if a set has
+    nothing to train on, RunFailed if training diverges."""
 
     def choose(lines: Lines) -> np.ndarray:
         for label, option in ((GOOD, "--positive"), (REST, "--negative")):
             if label not in lines.labels_in_training():
+                if positive.scores:
+                    side = "from {0:g} on" if label == GOOD else "below {0:g}"
+                    option = f"--labels with scores {side.format(positive.scores[0])}"
                 raise UsageError(f"nothing to train on: {option} has no document with words")
         rows = lines.order(held=False)
         most = min(_by_label(lines, rows).values()) if balance else len(rows)

@@ -30,7 +30,7 @@ _idle: list[Any] = []
 
 @atexit.register
 def _close_idle() -> None:
-    """Close idle connections: at exit, DuckDB 2 prints the functions of one that is open."""
+    """Close idle connections: at exit, DuckDB 2 prints the functions of connections still open."""
     while _idle:
         _idle.pop().close()
 

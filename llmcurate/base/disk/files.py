@@ -1,9 +1,10 @@
 """Files that are whole or absent (written aside, synced, renamed), their digests, and caches.
 
-Digests are sha256 for what is published or named by others, xxh3-128 for what is only compared.
-Names in an OUT, a refresh HOME, a list or a worker's answer may be a stranger's: before one is used
-as a path, `path_inside` checks that it lies below its folder, links included. `remove` deletes only
-below a given folder, and deletes a link rather than its target.
+The digest of a file is a sha256 if others publish or name it, and an xxh3-128 if llmcurate only
+compares it. A stranger may have written the file names in an output folder (OUT), in a folder of
+`llmcurate refresh` (HOME), in a list or in a worker's answer: before a name is used as a path,
+`path_inside` checks that it lies below its folder, links included. `remove` deletes only below a
+given folder, and deletes a link rather than its target.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def stream_digest(file: BufferedReader, kind: str = "sha256") -> str:
 
 
 def check_regular(path: str | Path) -> None:
-    """Raise OSError for a pipe, socket or device: reads may never end, or work only once."""
+    """Raise OSError for a pipe, socket or device: reading one may never end, or work only once."""
     mode = Path(path).stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "it is a pipe, socket or device: give a file", str(path))
@@ -95,8 +96,8 @@ def cache_folder() -> Path:
 
 
 def url_of(out: Path) -> str | None:
-    """Return the URL from which a path was made (a path merges the two slashes), or None if it is a
-    plain path. Raises UsageError for a `file:` URL."""
+    """Return the URL from which the path `out` was made, or None if `out` is a plain path. A path
+    loses a slash after the URL's scheme, which is restored. Raises UsageError for a `file:` URL."""
     match = re.match(r"([a-z][a-z0-9+.-]+):/+(.+)$", str(out))
     if not match:
         return None
@@ -106,8 +107,8 @@ def url_of(out: Path) -> str | None:
 
 
 def scratch_of(url: str, folder: Path | None) -> Path:
-    """Return the folder in which a run works if its OUT is the URL `url`: `folder` if given, else a
-    folder in the user's cache folder."""
+    """Return the folder in which a run works before it uploads its results to `url`: `folder` if
+    given, else a folder in the user's cache folder."""
     if folder is not None:
         return folder
     name = re.sub(r"[^A-Za-z0-9.-]+", "_", url)[-60:]
@@ -177,10 +178,10 @@ def listening(listener: Callable[[Path], None]) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, sync: bool = True, only_if_changed: bool = False) -> Iterator[Path]:
-    """Yield a temporary path beside `path`. The file, or folder of files, that the block creates at
-    the temporary path then becomes `path`. If `sync`, it is made durable; tasks of a phase give
-    False, since the phase does that for them (corpus/phases.py). If `only_if_changed`, an existing
-    `path` with the same bytes is left as it is, with its time of change."""
+    """Yield a temporary path beside `path`. When the block ends, the file, or folder of files, that
+    it created there is renamed to `path`. If `sync`, all bytes are on the disk before the renaming;
+    give False if the caller syncs many files at once later. If `only_if_changed`, an existing
+    `path` with the same bytes is left as it is, and keeps its modification time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(temporary_name(path.name))
     try:
@@ -218,8 +219,8 @@ def write_atomic(path: Path, *data: bytes | memoryview) -> None:
 
 
 def allocate(path: Path) -> None:
-    """Allocate all blocks of a sparse file. If the disk is full, this raises OSError; otherwise a
-    signal would end the process when it writes through a memory map."""
+    """Allocate all blocks of a sparse file. Raises OSError if the disk is full. Without this, a
+    write through a memory map to a full disk would end the process by a signal."""
     if not hasattr(os, "posix_fallocate"):
         return
     with path.open("rb+") as file:
@@ -257,8 +258,8 @@ def clear_dead(folder: Path, name: str | None = None) -> None:
 
 
 def _alive(process: int) -> bool:
-    """Return whether another process has this number. This process does not count: if it has the
-    number, that is by chance, after an earlier process."""
+    """Return whether another process with this number runs. Return False for the number of this
+    process: an earlier process that had it by chance left the file with this number."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

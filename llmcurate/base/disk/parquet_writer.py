@@ -1,4 +1,4 @@
-"""Parquet files of steps and of OUT: whole or absent, with row groups that depend on the rows."""
+"""Parquet files that are whole or absent, and whose row groups depend only on the rows."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def row_bytes(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Return the size of each row in bytes, plus 8: int64[rows]. Unlike `nbytes`, it does not
-    depend on the layout in memory, so row groups and batches end at the same rows every time."""
+    """Return the size of each row in bytes, plus 8: int64[rows]. Unlike Arrow's `nbytes`, it does
+    not depend on the layout in memory, so row groups and batches always end at the same rows."""
     kind = values.type
     size = np.full(len(values), 8, np.int64)
     if isinstance(values, pa.ChunkedArray) and pa.types.is_nested(kind):

@@ -67,8 +67,8 @@ AT_ONCE = 128
 
 class Threads(ThreadPoolExecutor):
     """Threads that share the context of the thread that submits work. The listeners of that thread
-    (`files.listening`), such as its seals and journal, therefore learn of the files that these
-    threads commit."""
+    (`files.listening`), which record the files that a run writes, therefore also learn of the files
+    that these threads write."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         return super().submit(copy_context().run, fn, *args, **kwargs)

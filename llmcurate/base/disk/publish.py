@@ -1,9 +1,9 @@
-"""OUT as a URL: a run works in a scratch folder, then uploads what readers need to a store.
+"""OUT as a URL: a run works in a local scratch folder and then uploads its results to a store.
 
-An object store has no rename, but an upload is whole or absent. So files are uploaded first, then
-their folder's manifest, and last the list of all, `published.json`. A manifest whose folder will
-change is removed first: no reader sees it beside another run's files. Files that the list
-has with the same bytes are not uploaded again.
+An object store cannot rename, but each upload is whole or absent. So files are uploaded first, then
+the manifest of their folder (its list of files), and last `published.json`, the list of all files.
+If a folder will change, its old manifest is removed first, so that no reader sees it beside files
+of another run. A file that `published.json` lists with the same bytes is not uploaded again.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Store:
         return f"{self.root}/{name}"
 
     def retried(self, work: Callable[[], T], tries: int = TRIES) -> T:
-        """Return the result of `work()`; after RunFailed try again, waiting longer each time."""
+        """Return the result of `work()`. If it raises RunFailed, wait and call it again, up to
+        `tries` times in all; each wait is longer than the one before."""
         for tried in range(tries - 1):
             try:
                 return work()
@@ -154,8 +155,8 @@ class Store:
 
 
 def publish(out: Path, store: Store) -> dict[str, int]:
-    """Upload what a finished run left in `out`. Return, by name, the number of files, of uploaded
-    files (put), of uploaded bytes and of removed files."""
+    """Upload what a finished run left in `out`. Return {name: number} for all files, uploaded files
+    (`put`), uploaded bytes and removed files."""
     names = [n for n in _files(out) if n.removeprefix(RUN).split("/")[0] not in STAY]
     new: dict[str, list[Any]] = {
         name: [(out / name).stat().st_size, file_digest(out / name)] for name in names
@@ -190,9 +191,9 @@ def publish(out: Path, store: Store) -> dict[str, int]:
 
 
 def manifests(names: Collection[str]) -> dict[str, str]:
-    """Return the manifests among file names, each with the folder that it describes: the folder
-    that holds the manifest, or for FOLDER.json the folder beside it. Manifests of inner folders
-    come first."""
+    """Return {manifest: folder that it describes} for the manifests (lists of a folder's files)
+    among file names. The folder is the one that holds the manifest, or for FOLDER.json the folder
+    beside it. Manifests of inner folders come first."""
     folders = {name.rpartition("/")[0] for name in names}
     folder_of: dict[str, str] = {}
     for name in sorted(names, key=lambda n: (-n.count("/"), n)):

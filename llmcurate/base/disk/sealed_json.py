@@ -1,4 +1,4 @@
-"""JSON objects with a checksum that reveals damage, and JSON files that anyone may have written."""
+"""JSON objects with a checksum that reveals damage, and JSON files from untrusted sources."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def checksum(data: bytes) -> str:
 
 
 def seal(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values with a ``checksum`` of their JSON, whose keys are sorted."""
+    """Return the values and, under ``checksum``, the hash of their JSON with sorted keys."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return {**values, "checksum": checksum(text.encode())}
 

@@ -1,9 +1,8 @@
-"""Seals: size and digest of a file when it was committed, compared before it is used again.
+"""Seals: the size and digest of a file when it was put in place, compared before its next use.
 
-A file is sealed right after it was written, while the system still has it in memory. The seal is
-recorded with the commit, in the ledger or in the manifest beside the files, as [size, digest]: an
-xxh3-128 in hexadecimal, or a manifest's sha256.
-"""
+A file is sealed right after it was written, while the system still has its content in memory. The
+seal is recorded as [size, digest] in the run's list of finished work (the ledger), where the digest
+is an xxh3-128 in hexadecimal, or in the manifest beside the files, where it is a sha256."""
 
 from __future__ import annotations
 
@@ -25,19 +24,19 @@ SHA256_DIGITS = 64
 
 
 def seal(path: Path) -> Seal:
-    """Return the seal of a file as it is now."""
+    """Return the seal (size and digest) of a file as it is now."""
     return [path.stat().st_size, file_digest(path, DIGEST)]
 
 
 def seal_folder(folder: Path) -> dict[str, Seal]:
-    """Return the seals of all files below a folder, by relative path."""
+    """Return the seals (sizes and digests) of all files below a folder, by relative path."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): seal(path) for path in files}
 
 
 def fault(path: Path, sealed: object, content: bool = True) -> str | None:
-    """Return what is wrong with a sealed file, or None. If `content`, its bytes are compared too. A
-    seal with the size None says nothing about the size."""
+    """Return how a file differs from its seal (size, digest), or None. If `content`, its bytes are
+    compared too. A seal with the size None says nothing about the size."""
     if not isinstance(sealed, (list, tuple)) or len(sealed) < 2:
         return "has a damaged record"
     size, digest = sealed[0], str(sealed[1])
@@ -56,7 +55,7 @@ def fault(path: Path, sealed: object, content: bool = True) -> str | None:
 
 @contextmanager
 def sealing() -> Iterator[list[SealedPath]]:
-    """Yield a list that gets [path, seal] of each file that this thread commits in the block."""
+    """Yield a list that gets [path, [size, digest]] of each file that this thread puts in place."""
     sealed: list[SealedPath] = []
     with listening(lambda path: sealed.append([str(path), seal(path)])):
         yield sealed
@@ -66,9 +65,10 @@ _stamps: dict[str, tuple[Seal, tuple[int, ...]]] = {}  # of shared files that th
 
 
 def verify(own: Iterable[SealedPath], shared: Iterable[SealedPath] = ()) -> None:
-    """Compare the files that a task is about to read with their seals. Raises Damaged, which names
-    the first file that differs. `own` are files of this task alone. `shared` are files that every
-    task reads; a process compares each of them once, and again if it was written to since."""
+    """Compare the files that a task is about to read with their seals (size, digest). Raises
+    Damaged, which names the first file that differs. `own` are files of this task alone. `shared`
+    are files that every task reads; a process compares each of them once, and again only if that
+    file was written to since."""
     for path, sealed in own:
         _check(path, sealed)
     for path, sealed in shared:
@@ -83,7 +83,7 @@ def _check(path: str, sealed: Seal) -> None:
 
 
 def _stamp(path: str) -> tuple[int, ...]:
-    """Return values that differ after every write to a file, as ctime, which nobody can set."""
+    """Return values that differ after every write, such as ctime, which no program can set."""
     try:
         stat = Path(path).stat()
     except OSError:
@@ -107,7 +107,7 @@ def compare(task: CompareTask) -> Faults:
 
 
 def tasks(files: Iterable[tuple[Path, Seal]]) -> Iterator[CompareTask]:
-    """Yield tasks for workers, which together compare these files with their seals."""
+    """Yield tasks with which workers compare the files with their seals (size, digest)."""
     waiting: list[SealedPath] = []
     size = part = 0
     for path, sealed in files:

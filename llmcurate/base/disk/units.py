@@ -59,12 +59,13 @@ def _bytes(text: str) -> float:
 
 
 def format_bytes(size: float) -> str:
-    """Format bytes with three significant digits: `12.3 MB`, `950 B`."""
+    """Format a number of bytes with three significant digits: `12.3 MB`, `950 B`."""
     return f"{format_scaled(size)}B" if size >= 999.5 else f"{size:.0f} B"
 
 
 def format_scaled(number: float) -> str:
-    """Format a number to three digits with a decimal prefix: `12.3 T`, or `950 ` without prefix."""
+    """Format a number with three significant digits and a decimal prefix for a unit: `12.3 T`; a
+    number without a prefix ends with a space: `950 `."""
     for prefix in _POWERS:
         if abs(number) < 999.5 or prefix == "E":
             size = abs(number)
@@ -100,7 +101,7 @@ def format_percent(share: float | None, digits: int = 1) -> str:
 
 
 def format_measure(value: float | None) -> str:
-    """Format a measured value, whole from 1,000 on, else to four digits: `1,234`, `0.1235`."""
+    """Format a measured value: whole from 1,000 on (`1,234`), else to four digits (`0.1235`)."""
     if value is None:
         return ""
     if value == int(value) and abs(value) < 1e15:

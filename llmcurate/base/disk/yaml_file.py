@@ -1,7 +1,7 @@
-"""YAML that anyone may have written: limited in size and depth, no duplicate keys, errors by line.
+"""YAML from untrusted sources: limited in size and depth, without duplicate keys, errors by line.
 
-PyYAML keeps the last of two equal keys, recurses until Python's stack ends, and expands aliases
-without limit.
+This is needed because PyYAML alone keeps the last of two equal keys, recurses until Python's stack
+ends, and expands aliases without limit.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ def within_64_bits(value: Any) -> Any:
 
 
 def read_counts(cls: Any, value: Any, info: Any) -> Any:
-    """Return the value of a setting. A setting that takes only whole numbers accepts `100k` too."""
+    """Return the value of a setting of the class `cls`. If the setting takes only whole numbers,
+    texts such as `100k` become whole numbers."""
     kinds = {kind := cls.model_fields[info.field_name].annotation, *get_args(kind)}
     return as_whole(value) if int in kinds and kinds.isdisjoint({str, float}) else value
 
 
 def read_yaml(text: str, source: str, lines: bool = True) -> tuple[Any, yaml.Node | None]:
-    """Return (the value of a YAML text, the text's tree of nodes, which know their lines). Raises
-    UsageError, whose one line says what is wrong, in which `source` (file or option) and, if
-    `lines`, in which line."""
+    """Return (the value of a YAML text, its tree of nodes, from which `line_of` finds line
+    numbers). Raises UsageError with one line that says what is wrong and names `source` (the file
+    or option) and, if `lines`, the line number."""
     if len(text) > MOST_BYTES:
         raise UsageError(f"{source}: it has more than {MOST_BYTES >> 20} MiB of YAML")
     try:
@@ -56,6 +57,25 @@ def read_yaml(text: str, source: str, lines: bool = True) -> tuple[Any, yaml.Nod
         line = f":{mark.line + 1}" if mark and lines else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise UsageError(f"{source}{line}: not YAML: {problem}") from None
+
+
+def line_of(root: yaml.Node | None, *keys: Any) -> int | None:
+    """Return the line number of the value at a path of keys and indices in a tree of nodes. If the
+    path does not exist, return the line of its longest part that does, or None."""
+    node, line = root, None
+    for key in keys:
+        child = None
+        if isinstance(node, yaml.MappingNode):
+            for k, v in node.value:
+                if k.value == str(key):
+                    child, line = v, k.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and key in range(len(node.value)):
+            child = node.value[key]
+            line = child.start_mark.line + 1
+        if child is None:
+            break
+        node = child
+    return line
 
 
 def _check_events(text: str, source: str) -> None:
@@ -85,7 +105,8 @@ class _Check:
         self._weights: dict[int, int] = {}  # 0 while a node's children are being checked
 
     def weight(self, node: yaml.Node) -> int:
-        """Return the number of nodes in a node's tree; an alias counts like what it names."""
+        """Return the number of nodes in a node's tree. An alias counts like the tree it stands
+        for."""
         at = f"{self.source}:{node.start_mark.line + 1}"
         weight_before = self._weights.get(id(node))
         if weight_before == 0:

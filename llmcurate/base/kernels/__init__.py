@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """Return a read-only view, whose type for kernels is the same in memory and in a file."""
+    """Return a read-only view of an array. Kernels then see the same type for arrays in memory and
+    arrays mapped from a file, and are compiled once for both."""
     import numpy as np
 
     view = array.view(np.ndarray)

@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: machine code, keyed by the content that it is compiled from.
+"""The cache of compiled kernels: machine code, with a key made from all source code in it.
 
 A kernel is compiled with the kernels that it calls and the constants that it reads, most of them in
 other modules. So its key covers the sources of its module and of all llmcurate modules imported
@@ -83,12 +83,12 @@ def njit(
     """Compile a function with numba, for calls from Python (`cache`) or from kernels alone.
 
     With `cache`, the function is a kernel, whose machine code is read from and written to this
-    cache. Without it, the function is a part: only kernels call it, and calls from Python raise
-    TypeError. Neither can be called from C.
+    cache. Without it, the function is a part: only kernels and other parts call it, and calls from
+    Python raise TypeError. Neither can be called from C.
 
-    A part does not count references to arrays, since its caller holds them: counting took as long
-    as half of the parts' work. A part that creates or returns arrays needs `allocates`. Without it,
-    a part cannot create arrays, and may neither return arrays nor call a function that does.
+    A part does not count references to arrays, because its caller holds the arrays and counting
+    made parts half as slow again. A part that creates or returns arrays needs `allocates`. Without
+    it, a part cannot create arrays, and may neither return arrays nor call a function that does.
     """
     options.update(no_cfunc_wrapper=True, no_cpython_wrapper=not cache, _nrt=cache or allocates)
 
@@ -133,9 +133,9 @@ def _refuse(function: Callable[..., Any], *args: Any, **named: Any) -> None:
 
 
 def _compile(kernel: Dispatcher, borrows: bool, part: bool, signature: Any) -> Any:
-    """Replace Dispatcher.compile. A part (a function for kernels alone) that counts no references
-    must not get arrays from functions that it calls: if it returned such an array, the array would
-    be freed too early, and otherwise never."""
+    """Replace Dispatcher.compile, and refuse a part (a function that only kernels call) that counts
+    no references to arrays but calls a function that returns an array. If the part returned that
+    array, the array would be freed too early; if not, it would never be freed."""
     function = kernel.py_func
     kinds = tuple(normalize_signature(signature)[0])
     if kinds in kernel.overloads:
@@ -159,7 +159,8 @@ def _call_template(
     kernel: Dispatcher, args: tuple[types.Type, ...], named: dict[str, types.Type]
 ) -> Any:
     """Replace Dispatcher.get_call_template for a function that only kernels call: the function is
-    compiled once per type, not once per constant, and optimised for a constant when inlined."""
+    compiled once per combination of types. numba would compile it again for each constant argument,
+    but constants are taken into account anyway when the function is inlined."""
     named = {name: types.unliteral(kind) for name, kind in named.items()}
     return type(kernel).get_call_template(kernel, tuple(map(types.unliteral, args)), named)
 
@@ -180,7 +181,8 @@ def _has_array(kind: types.Type) -> bool:
 
 
 def _no_entry(*entry: Any) -> None:
-    """Replace Dispatcher._insert: a function for kernels alone has no wrapper to insert."""
+    """Replace Dispatcher._insert by a function that does nothing: it inserts a wrapper for calls
+    from Python, and a function that only kernels call has none."""
 
 
 class KernelCache(_Cache):
@@ -241,12 +243,12 @@ class KernelCache(_Cache):
         return root / module / stamp if self._enabled and stamp else None
 
     def path(self, sig: Any, codegen: Any) -> Path | None:
-        """Return the file for the machine code for these types, or None if the code is not kept."""
+        """Return the file for machine code for the types `sig`, or None if the code is not kept."""
         folder = self._folder()
         return folder / self._file(sig, codegen.magic_tuple()) if folder else None
 
     def places(self, sig: Any, codegen: Any) -> Iterator[Path]:
-        """Yield the files that may hold the machine code for these types, the best file first."""
+        """Yield the files that may hold machine code for the types `sig`, the best one first."""
         if own := self.path(sig, codegen):
             yield own
         triple, _, features = codegen.magic_tuple()
@@ -261,8 +263,8 @@ class KernelCache(_Cache):
 
 
 def _described(kind: types.Type) -> str:
-    """Return a type in words. numba's words for a named tuple leave out the tuple's module and
-    fields, and a kernel may get tuples from modules that it does not import."""
+    """Return a text that identifies a type. numba's text for a named tuple lacks its module and
+    fields. They are added, because a kernel may get tuples from modules that it does not import."""
     if not isinstance(kind, types.BaseTuple):
         return repr(kind)
     parts = ", ".join(_described(part) for part in kind.types)
@@ -279,8 +281,9 @@ def _prune(folder: Path) -> None:
 
 
 class Source(NamedTuple):
-    """The source of a module. `changed`: when, in seconds since 1970. `package`: whether the file
-    is an `__init__.py`. `imports`: (a module of llmcurate, the names taken from it)."""
+    """The source of a module. `changed` is the time of its last change, in seconds since 1970.
+    `package` says whether the file is an `__init__.py`. `imports` has, for each import, (a module
+    of llmcurate, the names imported from that module)."""
 
     digest: bytes
     changed: float
@@ -331,8 +334,8 @@ def import_closure(root: str, module: str) -> dict[str, Source]:
 @functools.cache
 def source_stamp(module: str, file: str) -> str | None:
     """Return a digest of the sources and compiler versions of a module's kernels. Return None if
-    the digest may be wrong: the module is not llmcurate's, or a source changed after the start of
-    this process, so that the old content may have been loaded."""
+    the digest may be wrong: if the module is not llmcurate's, or if a source changed after this
+    process started, which may have loaded the old content."""
     if module.split(".")[0] not in PACKAGES:
         return None
     up = module.count(".") + (Path(file).name == "__init__.py")

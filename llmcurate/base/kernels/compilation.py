@@ -1,12 +1,12 @@
 """Faster compilation of kernels: without work that numba repeats or does in vain.
 
-Two thirds of a kernel's compile time is Python. numba tries a function's signatures in turn, twenty
-for an addition; compares all compilation options with earlier ones; analyses which variables live
-in each of a dozen passes, for generators alone; and compiles its own functions separately. Here
-answers are kept, unused results are neither computed nor loaded, and numba's functions become parts
-of kernels (libraries.py). This relies on numba's internals, so it acts only on the versions that
-the tests ran with and only while a kernel of llmcurate is compiled or loaded (`patched`).
-"""
+Two thirds of a kernel's compile time is Python. numba tries a function's signatures in turn (an
+addition has twenty), and compares all compilation options with earlier ones. In each of a dozen
+passes it searches for live variables, although only generators need the result. It compiles its own
+library functions separately. The replacements here remember the signatures, skip the comparison and
+the search, and make numba's functions parts of the kernels that call them (libraries.py). This
+relies on numba's internals, so it acts only on the versions that the tests ran with and only while
+a kernel of llmcurate is compiled or loaded (`patched`)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def _call_type(function: Any, context: Any, arguments: Any, named: Any) -> Any:
 
 
 def _hash(options: Any) -> int:
-    """Replace TargetConfig.__hash__ by one hash per class: numba hashes only the options' names."""
+    """Replace TargetConfig.__hash__. numba hashes only the names of the options, which are the same
+    for all objects of a class, so this computes the hash once per class."""
     return _hashes.get(kind := type(options)) or _hashes.setdefault(kind, _numbas_hash(options))
 
 
@@ -69,7 +70,7 @@ def _process(processor: Any, emit_dels: bool = False, extend_lifetimes: bool = F
 
 
 def _decorator(template: Any) -> Any:
-    """Replace _get_jit_decorator, so that numba's own functions become parts of kernels."""
+    """Replace _get_jit_decorator, so that numba's own functions become parts (cache.njit)."""
 
     def decorator(**options: Any) -> Any:
         def decorated(function: Any) -> Any:
@@ -89,13 +90,14 @@ def _decorator(template: Any) -> Any:
 
 
 def _postpone_blas() -> None:
-    """Replace linalg.ensure_blas while numba loads its array functions. The original loads SciPy, a
-    tenth of a second; numba calls the original when a kernel needs SciPy."""
+    """Replace linalg.ensure_blas by a function that does nothing while numba loads its array
+    functions. The original would load SciPy, which takes a tenth of a second; numba calls the
+    original later if a kernel needs SciPy."""
 
 
 @contextmanager
 def patched() -> Iterator[None]:
-    """Within the block, numba uses this module's functions, in the thread with numba's lock."""
+    """Within the block, the thread with numba's compiler lock uses this module's replacements."""
     global _depth
     with global_compiler_lock:
         _depth += 1

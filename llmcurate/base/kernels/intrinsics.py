@@ -1,4 +1,4 @@
-"""Parts of kernels: prefetch, loads of eight bytes, a hash of bytes, a search and a copy."""
+"""Small functions for use in kernels: prefetch, loads of eight bytes, hashes, search and copy."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _READ, _ALL_CACHES, _DATA = 0, 3, 1  # of LLVM's llvm.prefetch
 def _prefetch(typing: Any, array: Any, at: Any) -> Any:
     """Request array.flat[at] into the processor's caches: `prefetch(array, at)` in kernels. The
     array is contiguous; an address outside of it does no harm. Code that looks up many keys in a
-    table larger than the caches prefetches all of them first: the processor then has a dozen loads
-    under way at once, while plain loads delay what comes after them."""
+    table larger than the caches prefetches the entries of all keys first. The processor then loads
+    a dozen entries at once, whereas each plain load would delay the code after it."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         held = context.make_array(signature.args[0])(context, builder, args[0])
@@ -42,7 +42,7 @@ _SHIFT = np.uint64(32)
 
 @njit(nogil=True, forceinline=True)
 def load8(data, i):
-    """Return the eight bytes from i (uint64) on as a uint64, the first byte lowest, by one load."""
+    """Return the bytes data[i : i + 8] (i: uint64) as a little-endian uint64, by a single load."""
     return (
         np.uint64(data[i])
         | (np.uint64(data[i + np.uint64(1)]) << np.uint64(8))
@@ -57,7 +57,7 @@ def load8(data, i):
 
 @njit(nogil=True)
 def load_few(data, i, n):
-    """Return the n < 8 bytes from i on as a uint64, placed as by `load8`."""
+    """Return the bytes data[i : i + n], n < 8, as a little-endian uint64, as `load8` does."""
     value = np.uint64(0)
     for k in range(n):
         value |= np.uint64(data[i + np.uint64(k)]) << np.uint64(8 * k)
@@ -98,7 +98,7 @@ def matches_at(data, at, end, word):
 
 @njit(nogil=True)
 def copy(source, a, z, out, at):
-    """Copy source[a:z] to out[at:], both of one dimension, and return the position after it."""
+    """Copy source[a:z], of one dimension, to `out` from index `at` on; return the next index."""
     for k in range(z - a):
         out[at + k] = source[a + k]
     return at + z - a
@@ -106,7 +106,7 @@ def copy(source, a, z, out, at):
 
 @njit(nogil=True, forceinline=True)
 def mix_bits(value):
-    """Return a uint64 with its bits mixed in one round."""
+    """Return a uint64 whose bits each depend on many bits of `value`: one round of a hash."""
     value *= _K1
     value ^= value >> _SHIFT
     value *= _K2

@@ -1,9 +1,10 @@
-"""Machine code for whole kernels, not for each part: a function that only kernels call.
+"""Machine code for whole kernels, and none for the parts (functions that only kernels call).
 
-numba optimises every function with all that it calls and makes machine code of it, before its
-caller does the same with a copy; with five levels of calls that is most of the time. Here a part's
-code is kept as it was lowered and linked whole into the kernels that call it. This relies on
-numba.core.codegen, which is not numba's public interface; compilation.py says when it acts.
+numba optimises each function together with all functions that it calls, makes machine code of it,
+and later does the same again with the copy in its caller; with five levels of calls this takes most
+of the compile time. Here the code of a part is kept unoptimised and linked as a whole into each
+kernel that calls it. This relies on numba.core.codegen, which is not numba's public interface;
+compilation.py says for which versions and when.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class _WithoutEnvironments:
 
 
 class PartLibrary(codegen.JITCodeLibrary):
-    """The code of a part (a function for kernels alone), neither optimised nor machine code yet."""
+    """The code of a part (a function that only kernels call), not yet optimised or compiled."""
 
     @property
     def codegen(self) -> Any:
@@ -65,7 +66,7 @@ class KernelLibrary(codegen.JITCodeLibrary):
 
 @contextmanager
 def part(function: str) -> Iterator[None]:
-    """Within the block, the code of the function with this qualified name becomes that of a part.
+    """Within the block, the function with this qualified name is compiled as a part of kernels.
     Functions of numba that are compiled within the block do not become parts."""
     _parts.append(function)
     try:
@@ -76,7 +77,7 @@ def part(function: str) -> Iterator[None]:
 
 def set_environments(kernel: Any) -> None:
     """Tell a kernel's code (numba's CompileResult) where its parts find the Python objects
-    (environments) that their errors need. numba does this for code from its own cache only."""
+    (environments) with which they raise errors. numba does so only for code from its cache."""
     for environment in kernel._find_referenced_environments():
         kernel.library.codegen.set_env(environment.env_name, environment)
 

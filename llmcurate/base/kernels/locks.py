@@ -1,4 +1,4 @@
-"""Locks: one process at a time compiles a kernel. Others wait for it, or do other work first."""
+"""Locks: one process at a time compiles a kernel. Others wait, or compile other kernels first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Busy(Exception):
 
 
 def refuse() -> None:
-    """Raise Busy. If compile_time.on_busy is set to this, the caller goes on with other kernels."""
+    """Raise Busy. If compile_time.on_busy is this function, other kernels are compiled first."""
     raise Busy
 
 
@@ -34,8 +34,8 @@ _held = 0  # nested kernels that this process compiles now
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
     """Within the block, no other process compiles the kernel whose code goes to `path`. If another
-    process has just compiled it, `path` exists when the block begins. Kernels never call each other
-    in a circle, so no two processes wait for each other."""
+    process compiled the kernel while this one waited, `path` exists when the block begins. Kernels
+    never call each other in a circle, so no two processes wait for each other."""
     global _held
     # First in all threads: otherwise one with a kernel's lock could wait for one that needs it.
     with global_compiler_lock, ExitStack() as stack:

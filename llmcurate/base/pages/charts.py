@@ -47,7 +47,7 @@ def svg(parts: Iterable[str], label: str, width: float = WIDTH, height: float = 
 
 class Axes:
     """The axes of a chart: x from `low` to `high`, y from `bottom` to `top`. `parts` collects SVG
-    elements. `ys` are (value, label) of lines across; the longest label sets the left margin."""
+    elements. `ys` are grid lines (value, label); the longest label sets the left margin."""
 
     def __init__(
         self,
@@ -136,7 +136,8 @@ class Axes:
 
 
 def round_values(low: float, high: float, most: int, whole: bool = False) -> list[float]:
-    """Return up to `most` + 1 multiples of 1, 2, 2.5 or 5 times a power of ten from low to high."""
+    """Return the multiples, from low to high, of the smallest round step (1, 2, 2.5 or 5 times a
+    power of ten) that gives at most `most` + 1 values. If `whole`, the step is a whole number."""
     if high <= low:
         return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / most))
@@ -147,7 +148,8 @@ def round_values(low: float, high: float, most: int, whole: bool = False) -> lis
 
 
 def scaling(scale: str) -> Callable[[float], float]:
-    """Return the function that scales values for an axis; `log` is the signed log(1 + size)."""
+    """Return the function that scales values for an axis: for `log`, the sign of a value times
+    log10(1 + its size); otherwise the value itself."""
     if scale == "log":
         return lambda v: math.copysign(math.log10(1 + abs(v)), v)
     return lambda v: v
@@ -164,7 +166,8 @@ def x_ticks(low: float, high: float, scale: str, whole: bool = False) -> list[fl
 
 
 def root_ticks(most: float) -> list[tuple[float, str]]:
-    """Return square-root ticks: 0, and 0.1, 0.5 and 1 times a round number up to `most`."""
+    """Return ticks (square root of a value, label) for an axis of square roots. The values are 0,
+    and 0.1, 0.5 and 1 times a round number up to `most`."""
     power = 10.0 ** math.floor(math.log10(most)) if most >= 1 else 1.0
     top = max(m * power for m in (1, 2, 5) if m * power <= max(most, 1))
     values = sorted({0.0, *(v for v in (top / 10, top / 2 if top > 1 else top, top) if v >= 1)})
@@ -172,7 +175,8 @@ def root_ticks(most: float) -> list[tuple[float, str]]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten; if these are more than 7, at most 7 powers of ten."""
+    """Return ticks from low to high for a logarithmic axis: 1, 2 and 5 times powers of ten, or, if
+    these are more than 7, at most 7 powers of ten alone."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     fine = [m * 10.0**k for k in powers for m in (1, 2, 5) if low <= m * 10.0**k <= high]
     if len(fine) <= 7:
@@ -209,11 +213,11 @@ def histogram(
     above: bool | None = None,
     lines: Sequence[tuple[float, str]] = (),
 ) -> str:
-    """Draw the number of documents by value, with the threshold and further vertical `lines`
-    (value, label). `record` is a histogram or its JSON values. Documents marked by a rule have the
-    colour of removed ones. The height is the square root of the number, so that a few documents
-    beside many can be seen. `only_marked`: the record has marked documents only. `above`: whether a
-    rule marks values above the threshold (True) or below it (False)."""
+    """Draw a histogram of documents by value, with the threshold and further vertical `lines`
+    (value, label). `record` is a histogram or its JSON values. Documents that a rule marked have
+    the colour of removed ones. The height of a bar is the square root of its number of documents,
+    so that small bars beside large ones can be seen. `only_marked`: all documents are marked.
+    `above`: whether a rule marks values above the threshold (True) or below it (False)."""
     data = json_values(record)
     counts, edges = data["counts"], data["edges"]
     scaled = scaling(data["scale"])
@@ -251,7 +255,8 @@ def _outlines(data: dict[str, Any], only_marked: bool) -> list[list[Point]]:
 
 
 def _between(data: dict[str, Any], threshold: float, above: bool | None) -> float:
-    """Return the threshold; a whole number moves by 0.5, so that its bar is on the kept side."""
+    """Return where to draw the threshold. If the values are whole numbers, it moves by 0.5, so that
+    the bar of the threshold itself is on the kept side."""
     whole = len(data["edges"]) > 1 and data["edges"][0] % 1 == 0.5
     return threshold + ((0.5 if above else -0.5) if whole and above is not None else 0)
 
@@ -259,7 +264,7 @@ def _between(data: dict[str, Any], threshold: float, above: bool | None) -> floa
 @drawn
 def sparkline(shapes: Sequence[Sequence[Point]], label: str, mark: float | None = None) -> str:
     """Draw outlines of (x, y) without axes, for a row of a table. The last outline has the accent
-    colour, an outline before it that of removed documents. `mark` is the x of a vertical line."""
+    colour, the one before it that of removed documents. `mark` is the x of a vertical line."""
     xs, ys = ([at[axis] for shape in shapes for at in shape] for axis in (0, 1))
     wide, high = SPARK
     low, span, most = min(xs), max(xs) - min(xs) or 1, max(ys) or 1
@@ -344,8 +349,9 @@ def curve(
 def curves(
     lines: Sequence[tuple[str, Sequence[tuple[float, float]]]], label: str, x_name: str
 ) -> str:
-    """Draw named lines of (x, y), each with its own hue and dashes, and the names below. The first
-    tenth of a line does not count for the height: high first losses do not hide the rest."""
+    """Draw named lines of (x, y), each with its own hue and dashes, and a legend below. The first
+    tenth of each line is left out when the height of the chart is chosen, because the high losses
+    at the start of a training would flatten the rest."""
     settled = [y for _, line in lines for _, y in line[len(line) // 10 :] if math.isfinite(y)]
     if not settled:
         raise ValueError("no point to draw")
@@ -369,8 +375,8 @@ def scatter(
     x_name: str,
     logs: str = "",
 ) -> str:
-    """Draw named series, each of dots, of a line or of both, with the names below. `logs` names the
-    axes that are logarithmic: `x`, `y` or `xy`."""
+    """Draw series with a legend below. Each series is (name, points drawn as dots, points joined by
+    a line). `logs` names the axes that are logarithmic: `x`, `y` or `xy`."""
     height, room = 200, FONT + 6
     drawn = [at for _, points, line in series for at in (*points, *line)]
     if not drawn:
@@ -441,8 +447,8 @@ def yields(
     label: str,
     marks: Sequence[tuple[float, str]],
 ) -> str:
-    """Draw how much each threshold keeps. `points` are (threshold, number surely kept, number kept
-    at most). `marks` are vertical lines."""
+    """Draw how many documents each threshold would keep. `points` are (threshold, number surely
+    kept, number kept at most). `marks` are vertical lines."""
     scaled = scaling(scale)
     low, high = points[0][0], points[-1][0]
     top = max(1.0, max(most for _, _, most in points) * 1.08)
@@ -466,8 +472,8 @@ def bars(
     names: Sequence[str] = (),
 ) -> str:
     """Draw horizontal bars. Each series has its own hue; a single series has the accent colour.
-    `rows` are (name, a value per series). `value` formats a value for the text after its bar.
-    `names` are those of the series, shown after the bars of the first row."""
+    `rows` are (name, a value per series). `value` formats a value, to be shown after its bar.
+    `names` are the names of the series, shown after the bars of the first row."""
     thick, gap = 13, 9
     texts = [[value(v) for v in values] for _, values in rows]
     for nth, name in enumerate(names[: len(texts[0])]):
@@ -497,7 +503,8 @@ def heat(
     label: str,
     columns: Sequence[str] | None = None,
 ) -> str:
-    """Draw shares from 0 to 1 by (row, column), darker if larger; `columns` default to `rows`."""
+    """Draw a table of shares from 0 to 1, in which larger shares are darker. `cells` maps (row,
+    column) to the share; the columns are `rows` unless `columns` are given."""
     columns = rows if columns is None else columns
     cell, left, top = 12, *(LETTER * max(map(len, side)) + 8 for side in (rows, columns))
     across = {name: left + cell * i for i, name in enumerate(columns)}

@@ -52,12 +52,12 @@ def _element(start: str, text: str, end: str) -> Markup:
 
 
 def name(text: object) -> Markup:
-    """Return an id, URL, file or column name as HTML; a long one may break after `._/:=-`."""
+    """Return an id, URL, file or column name as HTML; a long name may break after `._/:=-`."""
     return _element("<bdi class=name>", breakable(plain(text, MOST_NAME)), "</bdi>")
 
 
 def document(id: object) -> Markup:
-    """Return a document's id as an HTML link, whose address `linked` sets later."""
+    """Return a document's id as an HTML link. The link gets its address later, from `linked`."""
     from markupsafe import Markup, escape
 
     shown = breakable(plain(id, MOST_NAME))
@@ -75,8 +75,8 @@ def ids_of(page: str) -> list[str]:
 
 def linked(page: str, address: Callable[[str], str]) -> str:
     """Return the page with addresses in its links to documents and rules. `address(id)` returns the
-    address of a document, and `address("")` that of the list of all documents; a link to a rule is
-    that list with a query. If `address` returns an empty text, the link stays as it is."""
+    address of a document, and `address("")` the address of the list of all documents. A link to a
+    rule is that list's with `?rule=NAME`. If `address` returns "", the link stays as it is."""
 
     def link(match: re.Match[str]) -> str:
         kind, value = match.groups()
@@ -90,7 +90,7 @@ def linked(page: str, address: Callable[[str], str]) -> str:
 
 
 def breakable(text: str) -> Markup:
-    """Return the text escaped for HTML; a long text may break between its parts."""
+    """Return the text escaped for HTML; a browser may break a long text after punctuation."""
     from markupsafe import Markup, escape
 
     if len(text) < LONG_NAME:
@@ -110,7 +110,8 @@ def detail(text: str, most: int = MOST_NAME) -> Markup:
 
 
 def without_texts(page: str) -> str:
-    """Remove a page's quotations of documents. These are escaped, so no markup in them ends one."""
+    """Remove the quotations of documents from a page. Each is found up to its end tag, which no
+    quotation contains, because quotations are escaped."""
     return _QUOTATIONS.sub(
         "<span class=note>(removed: near a text that must be forgotten)</span>", page
     )
@@ -129,10 +130,10 @@ _WORDS = re.compile(r"\S+\s*")
 
 @dataclass(frozen=True)
 class Diff:
-    """Two texts from a few words before their first difference on. `runs` are (words of the first
-    text, words of the second, whether they are equal), in text order; words keep the white space
-    after them. `begun`: words before the first run were left out. `more`: whether each text goes
-    on. `equal`: the texts differ at most in white space."""
+    """Two texts, from a few words before their first difference on. `runs` are, in text order,
+    (words of the first text, words of the second, whether they are equal); words keep the white
+    space after them. `begun`: words before the first run were left out. `more`: whether each text
+    goes on after the last. `equal`: they differ at most in white space."""
 
     runs: list[tuple[list[str], list[str], bool]]
     begun: bool
@@ -165,8 +166,8 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-a
 
 
 def render(template: str, **values: Any) -> str:
-    """Return the page made from a template in `templates/`, ready to be written as UTF-8.
-    `contents` in the template collects (anchor, title) of its non-empty sections for the
+    """Return the page made from a template in `templates/`, ready to be written as UTF-8. The
+    template's variable `contents` collects (anchor, title) of the non-empty sections for the
     navigation."""
     page: str = (
         _environment().get_template(template).render({"contents": [], "policy": POLICY, **values})
@@ -201,8 +202,8 @@ def _environment() -> Any:
         return value
 
     class Cache(FileSystemBytecodeCache):
-        """Compiled templates. A key covers the template and this module, which has the options.
-        Checkouts can share the folder, and it may be deleted at any time."""
+        """A cache of compiled templates on disk. A key covers the template and this module with its
+        options. Checkouts can share the folder, and it may be deleted."""
 
         def get_cache_key(self, name: str, filename: Any = None) -> str:
             return text_digest(f"{name}\0{source(name)}\0{options}", "xxh3-128")

@@ -1,7 +1,7 @@
-"""Two texts side by side: words that only one of them has are marked, the rest is shortened.
+"""Two texts side by side: words that only one text has are marked, long common passages shortened.
 
-Common passages are runs of words that both texts have anywhere, not an alignment: time and memory
-are linear in the texts, and a passage that moved is no difference.
+Common passages are runs of words that occur anywhere in both texts. The texts are not aligned, so
+time and memory are linear in their lengths, and a passage that moved is no difference.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def side_by_side(first: str, second: str) -> tuple[Markup, Markup]:
 
 
 def words_in_both(lines_of_text: Lines, others: Lines) -> list[list[bool]]:
-    """Return, for each word of each line, whether the word is in a run of RUN words (across lines
-    too) that `others` also have. Repeated runs count as often as `others` have them. A line shorter
-    than a run must match as a whole."""
+    """Return, for each word of each line, whether the word is in a run of RUN words that `others`
+    also have; a run may cross lines. If `others` have a run n times, its first n occurrences count.
+    The words of a line shorter than RUN words also count if `others` have the whole line."""
     flat, other = ([word for line in lines for word in line] for lines in (lines_of_text, others))
     unmatched = Counter(zip(*(other[k:] for k in range(RUN)), strict=False))
     marks = [False] * len(flat)

@@ -203,9 +203,16 @@ def test_version_prints_one_line() -> None:
         ),
         (["pretrain", "in.jsonl", "-o", "x", "--eval", "a"], "a: give NAME=PATH"),
         (["tokenizer", "train", "in.jsonl", "-o", "x", "--vocab-size", "many"], "many"),
-        (["run", "trove.py", "in.jsonl", "-o", "x"], "a Python file of DataTrove, not a recipe"),
-        (["run", "dedup.toml", "in.jsonl", "-o", "x"], "a TOML file of text-dedup, not a recipe"),
-        (["run", "juicer.yaml", "in.jsonl", "-o", "x"], "a file of Data-Juicer, not a recipe"),
+        (
+            ["run", "trove.py", "in.jsonl", "-o", "x"],
+            "run `llmcurate migrate trove.py -o recipe.yaml`",
+        ),
+        (
+            ["run", "dedup.toml", "in.jsonl", "-o", "x"],
+            "of text-dedup, not a recipe: run",
+        ),
+        (["run", "juicer.yaml", "in.jsonl", "-o", "x"], "llmcurate migrate juicer.yaml -o recipe"),
+        (["run", "dclm.yaml", "in.jsonl", "-o", "x"], "a configuration of DCLM, not a recipe"),
         (["ablate", "a=in.jsonl", "b=x", "-o", "x"], "(--on NAME=PATH)"),
         (["ablate", "a=in.jsonl", "b=x", "-o", "x", "--tokens", "9 lives"], "100k or 1e5"),
     ],
@@ -218,6 +225,7 @@ def test_wrong_use_is_a_one_line_error_with_exit_code_2(
         "rules.py": "import re\n\n\ndef commercial(text):\n    return 1.0\n",
         "trove.py": "from datatrove.pipeline.filters import C4QualityFilter\n",
         "dedup.toml": '[algorithm]\nalgorithm_name = "minhash"\n',
+        "dclm.yaml": "- source: cc\n  steps:\n    - func: move_url_modifier\n",
         "juicer.yaml": "project_name: demo\nprocess:\n  - language_id_score_filter:\n",
     }
     for name, text in files.items():

@@ -40,7 +40,13 @@ def tokenizer(**card: Any) -> list[str]:
     ],
 )
 def test_the_suggested_next_command_follows_from_the_last_product(made, stages, typed, command):
-    assert next_command(outcome(*made, stages=stages), ["in.jsonl"], typed) == command.split()
+    made = outcome(*made, stages=stages, files=["tokenizer.json"])
+    assert next_command(made, ["in.jsonl"], typed) == command.split()
+
+
+def test_a_model_without_a_tokenizer_has_no_next_command():
+    made = outcome("model", files=["checkpoints/step-0000002/config.json"])
+    assert next_command(made, [], "m") == []
 
 
 def test_several_tokenizers_leave_the_choice_to_the_user():

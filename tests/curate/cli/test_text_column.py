@@ -23,7 +23,7 @@ ROWS = [
 # Commands that read no documents: what they take has no column of texts.
 OTHERS = (
     """
-init, fetch, extract-eval, predict, generate, which, import, push, explain, whatif,
+init, migrate, fetch, extract-eval, predict, generate, which, import, push, explain, whatif,
 browse, verify, check, search, recipes, steps, schema, warmup, demo, forget, dedup clusters,
 dedup import, dedup hashes, perplexity score, perplexity convert, model show, model coordinates,
 model compare, model list, scaling run, scaling fit, scaling plan

@@ -53,6 +53,9 @@ READ: dict[str, tuple[str, ...]] = {
     "quality evaluate": (
         "quality evaluate 60/quality/quality.bin --positive docs.jsonl --negative held.jsonl",
     ),
+    "quality label": (
+        "quality label docs.jsonl -o x --endpoint http://localhost:1 --model m --dry-run",
+    ),
     "perplexity score": ("perplexity score 60/ngrams/perplexity.bin note.txt",),
     "language evaluate": ("language evaluate 60/language/language.bin --on labelled.jsonl",),
 }
@@ -78,6 +81,7 @@ MAKE: dict[str, tuple[str, ...]] = {
         "language train labelled.jsonl -o {w}/language --epochs 2 --piece-chars 100",
     ),
     "init": ("init {w}/room",),
+    "migrate": ("migrate theirs.py -o {w}/recipe.yaml",),
     "filter": ("filter c4 docs.jsonl -o {w}/filtered",),
     "extract": ("extract web/web-00000.warc.gz -o {w}/text",),
     "dedup": ("dedup docs.jsonl -o {w}/near --method minhash",),
@@ -205,6 +209,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "note.txt").write_text(held[0]["text"], encoding="utf-8")
     steps = "steps: [c4, document_length, gopher_repetition, dedup_minhash]\n"
     (folder / "small.yaml").write_text(steps, encoding="utf-8")
+    script = "from datatrove.pipeline.filters import *\nLanguageFilter()\nRegexFilter('x')\n"
+    (folder / "theirs.py").write_text(script, encoding="utf-8")
     build_web(folder / "web")
     for columns in WIDTHS:
         (folder / str(columns)).mkdir()

@@ -21,6 +21,7 @@ METHODS: list[dict[str, Any]] = [
     {"dedup_passages": {"unit": "sentences", "min_words": 0, "min_sentences": 0}},
     {"dedup_passages": {"unit": "paragraph"}},
     {"dedup_passages": {"unit": "paragraph", "keep": "none", "hash": "sha1-64"}},
+    {"dedup_simhash": {"max_distance": 6}},
 ]
 
 

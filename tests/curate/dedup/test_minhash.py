@@ -445,3 +445,20 @@ def test_the_command_prints_the_curve_and_refuses_what_does_not_belong(bench):
     for wrong in (["--bands", "3"], ["--method", "minhash", "--key", "url"]):
         done = bench.command("dedup", source, "-o", "no", *wrong)
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
+@real
+def test_simhash_finds_half_of_the_pairs_above_0_9_and_none_below_a_half(versions, pairs):
+    from curate.dedup.minhash.kernels import fingerprints
+    from curate.dedup.simhash import DedupSimhash
+
+    text = pa.array([row["text"] for row in versions], pa.large_string())
+    bits = fingerprints(*DedupSimhash().shingles(text))
+    signs = 2 * np.unpackbits(bits[:, None].view(np.uint8), axis=1).astype(np.float32) - 1
+    near = np.triu(signs @ signs.T >= 64 - 2 * 3, 1)
+    name = {row["id"]: i for i, row in enumerate(versions)}
+    jaccard = np.zeros(near.shape)
+    for a, b, similarity in pairs:
+        jaccard[tuple(sorted((name[a], name[b])))] = similarity
+    assert jaccard[near].min() > 0.5
+    assert 0.45 < near[jaccard >= 0.9].mean() < 0.55

@@ -19,7 +19,7 @@ from curate.filters.tokens import STOP_WORDS
 from curate.filters.url import UrlFilter
 from curate.lab.filters.code import Code
 from curate.lab.filters.oscar import EDGE, EDGE_BYTES, EDGE_SHARE, NOISE, TINY_LINES, Oscar
-from curate.lab.filters.roots import ADDRESS_PARTS, MOST_WORDS, PARAMETERS, Parameters
+from curate.lab.filters.roots import MOST_WORDS, PARAMETERS, Parameters, RootsWords
 from curate.lab.filters.wangchanberta import WangchanBERTa
 from curate.steps.contracts import Step
 
@@ -192,4 +192,5 @@ def test_roots_parameters_are_those_of_its_code(line: str) -> None:
 def test_roots_defaults_are_those_of_its_code() -> None:
     """parameters_filtering_default; number_words_max_cutoff; incorrect_word_substrings."""
     assert PARAMETERS[""] == Parameters(0, 10, 10, 0.2, 0.3, 0.4, 0.1, 0.1, 5)
-    assert MOST_WORDS == 100_000 and ADDRESS_PARTS == ("http", "www", ".com", "href", "//")
+    assert MOST_WORDS == 100_000
+    assert RootsWords().address_parts == ("http", "www", ".com", "href", "//")

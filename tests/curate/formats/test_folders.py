@@ -38,7 +38,9 @@ def test_the_kind_of_a_folder_follows_from_its_files(kind: str, tmp_path: Path) 
     assert kinds_of(folder_of(kind, tmp_path / "x"))[0] == kind
 
 
-@pytest.mark.parametrize("file", ["train.bin", "fineweb_train_000001.bin", "a.idx", "a.ds"])
+@pytest.mark.parametrize(
+    "file", ["train.bin", "fineweb_train_000001.bin", "a.idx", "a.ds", "a.mds.zstd"]
+)
 def test_shards_of_other_tools_are_shards_also_beside_a_tokenizer(
     file: str, tmp_path: Path
 ) -> None:

@@ -72,7 +72,7 @@ STEPS = (
     *("gopher_repetition", "fineweb_quality", "oscar", "periodic_repetition", "roots", "code"),
     *("license_notice", "license", "notebook", "newline_runs", "wangchanberta", "url_filter"),
     *("pii", "opt_out", "dedup_exact", "dedup_minhash", "dedup_bloom", "dedup_passages"),
-    "dedup_suffix_array",
+    *("dedup_suffix_array", "dedup_simhash", "ratios"),
 )
 PAGES = ("extract", "opt_out")
 

@@ -11,6 +11,7 @@ from curate.documents.documents import Documents, documents
 from curate.documents.rejected import reasons_of
 from curate.steps.contracts import Step
 from curate.steps.recipe import make_step, parse
+from llmcurate.base.errors import UsageError
 
 THAI = "รัฐบาลประกาศว่าจะให้ความช่วยเหลือแก่ประชาชนที่ได้รับผลกระทบจากน้ำท่วมในหลายจังหวัดของภาคใต้ โดยไม่ต้องรอ "
 GERMAN = (
@@ -119,6 +120,19 @@ def test_a_profile_of_ones_own_is_part_of_the_stage(tmp_path: Any) -> None:
     path.write_text("nl: {stop_words: [de, het, een, van]}\n", "utf-8")
     (step,) = parse(recipe, "x").steps
     assert step.identity() != before
+
+
+def test_an_unknown_way_to_count_words_is_refused_when_the_recipe_is_read() -> None:
+    for name, value, others in (
+        ("ratios", "split", ""),
+        ("document_length", "spilt", "split, unicode, "),
+        ("gopher_quality", "tha,kligon=12", ""),
+    ):
+        with pytest.raises(UsageError) as error:
+            parse(f"steps: [{{{name}: {{words: '{value}'}}}}]", "r.yaml")
+        choices = f"auto, estimate, {others}tha, lao, zho"
+        assert str(error.value) == f"r.yaml:1: {name}: words {value!r}: use {choices}"
+    parse("steps: [{ratios: {words: 'lao=12, tha'}}, {document_length: {words: split}}]", "r.yaml")
 
 
 def test_repeated_passages_are_found_whatever_precedes_them() -> None:

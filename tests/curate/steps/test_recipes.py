@@ -123,6 +123,11 @@ def test_overrides_reach_the_step_by_its_label():
     assert recipe.read.batch_rows == 9
 
 
+def test_an_override_may_name_a_file_of_values():
+    (step,) = parse("steps: [url_filter]", "r.yaml", ("url_filter.exclude= @my sites.txt ",)).steps
+    assert step.exclude == ("@my sites.txt",)
+
+
 def test_a_setting_of_one_name_needs_no_section():
     text = "steps: [c4, dedup_exact, dedup_minhash, pretrain]\n"
     sets = ("min_sentences=1", "verify=0.8", "batch_rows=9", "model.layers=2", "objective=spans")

@@ -79,8 +79,8 @@ def settings(name: str) -> Iterator[str]:
                 yield from (f"{tagger}.tag=cc", f"{tagger}.threshold=1")
         elif label == "perplexity":
             yield "perplexity.model=models/{lang}/perplexity.bin"
-        elif label == "onnx_score":
-            yield "onnx_score.model=edu"
+        elif label == "classifier":
+            yield "classifier.model=edu"
     if name == "webtext":
         yield "url_filter.keep_urls=urls.txt"
     elif name == "realnews":

@@ -191,7 +191,7 @@ WANTING = {
     "dolma": "no model at models/jigsaw-hatespeech.bin: give --set tagger.model=PATH; train one",
     "dolma-reddit": "no model at models/jigsaw-hatespeech.bin: give --set tagger.model=PATH",
     "open-web-math": "no model at models/math/quality.bin: give --set math_score.model=PATH; train",
-    "fineweb-edu": "no folder models/fineweb-edu: give --set onnx_score.model=FOLDER",
+    "fineweb-edu": "fineweb-edu-classifier: neither a folder nor in the cache of the hub",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from tests.train.conftest import sentences
 from tokenize_kit.shards.shard_files import megatron_index
 from tokenize_kit.shards.writer import Layout, encode_shards
 from train.data.readers import Foreign
+from train.data.rows import cut_single, split, tokens_of
 from train.data.shards import read_shards
 
 DOCUMENTS = [[5, 6, 7, 0], [8, 0], [9, 10, 11, 12, 13, 0], [0], [3, 4, 0]]
@@ -32,7 +34,13 @@ def lengths() -> np.ndarray:
 
 def nanogpt(folder: Path) -> Path:
     (folder / "train.bin").write_bytes(stream("<u2"))
-    (folder / "val.bin").write_bytes(stream("<u2"))
+    return folder
+
+
+def packed(folder: Path) -> Path:
+    """lit-gpt's PackedDataset: two chunks of 10 tokens, the last filled up with the separator."""
+    head = b"LITPKDS" + struct.pack("<QBQ", 1, 8, 10)
+    (folder / "train_0.bin").write_bytes(head + stream("<u2") + b"\0\0" * 4)
     return folder
 
 
@@ -67,6 +75,7 @@ def datatrove(folder: Path, dtype: str = "<u2") -> Path:
 
 LAYOUTS = {
     "nanogpt": nanogpt,
+    "packed": packed,
     "llmc-uint16": llmc,
     "llmc-uint32": lambda folder: llmc(folder, 20240801, "<u4"),
     "megatron": megatron,
@@ -87,11 +96,30 @@ def test_each_layout_gives_the_documents_that_were_written(tmp_path, layout):
     assert shards.ids([2, 0]) == expected
 
 
-def test_a_file_of_validation_is_not_trained_on(tmp_path):
-    shards = read_shards(nanogpt(tmp_path), foreign=KNOWN)
-    assert [part.name for part in shards.parts] == ["train.bin"]
-    assert "val.bin: not trained on" in shards.notes
-    assert read_shards(tmp_path / "val.bin", foreign=KNOWN).documents == len(DOCUMENTS)
+@pytest.mark.parametrize("name", ["val.bin", "fineweb_val_000000.bin", "val/part.bin"])
+def test_a_file_of_validation_is_the_held_out_text(tmp_path, name):
+    nanogpt(tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(stream("<u2")[:16])
+    shards = read_shards(tmp_path, foreign=KNOWN)
+    assert f"{name}: held-out text" in shards.notes
+    training, held_out = split(shards, held_out=0.5, seed=1)
+    assert [shards.document(k).tolist() for k in training] == DOCUMENTS
+    assert [shards.document(k).tolist() for k in held_out] == [*DOCUMENTS[:2], [9, 10]]
+    alone = read_shards(tmp_path / name, foreign=KNOWN)
+    assert alone.documents == 3 and not len(alone.held_out)
+
+
+def test_a_tokenizer_beside_the_files_gives_their_vocabulary(tmp_path, small_tokenizer):
+    (nanogpt(tmp_path) / "tokenizer.json").write_bytes(small_tokenizer.read_bytes())
+    shards = read_shards(tmp_path)
+    assert shards.tokenizer == tmp_path / "tokenizer.json" and shards.vocab_size <= 270
+
+
+def test_a_pickle_beside_the_files_is_not_read_and_said_so(tmp_path):
+    (nanogpt(tmp_path) / "meta.pkl").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
+    with pytest.raises(LlmcurateError, match=r"give --tokenizer FILE, or .*meta\.pkl is not"):
+        read_shards(tmp_path)
 
 
 def test_without_an_end_of_text_a_file_without_index_is_one_document_and_said_so(tmp_path):
@@ -133,7 +161,7 @@ def test_what_we_write_for_others_reads_as_our_own(shard_folder, tmp_path, form)
     encode_shards([batch], shard_folder / "tokenizer.json", tmp_path, layout)
     ours, read = read_shards(shard_folder), read_shards(tmp_path, verify=True)
     names = read.ids(list(range(read.documents)))
-    assert len(names) == 40 if form != "nanogpt" else 20 < len(names) < 40
+    assert len(names) == 40 and (0 < len(read.held_out) < 20) == (form == "nanogpt")
     for index, name in enumerate(names):
         number = int(name.removeprefix("doc-"))
         assert read.document(index).tolist() == ours.document(number).tolist()
@@ -165,6 +193,38 @@ def test_the_fingerprint_of_files_without_manifest_follows_their_content(tmp_pat
     assert read_shards(tmp_path, foreign=KNOWN).fingerprint != before
 
 
+@pytest.mark.parametrize(("share", "held_out"), [(0.1, 2), (0.001, 1), (0.999, 15)])
+def test_a_single_document_is_cut_and_its_end_is_held_out(tmp_path, share, held_out):
+    shards = read_shards(nanogpt(tmp_path), foreign=Foreign(vocab_size=300))
+    divided = cut_single(shards, share)
+    first, last = (divided.document(k).tolist() for k in range(2))
+    assert np.array(first + last, "<u2").tobytes() == stream("<u2")
+    assert len(last) == held_out
+    assert [side.tolist() for side in split(divided, held_out=share, seed=1)] == [[0], [1]]
+    middle = 16 - held_out
+    assert divided.ids([0, 1]) == [f"train.bin:0[:{middle}]", f"train.bin:0[{middle}:]"]
+    assert any(f"{middle} token" in note and "held out" in note for note in divided.notes)
+
+
+def test_bytes_of_a_single_document_are_shared_by_tokens(shard_folder):
+    own = read_shards(shard_folder)
+    one = replace(own, shard=own.shard[7:8], start=own.start[7:8], length=own.length[7:8])
+    divided = cut_single(replace(one, bytes=own.bytes[7:8]), 0.25)
+    assert divided.bytes.sum() == own.bytes[7]
+    assert divided.bytes[1] / own.bytes[7] == pytest.approx(0.25, abs=0.05)
+
+
+def test_several_documents_are_not_cut(tmp_path):
+    shards = read_shards(nanogpt(tmp_path), foreign=KNOWN)
+    assert cut_single(shards, 0.1) is shards
+
+
+def test_an_id_out_of_the_vocabulary_is_named_with_file_and_position(tmp_path):
+    shards = read_shards(nanogpt(tmp_path), foreign=Foreign(vocab_size=12, end_of_text=0))
+    with pytest.raises(LlmcurateError, match=r"token 12, .* at position 9 of train\.bin$"):
+        tokens_of(shards, 2, slice(0, 6))
+
+
 def cut(data: bytes) -> bytes:
     return data[:-3]
 
@@ -175,8 +235,18 @@ def bomb(data: bytes) -> bytes:
 
 DAMAGES = {
     "nanogpt-odd": (nanogpt, "train.bin", cut, "cut short"),
+    "packed-short": (packed, "train_0.bin", lambda d: d[:-2], "says 10 tokens, it holds 19"),
+    "packed-header": (packed, "train_0.bin", lambda d: d[:20], "cut short within its header"),
+    "packed-floats": (packed, "train_0.bin", lambda d: d[:15] + b"\x06" + d[16:], "type 6"),
+    "packed-huge": (packed, "train_0.bin", lambda d: d[:16] + b"\xff" * 8 + d[24:], "it holds 20"),
     "llmc-short": (llmc, "fineweb_train_000001.bin", lambda d: d[:-2], "header says 16 tokens"),
     "llmc-header": (llmc, "fineweb_train_000001.bin", lambda d: d[:600], "within its header"),
+    "megatron-older": (
+        megatron,
+        "corpus.idx",
+        lambda d: b"TNTIDX\0\0" + d[8:],
+        "begins with MMIDIDX",
+    ),
     "megatron-cut": (megatron, "corpus.idx", cut, "its size does not fit"),
     "megatron-huge": (
         megatron,
@@ -248,7 +318,7 @@ def test_a_documents_table_that_is_no_parquet_is_named(shard_folder, tmp_path):
 @pytest.mark.parametrize(
     ("foreign", "message"),
     [
-        (Foreign(), "give vocab_size and end_of_text, or tokenizer"),
+        (Foreign(), "give --tokenizer FILE, or --vocab SIZE and --end-of-text ID"),
         (Foreign(vocab_size=10, end_of_text=10), "within the vocabulary"),
         (Foreign(vocab_size=10, dtype="float32"), "dtype 'float32'"),
         (Foreign(tokenizer="nowhere.json"), "nowhere.json"),

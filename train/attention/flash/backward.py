@@ -16,10 +16,10 @@ def rows_kernel(
     LSE: tl.constexpr, HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
     """Compute two ``numbers`` for each query, which both gradient kernels need. The first is the
-    logsumexp of its scores to base 2, or inf if it sees nothing, so that its weights are 0. The
-    second is the sum over the head of out x grad, less the gradient of the logsumexp (Dao 2023,
-    algorithm 2, line 4). Grid: blocks of queries, heads, batch. ``numbers``: float32 [batch, heads,
-    queries, 2].
+    logsumexp of its scores to base 2, or inf if the query sees nothing, so that its weights are 0.
+    The second is the sum of out x grad over the dimensions of the head, minus the gradient of the
+    logsumexp (Dao 2023, algorithm 2, line 4). Grid: blocks of queries, heads, batch. ``numbers``:
+    float32 [batch, heads, queries, 2].
     """
     head, batch = tl.program_id(1).to(tl.int64), tl.program_id(2).to(tl.int64)
     begin, local = tl.program_id(0) * QUERIES, tl.arange(0, QUERIES)
@@ -44,9 +44,9 @@ def rows_kernel(
 
 @triton.jit
 def _numbers(at, rows, real, MASKED: tl.constexpr):
-    """Load the two numbers of each of ``rows`` as a pair. Two separate loads would get the layout
-    of a tile's columns, with an address for each element, and use up registers that a tile needs.
-    """
+    """Load the two ``numbers`` (see ``rows_kernel``) of each of ``rows`` as a pair. Two separate
+    loads would get the memory layout of a tile's columns, with an address for each element. The
+    addresses would use up registers that the tile needs."""
     here = at + rows[:, None] * 2 + tl.arange(0, 2)[None, :]
     if MASKED:
         lse, delta = tl.split(tl.load(here, mask=real[:, None], other=0.0))
@@ -63,7 +63,7 @@ def _over_keys(
     MASKED: tl.constexpr, SINKS: tl.constexpr, PREFIX: tl.constexpr, SLOPES: tl.constexpr,
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Add a block of keys to the gradient of the queries, which lacks the factor ``scale``."""
+    """Return ``acc`` plus a key block's part of the queries' gradient, without factor ``scale``."""
     cols, local = begin + tl.arange(0, KEYS), tl.arange(0, KEYS)
     dims = tl.arange(0, PADDED_DIM)
     k_here = ranges.far_along(k_at, begin, stride_k) + local[None, :] * stride_k + dims[:, None]
@@ -94,10 +94,10 @@ def queries_kernel(
     PREFIX: tl.constexpr, SLOPES: tl.constexpr, HEAD_DIM: tl.constexpr,
     PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of the queries. Each block of queries reads again the keys that it sees,
-    and adds their parts up in a fixed order, without atomic operations. Grid: blocks of queries,
-    heads, batch. ``scale``: factor of scores to base 2. ``back``: factor of scores to base e.
-    """
+    """Compute the gradient of the queries. Each block of queries again reads the keys that it sees,
+    and sums over them in a fixed order, without atomic operations. Grid: blocks of queries, heads,
+    batch. ``scale``: the factor from q k^T to scores to base 2. ``back``: the factor to scores to
+    base e."""
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     local = tl.arange(0, QUERIES)
@@ -155,8 +155,8 @@ def _over_queries(
     MASKED: tl.constexpr, SLOPES: tl.constexpr,
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
-    """Add a block of queries to both gradients. A tile is keys x queries. The block begins at the
-    token of key ``begin``."""
+    """Add the contribution of a block of queries to the gradients of keys and values. Tiles have
+    the shape keys x queries. The first query of the block is at the same token as key ``begin``."""
     local = tl.arange(0, QUERIES)
     rows_at = begin + local
     rows, first_row = rows_at - offset, begin - offset

@@ -1,6 +1,6 @@
-"""The forward pass: a block of queries visits the blocks of keys that it sees and rescales its
-softmax as larger scores come (Dao 2023, algorithm 1), in float32 and to base 2.
-"""
+"""The forward pass: a block of queries reads one after another the blocks of keys that it sees, and
+rescales its sums when a larger score comes (Dao 2023, algorithm 1). Softmax is in float32 and to
+base 2."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _over_keys(
     MASKED: tl.constexpr, SINKS: tl.constexpr, PREFIX: tl.constexpr, SLOPES: tl.constexpr,
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Add a block of keys. Returns the weighted sum, the largest score and the sum of weights."""
+    """Add a block of keys. Returns (weighted sum of values, largest score, sum of weights)."""
     cols, local = begin + tl.arange(0, KEYS), tl.arange(0, KEYS)
     dims = tl.arange(0, PADDED_DIM)
     k_here = ranges.far_along(k_at, begin, stride_k) + local[None, :] * stride_k + dims[:, None]

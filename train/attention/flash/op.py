@@ -1,6 +1,6 @@
-"""The operators ``llmcurate::flash_attention`` and its backward, with a gradient and with shapes
-for tracing. ``torch.compile`` keeps them in its graph as they are and does not trace inside.
-"""
+"""The operator ``llmcurate::flash_attention`` and the operator of its gradient. Both declare the
+shapes of their results for tracing, so ``torch.compile`` keeps them in its graph and does not trace
+inside them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from train.attention.flash.spans import Spans, bounds_of_ends, reach_of
 
 @dataclass(frozen=True)
 class Tile:
-    """The numbers of queries and keys in a kernel's block, warps in a program, and stages in its
-    pipeline; and the most ``registers`` of a thread. With fewer registers, more programs run on a
-    multiprocessor at once."""
+    """The sizes of a kernel's block: its numbers of queries and keys, the warps of a program, the
+    stages of its pipeline, and the most ``registers`` that a thread may use. With fewer registers,
+    more programs run on a multiprocessor at once."""
 
     queries: int
     keys: int
@@ -45,7 +45,8 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tiles of kernels that multiply matrices. ``of_shared``: if query heads share keys."""
+    """The tile of each kernel that multiplies matrices. ``of_shared`` is used in place of
+    ``of_keys`` if several query heads share a key head."""
 
     forward: Tile
     of_queries: Tile
@@ -111,7 +112,7 @@ MOST_HEAD_DIM = 256
 
 
 def refusal(q: Tensor, slopes: Tensor | None) -> str | None:
-    """Return why the kernels cannot compute this case in this process, or None if they can."""
+    """Return why the kernels cannot run on such queries in this process, or None if they can."""
     if slopes is not None and slopes.requires_grad and torch.is_grad_enabled():
         return "gradients of ALiBi's slopes"
     if q.shape[-1] > MOST_HEAD_DIM:
@@ -124,8 +125,8 @@ def refusal(q: Tensor, slopes: Tensor | None) -> str | None:
 
 
 def _like_rows(x: Tensor) -> Tensor:
-    """Return an empty tensor of shape [batch, heads, length, head_dim], in memory [batch, length,
-    heads, head_dim], so that the layer after attention needs no copy.
+    """Return an empty tensor of shape [batch, heads, length, head_dim], whose order in memory is
+    [batch, length, heads, head_dim], so that the layer after attention needs no copy.
     """
     batch, heads, length, size = x.shape
     return x.new_empty(batch, length, heads, size).transpose(1, 2)
@@ -339,11 +340,12 @@ def flash_attention(
     keys. ``k``, ``v``: [batch, kv_heads, keys, head_dim]. The result has q's shape and dtype, the
     logarithms are float32 [batch, heads, queries].
 
-    ``document_ends``: int [batch, documents], cumulative, padded by repeating the last. A token
-    after the last end sees nothing: its result is 0, its logarithm -inf. ``prefix``: bool [batch,
-    keys], keys that their whole document sees. ``spans``: replaces these two. ``slopes``: ALiBi's,
-    [heads], without a gradient. ``window`` and ``sinks`` are numbers of keys, sinks from the start
-    of the document. Raises ``LlmcurateError`` if the kernels cannot compute the case.
+    ``document_ends``: int [batch, documents], the cumulative ends of documents, padded by repeating
+    the last. A token after the last end sees nothing: its result is 0, its logarithm -inf.
+    ``prefix``: bool [batch, keys], keys that their whole document sees. ``spans``: given in place
+    of ``document_ends`` and ``prefix``. ``slopes``: ALiBi's, [heads], without a gradient.
+    ``window`` and ``sinks`` are numbers of keys, sinks from the start of the document. Raises
+    ``LlmcurateError`` if the kernels do not support these tensors.
     """
     if refused := refusal(q, slopes):
         raise UsageError(f"attention triton does not support {refused}")

@@ -1,6 +1,6 @@
-"""Intervals of the keys that a query sees and of the queries that see a key, and their blocks.
-``FAR`` means keys outside a query's interval: sinks and prefix. All indices are those of keys: the
-query in row ``row`` has the index ``row + offset``.
+"""The interval of keys that a query sees, the interval of queries that see a key, and the blocks of
+each. ``FAR`` means that a query may also see keys outside its interval: sinks and prefix. All
+indices are those of keys: the query in row ``row`` has the index ``row + offset``.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ NEVER = tl.constexpr(2**30)  # past every key; twice that is still an int32
 
 @triton.jit
 def far_along(at, begin, stride):
-    """Return the pointer ``at`` moved on by ``begin`` rows, computed in 64 bits. At 64 heads of 128
-    dimensions and 262,144 tokens an index exceeds 2^31.
+    """Return the pointer ``at`` moved on by ``begin`` rows. The offset has 64 bits, because at 64
+    heads of 128 dimensions and 262,144 tokens an index exceeds 2^31.
     """
     return at + tl.cast(begin, tl.int64) * stride
 
 
 @triton.jit
 def load_tile(pointers, inside, within, MASKED: tl.constexpr, WHOLE: tl.constexpr):
-    """Load a tile. With ``MASKED``, entries that are not ``inside`` become 0. ``within``: true for
-    a head's dimensions without padding, not needed with ``WHOLE`` (head_dim is a power of two)."""
+    """Load a tile. With ``MASKED``, entries that are not ``inside`` become 0. ``within``: false for
+    the dimensions that pad a head; not needed with ``WHOLE`` (head_dim is a power of two)."""
     if MASKED:
         tile = tl.load(pointers, mask=inside & within, other=0.0)
     elif WHOLE:
@@ -73,7 +73,7 @@ def of_keys(
     SINKS: tl.constexpr, PREFIX: tl.constexpr,
 ):  # fmt: skip
     """Return the interval of queries [first, last) that see each of the keys ``at``. The queries
-    that see a sink or a prefix key are one interval too, only a longer one.
+    that see a sink or a prefix key are one (longer) interval, too.
     """
     if DOCUMENTS:
         start = tl.load(starts + batch * keys + at, mask=real, other=0)
@@ -100,11 +100,11 @@ def of_keys(
 
 @triton.jit
 def blocks(first, last, low, high, real, FAR: tl.constexpr, BLOCK: tl.constexpr):
-    """Return the blocks of keys to read for rows that see [first, last) and far keys in [low,
-    high), as ``far, fars, near, heads, full, past, tails``. Three groups need a mask: ``fars``
-    blocks from ``far``, ``heads`` blocks from ``near``, and ``tails`` blocks from ``past``. All
-    rows see the blocks from ``full`` to ``past`` whole, so these need none.
-    """
+    """Return the blocks of keys to read for rows that see the keys [first, last) and, outside of
+    these, far keys (sinks and prefix) in [low, high), as ``far, fars, near, heads, full, past,
+    tails``. Three groups need a mask: ``fars`` blocks from block ``far`` on, ``heads`` blocks from
+    block ``near`` on, and ``tails`` blocks from block ``past`` on. All rows see all keys of the
+    blocks from ``full`` to ``past`` - 1, so these blocks need no mask."""
     some = real & (first < last)
     near = tl.min(tl.where(some, first, NEVER)) // BLOCK * BLOCK
     end = tl.max(tl.where(some, last, 0))
@@ -132,7 +132,8 @@ def blocks(first, last, low, high, real, FAR: tl.constexpr, BLOCK: tl.constexpr)
 
 @triton.jit
 def block_start(block, far, fars, near, heads, past, BLOCK: tl.constexpr):
-    """Return the first key of masked block ``block``. Far blocks come first, then heads, tails."""
+    """Return the first key of the block with number ``block`` among the blocks that need a mask.
+    They are numbered in this order: blocks of far keys, ``heads``, ``tails`` (see ``blocks``)."""
     after = block - fars
     begin = tl.where(after < heads, near + after * BLOCK, past + (after - heads) * BLOCK)
     return tl.where(block < fars, far + block * BLOCK, begin)

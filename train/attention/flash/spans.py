@@ -12,8 +12,8 @@ from torch import Tensor
 class Spans:
     """A mask as a few numbers per position.
 
-    The kernels assume that each document is contiguous and its positions rise by one, as everywhere
-    in training.
+    The kernels assume that each document is contiguous and its positions rise by one, which is so
+    everywhere in training.
 
     ``starts``, ``ends``: int32 [batch, keys]. Start and end of the document of each position. None:
         the row is one document.
@@ -47,7 +47,7 @@ def bounds(documents: Tensor) -> tuple[Tensor, Tensor]:
 def bounds_of_ends(ends: Tensor, keys: int) -> tuple[Tensor, Tensor]:
     """Return start and end of each token's document, int32 [batch, keys], from cumulative ends.
     ``ends``: int [batch, documents], padded by repeating the last. A token after the last end is in
-    no document: no key is visible to the token, and no query sees it.
+    no document: the token sees no key, and no query sees the token.
     """
     ends = ends.contiguous()
     batch, count = ends.shape

@@ -16,8 +16,8 @@ from train.model.feed_forward_settings import Experts
 
 
 def _rotary_rows(config: ModelConfig, groups: int, size: int) -> Layout:
-    """Reorder the last (rotary) rows in each group of ``size`` rows of a matrix. Hugging Face
-    rotates rows 2 i and 2 i + 1 as a pair, llmcurate rows i and i + rotary / 2."""
+    """Return the layout of a matrix whose last rows in each group of ``size`` are rotary. Hugging
+    Face rotates rows 2 i and 2 i + 1 as a pair, llmcurate rows i and i + rotary / 2."""
     rotary = config.rotated
     order = torch.cat((torch.arange(size - rotary), rows_in_pairs(rotary) + size - rotary))
     return reordered(groups, order)

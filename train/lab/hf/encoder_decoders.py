@@ -15,12 +15,13 @@ def _times(factor: float) -> Layout:
 
 
 def _unscaled(config: ModelConfig) -> Layout:
-    """Scale queries: T5's weights include the factor head_dim^-0.5, llmcurate's do not."""
+    """Return a layout that scales queries: T5's include head_dim^-0.5, llmcurate's do not."""
     return _times(config.attention.head_dim**-0.5)
 
 
 def _before_head(config: ModelConfig) -> Layout:
-    """Scale a norm: T5 divides a tied head's input by sqrt(hidden), llmcurate does not."""
+    """Return a layout that scales a norm. T5 divides a tied head's input by sqrt(hidden), llmcurate
+    does not."""
     return _times(config.hidden**0.5) if config.head.tied else plain(config)
 
 
@@ -96,7 +97,7 @@ def _read_heads(reading: keys.Reading) -> keys.Pairs:
 
 
 def _read_tied(reading: keys.Reading) -> keys.Pairs:
-    """Read if the head is tied, which recent transformers stores in scale_decoder_outputs."""
+    """Read whether the head is tied; recent transformers stores this in scale_decoder_outputs."""
     tied = reading.file.flag("tie_word_embeddings", True)
     yield "head.tied", reading.file.flag("scale_decoder_outputs", tied)
 

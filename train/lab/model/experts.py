@@ -1,9 +1,10 @@
 """Mixture of experts: a router chooses a few feed-forwards for each token.
 
-The rows of all tokens are sorted by expert, and the rows of each expert are one group in a grouped
-matrix product: no row is padded, and none is dropped unless a capacity is set (MegaBlocks, Gale et
-al. 2023). The product is a custom operator, opaque to ``torch.compile``; the operator calls
-PyTorch's ``grouped_mm`` if possible, and else loops over the groups.
+The hidden vectors of all tokens are the rows of a matrix. They are sorted by expert, and the rows
+of each expert are one group in a grouped matrix product. No row is padded, and none is dropped
+unless a capacity is set (MegaBlocks, Gale et al. 2023). The product is a custom operator, opaque to
+``torch.compile``; the operator calls PyTorch's ``grouped_mm`` if possible, and else loops over the
+groups.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ _ALIGNED = 16  # bytes: row sizes must be a multiple of it
 def grouped_linear(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
     """Multiply each group of rows by the group's own matrix; return [rows, outputs]. ``x`` [rows,
     inputs] is sorted by group, ``weight`` is [groups, outputs, inputs], ``ends`` int32 [groups] is
-    the row after each group's last. Rows after the last end and their gradients are undefined."""
+    the row after each group's last. Rows after the last group and their gradients are undefined."""
     out: Tensor = _linear(x, weight, ends)
     return out
 
 
 def looped(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
-    """Compute ``grouped_linear`` in a loop; rows after the last end are zeros."""
+    """Compute ``grouped_linear`` in a loop. Rows after the last group are zeros."""
     out = x.new_zeros(len(x), weight.shape[1])
     first = 0
     for matrix, end in zip(weight, ends.tolist(), strict=True):
@@ -129,16 +130,16 @@ class _Spread(torch.autograd.Function):
 
 
 def spread(x: Tensor, order: Tensor, back: Tensor, times: int) -> Tensor:
-    """Return rows number ``order // times`` of x [tokens, n]; ``back`` is the inverse of
-    ``order``."""
+    """Return the rows ``order // times`` of x [tokens, n]. ``order`` is a permutation of 0 ..
+    tokens x times - 1, and ``back`` is its inverse."""
     out: Tensor = _Spread.apply(x, order, back, times)
     return out
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """Exchange of rows among the processes of a ``group``, each of which has a slice of the
-    experts."""
+    """Exchange of rows (hidden vectors of tokens) among the processes of a ``group``. Each process
+    has some of the experts."""
 
     group: Any
 
@@ -148,7 +149,7 @@ class Exchange:
         """Send rows to the processes that hold their experts, and return what ``apply`` computes on
         those processes. ``rows`` [n, hidden] are sorted by expert, over all experts; ``ends``
         [experts] is the row after each expert's last. ``apply`` gets the rows and ends of the
-        experts of its process. In the result, rows after the last end are zeros."""
+        experts of its process. In the result, rows after those of the last expert are zeros."""
         size = dist.get_world_size(self.group)
         counts = ends.long().diff(prepend=ends.new_zeros(1, dtype=torch.long))
         incoming = torch.empty_like(counts)
@@ -199,8 +200,9 @@ _BITS = 23  # bits used of each 24-bit random number
 
 class Routed(NamedTuple):
     """The routing of tokens. ``experts`` (int64) and ``weights`` are [batch, length, top_k];
-    ``scores`` and ``logits``, before any bias, are float32 [batch, length, experts]. Each entry of
-    ``experts`` is flagged in ``sent`` if it is used, in ``kept`` if it has room; None flags all."""
+    ``scores`` and ``logits``, without the load-balancing bias, are float32 [batch, length,
+    experts]. ``sent`` and ``kept`` are bool, like ``experts``. ``sent`` is True where the token is
+    sent to the expert, and ``kept`` where the expert also has room. None means True everywhere."""
 
     experts: Tensor
     weights: Tensor
@@ -211,7 +213,7 @@ class Routed(NamedTuple):
 
 
 class Router(nn.Module):
-    """Router, computed in float32 even under autocast (Fedus et al. 2022, section 2.4)."""
+    """The choice of experts, in float32 even under autocast (Fedus et al. 2022, section 2.4)."""
 
     exact = True
 
@@ -255,7 +257,7 @@ class Router(nn.Module):
             return logits, logits.softmax(-1) if own == "softmax" else logits.sigmoid()
 
     def forward(self, x: Tensor, view: View) -> Routed:
-        """Return the experts of each token, or only the scores if experts choose tokens."""
+        """Return the experts of each token, or only logits and scores if experts choose tokens."""
         own = self.own
         draws = view.draws if self.training and own.random else None
         if self.training and own.random and draws is None:
@@ -294,9 +296,9 @@ class Router(nn.Module):
         return order.masked_fill(~allowed.repeat_interleave(size, -1), float("-inf"))
 
     def _kept(self, experts: Tensor, sent: Tensor | None, counted: Tensor | None) -> Tensor:
-        """Return flags of the assignments for which experts have room. The capacity is per row of a
-        batch. In a row, all first choices come before second ones. Padding and unsent assignments
-        take no room."""
+        """Return True for each assignment of a token to an expert that has room for the token. Room
+        is counted for each row of a batch. Within a row, the first choices of all tokens come
+        before their second choices. Padding and assignments that are not sent take no room."""
         assert self.own.capacity is not None
         _, length, choices = experts.shape
         room = math.ceil(self.own.capacity * length * choices / self.own.count)
@@ -312,7 +314,7 @@ class Router(nn.Module):
 
     @torch.no_grad()
     def rebalance(self, loads: Tensor) -> None:
-        """Adjust the bias after a step with ``loads`` tokens per expert; see ``bias_rate``."""
+        """Adjust the bias by ``loads`` [experts], a step's tokens per expert; see ``bias_rate``."""
         if self.bias is not None:
             move = self.own.bias_rate * (loads.mean() - loads).sign()
             self.bias.add_(split_like(move.to(self.bias.dtype), self.bias))
@@ -325,10 +327,10 @@ def _random(draws: Tensor | None, key: int, like: Tensor) -> Tensor:
 
 
 class Experts(nn.Module):
-    """A mixture of experts, from [batch, length, hidden] to the same shape. The output is the
-    weighted sum of the outputs of a token's experts, plus that of the shared feed-forward, if any.
-    ``gate``, ``up`` [experts, width, hidden] and ``down`` [experts, hidden, width] stack the
-    matrices of the experts, each as in ``FeedForward``."""
+    """A mixture of experts, from [batch, length, hidden] to the same shape. The output for a token
+    is the weighted sum of the outputs of its experts, plus the output of the shared feed-forward,
+    if the model has one. ``gate``, ``up`` [experts, width, hidden] and ``down`` [experts, hidden,
+    width] stack the matrices of the experts, each as in ``FeedForward``."""
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
@@ -441,11 +443,12 @@ class Experts(nn.Module):
     def notes(self, routed: Routed, counted: Tensor | None) -> Notes:
         """Return sums over the tokens flagged in ``counted`` [batch, length] (None: all tokens).
 
-        ``loads`` [experts] are the assignments of each expert. ``balance`` is experts x sum(f_i
-        P_i) of each row (Fedus et al. 2022, equation 4), times the row's tokens: f_i is the share
-        of assignments that go to expert i, P_i its mean score; even loads give 1 per token.
-        ``device_balance`` is the same over groups of experts. ``router_z``: squared logarithms of
-        the softmax normalisers. ``dropped``: assignments without room, divided by top_k.
+        ``loads`` [experts] are the numbers of tokens assigned to each expert. ``balance`` is for
+        each row experts x sum(f_i P_i), where f_i is the share of assignments that go to expert i
+        and P_i is its mean score (Fedus et al. 2022, equation 4), times the row's tokens. With even
+        loads this is 1 per token. ``device_balance`` is the same for groups of experts instead of
+        experts. ``router_z`` is the squared logarithm of the softmax normaliser. ``dropped`` is the
+        number of assignments for which experts have no room, divided by top_k.
         """
         experts, count = routed.experts, self.own.count
         if counted is None:

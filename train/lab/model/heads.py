@@ -40,7 +40,7 @@ class PairHead(nn.Module):
 
 
 def pair_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
-    """Return the nats of segment pairs. Without pairs they are 0, with a zero gradient."""
+    """Return the loss of segment pairs in nats. Without pairs, it and its gradient are 0."""
     head, features, example = losses.model.head.pair, batch.features, batch.example
     if example.pairs is None:
         nothing = 0.0 * head(features[:, 0]).float().sum()
@@ -77,8 +77,8 @@ class BoundaryHead(nn.Module):
 
 
 class SpanContext(NamedTuple):
-    """The neighbours of the span of each token, in flattened rows [rows * context]. ``left`` and
-    ``right`` are positions, ``place`` is the token's place in its span, from 0. ``known`` is True
+    """The neighbours of each token's hidden span, [rows * context]. ``left`` and ``right`` are
+    indices of the tokens beside it. ``place`` is the token's place in it, from 0. ``known`` is True
     for hidden tokens whose span and neighbours are in one document and whose place is below 20."""
 
     left: Tensor
@@ -124,7 +124,7 @@ def boundary_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
 
 
 class ReplacedHead(nn.Module):
-    """Head from features to a logit per token (float32) for "replaced" (Clark et al. 2020)."""
+    """Head that returns a float32 logit for each token: was it replaced? (Clark et al. 2020)"""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -138,9 +138,9 @@ class ReplacedHead(nn.Module):
 
 
 class Generator(nn.Module):
-    """Generator of replacement tokens: a stack smaller than the discriminator's, which reads the
-    discriminator's embeddings of tokens, segments and learned positions (Clark et al. 2020, section
-    3.2). ``head`` maps features to the embedding's size; the embedding matrix gives the logits."""
+    """Generator of replacement tokens: a smaller stack, which reads the discriminator's embeddings
+    of tokens, segments and learned positions (Clark et al. 2020, section 3.2). ``head`` maps
+    features to the embedding's size; their product with the embedding matrix gives the logits."""
 
     def __init__(self, config: ModelConfig, head: nn.Module, backend: str) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class Pool(nn.Module):
 
 
 class TaskHead(nn.Module):
-    """Head from features to logits [..., labels]; no bias if a decoder classifies texts."""
+    """Head from features to logits [..., labels]. It has no bias if a decoder classifies texts."""
 
     pair = replaced = boundary = None
 
@@ -224,8 +224,8 @@ class TaskHead(nn.Module):
 class MtpModule(nn.Module):
     """Module ``depth`` (counted from 1) of multi-token prediction (DeepSeek-V3, arXiv 2412.19437,
     section 2.2). It joins the normalised features of the previous module with the normalised
-    embedding of the token ``depth`` positions later, and applies a block. Embedding and head are
-    those of the model, not its own."""
+    embedding of the token ``depth`` positions later, and applies a block. The module uses the
+    embedding and the head of the model."""
 
     def __init__(self, config: ModelConfig, depth: int, backend: str) -> None:
         super().__init__()
@@ -235,7 +235,8 @@ class MtpModule(nn.Module):
         self.out_norm = last_norm(config)
 
     def forward(self, features: Tensor, embedded: Tensor, view: View) -> tuple[Tensor, Notes]:
-        """Map features and embeddings, each [batch, length, hidden], to features and notes."""
+        """Return the next features and the notes (figures that the layers report in training).
+        ``features`` and ``embedded`` are [batch, length, hidden]."""
         both = torch.cat((self.token_norm(embedded), self.norm(features)), dim=-1)
         x, notes = self.block(self.join(both), view)
         return (x if self.out_norm is None else self.out_norm(x)), notes
@@ -257,11 +258,11 @@ def mtp_features(
     draws: Tensor | None = None,
     notes: dict[str, list[Tensor]] | None = None,
 ) -> Iterator[Tensor]:
-    """Yield the head's input [batch, length, hidden] for each module of ``head.mtp``; module k
-    predicts the token k after the next one. ``features`` must be what the model computed from
-    ``tokens`` and the same ``documents``, ``prefix`` and ``draws``. The result is meaningless where
-    the target is past the document's end. The modules use the last block's mask; their notes are
-    appended to ``notes``."""
+    """Yield the head's input [batch, length, hidden] for each module of ``head.mtp``; at each
+    position, module k predicts the token that is k positions after the next one. ``features`` must
+    be what the model computed from ``tokens`` and the same ``documents``, ``prefix`` and ``draws``.
+    The result is meaningless where the target is past the document's end. The modules use the last
+    block's mask. The figures that their layers report in training are appended to ``notes``."""
     stack, pattern = model.stack, model.config.patterns[-1]
     places = token_positions(tokens, documents)
     if draws is not None:
@@ -294,7 +295,7 @@ def shifted_targets(targets: Tensor, documents: Tensor | None, depth: int, ignor
 
 
 def mtp_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
-    """Return the loss term of multi-token prediction: the mean of the modules' nats."""
+    """Return the loss term of multi-token prediction: the mean loss of its modules, in nats."""
     example = batch.example
     model, sums = losses.model, []
     modules = mtp_features(

@@ -1,9 +1,10 @@
 """Latent attention: keys and values are computed from one short cached vector per token.
 
 Let c be that vector, q the query of a head, and K and V the head's matrices for keys and values.
-The score is q . (K c) = (K^T q) . c, and the head sums V c. So decoding can apply K to the query
-and V to the weighted sum: all heads then attend to the short vectors, as in multi-query attention,
-and no key or value of an earlier token is expanded.
+The score is q . (K c) = (K^T q) . c, and the head's output is a weighted sum of the vectors V c. So
+in decoding, K^T can be applied to the query, and V to the weighted sum of the vectors c. All heads
+then attend to the short vectors, as in multi-query attention, and no key or value of an earlier
+token has to be computed from its vector.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ EPS = 1e-6  # of the norms inside attention: fixed in DeepSeek's code
 
 class LatentAttention(nn.Module):
     """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1). ``down`` maps a
-    token to its compressed vector and its rotary key, both common to all heads. ``up`` maps the
-    normalised vector to the unrotated keys and the values of each head. Queries come from
-    ``query``, or, if also compressed, from ``query_down``, ``query_norm`` and ``query_up``."""
+    token to its compressed vector and the rotated part of its key, which all heads share. ``up``
+    maps the normalised vector to the other part of each head's key and to its value. Queries come
+    from ``query``, or, if compressed, from ``query_down``, ``query_norm`` and ``query_up``."""
 
     def __init__(self, config: ModelConfig, backend: str) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Denoising objectives: those that T5's paper compares (Raffel et al. 2020), and later ones.
 
-Sources and targets are arrays of codes: a code n >= 0 is the token with id n, a code ~n < 0 is
-token number n of the text.
+Sources and targets (the corrupted text, and what the model writes) are arrays of codes. A code n >=
+0 stands for the token with id n; a code ~n < 0 stands for token number n of the text.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ class Noise(ABC):
 
     @staticmethod
     def lengths(settings: Any, length: Ints) -> tuple[Ints, Ints]:
-        """Return the largest numbers of tokens in source and target, for texts of these lengths."""
+        """Return (most tokens in the source, most in the target) for texts of these lengths."""
         return length, length
 
     @abstractmethod
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
-        """Return the codes of the source and the target of a text."""
+        """Return (source, target) of a text, as codes."""
         ...
 
 
 class SpanNoise(Noise):
-    """T5's span corruption (Raffel et al. 2020, sections 3.1.4 and 3.3.4); see ``replaced``."""
+    """T5's span corruption (Raffel et al. 2020, sections 3.1.4 and 3.3.4), by ``replaced``."""
 
     @staticmethod
     def needs(settings: Spans, length: int) -> tuple[str, ...]:
@@ -91,8 +91,8 @@ class SpanNoise(Noise):
 
 
 class Mixture(Noise):
-    """UL2's corruptions (Tay et al. 2022, section 3.1). One of them is drawn for each text, and the
-    source begins with the special token of its mode."""
+    """UL2's corruptions (Tay et al. 2022, section 3.1). One corruption is drawn for each text. The
+    source begins with a special token that names the mode of this corruption."""
 
     def __init__(self, settings: Ul2, tokens: Vocabulary) -> None:
         super().__init__(settings, tokens)
@@ -131,34 +131,36 @@ def _counts(settings: Spans, length: Ints) -> tuple[Ints, Ints]:
 
 
 def hidden_of(rate: float, length: Ints) -> Ints:
-    """Return how many tokens to hide: at least 1 and never all; of a single token 0 (as T5
-    does)."""
+    """Return how many tokens of each text to hide, given the texts' lengths: at least 1 and never
+    all. In a text of a single token none is hidden, as in T5."""
     hidden = np.rint(length * rate).astype(np.int64)
     return np.clip(hidden, 1, np.maximum(length - 1, 1)) * (length > 1)
 
 
 def spans_of(mean: float | None, hidden: Ints, length: Ints) -> Ints:
-    """Return the number of spans with this mean length, at most one per visible token."""
+    """Return the number of spans for ``hidden`` tokens, ``mean`` tokens each (None: one span).
+    There is at most one span for each visible token."""
     spans = np.maximum(np.rint(hidden / (mean or np.inf)).astype(np.int64), 1)
     return np.minimum(spans, length - hidden) * (hidden > 0)
 
 
 def choose(length: int, count: int, shares: npt.NDArray[np.float64]) -> Flags:
-    """Draw ``count`` of ``length`` positions without preference; return flags [length]."""
+    """Draw ``count`` of ``length`` positions by random numbers, ``shares``; return bool
+    [length]."""
     chosen = np.zeros(length, np.bool_)
     chosen[np.argsort(shares[:length], kind="stable")[:count]] = True
     return chosen
 
 
 def segments(total: int, count: int, shares: npt.NDArray[np.float64]) -> Ints:
-    """Draw ``count`` positive integers whose sum is ``total``, all such lists equally likely."""
+    """Draw ``count`` positive integers with the sum ``total``; all lists are equally likely."""
     cuts = np.flatnonzero(choose(total - 1, count - 1, shares)) + 1
     return np.diff(cuts, prepend=0, append=total)
 
 
 def random_spans(length: int, hidden: int, spans: int, draw: Draw) -> Flags:
-    """Draw ``spans`` spans with ``hidden`` tokens in all; return flags [length] of the hidden
-    tokens. The first token stays visible (T5's ``random_spans_noise_mask``)."""
+    """Draw ``spans`` spans that have ``hidden`` tokens together; return bool [length], True for
+    hidden tokens. The first token stays visible (T5's ``random_spans_noise_mask``)."""
     if not hidden:
         return np.zeros(length, np.bool_)
     shown = segments(length - hidden, spans, draw(length, 0))
@@ -168,8 +170,8 @@ def random_spans(length: int, hidden: int, spans: int, draw: Draw) -> Flags:
 
 
 def replaced(hidden: Flags, sentinels: Ints) -> tuple[Ints, Ints]:
-    """Return two arrays of codes: the text with a sentinel for each hidden span, and these spans,
-    each after its sentinel."""
+    """Return (source, target) as codes. In the source, a sentinel (a special token) replaces each
+    hidden span. The target has each hidden span after its sentinel."""
     first = hidden & ~np.append(False, hidden[:-1])
     marks = sentinels[: int(first.sum())]
     text = ~np.arange(len(hidden))
@@ -287,8 +289,9 @@ class BartNoise(Noise):
 
 
 def poisson_spans(hidden: int, mean: float, draw: Draw) -> Ints:
-    """Draw Poisson lengths that add up to ``hidden``; the last one is cut to fit. A length of 0
-    inserts a mask; there are at most as many of them as tokens that the other spans save."""
+    """Draw the lengths of spans from a Poisson distribution. Their sum is ``hidden``, for which the
+    last one is shortened. A span of length 0 means that a mask is inserted. Spans of length 0 are
+    left out if the text would otherwise get longer."""
     shares = draw(2 * hidden + 16, 0)
     largest = int(mean + 12 * mean**0.5) + 12
     chances = np.cumsum(np.exp(-mean + np.cumsum(np.log(mean / np.arange(1, largest)))))
@@ -321,11 +324,11 @@ NOISES: dict[type, type[Noise]] = {
 
 @learns(*NOISES, by=("decoder", "encoder-decoder"))
 class Denoising(Objective):
-    """Predict the target of a corrupted text from its source; both end with an end of text (Raffel
-    et al. 2020, section 3.1.4). With ``form`` ``encoder-decoder``, an encoder reads the source.
-    Otherwise source and target share a row: with ``prefix``, attention in the source is
-    bidirectional and only the target is scored; with ``causal``, both are scored (T5's table 2). If
-    a piece ends with an end of text, that token is not corrupted."""
+    """Predict the target of a corrupted text from its source. Source and target both end with an
+    end-of-text token (Raffel et al. 2020, section 3.1.4). With ``form`` ``encoder-decoder``, an
+    encoder reads the source. Otherwise source and target share a row: with ``prefix``, attention in
+    the source is bidirectional and only the target is scored; with ``causal``, both are scored
+    (table 2 of the paper). If a piece ends with an end of text, that token is not corrupted."""
 
     sparse = True
     likelihood = False
@@ -416,7 +419,7 @@ def _lengths(settings: Denoiser, length: Ints) -> tuple[Ints, Ints]:
 
 
 def width(settings: Denoiser, context: int) -> int:
-    """Return the length of a row of targets, at most ``context``: the target length of the longest
-    text whose source fits ``context`` (in T5, 114 for 512)."""
+    """Return the length of a row of targets. It is the length of the target of the longest text
+    whose source fits ``context`` (in T5, 114 for a context of 512), but at most ``context``."""
     text = longest(lambda length, _: _lengths(settings, length)[0], context)
     return min(context, int(_lengths(settings, np.array([text]))[1][0]))

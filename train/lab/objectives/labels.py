@@ -1,4 +1,4 @@
-"""Objective of a task head: the labels of texts or words, or the answer within a text."""
+"""Objective of a task head: predict labels of texts or words, or the answer within a text."""
 
 from __future__ import annotations
 

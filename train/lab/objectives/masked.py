@@ -35,7 +35,8 @@ class Collocations:
     (pointwise mutual information). The best ``share`` of each length is kept. The PMI of an n-gram
     is the least, over all ways to cut it into parts, of log(p(n-gram) / product of p(part)), so one
     strong part does not suffice (Levine et al. 2021, section 3). ``documents`` are token ids and
-    flags of the tokens that begin a word, each [tokens]; the first 4 million words are counted."""
+    flags (True for tokens that begin a word), each [tokens]; the first 4 million words are
+    counted."""
 
     def __init__(
         self, documents: Iterable[tuple[Ints, npt.NDArray[np.bool_]]], share: float
@@ -70,7 +71,7 @@ class Collocations:
         return sum(map(len, self.keys))
 
     def units(self, ids: Ints, begins: npt.NDArray[np.bool_]) -> Ints:
-        """Return the first token of each word or longest collocation, found from the left."""
+        """Return the first token of each unit: from the left, the longest collocation or word."""
         words, first = words_of(ids, begins)
         longest = np.ones(len(words), np.int64)
         for length in range(2, LONGEST_NGRAM + 1):
@@ -85,7 +86,7 @@ class Collocations:
 
 
 def words_of(ids: Ints, begins: npt.NDArray[np.bool_]) -> tuple[_Keys, Ints]:
-    """Return a key for each word, equal for equal words, and its first token's index."""
+    """Return a hash of the tokens of each word, and the index of its first token."""
     first = np.flatnonzero(begins | (np.arange(len(ids)) == 0))
     if not len(ids):
         return np.zeros(0, np.uint64), first
@@ -106,8 +107,8 @@ def ngrams(words: _Keys, length: int) -> _Keys:
 def pmi(
     chances: list[npt.NDArray[np.float64]], starts: Ints, length: int
 ) -> npt.NDArray[np.float64]:
-    """Return the PMI of the n-grams of ``length`` words at ``starts``. ``chances[n][i]`` is log p
-    of the n words from word i on."""
+    """Return the PMI of the n-grams of ``length`` words at ``starts``. ``chances[n][i]`` is the
+    logarithm of the probability of the n words from word i on."""
     best = [np.zeros(len(starts))]  # best sum of log p over the cuts of the first words
     for end in range(1, length + 1):
         cut = [
@@ -125,13 +126,14 @@ MASKED, RANDOM = 0.8, 0.1
 
 @learns(own.Masked, by=("encoder",))
 class Masked(Objective):
-    """Predict a share of the tokens from their whole document (Devlin et al. 2019). Of the tokens
-    to predict, 80 % are shown as the mask, 10 % as a random token, 10 % unchanged.
+    """Predict a share of the tokens from the other tokens of their document (Devlin et al. 2019).
+    Of the tokens to predict, 80 % are shown as the mask, 10 % as a random token, 10 % unchanged.
 
-    A piece is read with the token before it, or an end of text, and without its last token, so each
-    token of a document is read once. Each epoch hides other tokens (Liu et al. 2019), or with
-    ``fixed`` the same tokens. A ``unit`` is hidden as a whole: a token, a word, a span of words of
-    geometric length (Joshi et al. 2020), or a collocation (Levine et al. 2021).
+    A piece of a document is read with the token before it (at the start, an end-of-text token), and
+    without its last token. So each token of a document is read once. Each epoch hides other tokens
+    (Liu et al. 2019), or with ``fixed`` the same tokens. A ``unit`` is hidden as a whole: a token,
+    a word, a span of words of geometric length (Joshi et al. 2020), or a collocation (Levine et al.
+    2021).
     """
 
     sparse = True
@@ -172,7 +174,7 @@ class Masked(Objective):
         return Example(inputs=row.inputs, targets=targets, documents=row.documents)
 
     def hide(self, piece: Piece, ids: Ints, draws: Draws) -> tuple[Ints, Ints]:
-        """Return the tokens of a piece as shown, and the hidden ones, with IGNORED elsewhere."""
+        """Return the tokens of a piece as shown, and those to predict (IGNORED if not hidden)."""
         if self.fixed:
             draws = Draws(draws.seed, 0)
         start = 0 if piece.first else 1  # an end of text before it is never hidden
@@ -216,7 +218,7 @@ class Masked(Objective):
 
 
 def _lengths(shares: npt.NDArray[np.float64], mean: float) -> npt.NDArray[np.int64]:
-    """Draw span lengths in words: geometric with this mean, cut off at 10 (SpanBERT: p = 0.2)."""
+    """Draw geometric span lengths in words, at most 10, with p = 1 / ``mean`` (SpanBERT: 0.2)."""
     low, high = 1e-6, 1 - 1e-9
     lengths = np.arange(1, LONGEST + 1)
     for _ in range(50):
@@ -232,10 +234,10 @@ def _lengths(shares: npt.NDArray[np.float64], mean: float) -> npt.NDArray[np.int
 
 @learns(own.NextSentence, own.SentenceOrder)
 class Pairs(Objective):
-    """Classify pairs of segments. Each piece is cut near its middle, with a separator between, and
-    tokens are hidden as in ``Masked``. ``NextSentence`` takes half of the second segments from
-    other documents (Devlin et al. 2019); ``SentenceOrder`` swaps half of the pairs' segments (Lan
-    et al. 2020)."""
+    """Classify pairs of segments. Each piece of a document is cut near its middle into two segments
+    with a separator between, and tokens are hidden as in ``Masked``. ``NextSentence`` takes the
+    second segment from another document in half of the pairs (Devlin et al. 2019);
+    ``SentenceOrder`` swaps the segments in half of the pairs (Lan et al. 2020)."""
 
     sparse = True
     likelihood = False
@@ -293,8 +295,9 @@ class Pairs(Objective):
 @learns(own.Replaced)
 class Replaced(Masked):
     """Detect replaced tokens (Clark et al. 2020, section 2). A generator predicts hidden tokens,
-    chosen as in ``Masked`` and all shown as the mask. Tokens drawn from its predictions (by
-    ``chances``) replace them, and a discriminator learns which tokens differ from the text."""
+    chosen as in ``Masked`` and all shown as the mask. Tokens drawn from these predictions (by
+    ``chances``) replace the hidden tokens, and a discriminator learns which tokens differ from the
+    text."""
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         row = super().example(pieces, context, draws)
@@ -323,8 +326,8 @@ def sampled(
 
 
 def insert_tokens(example: Example, places: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows with ``tokens`` put at ``places`` (indices into the flattened rows), and
-    flags of the tokens that differ from the original: int64 and bool [rows, context]."""
+    """Return (rows, changed), [rows, context]. The rows have ``tokens`` at ``places``, indices into
+    the flattened rows. ``changed`` is bool: True where a token differs from the text."""
     before = torch.where(example.targets == IGNORED, example.inputs, example.targets)
     ids = before.flatten().index_copy(0, places, tokens).view_as(before)
     return ids, ids != before

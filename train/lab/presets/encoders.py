@@ -45,7 +45,7 @@ def bert(
 
 
 def roberta(layers: int, hidden: int, heads: int, **more: Any) -> ModelConfig:
-    """Return RoBERTa (Liu et al. 2019): BERT without pairs; positions begin at table row 2."""
+    """Return RoBERTa (Liu et al. 2019): BERT without pairs; the first position uses table row 2."""
     sizes, one = ChainMap(more, {"vocab": 50_265}), Embedding(norm=True, segments=1)
     own = bert(layers, hidden, heads, position=Learned(offset=2), eps=1e-5, **sizes)
     return replace(own, embedding=one, head=_HEAD)
@@ -53,8 +53,8 @@ def roberta(layers: int, hidden: int, heads: int, **more: Any) -> ModelConfig:
 
 def longformer(layers: int, hidden: int, heads: int, window: int, **more: Any) -> ModelConfig:
     """Return Longformer (Beltagy et al. 2020): RoBERTa with a window of ``window`` tokens to each
-    side and a global first token. Global tokens have no separate queries, keys and values: each
-    layer has 3 x hidden x (hidden + 1) weights fewer than the published one."""
+    side and a global first token. Unlike in the paper, global tokens have no queries, keys and
+    values of their own, so each layer has 3 x hidden x (hidden + 1) weights fewer."""
     own = roberta(layers, hidden, heads, **more)
     return change(own, {"attention": {"window": window + 1, "globals": 1}}, "model")
 

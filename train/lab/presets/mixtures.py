@@ -38,7 +38,7 @@ def mixtral(
 
 def qwen2_moe() -> ModelConfig:
     """Return Qwen1.5-MoE-A2.7B (Qwen Team 2024): each token uses four of 60 narrow experts, whose
-    scores are not normalised, and a gated shared expert as wide as four of them."""
+    scores are not normalised, and a gated shared expert as wide as four narrow ones."""
     return ModelConfig(
         vocab=151_936,
         layers=24,
@@ -92,7 +92,7 @@ _V3 = partial(Experts, scores="sigmoid", scale=2.5, bias_rate=0.001, balance=0.0
 
 
 def deepseek_tiny() -> ModelConfig:
-    """Return a small model with V3's choices and one module for multi-token prediction."""
+    """Return a small model built like DeepSeek-V3, with one module for multi-token prediction."""
     experts = _V3(count=16, top_k=4, width=64, shared_width=64, groups=4, top_groups=2)
     experts = dataclasses.replace(experts, first_dense=1, dense_width=512)
     return ModelConfig(

@@ -63,8 +63,8 @@ def t5_1_1(layers: int, hidden: int, heads: int, width: int, *, vocab: int = 32_
 
 
 def bart(layers: int, hidden: int, heads: int, **more: Any) -> ModelConfig:
-    """Return BART (Lewis et al. 2020): norms after the embeddings and each sublayer; positions
-    begin at table row 2."""
+    """Return BART (Lewis et al. 2020): norms after the embeddings and after each sublayer. The
+    first position uses row 2 of the position table."""
     return ModelConfig(
         layers=layers,
         hidden=hidden,

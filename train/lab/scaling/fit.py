@@ -1,7 +1,7 @@
 """Fits of scaling laws: Hoffmann et al.'s three approaches, Kaplan's law, and repeated text.
 
-Intervals are 95 % bootstrap intervals from resampled points (approach 1: resampled curves; approach
-2: resampled points of each budget). Resamples that cannot be fitted are left out.
+Intervals are 95 % bootstrap intervals from resampled points. Approach 1 resamples curves instead,
+and approach 2 resamples the points of each budget. Resamples that cannot be fitted are left out.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ DEFAULTS = {
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Points to fit, in arrays. ``flops`` are counted, or 6 x parameters x tokens if not.
-    ``non_embedding`` are parameters without embeddings (Kaplan's N)."""
+    """Points to fit, in arrays. ``flops`` are those that the source states, or else 6 x parameters
+    x tokens. ``non_embedding`` are parameters without embeddings (Kaplan's N)."""
 
     parameters: Floats
     tokens: Floats
@@ -64,7 +64,7 @@ class Points:
 
     @property
     def repeated(self) -> npt.NDArray[np.bool_]:
-        """Flags of the points with repeated text."""
+        """True for each point whose training read text more than once."""
         return self.tokens > REPEATED * self.unique_tokens
 
 
@@ -116,8 +116,8 @@ class Sweep(Message):
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Measured points, and loss curves of the runs. In a table, the rows of one size are a
-    curve."""
+    """Measured points, and the loss curves of the runs. If the source is a table, the rows of a
+    size are its curve."""
 
     points: Points
     curves: list[Curve]
@@ -194,8 +194,8 @@ ALIKE = 1.15  # largest ratio of operations within a budget: runs have whole ste
 
 
 def power(flops: Floats, parameters: Floats) -> Power | None:
-    """Fit a power law, on logarithms, to the best sizes of several budgets. Return None for a
-    single budget."""
+    """Fit a power law (a line on logarithms) to the best sizes for several budgets. Return None for
+    a single budget."""
     if len(np.unique(flops)) < 2:
         return None
     exponent, factor = np.polyfit(np.log(flops), np.log(parameters), 1)
@@ -205,9 +205,9 @@ def power(flops: Floats, parameters: Floats) -> Power | None:
 def envelope(
     curves: Sequence[Curve], smallest: float, largest: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Return three arrays for approach 1: operations, the size with the least loss at each of these
-    budgets, and that loss. Budgets where the ``smallest`` or ``largest`` size has the least loss
-    are left out, as a smaller or larger size may be better."""
+    """Return (operations, sizes, losses) for approach 1: budgets, and for each budget the size with
+    the least loss and that loss. Budgets where the ``smallest`` or ``largest`` size is best are
+    left out, because an even smaller or larger size may be better."""
     ends: dict[float, tuple[float, float]] = {}
     for curve in curves:
         first, last = ends.get(curve.parameters, (np.inf, 0.0))
@@ -236,8 +236,8 @@ def _along(curve: Curve, flops: Floats) -> Floats:
 @dataclass(frozen=True)
 class Parabola:
     """Parabola through the losses of one budget, of mean ``flops``: loss = numpy.polyval(``curve``,
-    log N) for N parameters. ``parameters`` and ``loss`` are its minimum, None if that is outside
-    the sizes trained."""
+    log N) for N parameters. ``parameters`` and ``loss`` are the parabola's minimum, or None if the
+    minimum is outside the sizes trained."""
 
     flops: float
     curve: list[float]
@@ -248,8 +248,8 @@ class Parabola:
 
 
 def budgets(points: Points) -> list[npt.NDArray[np.int64]]:
-    """Group points of similar cost, at most ALIKE times the cheapest. Return the point indices of
-    each group with at least 3 sizes."""
+    """Group points of similar cost: the dearest of a group costs at most ``ALIKE`` times the
+    cheapest. Return for each group with at least 3 sizes the indices of its points."""
     groups: list[list[int]] = []
     for number in np.argsort(points.flops, kind="stable"):
         if groups and points.flops[number] <= ALIKE * points.flops[groups[-1][0]]:
@@ -261,7 +261,7 @@ def budgets(points: Points) -> list[npt.NDArray[np.int64]]:
 
 
 def parabola(points: Points) -> Parabola:
-    """Fit a parabola to the losses of one budget over log N (approach 2)."""
+    """Fit a parabola in log N to the losses of one budget (approach 2)."""
     x = np.log(points.parameters)
     curve = np.polyfit(x, points.loss, 2) if len(np.unique(x)) >= 3 else np.zeros(3)
     size = loss = None
@@ -295,12 +295,12 @@ ENVELOPE, ISOFLOP, PARAMETRIC = "1: envelope", "2: IsoFLOP", "3: parametric"
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of an approach: ``log_factor`` and ``exponent`` of the best N, the ``interval`` of
-    the exponent, and both numbers for each of ``resamples``; or the ``reason`` why there is no fit.
-    ``lowest`` is [operations, size, loss] along the envelope, ``parabolas`` has one for each
-    budget, ``law`` has constants, and ``intervals`` the intervals of these. ``at_limit``: an
-    exponent is at the limit of the fit. ``error``: RMS error of log losses. ``predicted``:
-    predicted and measured losses."""
+    """The result of an approach, or the ``reason`` why there is no fit. ``log_factor`` and
+    ``exponent`` are those of ``Power``, the best N for a budget. ``interval`` is that of the
+    exponent, and ``resamples`` has [log_factor, exponent] of each resample. ``lowest`` has
+    [operations, size, loss] along the envelope, ``parabolas`` a parabola for each budget, ``law``
+    constants, and ``intervals`` their intervals. ``at_limit``: an exponent is at the limit of the
+    fit. ``error``: RMS error of log losses. ``predicted``: [predicted, measured] losses."""
 
     reason: str | None = None
     log_factor: float = 0.0
@@ -328,7 +328,7 @@ class Fitted:
         return Power(self.log_factor, self.exponent)
 
     def interval_at(self, flops: float) -> list[float] | None:
-        """Return the interval of the best N for a budget ``flops``, from the resamples."""
+        """Return the 95 % interval of the best N for a budget ``flops``, from the resamples."""
         if len(self.resamples) < 2:
             return None
         factors, exponents = np.array(self.resamples).T
@@ -338,8 +338,8 @@ class Fitted:
 
 @dataclass(frozen=True)
 class RepeatValues:
-    """Fitted R_D* (``tokens``) and R_N* (``parameters``) of the law ``Repeats``, and whether one of
-    them is at the limit of the fit."""
+    """Fitted R_D* (``tokens``) and R_N* (``parameters``) of the law ``Repeats``. ``at_limit``: True
+    if one of these two is at the limit of the fit."""
 
     tokens: float
     parameters: float
@@ -350,7 +350,7 @@ class RepeatValues:
 
 @dataclass(frozen=True, kw_only=True)
 class Fits(Message):
-    """The contents of scaling.json. ``flops`` are the fewest and the most operations of a point."""
+    """The contents of scaling.json. ``flops`` are those of the cheapest and the dearest point."""
 
     source: str = ""
     seed: int
@@ -489,8 +489,8 @@ def _parametric(
 def _repeats(
     points: Points, law: dict[str, float] | None, laws: Sequence[Chinchilla], seed: int
 ) -> RepeatValues | None:
-    """Fit R_D* and R_N* to at least 3 points with repeated text, and to resamples of them with each
-    of ``laws``. R_N* is fitted only if some model is larger than its text calls for."""
+    """Fit R_D* and R_N* to at least 3 points with repeated text, and to resamples of these points
+    with each of ``laws``. R_N* needs a model larger than the best size for its distinct text."""
     if len(points) < 3 or law is None:
         return None
     base = Chinchilla(**law)

@@ -1,7 +1,8 @@
 """Scaling laws: the loss as a function of parameters and tokens, and the best model for a budget.
 
-N is the number of parameters, D of tokens of text, C of operations. A budget means C = 6ND: six
-operations per parameter and token, without attention (Kaplan et al. 2020, section 2.1).
+N is the number of parameters, D the number of tokens of text, and C the number of operations, which
+is the budget. C = 6ND: six operations per parameter and token, without attention (Kaplan et al.
+2020, section 2.1).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Chinchilla:
 
     @property
     def best(self) -> Power:
-        """The best N for a budget, with the least loss at 6ND = C (equation 4)."""
+        """The N that has the least loss for a budget 6ND = C (equation 4)."""
         exponent = self.beta / (self.alpha + self.beta)
         return Power(self._log_g - exponent * math.log(PER_PAIR), exponent)
 
@@ -86,8 +87,8 @@ class Kaplan:
 
     @property
     def best(self) -> Power:
-        """The best N for a budget: the one where the law's term dc / D is alpha_n / alpha_d times
-        its other term."""
+        """The N that has the least loss for a budget 6ND = C. There the law's term dc / D is
+        alpha_n / alpha_d times the other term."""
         ratio = self.alpha_n / self.alpha_d
         factor = math.log(ratio / PER_PAIR) + ratio * math.log(self.nc) - math.log(self.dc)
         return Power(factor / (1 + ratio), 1 / (1 + ratio))
@@ -95,17 +96,17 @@ class Kaplan:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeats:
-    """What repeated text is worth, and parameters beyond those that the distinct text calls for
-    (Muennighoff et al. 2023, section 3.1). ``tokens`` and ``parameters`` are R_D* and R_N*:
-    repetition of either is worth at most this many times the distinct amount."""
+    """The value of repeated text, and of more parameters than are best for the distinct text
+    (Muennighoff et al. 2023, section 3.1). Repetition is worth at most R_D* = ``tokens`` times the
+    distinct text, further parameters at most R_N* = ``parameters`` times the best number."""
 
     tokens: float = 15.387756  # appendix A
     parameters: float = 5.309743
 
     def worth(self, amount: Any, unique: Any, most: float) -> Any:
-        """Return what ``amount`` tokens are worth if only U = ``unique`` of them are distinct (or
-        what parameters are worth if the text calls for only U): U + U R* (1 - exp(-R / R*)), where
-        R = amount / U - 1 and R* = ``most``."""
+        """Return what ``amount`` tokens are worth if only U = ``unique`` of them are distinct, or
+        what parameters are worth if U is the best number for the text: U + U R* (1 - exp(-R / R*)),
+        where R = amount / U - 1 and R* = ``most``."""
         unique = np.minimum(unique, amount)
         return unique * (1 + most * -np.expm1((1 - amount / unique) / most))
 
@@ -124,7 +125,7 @@ class Repeats:
         return law.loss(*self.effective(law, parameters, tokens, unique))
 
     def optimum(self, law: Chinchilla, flops: float, unique: float) -> tuple[float, float]:
-        """Return the (N, D) of least loss at 6ND = ``flops``, with ``unique`` distinct tokens."""
+        """Return the best (N, D) for 6ND = ``flops`` with ``unique`` distinct tokens."""
         free = law.best.optimum(flops)
         if free[1] <= unique:
             return free
@@ -139,7 +140,7 @@ TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al. 2022, table 3, at about 10^21 ope
 
 
 def rule_of_twenty(flops: float) -> tuple[float, float]:
-    """Return the (N, D) of a budget with 20 tokens per parameter."""
+    """Return (N, D) for a budget ``flops`` if D is 20 tokens per parameter."""
     parameters = math.sqrt(flops / PER_PAIR / TOKENS_PER_PARAMETER)
     return parameters, TOKENS_PER_PARAMETER * parameters
 
@@ -168,13 +169,13 @@ EXPONENTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
 
 
 class Form(Protocol):
-    """A law as it is fitted, with a vector of constants. ``x`` and ``y`` are the logarithms of
-    sizes and tokens minus their means, which almost decouples factors from exponents."""
+    """A law as it is fitted, by a vector of constants. ``x`` and ``y`` are the logarithms of sizes
+    and of tokens minus their means, so that exponents hardly change the best factors."""
 
     count: int  # of constants
 
     def starts(self, x: Floats, y: Floats, loss: Floats) -> list[Floats]:
-        """Return the constants to begin from."""
+        """Return vectors of constants from which the fit can begin."""
 
     def log_loss(self, constants: Floats, x: Floats, y: Floats) -> tuple[Floats, Floats]:
         """Return log L [points] and its derivatives [constants, points]."""
@@ -199,7 +200,8 @@ def _factors(columns: Sequence[Floats], target: Floats) -> Floats:
 
 
 class ChinchillaForm:
-    """Constants: log e, log a and log b at the mean sizes and tokens, then alpha and beta."""
+    """Chinchilla's law. The constants are the logarithms of the law's three terms at the mean ``x``
+    and ``y``, then alpha and beta."""
 
     count = 5
 
@@ -223,7 +225,8 @@ class ChinchillaForm:
 
 
 class KaplanForm:
-    """Constants: logarithms of the terms of L^(1 / alpha_d), then alpha_n / alpha_d and alpha_d."""
+    """Kaplan's law. The constants are the logarithms of the two terms of L^(1 / alpha_d) at the
+    mean ``x`` and ``y``, then alpha_n / alpha_d, then alpha_d."""
 
     count = 4
 
@@ -254,8 +257,8 @@ class KaplanForm:
 def fit(
     form: Form, parameters: Floats, tokens: Floats, loss: Floats, start: Floats | None = None
 ) -> tuple[Any, Floats]:
-    """Fit a law to the losses of points. Return the law and its constants, relative to the means of
-    the points' logarithms. ``start`` are constants of a similar fit to begin from."""
+    """Fit a law to the losses of points. Return (the law, its constants in the form ``form``).
+    ``start``: constants of a similar fit, from which this fit then begins."""
     x, y = np.log(parameters), np.log(tokens)
     middle = float(x.mean()), float(y.mean())
     x, y, target = x - middle[0], y - middle[1], np.log(loss)

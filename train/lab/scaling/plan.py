@@ -1,4 +1,4 @@
-"""Plan for a budget: parameters, tokens and hours, from published laws and from a fit."""
+"""Plan a budget's run: parameters, tokens and hours, by published laws and by a fit."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetPlan:
-    """The plan. ``rows`` are N, D and loss by each law. ``hours`` are those of one ``gpu`` at the
-    fraction ``mfu`` of its ``peak`` in bfloat16. ``measured_to`` is the largest cost of a fitted
-    point, in FLOPs. ``warnings`` say what the points of the fit do not determine."""
+    """A plan for a budget. ``rows`` has the best parameters, tokens and loss by each law. ``hours``
+    are those of one ``gpu`` at the fraction ``mfu`` of its ``peak`` in bfloat16. ``measured_to`` is
+    the cost, in FLOPs, of the dearest run fitted. ``warnings`` say what these runs leave open."""
 
     flops: float
     gpu: str
@@ -50,7 +50,7 @@ class BudgetPlan:
 
 
 def read_fits(path: Path) -> Fits:
-    """Read scaling.json, or the one in a folder. Raises ``LlmcurateError`` if that fails."""
+    """Read a scaling.json, or that of a folder. Raises ``LlmcurateError`` on failure."""
     path = path / "scaling.json" if path.is_dir() else path
     try:
         text = path.read_text(encoding="utf-8")
@@ -73,9 +73,9 @@ def plan(
     unique: float | None = None,
     fitted: Fits | None = None,
 ) -> BudgetPlan:
-    """Plan for a budget of ``flops``. ``unique`` is the number of distinct tokens; laws that ask
-    for more are solved again with Muennighoff et al.'s value of repeated text. Raises
-    ``LlmcurateError``."""
+    """Plan for a budget of ``flops``. ``unique`` is the number of distinct tokens; for laws that
+    ask for more tokens, the best run is computed anew with the value that Muennighoff et al. give
+    repeated text. Raises ``LlmcurateError``."""
     device = find_gpu(gpu)
     rows = [_row("20 tokens per parameter", *laws.rule_of_twenty(flops), unique)]
     rows += [_of_law(name, law, flops, unique, laws.Repeats()) for name, law in PUBLISHED.items()]

@@ -1,8 +1,8 @@
 """Sweep for a scaling law: train several sizes of a model at several budgets.
 
-A comparison of sizes (train/evaluate/compare.py) has its own folder for each budget and amount of
-distinct text, so finished runs are not repeated. The learning rate of each run reaches its floor at
-the run's end, as Hoffmann et al. 2022 advise.
+For each budget and amount of distinct text, sizes are compared (train/evaluate/compare.py) in a
+folder of their own. So finished runs are not repeated. The learning rate of each run reaches its
+floor at the run's end, as Hoffmann et al. 2022 advise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _SIZE = re.compile(r"([1-9]\d*)x([1-9]\d*)")
 
 def ladder(sizes: str, model: str = "tiny", changes: dict[str, Any] | None = None) -> list[Variant]:
     """Return variants of a preset for a list such as `32x2,64x2` of hidden sizes and layers. Heads,
-    key heads and feed-forward scale with the hidden size. Raises ``LlmcurateError``."""
+    key heads and the feed-forward are in proportion to the hidden size. Raises
+    ``LlmcurateError``."""
     base = change(preset(model), changes or {}, "model")
     size, variants = base.attention.head_dim, []
     for name in sizes.split(","):
@@ -56,7 +57,7 @@ def parts_of(
     budgets: Sequence[Budget], unique_tokens: Sequence[int]
 ) -> list[tuple[Budget, int | None]]:
     """Pair each budget, smallest first, with the whole corpus (None) and with each amount of
-    distinct text. A budget in tokens is paired with smaller amounts only."""
+    distinct text. A budget in tokens is paired only with amounts smaller than itself."""
     ordered = sorted(budgets, key=lambda each: each.flops or each.tokens or 0)
     return [
         (budget, unique)
@@ -78,8 +79,8 @@ def sweep(
     on_run: Callable[[str, int], None] = lambda name, seed: None,
     on_progress: Progress | None = None,
 ) -> Sweep:
-    """Train every variant at every pair of ``parts_of``, with ``seeds`` seeds. A restarted sweep
-    resumes. Raises ``LlmcurateError``."""
+    """Train every variant at every pair (budget, unique tokens) of ``parts_of``, with ``seeds``
+    seeds. A restarted sweep resumes. Raises ``LlmcurateError``."""
     points: list[Run] = []
     curves: list[SizeCurve] = []
     for budget, unique in parts_of(budgets, unique_tokens):

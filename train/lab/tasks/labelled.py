@@ -1,8 +1,8 @@
 """Labelled JSONL records, on which a model with a task head is trained.
 
-    classify  {"text": ..., "label": ...}, and "pair" for a second text
-    token     {"tokens": [...], "labels": [...]}: words, and a label for each
-    span      {"question": ..., "text": ..., "answer": ..., "start": ...}: an answer in the text
+    classify {"text": ..., "label": ...}, and "pair" for a second text token {"tokens": [...],
+    "labels": [...]}: words, and a label for each span {"question": ..., "text": ..., "answer": ...,
+    "start": ...}: an answer that is in the text
 
 ``start`` counts characters. Labels are strings or whole numbers, which are read as strings.
 """
@@ -37,10 +37,10 @@ from train.objective_settings import Task
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A record of a labelled file. ``texts`` are one or two texts, or words. ``labels`` are empty
-    if not known, else one for the text, one for each word, or in the task ``span`` the answer,
-    which begins at character ``start`` of the last text. ``key`` decides if the record is held
-    out."""
+    """A record of a labelled file. ``texts`` are one or two texts, or words. ``labels`` has one
+    label for the text, a label for each word, or in the task ``span`` the answer, which begins at
+    character ``start`` of the last text. It is empty if labels are not known. A hash of ``key``
+    decides whether the record is held out."""
 
     line: int
     texts: tuple[str, ...]
@@ -332,7 +332,7 @@ def window_lengths(length: Ints, context: int) -> Ints:
 
 
 class Labelled:
-    """A labelled file, encoded. ``names`` are the labels, or () to collect them from the file."""
+    """An encoded file of labelled samples. ``names``: the labels, or () to collect them from it."""
 
     def __init__(
         self,
@@ -398,7 +398,7 @@ class Labelled:
 
 
 def split(samples: Sequence[Sample], *, held_out: float, seed: int) -> npt.NDArray[np.bool_]:
-    """Return held-out flags of the samples. Raises ``LlmcurateError`` if all texts are equal."""
+    """Return True for each held-out sample. Raises ``LlmcurateError`` if all texts are equal."""
     draws = np.array([key_of("split", seed, sample.key) for sample in samples], np.uint64)
     if draws.min() == draws.max():
         raise UsageError(
@@ -409,7 +409,7 @@ def split(samples: Sequence[Sample], *, held_out: float, seed: int) -> npt.NDArr
 
 
 class LabelledFeed(Feed):
-    """The feed of a labelled file, with the model's label ``names`` and default ``tokenizer``."""
+    """The rows of a labelled file for training, with the model's ``names`` and ``tokenizer``."""
 
     def __init__(
         self,

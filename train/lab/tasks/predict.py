@@ -103,7 +103,7 @@ def exact_match(answer: str, predicted: str) -> bool:
 
 
 def answer_f1(answer: str, predicted: str) -> float:
-    """Return the F1 of the words of an answer, as in SQuAD; 1 if both answers are without words."""
+    """Return the F1 of an answer's words, as in SQuAD; 1 if neither answer has words."""
     ours, theirs = normalised(answer).split(), normalised(predicted).split()
     if not ours or not theirs:
         return float(ours == theirs)
@@ -116,8 +116,8 @@ Outputs = dict[int, list[npt.NDArray[np.float64]]]  # by sample, one array per w
 def head_outputs(
     model: Decoder, data: Labelled, windows: Ints, objective: Objective, scoring: Scoring
 ) -> Outputs:
-    """Return the values of ``answers`` for each sample. Every process must call this function. Each
-    window has a row to itself, so the number of processes does not change the results."""
+    """Return ``answers`` (labels.py) for each window of each sample. Every process must call this.
+    Each window has a row to itself, so the number of processes does not change the results."""
     rows = LabelledRows(data.windows, data.shards, windows, data.context)
     places = np.array([len(data.windows[number].places) for number in windows], np.int64)
     first = dict(zip(windows.tolist(), np.cumsum(places) - places, strict=True))
@@ -245,7 +245,7 @@ LONGEST = 512  # default window of a model without a training run, in tokens
 
 @dataclass(frozen=True, kw_only=True)
 class Predicted:
-    """The ``lines`` of a file with a ``prediction`` each, and, if they have labels, the scores."""
+    """The ``lines`` of a file with a ``prediction`` each, and scores if they have labels."""
 
     lines: list[dict[str, Any]]
     figures: dict[str, float]
@@ -261,9 +261,9 @@ def predict(
     device: str = "auto",
     which: str = "best",
 ) -> Predicted:
-    """Apply the model in ``folder``, of llmcurate or Hugging Face, to a file of the model's task.
-    ``context`` is the number of tokens read at once, by default as in training. Raises
-    ``LlmcurateError``."""
+    """Apply the model in ``folder`` (a run, or a folder of transformers) to a file of samples for
+    the model's task. ``context`` is the number of tokens read at once, by default as in training.
+    Raises ``LlmcurateError``."""
     judged = load_judged(folder, device=device, which=which)
     config = judged.model.config
     task = config.head.task

@@ -26,8 +26,8 @@ class Alibi(Position):
 
 def alibi_slopes(heads: int) -> Tensor:
     """Return the slope of each head i, counted from 1: 2 ** (-8 i / heads), float32 [heads]. If
-    ``heads`` is no power of two: the slopes of the power below, then every second slope of the
-    power above (Press et al. 2022)."""
+    ``heads`` is not a power of two: the slopes for the next lower power, then every second slope
+    for the next higher power (Press et al. 2022)."""
     power = 2 ** math.floor(math.log2(heads))
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
     extra = [2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)]

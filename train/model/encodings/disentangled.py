@@ -59,7 +59,8 @@ class DisentangledAttention(SelfAttention):
         (q_i . k_j + q_i . s_ij + k_j . r_ij) / sqrt(3 head_dim)
 
     where s_ij and r_ij are a key and a query made from the vector of the distance i - j. The paper
-    has j - i in the last term. Its code, and all models trained with that code, have i - j in both.
+    has j - i in the last term. The authors' code, and so all models trained with it, has i - j in
+    both terms.
     """
 
     def __init__(self, config: ModelConfig, backend: str) -> None:
@@ -98,9 +99,9 @@ class DisentangledAttention(SelfAttention):
 
 @encodes(Disentangled)
 class DistanceVectors(Positions):
-    """A learned vector for each distance i - j of query and key, or for each bucket of distances,
-    both ahead and behind (He et al. 2021, section 3.1, and their code).
-    """
+    """A learned vector for each distance i - j of query and key, or for each bucket of distances.
+    Keys before and after the query have different vectors (He et al. 2021, section 3.1, and their
+    code)."""
 
     content = True
     attention = DisentangledAttention
@@ -124,9 +125,9 @@ class DistanceVectors(Positions):
         return Relation(rows=self.norm(rows), index=(index + far).clamp(0, 2 * far - 1))
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """Return the bucket of each distance, or without ``buckets`` the distance. Half of the
-        buckets have a single distance each. The others grow with the logarithm, up to ``span`` - 1.
-        """
+        """Return the bucket of each distance, or the distance itself if there are no ``buckets``.
+        Half of the buckets have one distance each; the others widen logarithmically up to ``span``
+        - 1."""
         if self.buckets is None:
             return distance
         middle = self.buckets // 2

@@ -72,7 +72,7 @@ class DistanceAttention(SelfAttention):
 @encodes(Distances)
 class DistanceSinusoids(Positions):
     """Sines and cosines of each distance (Dai et al. 2019, section 3.3), ahead and behind.
-    Distances longer than the context get the values of the longest within it.
+    Distances beyond the context have the values of the longest distance within the context.
     """
 
     content = True

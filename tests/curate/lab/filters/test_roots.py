@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents.documents import documents
@@ -17,7 +17,6 @@ from curate.lab.filters.roots import (
     SPECIAL,
     Roots,
     RootsWords,
-    repeated_chars,
     repeated_words,
     share_of,
     stripped,
@@ -47,9 +46,12 @@ def reference_words(words: list[str], n: int) -> float:
     return sum(grams.count(g) for g in set(grams) if grams.count(g) > 1) / len(grams)
 
 
-@given(st.text(st.sampled_from("abé \n𝄞"), max_size=60), st.sampled_from([3, 10]))
-def test_repeated_characters_are_those_of_its_code(text: str, n: int) -> None:
-    assert repeated_chars(text, n) == pytest.approx(reference_chars(text, n))
+@settings(deadline=None)
+@given(st.text(st.sampled_from("abé \n𝄞"), max_size=60), st.sampled_from(["zh", "en"]))
+def test_repeated_characters_are_those_of_its_code(text: str, lang: str) -> None:
+    docs = Roots(lang=lang).apply(documents({"text": [text]}).within("roots"))
+    share = reference_chars(text.strip(), PARAMETERS[lang].ngram_chars)
+    assert docs.table["roots.repeated_chars"].to_pylist() == [pytest.approx(share)]
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=30), st.sampled_from([5, 7]))

@@ -7,15 +7,12 @@ import re
 import time
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents.documents import documents
-from curate.lab.filters.wangchanberta import RULES, WangchanBERTa, thai_chars
-from curate.text.buffers import text_buffers
+from curate.lab.filters.wangchanberta import RULES, WangchanBERTa
 
 SIGNS = "ก กา า abc é 🙂 ( ) { } [ ] () [;] ! !!!! ... 5 &amp; &lt nbsp; <br/> &#39; #39; & ;"
 BLANKS = (" ", "  ", "\n", "\n\n", "\t", "\xa0", "\xad", "\ufeff", "<br />")
@@ -123,13 +120,8 @@ def test_documents_with_too_little_thai_go_with_a_reason() -> None:
 
 @given(st.text(st.sampled_from("กฺ฿เ๙๚๛ aé文🙂\u0e00")))
 def test_thai_characters_are_those_of_the_class(text: str) -> None:
-    counted = thai_chars(*text_buffers(pa.array([text], pa.large_string())))
-    assert counted.tolist() == [len(re.findall("[ก-๙]", text))]
-
-
-def test_bytes_cut_within_a_character_are_not_counted() -> None:
-    data = np.array([0xE0, 0xB8, 0xE0, 0xB8, 0x81, 0xE0], np.uint8)
-    assert thai_chars(data, np.array([0, 2, 6], np.int64)).tolist() == [0, 1]
+    docs = WangchanBERTa().apply(documents({"text": [text]}).within("wangchanberta"))
+    assert docs.table["wangchanberta.thai_chars"].to_pylist() == [len(re.findall("[ก-๙]", text))]
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,27 @@ def test_the_printed_threshold_keeps_the_requested_fraction(
     assert json.loads(done.stdout.splitlines()[-1])["kept"] == int(kept)
 
 
+def test_labels_with_scores_train_a_classifier(sets: Sets, shared_bench: Any) -> None:
+    pytest.importorskip("fasttext_pybind")
+    rows = [
+        {**json.loads(line), "score": score}
+        for path, score in zip(sets, (3, 2), strict=True)
+        for line in path.read_text().splitlines()
+    ]
+    shared_bench.jsonl("labels.jsonl", rows)
+    labels = ("quality", "train", "--labels", "labels.jsonl", *SMALL)
+    done = shared_bench.command(*labels, "-o", "by-labels")
+    assert done.returncode == 0, done.stderr
+    assert "Cohen's kappa" in done.stdout and "trained on" in done.stdout
+    card = json.loads((shared_bench.folder / "by-labels" / "card.json").read_text())
+    assert sum(card["labels"]["hq"].values()) == 150
+    done = shared_bench.command(*labels, "--from-score", 4, "-o", "none")
+    assert done.returncode == 2 and "--labels with scores from 4 on has no document" in done.stderr
+    for more in ((), ("--labels", "x", "--positive", sets[0]), ("--negative", sets[1])):
+        done = shared_bench.command("quality", "train", *more, "-o", "none")
+        assert done.returncode == 2 and "or --labels instead of both" in done.stderr
+
+
 def test_uncalibrated_scores_are_reported(sets: Sets, shared_bench: Any) -> None:
     pytest.importorskip("fasttext_pybind")
     options = ("--positive", sets[0], "--negative", sets[1], *SMALL[:4], "--lr", 0.001)

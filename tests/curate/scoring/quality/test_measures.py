@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,3 +90,38 @@ def test_figures_add_up_and_curves_end_at_one(sets: tuple[np.ndarray, np.ndarray
 def test_measures_need_both_good_and_bad_examples() -> None:
     assert measures.measure(np.array([0.5]), np.array([True])) is None
     assert measures.measure(np.zeros(0), np.zeros(0, np.bool_)) is None
+
+
+def agreed(neither: int, good: int, kept: int, both: int) -> dict[str, Any]:
+    """The agreement of documents that are rejected, good and rejected, kept, good and kept."""
+    numbers = (neither, good, kept, both)
+    scores = np.repeat([0.0, 0.49, 0.5, 1.0], numbers)
+    return measures.agreement(scores, np.repeat([False, True, False, True], numbers))
+
+
+def test_agreement_is_what_its_definitions_say() -> None:
+    # accuracy (3 + 4) / 10; chance 0.5 * 0.6 + 0.5 * 0.4; kappa (0.7 - 0.5) / (1 - 0.5)
+    found = agreed(3, 2, 1, 4)
+    assert (found["accuracy"], found["f1"]) == (0.7, 8 / 11)
+    assert math.isclose(found["kappa"], 0.4)
+    assert agreed(5, 0, 0, 5)["kappa"] == 1 and agreed(0, 5, 5, 0)["kappa"] == -1
+
+
+def test_the_interval_of_kappa_is_the_large_sample_one_for_many_documents() -> None:
+    counts = np.array([3000, 2000, 1000, 4000])
+    p, n = counts.reshape(2, 2) / counts.sum(), counts.sum()  # kept, good
+    kept, good = p.sum(1), p.sum(0)
+    chance, same = float(kept @ good), float(np.trace(p))
+    # Fleiss, Cohen and Everitt 1969, equation 13
+    terms = sum(
+        p[i, j] * ((1 - chance) * (i == j) - (good[i] + kept[j]) * (1 - same)) ** 2
+        for i in range(2) for j in range(2)
+    )  # fmt: skip
+    variance = (terms - (same * chance - 2 * chance + same) ** 2) / (n * (1 - chance) ** 4)
+    half = 1.96 * math.sqrt(variance)
+    assert np.allclose(agreed(*counts)["kappa_interval"], (0.4 - half, 0.4 + half), atol=1e-3)
+
+
+def test_few_documents_without_a_disagreement_are_not_certain() -> None:
+    (few, most), (many, _) = (agreed(n, 0, 0, n)["kappa_interval"] for n in (5, 500))
+    assert few < 0.75 and many > 0.98 and 0.9 < most < 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,29 @@ def test_the_card_counts_every_document(sets: Sets, tmp_path: Path, small: Train
     assert held["roc_auc"] > 0.95
     assert held["average_precision"] > 0.95
     assert sorted(p.name for p in tmp_path.iterdir()) == ["card.json", "quality.bin"]
+
+
+def test_scores_divide_labelled_documents(sets: Sets, tmp_path: Path, small: Training) -> None:
+    rows = [json.loads(line) for path in sets for line in path.read_text().splitlines()]
+    scores = [None if n % 50 == 7 else 3 + n % 3 if n < 150 else n % 3 for n in range(len(rows))]
+    path = tmp_path / "labels.jsonl"
+    both = [json.dumps(r | {"score": s}) for r, s in zip(rows, scores, strict=True)]
+    path.write_text("\n".join(both))
+    good, rest = (Texts([str(path)], True, None, r) for r in ((3, math.inf), (-math.inf, 3)))
+    card = train(good, rest, tmp_path / "out", small, call_apart)
+    hq, cc = card["labels"]["hq"], card["labels"]["cc"]
+    assert (sum(hq.values()), sum(cc.values())) == (147, 245)
+    assert card["held_out"]["agreement"]["kappa"] > 0.8
+
+
+@pytest.mark.parametrize("score", ["missing", "text"])
+def test_labels_without_numbers_are_wrong_use(tmp_path: Path, score: str) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(
+        json.dumps({"id": "a", "text": "b"} | ({} if score == "missing" else {"score": "x"}))
+    )
+    with pytest.raises(UsageError, match="no column `score` with numbers"):
+        list(Texts([str(path)], True, None, (3, 9)).batches())
 
 
 def test_a_quantized_model_is_smaller(sets: Sets, tmp_path: Path, small: Training) -> None:

@@ -1,0 +1,59 @@
+"""`llmcurate migrate`: a recipe from another tool's configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from curate.cli.options import app
+from llmcurate.base.terminal import echo, say
+
+
+@app.command(rich_help_panel="Lab")
+def migrate(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A configuration, or a Python script; never executed."),
+    ],
+    recipe: Annotated[
+        Optional[Path],
+        typer.Option("-o", "--out", metavar="RECIPE", help="The new recipe. Default: print it."),
+    ] = None,
+    tool: Annotated[
+        Optional[str],
+        typer.Option(
+            "--from",
+            metavar="TOOL",
+            help="datatrove, dclm, dolma, data-juicer, nemo-curator or text-dedup. Default: it is"
+            " recognised.",
+        ),
+    ] = None,
+) -> None:
+    """Write a recipe that does what another tool's configuration does.
+
+    A comment behind each value says where it comes from. Steps that are not mapped, and steps that
+    differ, are listed by line on standard error.
+
+    \b
+    Examples:
+    llmcurate migrate fineweb.py -o recipe.yaml
+    llmcurate migrate dclm_baseline_refinedweb.yaml > recipe.yaml
+    """
+    from curate.lab.migrate.migration import migrate as read
+    from llmcurate.base.disk.files import write_text
+    from llmcurate.base.disk.units import counted
+    from llmcurate.base.errors import UsageError
+
+    if recipe is not None and recipe.exists():
+        raise UsageError(f"{recipe} exists: give another file with -o")
+    migration = read(file, tool)
+    text = migration.recipe(file.stem)
+    if recipe is None:
+        echo(text.rstrip("\n"), as_it_is=True)
+    else:
+        write_text(recipe, text)
+    for remark in migration.remarks:
+        say(str(remark))
+    say(f"mapped {migration.mapped} of {counted(migration.total, 'step')}")

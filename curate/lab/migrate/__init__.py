@@ -1,0 +1,1 @@
+"""Recipes from configurations of other tools (docs/migrate.md)."""

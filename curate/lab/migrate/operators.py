@@ -1,0 +1,300 @@
+"""Steps of other tools, as read from their configurations, and the rules that turn them into ours.
+
+Each operator of another tool becomes a step, in whose settings `max.digits` names an entry of the
+mapping `max`. Many of their filters have one limit each, so `merged` makes one step of those that
+stand together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from curate.lab.migrate.literal_calls import Call, Expression
+from curate.lab.migrate.migration import MappedStep, Migration, Remark, Setting
+from llmcurate.base.disk.yaml_file import line_of
+from llmcurate.base.errors import UsageError
+
+NONE = math.inf  # the default of a limit that is off without a value
+BOUNDLESS = 1e15  # limits from here on are off, as sys.maxsize is in Data-Juicer
+OFF = "not in the configuration"
+MOST_OPEN = 8  # groups of a step that are compared with the next one
+# Filters that may trade places, with the values that switch off their rules.
+FILTERS: dict[str, dict[str, object]] = {
+    "ratios": {"profile": "none"},
+    "gopher_quality": {
+        "profile": "none",
+        **{"min_words": 0, "min_word_length": 0, "min_alpha_words": 0, "min_stop_words": 0},
+        **{"max_words": 10**9, "max_word_length": 1e9, "max_symbol_ratio": 1e9},
+        **{"max_bullet_lines": 1, "max_ellipsis_lines": 1},
+    },
+    "gopher_repetition": {
+        "profile": "none",
+        **{"max_duplicate_lines": 1, "max_duplicate_paragraphs": 1},
+        **{"max_duplicate_line_chars": 1e9, "max_duplicate_paragraph_chars": 1e9},
+        **{"max_top_n_gram_chars": {}, "max_duplicate_n_gram_chars": {}},
+    },
+    "fineweb_quality": {
+        "profile": "none",
+        **{"min_end_marks": 0, "max_short_lines": 1},
+        **{"max_duplicate_chars": 1e9, "max_newlines": 1e9},
+    },
+    "pii": {"emails": False, "phones": False, "ips": False},  # though it changes texts
+}
+# Steps that are one with the same step directly before them, with values that switch off rules.
+NEIGHBOURS: dict[str, dict[str, object]] = {
+    "refinedweb_lines": {
+        "profile": "none",
+        **{"max_uppercase": 1, "max_numeric": 1, "max_removed_words": 1e9},
+        **{"anywhere": [], "line_ends": [], "line_starts": []},
+    },
+    "c4": {
+        "profile": "none",
+        **{"require_end_mark": False, "min_words_per_line": 0, "min_sentences": 0},
+        **{"max_word_chars": 10**9, "max_page_chars": 10**9},
+        **{"lorem_ipsum_phrases": [], "javascript_phrases": [], "policy_phrases": []},
+    },
+    "dedup_passages": {"min_sentences": 0},
+    **{"url_filter": {}, "language": {}, "quality": {}},
+}
+# Other steps that change no text, so filters before and after them may be one step.
+JUDGES = {"column_filter", "document_length", "language", "listed_words", "periodic_repetition"}
+JUDGES |= {"perplexity", "quality", "url_filter"}
+# The limits of Gopher's paper, table A1, which are defaults of several tools.
+REPETITION: dict[str, Any] = {
+    **{"max_duplicate_lines": 0.3, "max_duplicate_paragraphs": 0.3},
+    **{"max_duplicate_line_chars": 0.2, "max_duplicate_paragraph_chars": 0.2},
+    "max_top_n_gram_chars": {2: 0.2, 3: 0.18, 4: 0.16},
+    "max_duplicate_n_gram_chars": {5: 0.15, 6: 0.14, 7: 0.13, 8: 0.12, 9: 0.11, 10: 0.1},
+}
+Mapped = Iterator[MappedStep | Remark | Setting]  # a setting of the section `read`
+
+
+class Theirs(NamedTuple):
+    """A setting of another tool. default: its value in a configuration without it; None and NONE
+    leave our setting out. change: returns our value for that of the other tool."""
+
+    key: str
+    default: Any = None
+    change: Callable[[Any], Any] = lambda value: value
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The step that does what an operator does, or `read` for the section of that name. settings: a
+    fixed value, or `Theirs`; differs: what the step does otherwise; more: False if another step
+    already stands for the operator; off: values of the other tool that switch off a limit."""
+
+    step: str
+    settings: Mapping[str, object] = field(default_factory=dict)
+    differs: str = ""
+    more: bool = False
+    off: tuple[object, ...] = ()
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the names of the operator's settings that the rule uses."""
+        return tuple(v.key for v in self.settings.values() if isinstance(v, Theirs))
+
+    def off_values(self) -> Mapping[str, object]:
+        """Return the values with which our step's limits are off."""
+        return {**FILTERS, **NEIGHBOURS}.get(self.step, {})
+
+
+def rule(step: str, differs: str = "", /, off: tuple[object, ...] = (), **settings: Any) -> Rule:
+    """Return a rule with the settings that are keyword arguments."""
+    return Rule(step, settings, differs, off=off)
+
+
+Rules = Rule | tuple[Rule, ...]
+
+
+def several(rules: Rules) -> tuple[Rule, ...]:
+    return (rules,) if isinstance(rules, Rule) else rules
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A step of another tool. values: its settings; lines: the line of each, if known; tool: the
+    tool with its version, whose defaults apply."""
+
+    name: str
+    line: int
+    values: Mapping[str, Any]
+    path: Path
+    tool: str
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def value(self, theirs: Theirs) -> Any:
+        """Return the value of a setting, after `change`. Raise UsageError if it is of another kind
+        than the default."""
+        value = self.values.get(theirs.key)
+        if value is None or isinstance(value, (Expression, Call)):
+            value = theirs.default
+        if isinstance(theirs.default, (int, float)) and isinstance(value, str):
+            with suppress(ValueError):  # YAML 1.1 reads 2e5 as a text
+                value = float(value)
+        kinds = {bool: bool, int: (int, float), float: (int, float), str: str}
+        kind: Any = kinds.get(type(theirs.default), object)
+        odd = kind == (int, float) and (isinstance(value, bool) or value != value)  # NaN
+        if odd or not isinstance(value, kind):
+            names = {bool: "true or false", str: "a text"}
+            raise UsageError(
+                f"{at(self.path, self.lines.get(theirs.key, self.line))}: {self.name}.{theirs.key}"
+                f" must be {names.get(type(theirs.default), 'a number')}, not {value!r:.60}"
+            )
+        return None if value is None else theirs.change(value)
+
+    def mapped(self, rules: Rules) -> Mapped:
+        """Yield the steps of the rules, and remarks on what differs."""
+        for rule in several(rules):
+            settings = [self._setting(rule, *each) for each in rule.settings.items()]
+            given = tuple(s for s in settings if s.value is not None and not _boundless(s.value))
+            if {"bands", "rows"} <= {s.name for s in given}:  # these decide if both are given
+                given = tuple(s for s in given if s.name not in ("threshold", "permutations"))
+            for ours, theirs in rule.settings.items():
+                if isinstance(theirs, Theirs) and not self._constant(theirs.key):
+                    yield self.differs(f"{theirs.key} is not constant: set {rule.step}.{ours}")
+            counts = int(not rule.more and rule.step != "read")
+            yield MappedStep(rule.step, given, self._origin(self.line, self.name), counts)
+            if rule.differs:
+                yield (self.needless if rule.step == "read" else self.differs)(rule.differs)
+
+    def tried(self, results: Mapped) -> Mapped:
+        """Yield the results, or one remark if a setting is of a wrong kind."""
+        try:
+            yield from [*results]
+        except (AttributeError, TypeError, ValueError, UsageError) as error:
+            place = at(self.path, self.line)
+            yield self.unmapped(str(error).removeprefix(f"{place}: "))
+
+    def differs(self, message: str) -> Remark:
+        return Remark(self.line, self.name, message, unmapped=False)
+
+    def unmapped(self, message: str = "no step here has its rule") -> Remark:
+        return Remark(self.line, self.name, message, unmapped=True)
+
+    def needless(self, message: str) -> Remark:
+        return Remark(self.line, self.name, message, unmapped=False, needless=True)
+
+    def _constant(self, key: str) -> bool:
+        return not isinstance(self.values.get(key), (Expression, Call))
+
+    def _setting(self, rule: Rule, ours: str, value: object) -> Setting:
+        if not isinstance(value, Theirs):
+            return Setting(ours, value, f"{self.name} of {self.tool}")
+        name = f"{self.name}{'.' if value.key.isidentifier() else ' '}{value.key}"
+        given = self.values.get(value.key)
+        origin = self._origin(self.lines.get(value.key, self.line), name)
+        if value.key in self.values and given in rule.off:
+            return Setting(ours, rule.off_values().get(ours), origin)
+        if given is None or not self._constant(value.key):
+            origin = f"{name}: default of {self.tool}"
+        return Setting(ours, self.value(value), origin)
+
+    @staticmethod
+    def _origin(line: int, name: str) -> str:
+        return f"line {line}: {name}" if line else name
+
+
+def _boundless(value: object) -> bool:
+    return isinstance(value, (int, float)) and abs(value) >= BOUNDLESS
+
+
+def at(path: Path, line: int) -> str:
+    return f"{path}:{line}" if line else str(path)
+
+
+def migration(
+    tool: str,
+    results: Iterable[MappedStep | Remark | Setting],
+    source: Setting | None = None,
+    text: Setting | None = None,
+) -> Migration:
+    """Return the migration. results: also settings of the section `read`, or its steps `read`, and
+    the setting `input`; source: the input; text: the column of the text."""
+    results = list(results)
+    steps = [result for result in results if isinstance(result, MappedStep)]
+    settings = {result.name: result for result in results if isinstance(result, Setting)}
+    settings |= {s.name: s for s in _one([s for s in steps if s.step == "read"]).settings}
+    source = settings.pop("input", source)
+    if text and text.value not in ("text", None):
+        settings["columns"] = replace(text, name="columns", value={"text": text.value})
+    return Migration(
+        tool,
+        source if source and source.value else None,
+        merged(step for step in steps if step.step != "read"),
+        tuple(result for result in results if isinstance(result, Remark)),
+        tuple(settings.values()),
+    )
+
+
+def merged(steps: Iterable[MappedStep]) -> tuple[MappedStep, ...]:
+    """Return the steps, with those filters in one that have no other step between them, and those
+    of `NEIGHBOURS` in one that stand side by side. Their lists are joined."""
+    groups: list[list[MappedStep]] = []
+    # By step, the groups that may still get one, with their settings.
+    latest: dict[str, list[tuple[list[MappedStep], dict[str, object]]]] = {}
+    for step in steps:
+        name, given = step.step, {setting.name: setting.value for setting in step.settings}
+        if name in NEIGHBOURS and groups and groups[-1][0].step != name:
+            latest.pop(name, None)
+        for group, settings in latest.get(name, ()):
+            if all(_agree(settings.get(key, value), value) for key, value in given.items()):
+                group.append(step)
+                settings |= given
+                break
+        else:
+            groups.append([step])
+            if name not in FILTERS and name not in JUDGES:
+                latest.clear()
+            if name in FILTERS:
+                latest[name] = [*latest.get(name, ()), (groups[-1], given)][-MOST_OPEN:]
+            elif name in NEIGHBOURS:
+                latest[name] = [(groups[-1], given)]
+    return tuple(map(_one, groups))
+
+
+def _agree(before: object, value: object) -> bool:
+    return before == value or (isinstance(before, list) and isinstance(value, list))
+
+
+def _one(group: list[MappedStep]) -> MappedStep:
+    settings: dict[str, Setting] = {}
+    entries: dict[str, dict[str, Setting]] = {}
+    for setting in (s for step in group for s in step.settings):
+        name, _, entry = setting.name.partition(".")
+        before = settings.get(name)
+        if entry:
+            entries.setdefault(name, {})[entry] = replace(setting, name=entry)
+            setting = Setting(name, tuple(entries[name].values()), "")
+        elif before and isinstance(before.value, list) and isinstance(setting.value, list):
+            more = [value for value in setting.value if value not in before.value]
+            origin = f"{before.origin}; {setting.origin}" if more else before.origin
+            setting = Setting(name, [*before.value, *more], origin)
+        settings[name] = setting
+    step = group[0].step if group else "read"
+    for name, value in Rule(step).off_values().items():
+        settings.setdefault(name, Setting(name, value, OFF))
+    origin = "; ".join(dict.fromkeys(each.origin for each in group))
+    return MappedStep(step, tuple(settings.values()), origin, sum(s.stands_for for s in group))
+
+
+def node_line(root: yaml.Node | None, *keys: str | int) -> int:
+    """Return the line of a key or entry in a tree of YAML nodes, or that of the last one found."""
+    return line_of(root, *keys) or 0
+
+
+def need(value: Any, kind: type, path: Path, line: int, what: str) -> Any:
+    """Return a value, for None an empty one. Raise UsageError for another kind."""
+    if value is None and kind is not str:
+        return kind()
+    if not isinstance(value, kind):
+        names = {"dict": "a mapping", "list": "a list", "str": "a text"}
+        raise UsageError(f"{at(path, line)}: {what} must be {names[kind.__name__]}")
+    return value

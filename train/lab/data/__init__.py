@@ -1,0 +1,1 @@
+"""Layouts of token files that few trainers use."""
