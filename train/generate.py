@@ -440,9 +440,9 @@ def load(model_dir: Path, *, device: str = "cpu", which: str = "best") -> tuple[
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """A prompt and its continuation. If masks were filled, these are the text before the first mask
-    and the rest. ``stopped``: ``end`` (after an end-of-text token) or ``length`` (at the number of
-    tokens)."""
+    """A prompt and its continuation. If masks were filled, ``prompt`` is the text before the first
+    mask and ``text`` the filled text from there on. ``tokens``: how many were written. ``stopped``:
+    ``end`` after an end-of-text token, ``length`` after the number of tokens asked for."""
 
     prompt: str
     text: str

@@ -71,8 +71,8 @@ def train(
 
 
 def with_end_of_text(special: tuple[str, ...], model: str = "bpe") -> tuple[str, ...]:
-    """Return the special tokens. If none of them marks the end of a text, the default ones come
-    first."""
+    """Return `special` if one of these tokens marks the end of a text. Else return the default
+    special tokens of the algorithm `model`, which include such a token, followed by `special`."""
     from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
     from tokenize_kit.learn.options import LEARNERS, Learner
 

@@ -52,7 +52,7 @@ def moved(before: Path, now: Path) -> None:
 
 
 def release(path: Path) -> None:
-    """Compare a file, or a folder's files, with their recorded digests before their removal."""
+    """Check a file or folder that is about to be removed against its recorded digests."""
     if journal := _current.get():
         journal.release(path)
 

@@ -194,7 +194,8 @@ def phases(step: DedupExact, sketches: Sketches, groups: list[Group]) -> list[Ph
 
 
 def write_decisions(db: Any, path: Path, method: str) -> Decided:
-    """Write the decisions on the table `members`, ordered by part and n. Return the counts."""
+    """Write to `path` the decision on each row of the database table `members` (see
+    `members_query`), ordered by the columns part and n. Return the counts for the report."""
     db.execute(
         """CREATE OR REPLACE TABLE numbered AS
         SELECT key, row_number() OVER (ORDER BY min(kept_id)) - 1 AS cluster

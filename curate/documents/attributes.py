@@ -146,8 +146,9 @@ class DocumentsFile(pq.ParquetFile):  # type: ignore[misc]
 
 
 def source_sql(paths: list[Path], options: str = "", also: Iterable[str] = ()) -> str:
-    """Return an SQL source of document files with flat columns. options: options for
-    `read_parquet`, each after a comma; also: columns that are null if the files lack them."""
+    """Return SQL for a FROM clause that reads document files, with each attribute as a column of
+    its own. options: named arguments of DuckDB's `read_parquet`, as SQL that begins with a comma
+    (`, union_by_name = true`). also: columns that are null if the files lack them."""
     schemas = [pq.read_schema(path) for path in {*paths[:1], *paths[-1:]}]
     if len({*map(is_packed, schemas)}) > 1:  # a HOME with files of an earlier version
         packed = {path: is_packed(pq.read_schema(path)) for path in paths}

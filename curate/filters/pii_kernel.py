@@ -163,7 +163,8 @@ def _number_end(data, i, stop):
 
 @njit(cache=True, nogil=True)
 def find_numbers(data, offsets, digits):
-    """Return int64[3, found]: row, start, end of runs of `digits` or more digits and separators."""
+    """Return int64[3, found]: the row, start and end of each number of at least `digits` digits.
+    Between two digits there may be up to _MAX_GAP separators."""
     out = np.empty((3, 256), np.int64)
     n = np.int64(0)
     for r in range(len(offsets) - 1):

@@ -75,7 +75,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The tokenizer of all sources. origin: a text for the report on how it was chosen."""
+    """The tokenizer of all sources. origin: how it was chosen, as a text for the report."""
 
     origin: str
     file: str

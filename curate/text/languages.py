@@ -111,7 +111,7 @@ def comparable(label: str) -> str:
 
 
 def macrolanguage(label: str) -> str | None:
-    """Return a label's macrolanguage, in the sense of `comparable` (`zho` for `yue`), or None."""
+    """Return the code of the macrolanguage of a label's language (`zho` for `yue`), or None."""
     code = iso639_3(label)
     return _TABLES["members"].get(code) if code else None
 

@@ -193,16 +193,17 @@ def prune(
     embeddings: Path | None = None,
     tensors: tuple[str, ...] = (),
 ) -> PrunedCard:
-    """Remove tokens that texts use less than `least` times, or the least used until `most` are
-    left, or those that the tokenizer at `common` lacks. Write the new tokenizer, the map of ids and
-    the card into the folder `out`, and return the card.
+    """Remove the tokens that texts use less than `least` times. If `most` is given, also remove the
+    least used of the others until `most` tokens are left. If `common` is given instead, remove the
+    tokens that the tokenizer at this path lacks. Write the new tokenizer, the map of ids and the
+    card into the folder `out`, and return the card.
 
     batches(): yields the texts and is called twice. If `common` is given, `batches` may be None:
     built-in hard texts and the texts of all tokens are then used. Bytes, special tokens, added
     tokens and tokens that other tokens need are kept (`choose_tokens`). Before anything is written,
     the new tokenizer is checked on the texts: texts without a removed token must get the same
-    tokens as before, with their new ids. embeddings, tensors: the file or folder of embeddings from
-    which rows are removed too, and the names of its tables."""
+    tokens as before, with their new ids. embeddings: a file or folder of embeddings, from which the
+    rows of removed tokens are removed too; tensors: the names of its tables."""
     if least < 1 or (most is not None and most < 1):
         raise UsageError("min-count, vocab: give 1 or more")
     original = open_tokenizer(path)

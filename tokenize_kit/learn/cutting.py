@@ -37,7 +37,8 @@ def normaliser(name: Normal, unigram: bool) -> normalizers.Normalizer | None:
 
 
 def rules_of(rule: str) -> bytes:
-    """Return SentencePiece's compiled normalisation rules: field 2 of field 3 of a model."""
+    """Return SentencePiece's compiled normalisation rules named `rule`. In a SentencePiece model
+    they are `precompiled_charsmap` (field 2) of `normalizer_spec` (field 3)."""
     import sentencepiece
 
     model = sentencepiece.SentencePieceNormalizer(rule_name=rule).serialized_model_proto()

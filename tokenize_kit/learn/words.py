@@ -146,11 +146,11 @@ def lay_out(
     weights: np.ndarray,
     numbers: np.ndarray | None = None,
 ) -> Text:
-    """Return words laid out as a `Text` for learning merges, whose `lengths` are still empty.
-    symbols: uint8[] or int32[], the words concatenated; ends: int64[words + 1]; weights:
-    int64[words]; numbers: int32[], the id of each symbol, by default the symbol itself. Words of
-    one symbol, which have no pairs, or of weight 0 are left out. Raises LlmcurateError if there are
-    more than 2^31 symbols."""
+    """Return words laid out as a `Text`, whose field `lengths` is empty until merges are learned.
+    symbols: uint8[] or int32[], the words concatenated; ends: int64[words + 1], 0 and the end of
+    each word; weights: int64[words]; numbers: int32[], the id of each symbol, by default the symbol
+    itself. Words of one symbol, which have no pairs, or of weight 0 are left out. Raises
+    LlmcurateError if there are more than 2^31 symbols."""
     words = np.flatnonzero((np.diff(ends) > 1) & (weights > 0))
     words = words[np.argsort(-weights[words], kind="stable")]
     sizes = ends[words + 1] - ends[words]

@@ -204,12 +204,13 @@ def megatron_files(folder: Path, names: set[str]) -> list[str]:
 
 @layout("megatron", megatron_files)
 def read_megatron(path: Path, foreign: Foreign) -> Part:
-    """Read Megatron's IndexedDataset: NAME.bin with tokens, NAME.idx with the bounds of sequences
-    (one or more make a document) and of documents.
+    """Read Megatron's IndexedDataset. NAME.bin has the tokens. NAME.idx says where each sequence of
+    tokens is in NAME.bin, and which sequences make each document.
 
-    .idx: "MMIDIDX\\0\\0", uint64 version 1, uint8 type of tokens, uint64 sequences, uint64
-    document bounds, then int32 lengths and int64 byte offsets of sequences, and int64 bounds of
-    documents, in sequences (NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py).
+    .idx: "MMIDIDX\\0\\0", uint64 version 1, uint8 type of tokens, uint64 S (number of sequences),
+    uint64 N (number of document bounds), int32[S] lengths of sequences in tokens, int64[S] byte
+    offsets of sequences, int64[N] document bounds: document k has the sequences from bounds[k] to
+    bounds[k + 1] - 1 (NVIDIA/Megatron-LM, megatron/core/datasets/indexed_dataset.py).
     """
     index = path.with_suffix(".idx")
     raw = index.read_bytes()

@@ -101,9 +101,9 @@ def rows_in_pairs(rotated: int) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A transformers module, and our modules that it holds. In the names, ``{}`` is the number of
-    the layer and ``[]`` that of the expert. We store a matrix of all experts in one tensor;
-    transformers has a tensor for each expert. ``when`` selects the models that have the module."""
+    """A transformers module, ``theirs``, and our modules whose weights it holds, ``ours``. In these
+    names ``{}`` is the number of the layer and ``[]`` that of the expert: transformers has a tensor
+    for each expert, we have one for all. ``when`` selects the models that have the module."""
 
     ours: tuple[str, ...]
     theirs: str

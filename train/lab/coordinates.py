@@ -98,7 +98,8 @@ def _outputs(model: Decoder, tokens: Tensor) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Growth:
-    """The change of one output at each width, and its exponent as a power of the width."""
+    """The change of one output by training. ``sizes``: its mean absolute value at each width.
+    ``slope``: the exponent s for which width^s fits these values best."""
 
     sizes: list[float]
     slope: float

@@ -62,7 +62,7 @@ _BYTES = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Plugin:
-    """A class in a user's file. ``rest``: name of the field for settings of this class only."""
+    """A class in a user's file. ``rest`` names the field for settings that only that class has."""
 
     rest: ClassVar[str] = "options"
     kind: str = Field(

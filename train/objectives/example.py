@@ -143,7 +143,8 @@ class Draws:
         return (drawn >> np.uint64(11)) / 2.0**53
 
     def of_other_document(self, piece: Piece) -> Piece | None:
-        """Return a piece of another document; None if none is in eight random rows."""
+        """Return the longest piece of another document in a random row. If a row has none, the next
+        random row is tried; after eight rows, return None."""
         if self.rows is None:
             return None
         for share in self.shares(piece, 8, 6):

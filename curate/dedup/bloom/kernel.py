@@ -188,7 +188,8 @@ class Grams:
     last: np.ndarray
 
     def table(self) -> pa.Table:
-        """Return the keys as a sketch: one row per document, with lists."""
+        """Return the sketches: one row per document. Its columns are all fields except `rows`, each
+        with a list of the values; lists of `last` are empty if it is the same array as `first`."""
         before = np.concatenate([[0], np.cumsum(self.first)])
         lists = {
             "keys": (before[self.rows], self.keys),

@@ -333,8 +333,9 @@ class Remaining:
 
 
 def removed_pieces(docs: Documents, pieces: Extents, decisions: pa.Table) -> np.ndarray:
-    """Return uint8[pieces]: GLOBAL or LOCAL (by the decision's column `local`) for a piece in a cut
-    passage, else 0. A piece in several such passages is GLOBAL if one is GLOBAL."""
+    """Return uint8[pieces]: GLOBAL if a piece is in a cut passage that repeats text of another
+    document (the column `local` of `decisions` is False), LOCAL if it is only in cut passages that
+    repeat text of the same document, 0 if it is in no cut passage."""
     removed = np.zeros(len(pieces.start), np.uint8)
     cut = decisions.filter(decisions["drop"])
     if cut.num_rows == 0:

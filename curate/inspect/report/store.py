@@ -47,11 +47,12 @@ GROUPS_A_RANGE = 64  # groups that a task merges
 @dataclass(frozen=True)
 class Store:
     """The documents and decisions of a run. `kept` and `gone` are the files of corpus/ and
-    rejected/. The DuckDB views `kept` and `gone` hold ids, languages, origins and reasons;
-    `gone_rows` has all columns of rejected documents, and `decisions` is decisions.parquet. With
-    several groups only the view `decisions` exists.
+    rejected/. `db` has views: `kept` and `gone` hold ids, languages and origins, `gone` also the
+    reasons; `gone_rows` has all columns of rejected documents, and `decisions` is
+    decisions.parquet.
 
-    `run` executes tasks if there are more than `group_bytes` of files, with results in `folder`.
+    Files of more than `group_bytes` are read in groups of about this size, by one task per group.
+    Then only the view `decisions` exists. `run` executes the tasks; their results are in `folder`.
     """
 
     db: Any
@@ -310,7 +311,8 @@ def _store(
 
 
 def _decisions(db: Any, files: Corpus) -> str:
-    """Return SQL for all decisions. In a refresh HOME, cluster numbers continue from run to run."""
+    """Return SQL that selects the decisions of a run, or of all runs of a refresh HOME. Each run
+    numbers its clusters from 0; in a HOME the numbers are raised, so that no two runs share one."""
     selects, before = [], 0
     for path in files.decisions:
         # Only runs against earlier corpora have the column.

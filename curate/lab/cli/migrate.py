@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from curate.cli.options import app
-from llmcurate.base.terminal import echo, say
+from llmcurate.base.terminal import echo, say, suggest
 
 
 @app.command(rich_help_panel="Lab")
@@ -57,3 +57,5 @@ def migrate(
     for remark in migration.remarks:
         say(str(remark))
     say(f"mapped {migration.mapped} of {counted(migration.total, 'step')}")
+    if recipe is not None and migration.steps:
+        suggest("run", recipe, *([] if migration.input else ["IN"]), "-o", "OUT")

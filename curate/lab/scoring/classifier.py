@@ -22,11 +22,10 @@ from curate.corpus.sketches import Sketches
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.limits import Limit, decide
 from curate.fetch.download import OFFLINE
-from curate.fetch.hub import model_folder
 from curate.lab.scoring.sequence_model import (
     Head,
     SequenceModel,
-    files_to_fetch,
+    downloaded_folder,
     model_files,
     read_head,
 )
@@ -99,7 +98,7 @@ class Classifier(CorpusStep, FromFiles):
         return f"{self.label}: model {self.model}"
 
     def _folder(self) -> Path:
-        return model_folder(self.model, self._what, files_to_fetch())
+        return downloaded_folder(self.model, self._what)
 
     def identity(self) -> Identity:
         """Return the identity with the model's folder, which workers use too. Raises UsageError if

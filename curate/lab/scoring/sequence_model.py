@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from curate.engines.worker import beat_again
+from curate.fetch.hub import model_folder
 from curate.lab.pretrained import Pretrained, most_tokens
 from curate.text.onnx import TOKENIZER, OnnxText, onnx_file, onnx_files
 from llmcurate.base.disk.units import counted
@@ -84,10 +85,16 @@ def read_head(folder: Path, what: str) -> Head:
         raise UsageError(f"{what}: {CONFIG} is missing or damaged") from None
 
 
-def files_to_fetch() -> list[str]:
-    """Return patterns of a model's files on the hub that the installed libraries run."""
+def downloaded_folder(model: str, what: str) -> Path:
+    """Return the folder of a model, a local one or one of the hub's cache. If transformers is
+    installed, safetensors are downloaded; without it, or where the model has none, its ONNX files
+    are."""
     onnx = ["model.onnx*", "onnx/model.onnx*"]
-    return [CONFIG, TOKENIZER, *([SAFETENSORS] if find_spec("transformers") else onnx)]
+    for weights in ([SAFETENSORS], onnx) if find_spec("transformers") else (onnx,):
+        folder = model_folder(model, what, [CONFIG, TOKENIZER, *weights])
+        if weights == onnx or any(folder.glob(SAFETENSORS)):
+            break
+    return folder
 
 
 def model_files(folder: Path, what: str) -> list[Path]:

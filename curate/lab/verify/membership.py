@@ -82,7 +82,8 @@ class Reference:
         return share >= threshold if self.step.mode == "both" else share > threshold
 
     def document(self, row: Document) -> Verdict:
-        """Return the verdict on the next document, and insert the keys of what is kept."""
+        """Return the verdict on the next document, and insert the keys of its units that are not
+        duplicates into the filter. In mode `both`, a dropped document inserts none."""
         if self.step.mode == "both":
             return self._spanning(row)
         ends = list(accumulate(row.first, initial=0))

@@ -222,8 +222,8 @@ class Language(Profiled, Step):
         return docs.drop(judged & limit.over(score, least), "language_score", score, least)
 
     def limits(self) -> list[Limit]:
-        """Return the limits on stored scores. There are no limits if `min_chars` is set, because
-        then the length of a document decides too, and lengths are not stored."""
+        """Return the rules that decide by a stored score alone. There are none if `min_chars` is
+        set: shorter documents are then kept whatever their score, and lengths are not stored."""
         return [] if self.min_chars else super().limits()
 
     def own_limits(self) -> list[Limit]:

@@ -93,8 +93,8 @@ def deciles(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
 
 
 def kept_fractions(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
-    """Return the thresholds at which given fractions of the other documents are kept, and the share
-    of the good documents that each threshold keeps."""
+    """Return, for each fraction in KEPT, the threshold that keeps at least this fraction of the
+    documents that are not good, and the shares that it keeps of these and of the good documents."""
     others, best = np.sort(scores[~good]), np.sort(scores[good])
     rows = []
     for fraction in KEPT:

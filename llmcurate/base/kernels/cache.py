@@ -263,8 +263,9 @@ class KernelCache(_Cache):
 
 
 def _described(kind: types.Type) -> str:
-    """Return a text that identifies a type. numba's text for a named tuple lacks its module and
-    fields. They are added, because a kernel may get tuples from modules that it does not import."""
+    """Return a text that identifies a type in the key of a cached kernel. numba's text for a named
+    tuple lacks the tuple's module and fields. Both are added here, because the tuple may be defined
+    in a module whose source is not part of the key."""
     if not isinstance(kind, types.BaseTuple):
         return repr(kind)
     parts = ", ".join(_described(part) for part in kind.types)

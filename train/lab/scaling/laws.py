@@ -200,8 +200,8 @@ def _factors(columns: Sequence[Floats], target: Floats) -> Floats:
 
 
 class ChinchillaForm:
-    """Chinchilla's law. The constants are the logarithms of the law's three terms at the mean ``x``
-    and ``y``, then alpha and beta."""
+    """Chinchilla's law, L = e + a / N^alpha + b / D^beta. The constants are the logarithms of the
+    three terms' values at ``x`` = ``y`` = 0, then alpha and beta."""
 
     count = 5
 
@@ -225,8 +225,8 @@ class ChinchillaForm:
 
 
 class KaplanForm:
-    """Kaplan's law. The constants are the logarithms of the two terms of L^(1 / alpha_d) at the
-    mean ``x`` and ``y``, then alpha_n / alpha_d, then alpha_d."""
+    """Kaplan's law. The constants are the logarithms of the two terms of L^(1 / alpha_d) at ``x`` =
+    ``y`` = 0, then alpha_n / alpha_d, then alpha_d."""
 
     count = 4
 

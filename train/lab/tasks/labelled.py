@@ -409,7 +409,8 @@ def split(samples: Sequence[Sample], *, held_out: float, seed: int) -> npt.NDArr
 
 
 class LabelledFeed(Feed):
-    """The rows of a labelled file for training, with the model's ``names`` and ``tokenizer``."""
+    """The rows of a labelled file for training. ``tokenizer``: the model's, used unless the
+    settings name one. ``names``: the model's labels, or () to collect the labels of the file."""
 
     def __init__(
         self,

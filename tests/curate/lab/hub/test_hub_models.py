@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -56,3 +58,16 @@ def test_a_model_that_the_hub_lacks_is_a_one_line_error(hub: Hub) -> None:
             Classifier(model=model).identity()
         assert str(caught.value).startswith(f"classifier: model {model}: ")
         assert "\n" not in str(caught.value)
+
+
+def test_a_repository_with_onnx_alone_is_used_also_where_transformers_is_installed(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime", reason="no onnxruntime: pip install 'llmcurate[onnx]'")
+    monkeypatch.setitem(sys.modules, "transformers", ModuleType("transformers"))
+    sys.modules["transformers"].__spec__ = ModuleSpec("transformers", None)
+    files = classifier(tmp_path / "model", 4)
+    del files["model.safetensors"]
+    hub.put("org/onnx", files, "model")
+    used = {Path(path).name for path in Classifier(model="org/onnx").resources()}
+    assert used == {"model.onnx", "config.json", "tokenizer.json"}
