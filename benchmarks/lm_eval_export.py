@@ -30,7 +30,7 @@ from curate.cli.training import export_model
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.writer import Layout, encode_shards
 from train.config import TrainConfig
-from train.data.shards import end_of_text
+from train.data.vocabulary import roles_of_run
 from train.generate import load
 from train.loop.pretrain import pretrain
 from train.model.presets import preset
@@ -148,13 +148,12 @@ def judge(
 def score(run: Path, requests: list[tuple[str, str, float]]) -> float:
     """The largest difference between the harness's log-likelihoods and ours."""
     model, tokenizer = load(run)
-    added = tokenizer.get_added_tokens_decoder()
-    end = end_of_text({token.content: index for index, token in added.items() if token.special})
-    assert end is not None
+    before_text = list(roles_of_run(run / "tokenizer.json", tokenizer).before)
+    assert before_text
     worst = 0.0
     for before, scored, theirs in requests:
-        prompt = [end, *tokenizer.encode(before, add_special_tokens=False).ids]
-        ids = [end, *tokenizer.encode(before + scored, add_special_tokens=False).ids]
+        prompt = [*before_text, *tokenizer.encode(before, add_special_tokens=False).ids]
+        ids = [*before_text, *tokenizer.encode(before + scored, add_special_tokens=False).ids]
         chances = model(torch.tensor([ids]))[0].double().log_softmax(dim=-1)
         ours = sum(float(chances[i - 1, ids[i]]) for i in range(len(prompt), len(ids)))
         worst = max(worst, abs(ours - theirs))

@@ -23,8 +23,8 @@ _WHOLE = 8  # tokens that one character may take; more only occur in text that i
 
 
 class Tokenizer:
-    """A tokenizer.json, a SentencePiece .model or a .tiktoken file. It gives the same ids as the
-    library that defines the file's format. Special tokens are never encoded from text."""
+    """A tokenizer.json, tekken.json, SentencePiece .model or .tiktoken file. Its ids are those of
+    the library that defines the file's format. Special tokens are never encoded from text."""
 
     def __init__(self, path: str | os.PathLike[str], pattern: str | None = None) -> None:
         """Open a tokenizer. path: the tokenizer's file or folder; pattern: the name of a published
@@ -65,7 +65,12 @@ class Tokenizer:
 
     def decode_parts(self, ids: Iterable[int]) -> Iterator[str]:
         """Yield the text of ids as the ids arrive. Concatenated, the parts are the text that
-        `decode` returns. Tokens are held back until their characters are complete."""
+        `decode` returns. Tokens are held back until their characters are complete, or to the end
+        if a tokenizer.json's decoder may change earlier text."""
+        if not self._tokens.streams:
+            if text := self.decode(ids):
+                yield text
+            return
         before: list[int] = []  # ids decoded before `waiting`, for its context
         waiting: list[int] = []
         enough = 1

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from torch import Tensor
 
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
-from train.data.shards import end_of_text, load_tokenizer
-from train.data.vocabulary import names_of
+from llmcurate.base.roles import Roles
+from llmcurate.base.tokenizer_file import load_tokenizer, size_of
+from train.data.vocabulary import first_of, nameless, roles_of_run, token_of
 from train.device import pick_device
 from train.measure.accounting import parameters
 from train.model.cache import Cache
@@ -110,10 +112,13 @@ def probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
 class Chooser:
     """The choice of tokens for several texts, each with its own random stream. The result for a
     text depends only on ``seed`` and on the text's number in ``numbers``, not on the other texts.
+    ``never``: bool [vocab], True for tokens that must not be chosen; None: all may be.
     """
 
-    def __init__(self, sampling: Sampling, seed: int, numbers: list[int]) -> None:
-        self.sampling = sampling
+    def __init__(
+        self, sampling: Sampling, seed: int, numbers: list[int], never: Tensor | None = None
+    ) -> None:
+        self.sampling, self._never = sampling, never
         self._draws = [torch.Generator().manual_seed(_stream(seed, number)) for number in numbers]
 
     def choose(self, logits: Tensor, seen: list[list[int]]) -> list[int]:
@@ -121,6 +126,8 @@ class Chooser:
         if not logits.isfinite().all():
             raise RunFailed("the model's logits are not numbers: its weights are broken")
         logits = penalise(logits, seen, self.sampling.repetition_penalty)
+        if self._never is not None:
+            logits = logits.masked_fill(self._never, NEVER)
         if self.sampling.temperature == 0:
             return logits.argmax(dim=-1).tolist()
         chances = probabilities(logits, self.sampling)
@@ -165,23 +172,10 @@ class Filling:
             raise UsageError(f"rounds is {self.rounds}: give 1 or more")
 
 
-def mask_of(tokenizer: Tokenizer) -> tuple[int, str]:
-    """Return the tokenizer's mask token (id, text). Raises ``LlmcurateError`` if it has none."""
-    ids = tokenizer.get_vocab(with_added_tokens=True)
-    for name in names_of("mask"):
-        if name in ids:
-            return ids[name], name
-    raise UsageError(
-        f"the model's tokenizer has no mask token ({', '.join(names_of('mask'))}): it cannot fill"
-    )
-
-
-def with_masks(tokenizer: Tokenizer, prompt: str) -> tuple[list[int], str]:
+def with_masks(tokenizer: Tokenizer, prompt: str, mask: int) -> tuple[list[int], str]:
     """Return the ids of a prompt, and its text before the first mask token. A mask stands for a
-    word and the space before it. Raises ``LlmcurateError`` if the tokenizer has no mask.
-    """
-    mask, spelled = mask_of(tokenizer)
-    *before, last = prompt.split(spelled)
+    word and the space before it."""
+    *before, last = prompt.split(tokenizer.id_to_token(mask))
     ids: list[int] = []
     for part in before:
         ids += [*tokenizer.encode(part.rstrip(" "), add_special_tokens=False).ids, mask]
@@ -205,16 +199,18 @@ def filled(
     its first mask, text from there on, number of masks). A prompt without masks gets ``masks``
     masks at its end. ``start``: ids at the start of each text. Raises ``LlmcurateError`` if the
     tokenizer has no mask or a text is longer than the model's context."""
-    mask, _ = mask_of(tokenizer)
+    mask, never = model.special.mask, nameless(tokenizer, model.config.vocab)
+    if mask is None:
+        raise UsageError("the model's tokenizer has no mask token, such as [MASK]: it cannot fill")
     texts, before, whole = [], [], []
     for prompt in prompts:
-        ids, shown = with_masks(tokenizer, prompt)
+        ids, shown = with_masks(tokenizer, prompt, mask)
         texts.append([*start, *ids] if mask in ids else [*start, *ids, *[mask] * masks])
         before.append(shown)
     for first in range(0, len(texts), batch):
         part = texts[first : first + batch]
         numbers = list(range(first, first + len(part)))
-        whole += fill(model, part, mask, filling, sampling, seed=seed, numbers=numbers)
+        whole += fill(model, part, mask, filling, sampling, never, seed=seed, numbers=numbers)
     return [
         (shown, tokenizer.decode(new[text.index(mask) :]), text.count(mask))
         for shown, text, new in zip(before, texts, whole, strict=True)
@@ -228,13 +224,14 @@ def fill(
     mask: int,
     filling: Filling,
     sampling: Sampling,
+    never: Tensor | None = None,
     *,
     seed: int,
     numbers: Sequence[int],
 ) -> list[list[int]]:
     """Return the texts with tokens instead of masks. Text n uses the random stream ``numbers[n]``.
-    Raises ``LlmcurateError`` if a text is longer than the model's context.
-    """
+    ``never``: as in ``Chooser``. Raises ``LlmcurateError`` if a text is longer than the model's
+    context."""
     width = max(map(len, texts))
     if width > model.config.context:
         raise UsageError(
@@ -254,7 +251,7 @@ def fill(
         if not logits.isfinite().all():
             raise RunFailed("the model's logits are not numbers: its weights are broken")
         logits[:, mask] = NEVER
-        return logits
+        return logits if never is None else logits.masked_fill(never, NEVER)
 
     if filling.method == "gibbs":
         choosers = [Chooser(sampling, seed, [number]) for number in numbers]
@@ -432,9 +429,9 @@ def load(model_dir: Path, *, device: str = "cpu", which: str = "best") -> tuple[
     load_model(checkpoint, model, average=True)
     model.both_ways = both_ways(plan.train)
     tokenizer = load_tokenizer(tokenizer_of(checkpoint))
-    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
-    if largest >= config.vocab:
+    if size_of(tokenizer) > config.vocab:
         raise RunFailed(f"{model_dir / 'tokenizer.json'}: not the tokenizer of this model")
+    model.special = roles_of_run(tokenizer_of(checkpoint), tokenizer)
     return model.eval().to(place), tokenizer
 
 
@@ -503,12 +500,13 @@ def complete(
 ) -> list[Completion]:
     """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time.
 
-    A decoder reads a prompt as the beginning of a document, and an end-of-text token ends the
-    continuation. With ``suffix``, a model trained with objective fim writes the text between prompt
-    and suffix, as far as its context allows. In an encoder-decoder, the encoder reads the prompt
-    and the decoder writes the text. Special tokens in the prompt and in the text are written by
-    their names. An encoder fills the masks of a prompt as ``filling`` says. A prompt without masks
-    gets ``max_tokens`` masks at its end.
+    A decoder reads a prompt after the tokens that texts began with in training, and any token that
+    ends a text ends the continuation. An id without a token is never written. With ``suffix``, a
+    model trained with objective fim writes the text between prompt and suffix, as far as its
+    context allows. In an encoder-decoder, the encoder reads the prompt and the decoder writes the
+    text. Special tokens in the prompt and in the text are written by their names. An encoder fills
+    the masks of a prompt as ``filling`` says. A prompt without masks gets ``max_tokens`` masks at
+    its end.
 
     The same seed gives the same text on the same device. Each prompt has its own random stream,
     whatever the other prompts are. Raises ``LlmcurateError`` if the model cannot do this.
@@ -517,10 +515,9 @@ def complete(
         raise UsageError("give max_tokens and batch of 1 or more")
     if not 0 <= seed < 1 << 63:
         raise UsageError(f"seed is {seed}: give 0 to 2**63 - 1")
-    added = tokenizer.get_added_tokens_decoder()
-    end = end_of_text({token.content: index for index, token in added.items() if token.special})
+    roles = model.special
     if model.config.fills:
-        start = [] if end is None else [end]
+        start = [] if roles.end is None else [roles.end]
         masks = (start, max_tokens, filling or Filling(), sampling)
         return [
             Completion(prompt=prompt, text=text, tokens=tokens, stopped="length")
@@ -528,17 +525,18 @@ def complete(
                 model, tokenizer, prompts, *masks, seed=seed, batch=batch
             )
         ]
-    ids, sources = _starts(model.config, tokenizer, prompts, end)
+    ids, sources = _starts(model.config, tokenizer, prompts, roles)
     if suffix is not None:
-        ids = _with_suffix(model.config, tokenizer, prompts, suffix, end)
+        ids = _with_suffix(model.config, tokenizer, prompts, suffix, roles)
         max_tokens = min(max_tokens, model.config.context - max(map(len, ids)))
     completions: list[Completion] = []
+    never = nameless(tokenizer, model.config.vocab)
     for first in range(0, len(ids), batch):
         part = ids[first : first + batch]
-        chooser = Chooser(sampling, seed, list(range(first, first + len(part))))
+        chooser = Chooser(sampling, seed, list(range(first, first + len(part))), never)
         read = None if sources is None else sources[first : first + batch]
         texts = Texts(model, part, agree, read)
-        for produced, ended in _continue(texts, chooser, max_tokens, end):
+        for produced, ended in _continue(texts, chooser, max_tokens, roles.ends):
             completions.append(
                 Completion(
                     prompt=prompts[len(completions)],
@@ -551,15 +549,17 @@ def complete(
 
 
 def _starts(
-    config: ModelConfig, tokenizer: Tokenizer, prompts: list[str], end: int | None
+    config: ModelConfig, tokenizer: Tokenizer, prompts: list[str], roles: Roles
 ) -> tuple[list[list[int]], list[list[int]] | None]:
-    start = [] if end is None else [end]
-    encoder = config.encoder
+    encoder, end = config.encoder, roles.end
     if encoder is None:
-        ids = [start + tokenizer.encode(words, add_special_tokens=False).ids for words in prompts]
+        ids = [
+            [*roles.before, *_ids(tokenizer, words)] or list(first_of(roles)) for words in prompts
+        ]
         if not all(ids):
-            raise UsageError("this tokenizer has no end-of-text token: give a prompt")
+            raise UsageError("no token of this tokenizer begins or ends a text: give a prompt")
         return ids, None
+    start = [] if end is None else [end]
     if encoder.start is not None:
         start = [encoder.start]
     if not start:
@@ -578,19 +578,17 @@ def _starts(
 
 
 def _with_suffix(
-    config: ModelConfig, tokenizer: Tokenizer, prompts: list[str], suffix: str, end: int | None
+    config: ModelConfig, tokenizer: Tokenizer, prompts: list[str], suffix: str, roles: Roles
 ) -> list[list[int]]:
     known = tokenizer.get_vocab(with_added_tokens=True)
-    marks = [
-        next((known[name] for name in names_of(f"fim {part}") if name in known), None)
-        for part in PARTS
-    ]
+    marks = [token_of(f"fim {part}", roles, known) for part in PARTS]
     if not config.writes or config.form != "decoder" or None in marks:
         raise UsageError("suffix: give a decoder that was trained with objective fim")
     before, behind, middle = ([mark] for mark in marks if mark is not None)
-    start, last = [] if end is None else [end], _ids(tokenizer, suffix)
+    last = _ids(tokenizer, suffix)
     ids = [
-        [*start, *before, *_ids(tokenizer, prompt), *behind, *last, *middle] for prompt in prompts
+        [*roles.before, *before, *_ids(tokenizer, prompt), *behind, *last, *middle]
+        for prompt in prompts
     ]
     longest = max(map(len, ids))
     if longest >= config.context:
@@ -607,21 +605,17 @@ def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _continue(
-    texts: Texts, chooser: Chooser, max_tokens: int, end: int | None
+    texts: Texts, chooser: Chooser, max_tokens: int, ends: Sequence[int]
 ) -> list[tuple[list[int], bool]]:
-    """Return the new tokens of each text, and True if the text ended with an end-of-text token."""
+    """Return the new tokens of each text, and True if the text ended with one of ``ends``."""
     lengths = [len(text) for text in texts.known]
     ended = [False] * len(lengths)
     for _ in range(max_tokens):
         tokens = chooser.choose(texts.logits(), texts.known)
-        ended = [done or token == end for done, token in zip(ended, tokens, strict=True)]
+        ended = [done or token in ends for done, token in zip(ended, tokens, strict=True)]
         texts.append(tokens)
         if all(ended):
             break
-    continued = []
-    for text, length, done in zip(texts.known, lengths, ended, strict=True):
-        produced = text[length:]
-        continued.append(
-            (produced[: produced.index(end)] if done and end is not None else produced, done)
-        )
-    return continued
+    produced = [text[length:] for text, length in zip(texts.known, lengths, strict=True)]
+    written = [list(takewhile(lambda token: token not in ends, new)) for new in produced]
+    return list(zip(written, ended, strict=True))

@@ -381,11 +381,11 @@ class Export(CommandSettings):
 
     command = "export"
 
-    format: Literal["jsonl", "warc", "minhash", "bloom", "hf"] = Field(
+    format: Literal["jsonl", "warc", "minhash", "bloom", "hf", "gguf"] = Field(
         "jsonl",
         description="Format: for a corpus jsonl, warc (records of plain text), minhash (signatures"
         " for datasketch) or bloom (a filter for pybloom-live); for a model hf (transformers), the"
-        " default for a folder with a trained model.",
+        " default for a folder with a trained model, or gguf (llama.cpp).",
     )
     compression: Literal["zst", "gz", "none"] = Field(
         "zst", description="Compression of the JSONL files."
@@ -394,8 +394,9 @@ class Export(CommandSettings):
     key: Literal["url", "text"] = Field(
         "url", description="What the Bloom filter contains: the documents' URLs or their texts."
     )
-    dtype: Literal["float32", "bfloat16"] = Field(
-        "float32", description="Data type of a model's weights."
+    dtype: Literal["float32", "float16", "bfloat16", "q8_0"] = Field(
+        "float32",
+        description="Data type of a model's weights; q8_0 (8 bits, in blocks of 32) is for gguf.",
     )
     checkpoint: Literal["best", "last"] = Field(
         "best", description="Checkpoint to use: the one with the lowest held-out loss, or the last."

@@ -62,6 +62,10 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
     else:
         raise UsageError("give -o OUT, or work in a workspace (`llmcurate init`)")
     out, url = working_folder(out, options.scratch)
+    if not options.quiet and not options.as_json:
+        for product in plan.recipe.products:
+            for line in product.forecast():
+                say(f"{product.label}: {line}")
     if options.dry_run:
         _show_plan(plan, out, options, space)
         return Outcome(out, plan)

@@ -24,6 +24,7 @@ from curate.cli.options import (
     read_changes,
 )
 from curate.cli.settings import READS_ALL, command
+from llmcurate.base.disk.files import read_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, LockHeld, UsageError, disk_error
 from llmcurate.base.messages import json_values
@@ -214,12 +215,7 @@ def _entries(options: dict[str, tuple[str, ...]], lists: tuple[Path, ...]) -> li
 
     entries = [(kind, value) for kind, values in options.items() for value in values]
     for path in lists:
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not UTF-8 text"
-            raise UsageError(f"--list {path}: {reason}") from None
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate(read_text(path, "--list ").splitlines(), 1):
             words = line.split(None, 1)
             if not words or words[0].startswith("#"):
                 continue

@@ -9,6 +9,7 @@ import typer
 
 from curate.cli.options import DEFAULT, CommandOptions, Inputs, Json, Quiet, group, newest
 from curate.cli.settings import command, run_steps
+from llmcurate.base.disk.files import read_text
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import print_result, suggest
 
@@ -70,7 +71,7 @@ def search(
         found = searching.find(arrays, phrase, chosen.limit, chosen.context)
         print_result(found, text_of(found), as_json)
     else:
-        text = searching.read_text(file) if file is not None else longest or ""
+        text = read_text(file) if file is not None else longest or ""
         found = searching.longest(arrays, text, chosen.limit, chosen.context)
         print_result(found, text_of_longest(found), as_json)
     ids = [hit.document for hit in found.hits]

@@ -276,13 +276,11 @@ def run_steps(
     """Print the forecasts of these steps (the effects to expect from their settings), then run a
     recipe of the steps."""
     from curate.cli.execution import execute
-    from curate.steps.contracts import Forecasts
     from curate.steps.recipe import compose
 
     recipe = compose(title, steps, tuple(sets or ()))
     for step in recipe.document_steps:
-        lines: list[str] = step.forecast() if isinstance(step, Forecasts) else []
-        for line in lines:
+        for line in step.forecast():
             say(line, options.quiet)
     return execute(recipe, inputs or [], options, title)
 

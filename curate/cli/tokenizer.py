@@ -25,6 +25,7 @@ from curate.cli.options import (
     reading,
 )
 from curate.cli.settings import command, run_steps
+from llmcurate.base.disk.files import read_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import coloured, echo, echo_json, say, suggest
@@ -64,30 +65,11 @@ def train(
     """
     if regex is not None:
         settings["regex"] = _expressions(regex)
-    if "special_tokens" in settings:
-        model = settings.get("model", "bpe")
-        settings["special_tokens"] = with_end_of_text(settings["special_tokens"], model)
     run_steps("tokenizer", [("tokenizer", settings)], inputs, options, sets)
 
 
-def with_end_of_text(special: tuple[str, ...], model: str = "bpe") -> tuple[str, ...]:
-    """Return `special` if one of these tokens marks the end of a text. Else return the default
-    special tokens of the algorithm `model`, which include such a token, followed by `special`."""
-    from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
-    from tokenize_kit.learn.options import LEARNERS, Learner
-
-    if any(token in END_OF_TEXT for token in special):
-        return special
-    return (*LEARNERS.get(model, Learner).special_tokens, *special)
-
-
 def _expressions(path: Path) -> tuple[str, ...]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: not UTF-8 text") from None
+    lines = read_text(path).splitlines()
     expressions = tuple(line for line in lines if line.strip() and not line.startswith("# "))
     if not expressions:
         raise UsageError(f"{path}: no regular expression in it; write one per line")
@@ -209,6 +191,18 @@ def convert(
             help="Texts whose ids must not change. By default a set of hard cases. [repeatable]",
         ),
     ] = None,
+    bos_token: Annotated[
+        Optional[str],
+        typer.Option(metavar="TEXT", help="Token that begins a text, if no file names it."),
+    ] = None,
+    eos_token: Annotated[
+        Optional[str],
+        typer.Option(metavar="TEXT", help="Token that ends a text, if no file names it."),
+    ] = None,
+    allow_loss: Annotated[
+        bool,
+        typer.Option("--allow-loss", help="Convert without features that FORMAT cannot hold."),
+    ] = False,
     restart: Restart = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -225,10 +219,20 @@ def convert(
     """
     from tokenize_kit.change.convert import convert as run
 
-    asked = {"tokenizer": tokenizer, "to": to, "pattern": pattern}
+    asked = {"tokenizer": tokenizer, "to": to, "pattern": pattern, "allow_loss": allow_loss}
+    named = {"begin": bos_token, "end": eos_token}
+    asked |= {name: token for name, token in named.items() if token is not None}
     texts = buffers(on, quiet or as_json, reading(read)) if on else None
     claim_for("convert", out, restart, **asked)
-    card = run(tokenizer, out, to, pattern=pattern, batches=texts and texts())
+    card = run(
+        tokenizer,
+        out,
+        to,
+        pattern=pattern,
+        batches=texts and texts(),
+        allow_loss=allow_loss,
+        **named,
+    )
     if as_json:
         echo_json({"out": str(out), **card.json()})
         return
@@ -238,11 +242,23 @@ def convert(
         f"same ids as {card.source} in {count - card.ties:,} of {counted(count, 'text')}"
         f" ({card.verified_bytes:,} bytes)"
     )
+    tried = card.compared
+    echo(
+        f"and in {tried['added_texts']:,} with {counted(tried['added_tokens'], 'added token')};"
+        f" in {tried['parsed_texts']:,} with special tokens matched, too"
+    )
+    echo(f"same text from the ids of {counted(tried['decoded_texts'], 'text')}")
+    for feature in card.lost:
+        echo(f"lost: {feature}")
+    if tried["explained_texts"]:
+        echo(f"so the ids of {counted(tried['explained_texts'], 'text')} differ")
     names = ["pattern", "pat_str", "special_tokens"] if to == "tiktoken" else []
     values = card.json()
     for name in [*names, "tokenizer.ggml.pre"]:
         if values.get(name):
-            echo(f"{name}: {values[name]}")
+            shown = str(values[name])
+            more = "" if len(shown) < 1000 else f"... ({len(values[name]):,} in the card)"
+            echo(f"{name}: {shown[: 1000 - len(more)] if more else shown}{more}")
     for note in card.notes:
         echo(f"note: {note}")
 

@@ -27,14 +27,12 @@ from curate.cli.options import (
 )
 from curate.cli.settings import READS_TEXTS, command, run_steps
 from curate.products.needs import needs_training
-from llmcurate.base.disk.files import rename_aside
+from llmcurate.base.disk.files import read_text, rename_aside
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import echo, print_result, say, suggest, table
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
     from curate.run.workspace import Workspace
     from train.measure.step_documents import Step
 
@@ -256,14 +254,8 @@ def step_text(step: Step) -> str:
 
 
 def _prompts(file: Path) -> list[str]:
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file}: not UTF-8, at byte {error.start}") from None
     prompts = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(file).splitlines(), 1):
         if line.strip():
             prompts.append(_prompt(line, f"{file}:{number}") if file.suffix == ".jsonl" else line)
     if not prompts:
@@ -302,6 +294,7 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
     llmcurate export corpus/ -o out
     llmcurate export corpus/ -o out --format warc
     llmcurate export model/ -o hf-model --dtype bfloat16
+    llmcurate export model/ -o model.gguf --format gguf --dtype q8_0
     """
     from curate.api.command_settings import Export
     from curate.formats.folders import OF_DOCUMENTS, kinds_of
@@ -309,54 +302,52 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
     chosen = Export.of(**settings)
     kinds = kinds_of(Path(inputs[0])) if inputs else []
     is_model = "model" in kinds and set(kinds).isdisjoint(OF_DOCUMENTS)
-    if chosen.format == "hf" or ("format" not in settings and is_model):
-        export_model(inputs or [], chosen.dtype, options, chosen.checkpoint)
+    to = "hf" if is_model and "format" not in settings else chosen.format
+    if to in ("hf", "gguf"):
+        export_model(inputs or [], chosen.dtype, options, chosen.checkpoint, to)
     else:
         settings = chosen.model_dump(include={"format", "compression", "attributes", "key"})
         run_steps("export", [("export", settings)], inputs, options)
 
 
 def export_model(
-    inputs: list[str], dtype: str, options: CommandOptions, which: str = "best"
+    inputs: list[str], dtype: str, options: CommandOptions, which: str = "best", to: str = "hf"
 ) -> None:
-    """Write a trained model as a folder that transformers can load. Raises UsageError unless one
-    model and an output folder are given."""
+    """Write a trained model as a folder that transformers can load, or as OUT/model.gguf, or the
+    file OUT if its name ends in .gguf. Raises UsageError unless one model and OUT are given."""
     if len(inputs) > 1:
-        raise UsageError("export --format hf takes one trained model; give one folder")
+        raise UsageError(f"export --format {to} takes one trained model; give one folder")
     out = options.out
     if out is None:
         raise UsageError("give -o OUT, the folder to write")
+    if to == "gguf" and out.suffix != ".gguf":
+        out /= "model.gguf"
     run = newest("model", Path(inputs[0]) if inputs else None, "IN")
     a_model(run)
     with needs_training():
         from train.hf.export import chosen
         from train.hf.export import export as write
 
+        if to == "gguf":
+            from tokenize_kit.change.gguf_model import add_tokenizer
+            from train.hf.gguf import architecture_of, export_gguf
         if options.dry_run:
-            checkpoint, _, family = chosen(run, which)
+            checkpoint, plan, family = chosen(run, which)
+            family = family if to == "hf" else architecture_of(plan.model)
             echo(f"would export {checkpoint} as {family.architecture} to {out}")
             return
         if options.restart and out.exists():
             say(f"renamed {out} to {rename_aside(out)}")
         say_checkpoint(run, which, options.quiet or options.as_json)
-        summary = write(run, out, dtype=dtype, finish=_tokenizer_files, which=which)
+        if to == "hf":
+            summary = write(run, out, dtype=dtype, which=which)
+        else:
+            summary = export_gguf(run, out, add_tokenizer, dtype=dtype, which=which)
     text = (
         f"{out}: {summary.architecture}, {summary.parameters:,} parameters in"
         f" {summary.dtype}, {summary.bytes / 1e6:,.1f} MB, from {summary.checkpoint}"
     )
     print_result(vars(summary) | {"out": str(out)}, text, options.as_json, options.quiet)
-
-
-def _tokenizer_files(folder: Path, tokenizer: Tokenizer, end: str | None) -> None:
-    from tokenize_kit.formats.tokenizer_json import write_transformers
-
-    write_transformers(folder, tokenizer, end)
-    for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        path = folder / name
-        values = json.loads(path.read_bytes())
-        if end is not None:
-            values["bos_token"] = end
-        path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @app.command("import", rich_help_panel="Train")
@@ -374,7 +365,7 @@ def import_(
 ) -> None:
     """Import a model from transformers.
 
-    It reads config.json, *.safetensors and tokenizer.json.
+    It reads config.json, tokenizer.json and the weights (safetensors, else pytorch_model.bin).
 
     \b
     Example:
@@ -385,12 +376,14 @@ def import_(
 
     require_kind(folder, "transformers")
     with needs_training():
-        from train.hf.load import import_model
+        from train.hf.load import first_names, import_model
 
         summary = import_model(folder, out, context=context)
     text = (
         f"{out}: {summary.parameters:,} parameters of a {summary.family} model, "
         f"{counted(summary.vocab, 'token')}, context {summary.context:,}"
     )
+    if summary.left_out:
+        text += f"; left out, as the class lacks them: {first_names(summary.left_out)}"
     print_result(vars(summary) | {"out": str(out)}, text, as_json, quiet)
     suggest("generate", "--model", out, quiet=quiet or as_json)

@@ -14,6 +14,7 @@ from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
 from curate.steps.contracts import FromFiles, Step, step
 from curate.text.languages import matches_label
+from llmcurate.base.disk.files import read_text
 from llmcurate.base.errors import UsageError
 
 FARTHEST = 1e18  # the largest limit allowed
@@ -89,7 +90,7 @@ class ColumnFilter(Step, FromFiles):
             values: list[str] = []
             for name in getattr(self, key):
                 if name.startswith("@"):
-                    lines = Path(name[1:]).read_text(encoding="utf-8").splitlines()
+                    lines = read_text(Path(name[1:])).splitlines()
                     values += [line.strip() for line in lines if line.strip()]
                 else:
                     values.append(name)

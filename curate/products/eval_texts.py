@@ -56,13 +56,15 @@ def as_shards(
     if are_shards(path):
         return Path(path)
     from curate.corpus.direct_input import DirectInput
-    from tokenize_kit.shards.writer import encode_shards
+    from llmcurate.base.tokenizer_file import load_tokenizer, roles_of
+    from tokenize_kit.shards.writer import Layout, encode_shards
 
     documents = DirectInput.of_texts([path], read, quiet=True)
     for notice in documents.inputs.notices:
         say(notice)
     columns = ["id", "source", "lang", "text"]
-    encode_shards(documents.batches(columns), tokenizer, out, workers=workers)
+    layout = Layout(append_eos=roles_of(tokenizer, load_tokenizer(tokenizer)).end is not None)
+    encode_shards(documents.batches(columns), tokenizer, out, layout, workers=workers)
     if refused := documents.tally["rejected"] + documents.tally["corrupt"]:
         say(f"{path}: {counted(refused, 'record')} could not be read and have no score")
     return out

@@ -14,9 +14,10 @@ def needs_training() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "safetensors", "tokenizers", "sklearn"):
+        if error.name not in ("torch", "safetensors", "tokenizers", "sklearn", "gguf"):
             raise
-        raise RunFailed(f"a model needs {error.name}: run pip install 'llmcurate[train]'") from None
+        extra = f"llmcurate[{'gguf' if error.name == 'gguf' else 'train'}]"
+        raise RunFailed(f"a model needs {error.name}: run pip install '{extra}'") from None
     except LlmcurateError:  # raised before PyTorch is imported below
         raise
     except Exception as error:

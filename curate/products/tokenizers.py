@@ -15,6 +15,7 @@ from llmcurate.base.disk.process import peak_bytes
 from llmcurate.base.disk.units import counted, parse_count
 from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.index import index_of
+from llmcurate.base.roles import BESIDE
 from tokenize_kit.learn.options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -92,6 +93,11 @@ class TokenizerProduct(_Learned):
         identity = super().identity()
         identity.contents |= read
         return identity
+
+    def forecast(self) -> list[str]:
+        from tokenize_kit.learn.programs import opening_lines
+
+        return opening_lines(self._options())
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.learn.training import train_on_corpus
@@ -198,8 +204,17 @@ class ShardsProduct(Product):
             "topic (Shi et al. 2024, in-context pretraining)."
         ),
     )
-    bos: bool = Field(False, description="Put a begin-of-text token before every document.")
+    bos: bool | None = Field(
+        None,
+        description="Begin documents by a token. By default as the tokenizer begins texts.",
+    )
     eos: bool = Field(True, description="Put an end-of-text token after every document.")
+    bos_token: str | None = Field(
+        None, description="Begin-of-text token, if the tokenizer's files name none or another."
+    )
+    eos_token: str | None = Field(
+        None, description="End-of-text token, if the tokenizer's files name none or another."
+    )
     format: Literal["llmcurate", "megatron", "nanogpt", "olmo"] = Field(
         "llmcurate",
         description="Format of the shards: `llmcurate`, Megatron-LM's, modded-nanogpt's or OLMo's.",
@@ -221,13 +236,16 @@ class ShardsProduct(Product):
         return self
 
     def _tokenizer_file(self) -> Path:
-        path = Path(self.tokenizer or "")
-        return path / "tokenizer.json" if path.is_dir() else path
+        from tokenize_kit.formats.forms import file_of
+
+        return file_of(Path(self.tokenizer or ""))
 
     def identity(self) -> Identity:
         identity = super().identity()
-        digest = sha256(self._tokenizer_file()) if self.tokenizer else None
-        identity.contents["tokenizer"] = digest
+        file = self._tokenizer_file() if self.tokenizer else None
+        identity.contents["tokenizer"] = None if file is None else sha256(file)
+        beside = [file.parent / name for name in (*BESIDE, "config.json")] if file else []
+        identity.contents["beside"] = {f.name: sha256(f) for f in beside if f.is_file()}
         return identity
 
     def _by_cluster(self, context: ProductContext) -> tuple[bool, list[str]]:
@@ -291,8 +309,10 @@ class ShardsProduct(Product):
         if self.loss_mask is not None:
             documents = _unchanged(documents, self.loss_mask)
         by = self._keys(context, by_cluster)
+        encoders: list[str] = []
+        record = encoders.append
         manifest = encode_shards(
-            documents, path, context.out, layout, context.workers, context.say, by=by
+            documents, path, context.out, layout, context.workers, context.say, by=by, record=record
         )
         # Partial shards of other settings are of no use now.
         stage = glob.escape(context.out.name.rpartition("-")[0])
@@ -315,4 +335,5 @@ class ShardsProduct(Product):
                 f"{counted(undrawn, 'document')} encoded without --sampling, because they need"
                 " `tokenizers` (a normal form, or added tokens in the text)"
             )
-        return {k: manifest[k] for k in keys if k in manifest} | {"warnings": warnings}
+        own = {"encoder": encoders[0], "warnings": warnings}
+        return {k: manifest[k] for k in keys if k in manifest} | own

@@ -699,11 +699,6 @@ def _tokenizer_remark(card: dict[str, Any]) -> list[str]:
         return ["look at this: {1} has only {0:.2f} bytes per token".format(*min(rates))]
     if card.get("warnings"):
         return [f"look at this: {card['warnings'][0]}"]
-    if "refused" in (card.get("gguf") or {}) and card.get("model") == "bpe":
-        way = "tokenizer_card.md says why"
-        if card["settings"].get("pattern") is None and not card["settings"].get("regex"):
-            way = "for llama.cpp train with --pattern llama3"
-        return [f"look at this: llama.cpp (GGUF) cannot use it; {way}"]
     return []
 
 

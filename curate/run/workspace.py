@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from curate.run.ledger import ledger_path
-from llmcurate.base.disk.files import make_folder
+from llmcurate.base.disk.files import make_folder, read_text
 from llmcurate.base.disk.yaml_file import read_yaml
 from llmcurate.base.errors import UsageError
 
@@ -98,10 +98,7 @@ def find(start: Path | None = None) -> Workspace | None:
 
 
 def _read(path: Path) -> Workspace:
-    try:
-        data = read_yaml(path.read_text(encoding="utf-8"), str(path))[0] or {}
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: not YAML") from None
+    data = read_yaml(read_text(path), str(path))[0] or {}
     if not isinstance(data, dict):
         raise UsageError(f"{path}: a workspace file is a mapping of {', '.join(KEYS)}")
     for key in data:

@@ -73,6 +73,10 @@ class Settings(BaseModel):
     _numbers = field_validator("*")(within_64_bits)
     _counts = field_validator("*", mode="before")(read_counts)
 
+    def forecast(self) -> list[str]:
+        """Return lines on the expected effect of the settings, shown before a run."""
+        return []
+
     @property
     def label(self) -> str:
         """The step's name in columns and in the reasons of dropped documents: `name`, or `name#2`
@@ -140,14 +144,6 @@ class NamesCode(Settings):
     def own_source(self) -> str | None:
         """Return a digest of the step's source code."""
         return _module_digest(type(self))
-
-
-class Forecasts(Settings):
-    """A step that can forecast the effect of its settings."""
-
-    def forecast(self) -> list[str]:
-        """Return lines on the expected effect of the settings, shown before a run."""
-        raise NotImplementedError
 
 
 class Explains(Settings):

@@ -96,7 +96,9 @@ class FunctionInFile:
     def parameters(self) -> set[str]:
         """Return the names of the function's parameters without running its file: those of all
         functions of its name in the file and in the files that it imports."""
-        trees = (ast.parse(path.read_text(encoding="utf-8")) for path in self.sources().values())
+        trees = (
+            ast.parse(path.read_text(encoding="utf-8-sig")) for path in self.sources().values()
+        )
         nodes = (node for tree in trees for node in tree.body)
         same = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == self.name]
         return {part.arg for n in same for part in ast.walk(n.args) if isinstance(part, ast.arg)}
@@ -242,7 +244,7 @@ def _file(root: Path, module: str) -> Path | None:
 
 def _imports(file: Path, package: str) -> Iterator[str]:
     """Yield the modules that a source may import: `from a import b` names a and a.b."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8-sig"), str(file))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -255,7 +257,7 @@ def names_in(file: Path) -> list[str] | None:
     """Return the names defined at the top level of a file: functions, classes, values, imports.
     None if the file has a star import. The file is not run."""
     names: list[str] = []
-    waiting: list[ast.AST] = list(ast.parse(file.read_text(encoding="utf-8"), str(file)).body)
+    waiting: list[ast.AST] = list(ast.parse(file.read_text(encoding="utf-8-sig"), str(file)).body)
     while waiting:
         node = waiting.pop(0)
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

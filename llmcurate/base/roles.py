@@ -2,9 +2,10 @@
 
 What the owner of a tokenizer wrote decides. These files beside the tokenizer are read, and the
 first one that states a role counts: token_roles.json (written by llmcurate),
-generation_config.json, config.json, tokenizer_config.json, special_tokens_map.json, and the
-post-processor in tokenizer.json. For a role that none of them states, published spellings such as
-`<|endoftext|>` are looked up, and `Roles.origin` says so.
+generation_config.json, config.json, tokenizer_config.json, special_tokens_map.json, then the
+tokenizer's own file. That is the post-processor in a tokenizer.json, the keys of a GGUF file, or
+the ids of a SentencePiece model. For a role that none of them states, published spellings such as
+`<|endoftext|>` are looked up, and `Roles.origin` is then `spelling`.
 """
 
 from __future__ import annotations
@@ -30,9 +31,15 @@ BESIDE = (
 
 # Published spellings of tokens by role, in order of preference.
 SPELLINGS: dict[str, tuple[str, ...]] = {
-    "begin": ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<bos>", "[CLS]"),
-    "ends": ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]"),
-    "pad": ("<pad>", "<|pad|>", "[PAD]"),
+    "begin": (
+        *("<|begin_of_text|>", "<|startoftext|>", "<s>", "<bos>", "[CLS]"),
+        "<｜begin▁of▁sentence｜>",
+    ),
+    "ends": (
+        *("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]"),
+        "<｜end▁of▁sentence｜>",
+    ),
+    "pad": ("<pad>", "<|pad|>", "[PAD]", "<｜▁pad▁｜>"),
     "unknown": ("<unk>", "[UNK]"),
     "mask": ("[MASK]", "<mask>", "<|mask|>"),
     "cls": ("[CLS]", "<cls>"),
@@ -42,13 +49,13 @@ SPELLING = "spelling"  # the origin of a role that is known by its spelling only
 
 # The names that transformers gives to the roles.
 TOKEN_NAMES = {
-    "begin": "bos_token",
     "ends": "eos_token",
+    "begin": "bos_token",
     "pad": "pad_token",
     "unknown": "unk_token",
-    "mask": "mask_token",
     "cls": "cls_token",
     "sep": "sep_token",
+    "mask": "mask_token",
 }
 
 
@@ -56,8 +63,8 @@ TOKEN_NAMES = {
 class Roles:
     """The ids of special tokens by role; None or empty where a tokenizer has no such token.
 
-    ``begin`` is the beginning-of-text token. ``ends`` are all tokens that end a text; the first is
-    put behind documents, and any of them ends a generated text. ``before`` and ``behind`` are the
+    ``begin`` is the beginning-of-text token. ``ends`` are all tokens that end a text; the first
+    one ends documents, and any of them ends a generated text. ``before`` and ``behind`` are the
     ids that the tokenizer puts around a text when transformers encodes it. ``origin`` has the name
     of the file, or ``spelling``, that each role comes from."""
 
@@ -78,8 +85,8 @@ class Roles:
         return self.ends[0] if self.ends else None
 
     def renumbered(self, new: Callable[[int], int | None]) -> Roles:
-        """Return the roles after the ids changed. new: the new id of an old one, None if the token
-        is gone."""
+        """Return the roles after the ids changed. new: the new id of an old one, None if it
+        was removed."""
 
         def of(value: Any) -> Any:
             if isinstance(value, tuple):
@@ -94,66 +101,76 @@ class Roles:
 
 
 _NAMES = tuple(each.name for each in fields(Roles) if each.name != "origin")
+_SEVERAL = ("ends", "before", "behind")
+_NAMING = ("tokenizer_config.json", "special_tokens_map.json")  # they name tokens, not ids
 
 
 def read_roles(
-    tokenizer: Path, ids: Mapping[str, int], special: Mapping[str, int] | None = None
+    tokenizer: Path,
+    ids: Mapping[str, int],
+    special: Mapping[str, int] | None = None,
+    own: Roles | None = None,
 ) -> Roles:
     """Return the roles of the tokens of ``tokenizer``, a tokenizer file of any format; only a
     tokenizer.json is read, for its post-processor. ids: the id of each token; special: those of
-    special tokens, which alone are found by their spelling (default: ids). Statements about tokens
-    that the tokenizer does not have are ignored. Raises UsageError for files that are not JSON."""
+    special tokens, which alone are found by their spelling (default: ids); own: what a file of
+    another format states. Statements about tokens that the tokenizer does not have are ignored.
+    Raises UsageError for files that are not JSON."""
     folder = tokenizer.parent
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     known = set(ids.values())
 
     def state(role: str, value: Any, source: str) -> None:
-        several = role in ("ends", "before", "behind")
-        named = [_number(each, ids) for each in (value if isinstance(value, list) else [value])]
+        several = role in _SEVERAL
+        listed = value if isinstance(value, list | tuple) else [value]
+        named = [_number(each, ids) for each in listed]
         numbers = [number for number in named if number in known]
         if role not in values and (numbers or (several and value == [])):
-            values[role] = tuple(dict.fromkeys(numbers)) if several else numbers[0]
+            kept = dict.fromkeys(numbers) if role == "ends" else numbers
+            values[role] = tuple(kept) if several else numbers[0]
             origin[role] = source
 
-    if (folder / FILE).is_file():
-        record = read_json(folder / FILE)
-        sources = record.get("origin")
-        for role in _NAMES:
-            if record.get(role) is not None:
-                state(role, record[role], FILE)
-        if isinstance(sources, dict):
-            origin |= {role: str(sources[role]) for role in origin if role in sources}
-    for name in ("generation_config.json", "config.json"):
-        if (folder / name).is_file():
-            stated = read_json(folder / name)
-            for role, token in TOKEN_NAMES.items():
-                state(role, stated.get(f"{token}_id"), name)
     config: dict[str, Any] = {}
-    for name in ("tokenizer_config.json", "special_tokens_map.json"):
-        if (folder / name).is_file():
-            stated = read_json(folder / name)
-            config = config or stated
-            for role, token in TOKEN_NAMES.items():
-                state(role, stated.get(token), name)
-    if tokenizer.name.endswith(".json") and tokenizer.is_file():
-        around = _around(read_json(tokenizer, limit=256 << 20).get("post_processor"))
-        for role, value in zip(("before", "behind"), around, strict=True):
-            state(role, value or None, tokenizer.name)
-    for role, flag, token in (
-        ("before", "add_bos_token", values.get("begin")),
-        ("behind", "add_eos_token", values.get("ends", (None,))[0]),
-    ):
-        if config.get(flag) is True and role not in values:
-            state(role, [token], "tokenizer_config.json")
+    for name in (FILE, "generation_config.json", "config.json", *_NAMING):
+        stated = read_json(folder / name) if (folder / name).is_file() else {}
+        config = config or (stated if name in _NAMING else {})
+        for role in _NAMES:
+            key = TOKEN_NAMES.get(role, role) + ("" if name in _NAMING else "_id")
+            state(role, stated.get(role if name == FILE else key), name)
+        if name == FILE and isinstance(sources := stated.get("origin"), dict):
+            origin |= {role: str(sources[role]) for role in origin if role in sources}
+    if own is None and tokenizer.suffix == ".json" and tokenizer.is_file():
+        # In transformers, the post-processor decides, whatever add_bos_token says.
+        try:
+            around = _around(read_json(tokenizer, limit=256 << 20).get("post_processor"))
+        except (LookupError, TypeError, AttributeError):
+            raise UsageError(f"{tokenizer}: its post_processor is damaged") from None
+        own = Roles(before=around[0], behind=around[1])
+    for role in _NAMES:
+        state(role, getattr(own, role, None), tokenizer.name)
+    if tokenizer.suffix != ".json":
+        for role, of, flag in (("before", "begin", "bos"), ("behind", "ends", "eos")):
+            put = values.get(of)
+            if config.get(f"add_{flag}_token") is True:
+                state(role, put[0] if isinstance(put, tuple) else put, "tokenizer_config.json")
     if values.get("before"):
         state("begin", values["before"][0], origin["before"])
     if values.get("behind"):
         state("ends", values["behind"][-1], origin["behind"])
-    spelled = ids if special is None else special
-    for role, names in SPELLINGS.items():
-        state(role, next((spelled[name] for name in names if name in spelled), None), SPELLING)
+    spelled = spelled_roles(ids if special is None else special)
+    for role in _NAMES:
+        state(role, getattr(spelled, role), SPELLING)
     return Roles(**values, origin=origin)
+
+
+def spelled_roles(ids: Mapping[str, int]) -> Roles:
+    """Return the roles that tokens have by their spelling. ids: the id of each token."""
+    found = ((role, next(filter(ids.__contains__, names), "")) for role, names in SPELLINGS.items())
+    values: dict[str, Any] = {role: ids[name] for role, name in found if name}
+    origin = dict.fromkeys(values, SPELLING)
+    ends = (values.pop("ends"),) if "ends" in values else ()
+    return Roles(**values, ends=ends, origin=origin)
 
 
 def with_tokens(
@@ -179,53 +196,49 @@ def with_tokens(
     return replace(roles, origin=origin)
 
 
-def copy_beside(tokenizer: Path, folder: Path) -> None:
-    """Copy the files that belong to a tokenizer (BESIDE) from its folder to another one."""
-    for name in BESIDE:
-        source = tokenizer.parent / name
-        if source.is_file():
-            write_atomic(folder / name, source.read_bytes())
+def copy_beside(tokenizer: Path, folder: Path, roles: Roles | None = None) -> list[str]:
+    """Copy the files that belong to a tokenizer (BESIDE) from its folder to another one, and return
+    their names. roles: the tokenizer's roles; token_roles.json is written if some of them come from
+    elsewhere, such as config.json or an option."""
+    names = [name for name in BESIDE if (tokenizer.parent / name).is_file()]
+    for name in names:
+        write_atomic(folder / name, (tokenizer.parent / name).read_bytes())
+    if roles and set(roles.origin.values()) - {*BESIDE, tokenizer.name, SPELLING}:
+        roles.write(folder)
+        names = [FILE, *(name for name in names if name != FILE)]
+    return names
 
 
 def _number(value: Any, ids: Mapping[str, int]) -> int | None:
     """Return the id that a configuration names by number, spelling or AddedToken."""
-    if isinstance(value, dict):
-        value = value.get("content")
-    if isinstance(value, str):
-        return ids.get(value)
+    named = value.get("content") if isinstance(value, dict) else value
+    if isinstance(named, str):
+        return ids.get(named)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _around(step: Any) -> tuple[list[int | str], list[int | str]]:
+def _around(step: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the tokens that a post-processor of `tokenizers` puts before and behind one text."""
-    before: list[int | str] = []
-    behind: list[int | str] = []
+    before: list[int] = []
+    behind: list[int] = []
     for part in _parts(step):
         kind = part.get("type")
         if kind in ("BertProcessing", "RobertaProcessing"):
-            before.append(_second(part.get("cls")))
-            behind.append(_second(part.get("sep")))
-        elif kind == "TemplateProcessing" and isinstance(part.get("single"), list):
+            before.append(part["cls"][1])
+            behind.append(part["sep"][1])
+        elif kind == "TemplateProcessing":
             side = before
-            tokens = part.get("special_tokens")
             for piece in part["single"]:
-                if isinstance(piece, dict) and "Sequence" in piece:
+                if "Sequence" in piece:
                     side = behind
-                elif isinstance(piece, dict) and isinstance(piece.get("SpecialToken"), dict):
-                    name = piece["SpecialToken"].get("id")
-                    entry = tokens.get(name, {}) if isinstance(tokens, dict) else {}
-                    side += entry.get("ids", []) if isinstance(entry, dict) else []
-    return before, behind
+                else:
+                    side += part["special_tokens"][piece["SpecialToken"]["id"]]["ids"]
+    return tuple(before), tuple(behind)
 
 
 def _parts(step: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(step, dict):
-        if step.get("type") == "Sequence" and isinstance(step.get("processors"), list):
-            for part in step["processors"]:
-                yield from _parts(part)
-        else:
-            yield step
-
-
-def _second(pair: Any) -> Any:
-    return pair[1] if isinstance(pair, list) and len(pair) == 2 else None
+    if isinstance(step, dict) and step.get("type") == "Sequence":
+        for part in step["processors"]:
+            yield from _parts(part)
+    elif isinstance(step, dict):
+        yield step

@@ -211,7 +211,7 @@ def world(folder: Path) -> Path:
     for command in (
         "run fineweb crawl/ -o out",
         "filter c4 out -o corpus",
-        "tokenizer train corpus/ -o tok --vocab 700",
+        "tokenizer train corpus/ -o tok --vocab 700 --pattern llama3",  # for --format gguf
         "tokenizer train corpus/ -o other --vocab 600",
         "tokenizer encode corpus/ --tokenizer tok -o shards",
         f"pretrain shards -o model --model tiny {STEPS}",

@@ -85,8 +85,8 @@ def test_llms_txt_lists_every_page_once(site: Path) -> None:
 def test_the_way_of_a_newcomer_is_short() -> None:
     how_tos = sorted((ROOT / "docs" / "howto").glob("*.md"))
     pages = [ROOT / "README.md", ROOT / "docs" / "tutorial.md", *how_tos]
-    assert len(how_tos) == 6
-    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 2500
+    assert len(how_tos) == 7
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 2650
 
 
 @pytest.mark.slow

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from llmcurate.base.kernels import read_only
+from llmcurate.base.roles import Roles
 from tokenize_kit.change.verify import Buffers, pack_texts
 from tokenize_kit.encode.byte_bpe import Plan, encode_pieces
 from tokenize_kit.encode.words import new_cache
@@ -31,6 +32,7 @@ from tokenize_kit.formats.forms import (
     CannotHold,
     Pieces,
 )
+from tokenize_kit.formats.json_forms import added_of
 from tokenize_kit.formats.tokenizer_json import Parts
 from tokenize_kit.learn.bpe import choose_characters
 from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
@@ -128,6 +130,7 @@ class CharBpe:
     added: tuple[Added, ...]
     byte_fallback: bool
     unknown: int | None
+    roles: Roles = field(default_factory=Roles)
 
     @property
     def size(self) -> int:
@@ -147,11 +150,11 @@ class CharBpe:
 def char_bpe_from_json(parts: Parts) -> CharBpe:
     """Return the CharBpe of a tokenizer.json with a BPE of characters. Raises CannotHold."""
     model = parts["model"]
-    for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+    for name in ("continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
             raise CannotHold(f"its model has the setting {name}")
     fallback = bool(model.get("byte_fallback"))
-    added = tuple(Added(t["content"], t["id"], t["special"]) for t in parts["added_tokens"])
+    added = added_of(parts)
     others = {token.number: token.content for token in added}
     outside = {*others.values(), model.get("unk_token")}
     tokens = {}

@@ -9,11 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tokenizers import Tokenizer
-
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
+from llmcurate.base.roles import SPELLING, with_tokens
 from tokenize_kit.card import Card, Measured, Sample, measure
 from tokenize_kit.change.original import (
     FILES,
@@ -21,44 +20,52 @@ from tokenize_kit.change.original import (
     Source,
     algorithm_name,
     describe_file,
-    encoder_of,
-    end_token,
     open_source,
+    write_beside,
 )
 from tokenize_kit.change.verify import (
     Buffers,
     Comparison,
-    Encode,
+    Reading,
+    added_texts,
     builtin_batches,
-    compare,
+    by_tiktoken,
+    by_tokenizers,
+    losses,
+    tried,
     unigram_scores,
 )
 from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
+from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.formats.forms import SPACE, ByteBpe, CannotHold, Form
+from tokenize_kit.formats.forms import SPACE, Added, ByteBpe, CannotHold, Form, Pieces
 from tokenize_kit.formats.gguf import (
-    from_metadata,
+    AROUND,
     known_difference,
     names_in,
-    read_metadata,
+    role_notes,
     to_metadata,
     write_metadata,
 )
-from tokenize_kit.formats.json_forms import tokenizer_of
+from tokenize_kit.formats.json_forms import added_of, tokenizer_of
 from tokenize_kit.formats.sentencepiece_model import write_form
 from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, to_ranks
-from tokenize_kit.formats.tokenizer_json import write_transformers
-from tokenize_kit.pattern.automaton import compile_pattern, pattern_name
+from tokenize_kit.formats.tokenizer_json import parts_of
+from tokenize_kit.pattern.automaton import pattern_name
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
 
+_SHOWN = 4  # tokens named in a line
 _MEASURED = ("tokenizer.json", "sentencepiece")  # can be opened without a pattern's name
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertedCard(Card):
     """The card of a converted tokenizer. terms: the names that a GGUF file gives to its model and
-    its pattern; each is a field of the JSON."""
+    its pattern; each is a field of the JSON. compared: how many added tokens
+    were tried; how many texts with them were encoded, and encoded again with special tokens
+    matched; how many texts were decoded, and how many differ because of what is lost. lost: the
+    features that the new format cannot hold, in words."""
 
     converted_from: str
     algorithm: str
@@ -72,24 +79,27 @@ class ConvertedCard(Card):
     tokenizer_sha256: str
     pattern: str | None
     pat_str: str | None = None
-    terms: dict[str, str]
+    terms: dict[str, str] = field(default_factory=dict)
     verified_texts: int
     verified_bytes: int
     ties: int
+    compared: dict[str, int]
+    lost: list[str]
     notes: list[str]
     measured: Measured | None = None
 
     def origin(self) -> str:
-        return f"Converted to {self.format} from {self.converted_from}, with the same ids."
+        but = f", except for the {', the '.join(self.lost)}" if self.lost else ""
+        return f"Converted to {self.format} from {self.converted_from}, with the same ids{but}."
 
     def json(self) -> dict[str, Any]:
         """Return the card's fields as JSON values. The names in a GGUF file become fields.
         `pattern` is included only for a file of tiktoken's ranks, and there even if it is null."""
         return {
             name: value
-            for field, whole in super().json().items()
-            if field != "pattern" or self.pat_str is not None
-            for name, value in (whole if field == "terms" else {field: whole}).items()
+            for key, whole in super().json().items()
+            if key != "pattern" or self.pat_str is not None
+            for name, value in (whole if key == "terms" else {key: whole}).items()
         }
 
 
@@ -100,26 +110,33 @@ def convert(
     *,
     pattern: str | None = None,
     batches: Iterable[Buffers] | None = None,
+    begin: str | None = None,
+    end: str | None = None,
+    allow_loss: bool = False,
 ) -> ConvertedCard:
     """Convert the tokenizer at `path` to the format `to`, a key of FILES, write it with its
     card, and return the card. out: a folder, or the file itself if it has the format's suffix.
     pattern: the pattern's name for a .tiktoken source. batches: texts for which both tokenizers
     must give the same ids; by default verify.builtin_batches. If ids differ, nothing is written.
+    begin, end: the tokens that begin and end a text, if the tokenizer's files state others or none.
+    Texts with the added tokens are compared in any case. allow_loss: True to write the file even if
+    the format cannot hold features of added tokens or of the decoder; the card lists them.
     Raises CannotHold (exit code 1) naming the unsupported feature, and LlmcurateError for
     invalid files."""
     if to not in FILES:
         raise UsageError(f"to {to!r}: choose {', '.join(FILES)}")
     source = open_source(path, pattern)
+    form = source.form
+    roles = with_tokens(form.roles, form.numbers, begin=begin, end=end)
+    source = replace(source, form=replace(form, roles=roles))
     try:
-        data, terms = file_of_form(source.form, to)
+        data, known = file_of_form(source.form, to)
         if source.kind == to == "tokenizer.json":  # unchanged, with fields that the form lacks
             data = source.path.read_bytes()
-        encode = _reopen(data, to, terms)
+        after = _reopen(source.form, data, to)
         sample = Sample()
         texts = builtin_batches(source.form) if batches is None else _sampling(batches, sample)
-        libraries = {source.kind, to} & {"sentencepiece", "gguf"}
-        scores = unigram_scores(source.form) if libraries else None
-        checked = compare(source.encode, encode, texts, scores)
+        found = _verify(source, after, texts, to, allow_loss)
     except CannotHold as error:
         more = known_difference(source.form) if to == "gguf" else ""
         if source.kind == "tokenizer.json" and SPACE in str(error):
@@ -128,17 +145,19 @@ def convert(
                 " texts (--on), or convert the tokenizer.model that was trained with it"
             )
         raise CannotHold(f"{source.path}: cannot become {to}: {error}{more}") from None
-    if batches is not None and not checked.texts:
+    if batches is not None and not found["verified_texts"]:
         raise UsageError("no document with text to verify on")
     facts = describe_file(source.form, target_file(out, to)[1], data)
-    card = _card(source, to, facts, terms, checked)
+    if to == "tiktoken":  # all added tokens are special there
+        facts = facts._replace(special_tokens={t.content: t.number for t in after.added})
+    card = _card(source, to, facts, known, found)
     if batches is not None and (formats := [k for k in (to, source.kind) if k in _MEASURED]):
         with TemporaryDirectory() as folder:  # on these texts, both have the same ids
             file = Path(folder) / FILES[formats[0]]
             file.write_bytes(data if formats[0] == to else source.path.read_bytes())
             measured, _ = measure(file, sample, "a sample of the texts used to verify it")
             card = replace(card, measured=measured)
-    write_files(out, to, data, source.form, card)
+    write_files(out, to, data, source, card)
     return card
 
 
@@ -148,77 +167,118 @@ def _sampling(batches: Iterable[Buffers], sample: Sample) -> Iterator[Buffers]:
         yield data, offsets
 
 
-@dataclass(frozen=True)
-class Terms:
-    """Facts that users of the file need but that it does not contain. For tiktoken's ranks: the
-    name and the text of the pattern, and the special tokens. For GGUF: the names of model and
-    pattern."""
-
-    pattern: str | None = None
-    pat_str: str | None = None
-    special_tokens: dict[str, int] | None = None
-    gguf: dict[str, str] = field(default_factory=dict)
-
-
-def file_of_form(form: Form, to: str) -> tuple[bytes, Terms]:
-    """Convert a tokenizer's form to a file format, `to`; return (the bytes, terms for its card)."""
+def file_of_form(form: Form, to: str) -> tuple[bytes, dict[str, Any]]:
+    """Convert a tokenizer's form to a file format, `to`; return the bytes, and fields of the card
+    with facts that the file does not contain: for tiktoken's ranks the name and the text of the
+    pattern, for GGUF the names of model and pattern, and notes on roles of special tokens."""
     if to == "tokenizer.json":
-        return tokenizer_of(form).to_str(pretty=True).encode(), Terms()
+        return tokenizer_of(form).to_str(pretty=True).encode(), {}
     if to == "gguf":
         metadata = to_metadata(form)
-        return write_metadata(metadata), Terms(gguf=names_in(metadata))
+        known = {"terms": names_in(metadata), "notes": role_notes(form, metadata)}
+        return write_metadata(metadata), known
     if isinstance(form, ByteBpe):
         if to == "sentencepiece":
             raise CannotHold(
                 "SentencePiece has no pattern to split text by, and no tokens of bytes"
             )
-        raw = to_ranks(form)
-        name = pattern_name(form.parts)
+        raw, name = to_ranks(form), pattern_name(form.parts)
         name = name if name in PATTERN_NAMES else None
-        text = PATTERNS[name].parts[0] if name else form.parts[0]
-        special = {token.content: token.number for token in form.added}
-        return raw, Terms(name, text, special)
+        return raw, {"pattern": name, "pat_str": PATTERNS[name].parts[0] if name else form.parts[0]}
     if to == "sentencepiece":
-        return write_form(form), Terms()
+        return write_form(form), {}
     kind = "Unigram" if form.kind == "unigram" else "BPE of characters"
     raise CannotHold(f"tiktoken merges bytes by rank, and this is SentencePiece's {kind}")
 
 
-def _reopen(data: bytes, to: str, terms: Terms) -> Encode:
+def _verify(
+    source: Source, after: Reading, batches: Iterable[Buffers], to: str, allow_loss: bool
+) -> dict[str, Any]:
+    """Compare a tokenizer with its conversion, and return fields of the card. Raises CannotHold if
+    ids differ, and if features are lost unless allow_loss is True."""
+    before, form = source.reading, source.form
+    features = losses(before, after)
+    lost, notes = list[str](), list[str]()
+    for feature, tokens in features.items():
+        # llama.cpp decides by a token's name whether it is special, whoever converts.
+        listed = notes if to == "gguf" and feature.startswith("special=") else lost
+        listed.append(_sentence(feature, tokens))
+    _check_lost(lost, allow_loss)
+    libraries = {source.kind, to} & {"sentencepiece", "gguf"}
+    checked = Comparison(
+        [token for tokens in features.values() for token in tokens],
+        unigram_scores(form) if libraries else None,
+        form.unknown if isinstance(form, Pieces) else -1,
+    )
+    texts = checked.run(before, after, batches)
+    found = {"verified_texts": texts, "verified_bytes": checked.bytes, "ties": checked.ties}
+    tokens, can_parse = tried(before.added), bool(before.parse and after.parse)
+    compared = {
+        "added_tokens": len(tokens),
+        "added_texts": checked.run(before, after, added_texts(tokens)),
+        "parsed_texts": checked.run(before, after, added_texts(tokens if can_parse else []), True),
+        "decoded_texts": checked.decoded,
+        "explained_texts": checked.explained,
+    }
+    if checked.undecoded:
+        lost.append(checked.undecoded)
+        _check_lost(lost, allow_loss)
+    notes = [f"llama.cpp goes by names and not by {note}" for note in notes]
+    return {**found, "compared": compared, "lost": lost, "notes": notes}
+
+
+def _sentence(feature: str, tokens: list[Added]) -> str:
+    names = [repr(token.content) for token in tokens[:_SHOWN]]
+    more = f" and {len(tokens) - _SHOWN:,} more" if len(tokens) > _SHOWN else ""
+    return f"{feature} of {counted(len(tokens), 'added token')}: {', '.join(names)}{more}"
+
+
+def _check_lost(lost: list[str], allow_loss: bool) -> None:
+    if lost and not allow_loss:
+        raise CannotHold(f"it cannot hold {'; '.join(lost)}; add --allow-loss to convert without")
+
+
+def _reopen(form: Form, data: bytes, to: str) -> Reading:
     if to == "tiktoken":
-        plan = plan_of(read_ranks(data), PATTERN_NAMES[0])
+        assert isinstance(form, ByteBpe)
         try:
-            table = compile_pattern(terms.pat_str or "", "rust")
+            encode = ByteEncoder(plan_of(read_ranks(data), form.parts[0])).encode
         except UnsupportedPattern as error:
             raise CannotHold(
                 f"its pattern is not supported in tiktoken's syntax: {error}"
             ) from None
-        return ByteEncoder(replace(plan, tables=(table,))).encode
+        special = tuple(Added(token.content, token.number, True) for token in form.added)
+        return by_tiktoken(encode, replace(form, added=special))
     with TemporaryDirectory() as folder:
         file = Path(folder) / FILES[to]
         file.write_bytes(data)
-        if to == "gguf":
-            return encoder_of(from_metadata(read_metadata(file)))
         try:
-            return open_vocabulary(file).encode
+            if to == "tokenizer.json":  # perhaps with steps that no form has
+                encoder = open_vocabulary(file).encoder
+                assert isinstance(encoder, Encoder)
+                return by_tokenizers(encoder, added_of(parts_of(encoder.tokenizer)))
+            return open_source(file).reading
         except LlmcurateError as error:
             reason = str(error).removeprefix(f"{file}: ")
             raise CannotHold(f"the written file cannot be opened: {reason}") from None
 
 
 def _card(
-    source: Source, to: str, facts: FileFacts, terms: Terms, checked: Comparison
+    source: Source, to: str, facts: FileFacts, known: dict[str, Any], found: dict[str, Any]
 ) -> ConvertedCard:
-    notes = list(source.notes)
+    notes = [*source.notes, *known.pop("notes", ()), *found.pop("notes")]
+    roles = source.form.roles
+    if roles.origin.get("ends") == SPELLING:
+        notes.append(f"{facts.end_of_text!r} ends a text: known by its spelling (see --eos-token)")
+    if to in ("sentencepiece", "tiktoken") and (roles.before or roles.behind):
+        notes.append(AROUND)
     if to == "tiktoken":
         notes.append("a .tiktoken file has neither pattern nor special tokens: the card lists them")
-    if checked.ties:
+    if found["ties"]:
         notes.append(
-            f"in {checked.ties} of {counted(checked.texts, 'text')} two paths are equally good, and"
-            " SentencePiece's float32 sums choose the other one"
+            f"in {found['ties']} of {counted(found['verified_texts'], 'text')} two paths are"
+            " equally good, and SentencePiece's float32 sums choose the other one"
         )
-    if terms.special_tokens is not None:
-        facts = facts._replace(special_tokens=terms.special_tokens)
     return ConvertedCard(
         converted_from=source.kind,
         algorithm=algorithm_name(source.form),
@@ -226,27 +286,22 @@ def _card(
         source_sha256=source.sha256,
         format=to,
         **facts._asdict(),
-        pattern=terms.pattern,
-        pat_str=terms.pat_str,
-        terms=terms.gguf,
-        verified_texts=checked.texts,
-        verified_bytes=checked.bytes,
-        ties=checked.ties,
+        **({"pattern": None} | known),
+        **found,
         notes=notes,
     )
 
 
-def write_files(out: Path, to: str, data: bytes, form: Form, card: ConvertedCard) -> None:
-    """Write the file, its card and, for a tokenizer.json in a folder, the other files that
-    transformers reads."""
+def write_files(out: Path, to: str, data: bytes, source: Source, card: ConvertedCard) -> None:
+    """Write the file, its card and, in a folder, the files beside the tokenizer."""
     is_file, file = target_file(out, to)
     folder = file.parent
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file; name a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    if to == "tokenizer.json" and not is_file:
-        write_transformers(folder, Tokenizer.from_str(data.decode()), end_token(form))
     write_atomic(file, data)
+    if not is_file:
+        write_beside(source.path, file, source.form.roles)
     card.write(out.with_suffix(".card.json") if is_file else out / "tokenizer_card.json")
 
 

@@ -6,17 +6,19 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from llmcurate.base.disk.files import file_digest, write_atomic
-from llmcurate.base.disk.sealed_json import encode_json
+from llmcurate.base.disk.sealed_json import encode_json, read_json
 from llmcurate.base.errors import UsageError
+from llmcurate.base.roles import FILE, Roles, copy_beside, read_roles
+from llmcurate.base.tokenizer_file import read_file
 from tokenize_kit.change.bpe import (
     CharBpe,
     Words,
@@ -25,13 +27,21 @@ from tokenize_kit.change.bpe import (
     words_by_sentencepiece,
     words_by_tokenizers,
 )
-from tokenize_kit.change.verify import Encode, pack_texts
+from tokenize_kit.change.verify import (
+    Encode,
+    Reading,
+    by_llama_cpp,
+    by_tiktoken,
+    by_tokenizers,
+    pack_texts,
+    processor_of,
+)
 from tokenize_kit.encode.byte_bpe import Plan
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.encode.spm import by_library
-from tokenize_kit.encode.vocabulary import open_vocabulary
+from tokenize_kit.encode.vocabulary import Vocabulary, open_vocabulary
 from tokenize_kit.formats.forms import (
     BYTE,
+    FILES,
     NORMAL,
     SPACE,
     Added,
@@ -39,10 +49,11 @@ from tokenize_kit.formats.forms import (
     CannotHold,
     Form,
     Pieces,
-    read_file,
+    file_of,
 )
 from tokenize_kit.formats.gguf import from_metadata, read_metadata
 from tokenize_kit.formats.json_forms import (
+    added_of,
     byte_bpe_from_json,
     byte_bpe_tokenizer,
     form_from_json,
@@ -50,18 +61,11 @@ from tokenize_kit.formats.json_forms import (
     normalizers_of,
     pieces_from_json,
 )
-from tokenize_kit.formats.sentencepiece_model import read_form, write_form
-from tokenize_kit.formats.tiktoken import from_ranks
-from tokenize_kit.formats.tokenizer_json import (
-    END_OF_TEXT,
-    Parts,
-    load_tokenizer,
-    parts_of,
-    write_transformers,
-)
+from tokenize_kit.formats.sentencepiece_model import read_form
+from tokenize_kit.formats.tekken import is_tekken, load_json
+from tokenize_kit.formats.tokenizer_json import Parts, parts_of, write_transformers
 
 _UNICODE = ("NFC", "NFD", "NFKC", "NFKD")
-_TRANSFORMERS_FILES = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ class Original:
         assert isinstance(self.form, CharBpe)
         if self.parts is None:
             return words_by_sentencepiece(self.form, self.raw)
-        return words_by_tokenizers(self.form, load_tokenizer(self.path))
+        return words_by_tokenizers(self.form, load_json(self.path))
 
     def plan(self) -> Plan:
         """Return the tables of a byte-level BPE, for prepared text. Raises CannotHold."""
@@ -115,12 +119,11 @@ def open_tokenizer(path: Path) -> Original:
         raise UsageError(
             f"{file}: convert it first (llmcurate tokenizer convert --to tokenizer.json)"
         )
-    tokenizer = load_tokenizer(file) if kind == "tokenizer.json" else None
-    encode = open_vocabulary(file).encode
+    vocabulary = open_vocabulary(file)
     parts: Parts | None = None
     prepared: Callable[[str], str] | None
     try:
-        if tokenizer is None:
+        if not isinstance(vocabulary.encoder, Encoder):
             raw = read_file(file)
             pieces = read_form(raw)
             form: Form | CharBpe = (
@@ -129,13 +132,15 @@ def open_tokenizer(path: Path) -> Original:
             prepared = _by_sentencepiece(raw) if form is pieces else None
         else:
             raw = b""
+            tokenizer = vocabulary.encoder.tokenizer
             parts = parts_of(tokenizer)
             form, prepared = _read_json(tokenizer, parts)
     except CannotHold as error:
         raise CannotHold(f"{file}: cannot be changed: {error}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{file}: not a tokenizer ({error})") from None
-    return Original(file, form, encode, file_digest(file), parts, raw, prepared)
+    form = replace(form, roles=vocabulary.roles)
+    return Original(file, form, vocabulary.encode, file_digest(file), parts, raw, prepared)
 
 
 def _read_json(
@@ -165,37 +170,50 @@ def _by_sentencepiece(raw: bytes) -> Callable[[str], str]:
 def write_changed(
     original: Original, out: Path, data: bytes, new: np.ndarray | None = None
 ) -> Path:
-    """Write the file of a changed tokenizer into a folder and return the file's path. For a
-    tokenizer.json, also write the other files that transformers reads: copies of the original
-    tokenizer's files if it has these, otherwise new files. new: int64[old ids], the new id of each
-    token if ids changed."""
+    """Write the file of a changed tokenizer into a folder, with the files beside it, and return the
+    file's path. new: int64[old ids], the new id of each token if ids changed, negative for removed
+    tokens."""
     out.mkdir(parents=True, exist_ok=True)
-    file, folder = out / original.file_name, original.path.parent
+    file, roles = out / original.file_name, original.form.roles
     write_atomic(file, data)
-    if original.parts is None:
-        return file
-    if not (folder / _TRANSFORMERS_FILES[0]).is_file():
-        write_transformers(out, Tokenizer.from_file(str(file)), end_token(original.form))
-        return file
-    for name in _TRANSFORMERS_FILES:
-        if (folder / name).is_file():
-            data = (folder / name).read_bytes()
-            if name == _TRANSFORMERS_FILES[0] and new is not None:
-                data = _renumbered(folder / name, data, new)
-            write_atomic(out / name, data)
+    if new is not None:
+        roles = roles.renumbered(lambda number: int(new[number]) if new[number] >= 0 else None)
+    write_beside(original.path, file, roles, new)
     return file
 
 
-def _renumbered(file: Path, data: bytes, new: np.ndarray) -> bytes:
-    try:
-        config = json.loads(data)
-        decoder = config.get("added_tokens_decoder", {})
-        config["added_tokens_decoder"] = {
-            str(int(new[int(number)])): token for number, token in decoder.items()
-        }
-    except (ValueError, AttributeError, IndexError) as error:
-        raise UsageError(f"{file}: does not fit this tokenizer ({error})") from None
-    return encode_json(config)
+def write_beside(tokenizer: Path, file: Path, roles: Roles, new: np.ndarray | None = None) -> None:
+    """Write the files that lie beside `tokenizer` beside `file`, its changed or converted copy. For
+    a tokenizer.json without such files, write those that transformers reads. roles: those of
+    `file`; new: the new ids, as for `write_changed`."""
+    folder = file.parent
+    names = copy_beside(tokenizer, folder, roles)
+    for name in names:
+        if name == FILE:
+            roles.write(folder)
+        elif name.endswith(".json") and new is not None:
+            write_atomic(folder / name, encode_json(_renumbered(tokenizer.parent / name, new)))
+    if file.name == FILES["tokenizer.json"] and "tokenizer_config.json" not in names:
+        write_transformers(folder, Tokenizer.from_file(str(file)), roles)
+
+
+def _renumbered(file: Path, new: np.ndarray) -> dict[str, Any]:
+    """Return the settings in a file beside a tokenizer with the new ids of tokens."""
+    settings = read_json(file)
+
+    def of(value: Any) -> Any:
+        if isinstance(value, list):
+            return [number for number in map(of, value) if number is not None]
+        known = isinstance(value, int) and 0 <= value < len(new)
+        return (int(new[value]) if new[value] >= 0 else None) if known else value
+
+    for name, value in settings.items():
+        if name.endswith(("_token_id", "suppress_tokens")):
+            settings[name] = of(value)
+        if name == "added_tokens_decoder" and isinstance(value, dict):
+            kept = {of(int(key)): token for key, token in value.items() if key.isdecimal()}
+            settings[name] = {str(n): token for n, token in kept.items() if n is not None}
+    return settings
 
 
 def file_with_added(parts: Parts, added: tuple[Added, ...]) -> bytes:
@@ -222,9 +240,8 @@ def file_with_added(parts: Parts, added: tuple[Added, ...]) -> bytes:
 
 def end_token(form: Form | CharBpe) -> str | None:
     """Return the spelling of the token that ends a document, or None."""
-    if isinstance(form, Pieces) and 0 <= form.end < form.size:
-        return form.pieces[form.end][0]
-    return next((name for name in END_OF_TEXT if name in form.special), None)
+    end = form.roles.end
+    return next((text for text, number in form.special.items() if number == end), None)
 
 
 def algorithm_name(form: Form | CharBpe) -> str:
@@ -320,46 +337,35 @@ def _special(end: str | None, text: str) -> Key:
     return "special", "" if text == end else text
 
 
-# Formats and the names of their files in a folder.
-FILES = {
-    "tokenizer.json": "tokenizer.json",
-    "sentencepiece": "tokenizer.model",
-    "tiktoken": "tokenizer.tiktoken",
-    "gguf": "tokenizer.gguf",
-}
 _SUFFIXES = {Path(name).suffix: kind for kind, name in FILES.items()}
 
 
 @dataclass(frozen=True)
 class Source:
-    """A tokenizer read from a file. notes: features of the file that `form` cannot express."""
+    """A tokenizer read from a file."""
 
     path: Path
     kind: str
     form: Form
-    encode: Encode
+    reading: Reading
     sha256: str
     notes: tuple[str, ...] = ()
 
-
-def file_of(path: Path) -> Path:
-    """Return the path of a tokenizer's file: `path` itself or, if it is a folder, the tokenizer
-    file in it. If the folder has several, tokenizer.json comes first."""
-    if not path.is_dir():
-        return path
-    return next(
-        (f for name in FILES.values() if (f := path / name).is_file()), path / "tokenizer.json"
-    )
+    @property
+    def encode(self) -> Encode:
+        """The encoder of texts, in which special tokens are not matched."""
+        return self.reading.encode
 
 
 def kind_of(file: Path) -> str:
-    """Return the format of a file, as its name shows it. Raises LlmcurateError for other names."""
+    """Return the format of a file, as its name shows it, and for a .json its content. Raises
+    LlmcurateError for other names."""
     kind = _SUFFIXES.get(file.suffix)
     if kind is None:
         raise UsageError(
-            f"{file}: name a tokenizer.json or its folder, a .model, .tiktoken or .gguf"
+            f"{file}: name a tokenizer.json, tekken.json, .model, .tiktoken or .gguf, or its folder"
         )
-    return kind
+    return "tekken.json" if file.suffix == ".json" and is_tekken(file) else kind
 
 
 def open_source(path: Path, pattern: str | None = None) -> Source:
@@ -376,11 +382,12 @@ def open_source(path: Path, pattern: str | None = None) -> Source:
     try:
         if kind == "gguf":
             form = from_metadata(read_metadata(file))
-            encode = encoder_of(form)
+            reading = by_llama_cpp(form)
+            roles = read_roles(file, form.numbers, form.special, form.roles)
         else:
-            tokenizer = load_tokenizer(file) if kind == "tokenizer.json" else None
-            encode = open_vocabulary(file, pattern).encode
-            form = _form(file, kind, pattern, tokenizer, notes)
+            vocabulary = open_vocabulary(file, pattern)
+            roles = vocabulary.roles
+            form, reading = _form(kind, vocabulary, notes)
     except CannotHold as error:
         raise CannotHold(f"{file}: {error}") from None
     except (LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
@@ -388,37 +395,27 @@ def open_source(path: Path, pattern: str | None = None) -> Source:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         message = f"{file}: not a {names.get(kind, kind)}: {reason}"
         raise UsageError(message) from None
-    return Source(file, kind, form, encode, file_digest(file), tuple(notes))
+    form = replace(form, roles=roles)
+    return Source(file, kind, form, reading, file_digest(file), tuple(notes))
 
 
-def _form(
-    file: Path, kind: str, pattern: str | None, tokenizer: Tokenizer | None, notes: list[str]
-) -> Form:
-    if kind == "sentencepiece":
-        return read_form(read_file(file))
+def _form(kind: str, vocabulary: Vocabulary, notes: list[str]) -> tuple[Form, Reading]:
+    raw, encoder = read_file(vocabulary.path), vocabulary.encoder
+    if not isinstance(encoder, Encoder):
+        pieces = read_form(raw)
+        return pieces, Reading(vocabulary.encode, processor_of(pieces).Decode, pieces.added)
+    parts = parts_of(encoder.tokenizer)
+    form = form_from_json(parts)
     if kind == "tiktoken":
-        return from_ranks(read_file(file), pattern or "")
-    assert tokenizer is not None
-    parts: Parts = parts_of(tokenizer)
-    post = parts.get("post_processor")
-    if post and post["type"] != "ByteLevel":
-        notes.append("the tokens that its post-processor puts around a text are not converted")
-    return form_from_json(parts)
-
-
-def encoder_of(form: Form) -> Encode:
-    """Return an encoder that runs a tokenizer's form by `tokenizers` or `sentencepiece`."""
-    if isinstance(form, ByteBpe):
-        tokenizer = byte_bpe_tokenizer(form)
-        tokenizer.encode_special_tokens = True
-        return Encoder(tokenizer).encode
-    return _encode_pieces(form)
-
-
-def _encode_pieces(form: Pieces) -> Encode:
-    import sentencepiece
-
-    try:
-        return by_library(sentencepiece.SentencePieceProcessor(model_proto=write_form(form)))
-    except RuntimeError as error:
-        raise CannotHold(f"sentencepiece does not accept its pieces ({error})") from None
+        assert isinstance(form, ByteBpe)
+        return form, by_tiktoken(vocabulary.encode, form)
+    if vocabulary.dropout:
+        notes.append(
+            f"dropout {vocabulary.dropout:g} stays in an unchanged tokenizer.json only; it is off"
+            " in encoding"
+        )
+    whole = json.loads(raw)  # loading switched these off
+    for name in ("truncation", "padding"):
+        if whole.get(name):
+            notes.append(f"{name} stays in an unchanged tokenizer.json only")
+    return form, by_tokenizers(encoder, added_of(parts))

@@ -1,15 +1,35 @@
-"""Compare two tokenizers: they must give the same ids for hard texts, all tokens and a corpus."""
+"""Compare two tokenizers, each run as a library of its format runs it: they must give the same ids,
+and the same text for these ids, on hard texts, texts with added tokens, all tokens and a corpus."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise, zip_longest
+from random import Random
+from typing import Any
 
 import numpy as np
 
+from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.parts import pack
-from tokenize_kit.formats.forms import NORMAL, SPACE, CannotHold, Form, Pieces
+from tokenize_kit.encode.spm import by_library
+from tokenize_kit.formats.forms import (
+    BYTE,
+    FLAGS,
+    NORMAL,
+    SPACE,
+    Added,
+    ByteBpe,
+    CannotHold,
+    Form,
+    Pieces,
+)
+from tokenize_kit.formats.json_forms import byte_bpe_tokenizer
+from tokenize_kit.formats.sentencepiece_model import write_form
+from tokenize_kit.judge.candidate import texts_of
 from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
 
 Buffers = tuple[np.ndarray, np.ndarray]  # data: uint8[], offsets: int64[rows + 1]
@@ -19,17 +39,197 @@ Encode = Callable[[np.ndarray, np.ndarray], Buffers]  # -> (ids: uint32[], count
 
 _ROWS = 256
 _ROUNDING = 2.0**-20
+_TIED, _MOST_TIED = 24, 4096  # texts per piece of a score, and per score
+_MOST_ADDED = 256  # added tokens without flags that are tried; some files reserve thousands
+_MOST_DECODED = 1 << 20  # texts, because decoding is slow
+_CONTEXTS = (
+    "{0}|{0}{0}|a{0}b|a {0} b| {0} |{0} a|a {0}|{0}a|a{0}|.{0},|({0})|1{0}2|\n{0}\n|a\t{0}\tb"
+    "|a  {0}  b|{0}{1}|{0} {1}|a{1}{0}b|é{0}ก|_{0}-"
+).split("|")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A tokenizer as a library of its format runs it. decode: the texts of lists of ids; added: the
+    tokens that are matched in texts; parse: the ids of texts in which special tokens are matched,
+    too, or None if the library never matches them."""
+
+    encode: Encode
+    decode: Callable[[list[list[int]]], list[str]]
+    added: tuple[Added, ...]
+    parse: Callable[[list[str]], list[list[int]]] | None = None
+
+
+def by_tokenizers(encoder: Encoder, added: tuple[Added, ...]) -> Reading:
+    """Read as the library of tokenizer.json does."""
+    tokenizer = encoder.tokenizer
+
+    def parse(texts: list[str]) -> list[list[int]]:
+        tokenizer.encode_special_tokens = False
+        found = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        tokenizer.encode_special_tokens = True
+        return [encoding.ids for encoding in found]
+
+    decode = partial(tokenizer.decode_batch, skip_special_tokens=False)
+    return Reading(encoder.encode, decode, added, parse)
+
+
+def by_tiktoken(encode: Encode, form: ByteBpe) -> Reading:
+    """Read as tiktoken does; special tokens are matched only if it is installed and
+    accepts the pattern."""
+    parse = None
+    with suppress(ImportError, ValueError):
+        from tiktoken import Encoding
+
+        library = Encoding(
+            "own", pat_str=form.parts[0], mergeable_ranks=form.tokens, special_tokens=form.special
+        )
+        parse = partial(library.encode_batch, allowed_special="all")
+    return Reading(encode, _decoder(form), form.added, parse)
+
+
+def by_llama_cpp(form: Form) -> Reading:
+    """Read as llama.cpp does (tokenizer_st_partition and tokenize in src/llama-vocab.cpp): the
+    longest added tokens are cut out of the text first, and every part between them is encoded as a
+    separate text."""
+    if isinstance(form, ByteBpe):
+        tokenizer = byte_bpe_tokenizer(form)
+        tokenizer.encode_special_tokens = True
+        plain: Encode = Encoder(tokenizer).encode
+    else:
+        plain = by_library(processor_of(form))
+    added = tuple(replace(token, normalized=False) for token in form.added)
+    longest = sorted(added, key=lambda token: len(token.content.encode()), reverse=True)
+
+    def parse(texts: list[str], special: bool = True) -> list[list[int]]:
+        matched = [token for token in longest if special or not token.special]
+        rows = [list(_cut(text, matched)) for text in texts]
+        between = [part for row in rows for part in row if isinstance(part, str)]
+        encoded = iter(_rows(*plain(*pack_texts(between))))
+        parts = [[next(encoded) if isinstance(p, str) else [p] for p in row] for row in rows]
+        return [[number for ids in row for number in ids] for row in parts]
+
+    def encode(data: np.ndarray, offsets: np.ndarray) -> Buffers:
+        ids, sizes = plain(data, offsets)
+        if not np.isin(ids, [token.number for token in added if not token.special]).any():
+            return ids, sizes
+        rows = parse(texts_of(data, offsets), special=False)
+        sizes = np.array([len(row) for row in rows], np.int64)
+        return np.array([number for row in rows for number in row], np.uint32), sizes
+
+    return Reading(encode, _decoder(form), added, parse)
+
+
+def processor_of(form: Pieces) -> Any:
+    """Return the pieces as a sentencepiece.SentencePieceProcessor. Raises CannotHold."""
+    import sentencepiece
+
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=write_form(form))
+    except RuntimeError as error:
+        raise CannotHold(f"sentencepiece does not accept its pieces ({error})") from None
+
+
+def _cut(text: str, tokens: list[Added]) -> Iterator[str | int]:
+    token = next((token for token in tokens if token.content in text), None)
+    if token is None:
+        yield from [text] if text else []
+        return
+    for number, part in enumerate(text.split(token.content)):
+        if number:
+            yield token.number
+        yield from _cut(part, tokens)
+
+
+def _decoder(form: Form) -> Callable[[list[list[int]]], list[str]]:
+    """Return a function that joins the bytes of tokens, as tiktoken and llama.cpp decode."""
+    if isinstance(form, ByteBpe):
+        raw = {number: token for token, number in form.tokens.items()}
+    else:
+        raw = {
+            n: bytes([int(text[3:5], 16)]) if kind == BYTE else text.replace(SPACE, " ").encode()
+            for n, (text, _, kind) in enumerate(form.pieces)
+        }
+    raw |= {token.number: token.content.encode() for token in form.added}
+    prefix = " " if isinstance(form, Pieces) and form.prefix else ""
+
+    def decode(rows: list[list[int]]) -> list[str]:
+        joined = (b"".join([raw[number] for number in ids]) for ids in rows)
+        return [text.decode("utf-8", "replace").removeprefix(prefix) for text in joined]
+
+    return decode
+
+
+def losses(before: Reading, after: Reading) -> dict[str, list[Added]]:
+    """Return the features of added tokens that a conversion lost, and the tokens of each."""
+    now = {token.number: token for token in after.added}
+    lost: dict[str, list[Added]] = {}
+    for token in before.added:
+        other = now.get(token.number, token)
+        for flag in FLAGS:
+            value = getattr(token, flag)
+            if value != getattr(other, flag):
+                lost.setdefault(f"{flag}={str(value).lower()}", []).append(token)
+    return lost
 
 
 @dataclass
 class Comparison:
-    """The outcome of a comparison. texts, bytes: the number of texts compared and of their bytes;
-    ties: the number of texts that SentencePiece splits in another, equally good way, because it
-    adds scores in float32."""
+    """A comparison of texts. lost: the tokens with lost features; scores: those of a Unigram if one
+    of the tokenizers is SentencePiece, which adds scores in float32, so that rounding decides
+    between equally good ways to split a text; unknown: the id of unknown characters, which every
+    library decodes in its own way. ties: the number of texts that SentencePiece splits in another,
+    equally good way; explained: the texts that differ because of lost features; decoded: the texts
+    whose ids give the same text; undecoded: a sentence on the first other text."""
 
-    texts: int = 0
+    lost: Iterable[Added] = ()
+    scores: np.ndarray | None = None
+    unknown: int = -1
     bytes: int = 0
     ties: int = 0
+    explained: int = 0
+    decoded: int = 0
+    undecoded: str = ""
+
+    def run(
+        self, before: Reading, after: Reading, batches: Iterable[Buffers], parsed: bool = False
+    ) -> int:
+        """Encode texts with both tokenizers, decode the ids, and return the number of texts.
+        parsed: True to match special tokens, too. Raises CannotHold naming the first text whose ids
+        differ without a reason."""
+        texts = 0
+        for data, offsets in batches:
+            rows, new = (
+                reading.parse(texts_of(data, offsets))
+                if parsed and reading.parse
+                else _rows(*reading.encode(data, offsets))
+                for reading in (before, after)
+            )
+            if rows != new:
+                triples = zip(texts_of(data, offsets), rows, new, strict=True)
+                rows = [was for text, was, now in triples if self._same(text, was, now)]
+            rows = [row for row in rows if row and self.unknown not in row]
+            if rows and self.decoded < _MOST_DECODED and not self.undecoded:
+                pairs = zip(before.decode(rows), after.decode(rows), strict=True)
+                if other := next(((a, b) for a, b in pairs if a != b), None):
+                    self.undecoded = f"its decoder, which gives {other[0]!r} and not {other[1]!r}"
+                self.decoded += len(rows)
+            texts += len(offsets) - 1
+            self.bytes += int(offsets[-1] - offsets[0])
+        return texts
+
+    def _same(self, text: str, was: list[int], now: list[int]) -> bool:
+        if was == now:
+            return True
+        if any(token.content in text for token in self.lost):
+            self.explained += 1
+            return False
+        scores = self.scores
+        first, second = (0.0, np.inf) if scores is None else (scores[was].sum(), scores[now].sum())
+        if abs(first - second) > _ROUNDING * max(abs(first), 1.0):
+            raise _difference(text, was, now)
+        self.ties += 1
+        return False
 
 
 def pack_texts(texts: list[str]) -> Buffers:
@@ -37,49 +237,70 @@ def pack_texts(texts: list[str]) -> Buffers:
     return pack(raw)
 
 
+def _rows(ids: np.ndarray, sizes: np.ndarray) -> list[list[int]]:
+    flat, ends = ids.tolist(), np.cumsum([0, *sizes.tolist()]).tolist()
+    return [flat[a:z] for a, z in pairwise(ends)]
+
+
+def tried(added: tuple[Added, ...]) -> list[Added]:
+    """Return the added tokens that `added_texts` tries: all, or, if there are many, those with
+    flags and a sample of the others."""
+    flagged = [t for t in added if t.single_word or t.lstrip or t.rstrip or t.normalized]
+    plain = [t for t in added if t not in flagged]
+    return flagged + Random(0).sample(plain, min(len(plain), _MOST_ADDED))
+
+
+def added_texts(tokens: list[Added]) -> Iterator[Buffers]:
+    """Yield texts that contain each token alone and between letters, spaces, punctuation and other
+    tokens, parts of it, and tokens that overlap."""
+    texts: list[str] = []
+    begun = {t.content[:k]: t.content for t in tokens for k in range(1, len(t.content))}
+    for token, other in zip(tokens, [*tokens[1:], *tokens[:1]], strict=True):
+        text = token.content
+        texts += [context.format(text, other.content) for context in _CONTEXTS]
+        texts += [text[:-1], text[1:], text[:-1] + text]
+        ends = [k for k in range(1, len(text)) if text[k:] in begun]
+        texts += [text[:k] + begun[text[k:]] for k in ends]
+    yield from _batches(texts)
+
+
 def builtin_batches(form: Form) -> Iterator[Buffers]:
-    """Yield the built-in texts, and each token's text alone and after a letter."""
-    added = [] if isinstance(form, Pieces) else [token.content for token in form.added]
-    yield pack_texts([*HARD_TEXTS, *SCRIPTS, *added])
-    if isinstance(form, Pieces):
-        words = [text.replace(SPACE, " ") for text, _, kind in form.pieces if kind == NORMAL]
-    else:
-        words = []
-        for token in form.tokens:
-            try:
-                words.append(token.decode("utf-8"))
-            except UnicodeDecodeError:
-                continue  # part of a character
-    for first in range(0, len(words), _ROWS):
-        part = words[first : first + _ROWS]
-        yield pack_texts([*part, *(f"x{word}" for word in part)])
+    """Yield the built-in texts, each token's text alone and after a letter, and `tied_texts`."""
+    raw: Iterable[bytes] = (
+        form.tokens
+        if isinstance(form, ByteBpe)
+        else [text.replace(SPACE, " ").encode() for text, _, kind in form.pieces if kind == NORMAL]
+    )
+    decoded = ((token, token.decode("utf-8", "ignore")) for token in raw)
+    words = [word for token, word in decoded if word.encode() == token]  # not parts of characters
+    yield from _batches([*HARD_TEXTS, *SCRIPTS, *(token.content for token in form.added)])
+    yield from _batches([text for word in words for text in (word, f"x{word}")])
+    yield from _batches(tied_texts(form))
 
 
-def compare(
-    before: Encode, after: Encode, batches: Iterable[Buffers], scores: np.ndarray | None = None
-) -> Comparison:
-    """Encode texts with both tokenizers. Raises CannotHold naming the first text whose ids differ.
-    scores: float64[ids], the scores of Unigram pieces if one of the tokenizers is SentencePiece.
-    SentencePiece adds scores in float32, so rounding decides between equally good ways to split a
-    text; such differences are allowed."""
-    checked = Comparison()
-    for data, offsets in batches:
-        ids, sizes = before(data, offsets)
-        new_ids, lengths = after(data, offsets)
-        if len(ids) != len(new_ids) or not (np.array_equal(ids, new_ids)):
-            positions, others = (np.cumsum([0, *n.tolist()]) for n in (sizes, lengths))
-            for row, (a, z) in enumerate(pairwise(offsets.tolist())):
-                was = ids[positions[row] : positions[row + 1]]
-                now = new_ids[others[row] : others[row + 1]]
-                if np.array_equal(was, now):
-                    continue
-                sums = (0.0, np.inf) if scores is None else (scores[was].sum(), scores[now].sum())
-                if abs(sums[0] - sums[1]) > _ROUNDING * max(abs(sums[0]), 1.0):
-                    raise _difference(data[a:z].tobytes().decode("utf-8"), was, now)
-                checked.ties += 1
-        checked.texts += len(offsets) - 1
-        checked.bytes += int(offsets[-1] - offsets[0])
-    return checked
+def _batches(texts: list[str]) -> Iterator[Buffers]:
+    for first in range(0, len(texts), _ROWS):
+        yield pack_texts(texts[first : first + _ROWS])
+
+
+def tied_texts(form: Form) -> list[str]:
+    """Return texts of pieces that merge at the same score: SentencePiece's BPE then merges from
+    left to right, which ranks of merges cannot always express. Such a text holds a piece that
+    overlaps itself, or pieces of equal score, and their letters, in an order drawn at random."""
+    if not isinstance(form, Pieces) or form.kind == "unigram":
+        return []
+    tied: dict[float, list[str]] = {}
+    for text, score, kind in form.pieces:
+        if kind == NORMAL and len(text) > 1:
+            tied.setdefault(score, []).append(text.replace(SPACE, " "))
+    draw, texts = Random(0), list[str]()
+    for group in tied.values():
+        piece = group[0]
+        if len(group) > 1 or any(piece.startswith(piece[k:]) for k in range(1, len(piece))):
+            parts = [*group, *sorted(set("".join(group)))]
+            rounds = range(min(_TIED * len(group), _MOST_TIED))
+            texts += ["".join(draw.choices(parts, k=draw.randint(2, 12))) for _ in rounds]
+    return texts
 
 
 @dataclass(frozen=True)
@@ -110,22 +331,16 @@ def compare_lengths(
     return Lengths(texts, size, size / max(old, 1), size / max(new, 1))
 
 
-def _difference(text: str, was: np.ndarray, now: np.ndarray) -> CannotHold:
-    same = min(len(was), len(now))
-    differs = np.flatnonzero(was[:same] != now[:same])
-    at = int(differs[0]) if len(differs) else same
+def _difference(text: str, was: list[int], now: list[int]) -> CannotHold:
+    pairs = enumerate(zip_longest(was, now, fillvalue="no token"))
+    at, (old, new) = next((k, pair) for k, pair in pairs if pair[0] != pair[1])
     shown = text if len(text) <= 60 else f"{text[:60]}..."
     return CannotHold(
-        f"its ids would differ: in {shown!r} token {at} is"
-        f" {_token(was, at)} before and {_token(now, at)} after"
+        f"its ids would differ: in {shown!r} token {at} is {old} before and {new} after"
     )
 
 
-def _token(ids: np.ndarray, at: int) -> str:
-    return str(ids[at]) if at < len(ids) else "no token"
-
-
-def unigram_scores(form: Form) -> np.ndarray | None:
+def unigram_scores(form: Form | None) -> np.ndarray | None:
     """Return float64[ids], the scores of a Unigram model; None for other models."""
     if not isinstance(form, Pieces) or form.kind != "unigram":
         return None

@@ -13,8 +13,7 @@ from typing import Any, get_args
 import numpy as np
 
 from llmcurate.base.kernels import njit, read_only
-from tokenize_kit.encode.greedy import encode_greedy, make_greedy, no_greedy
-from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
+from tokenize_kit.encode.greedy import ID, encode_greedy, make_greedy, no_greedy
 from tokenize_kit.encode.normalize import NormalForm
 from tokenize_kit.encode.parts import NOTHING_SETTLED, encode_rows
 from tokenize_kit.encode.trie import build_trie, token_of
@@ -30,6 +29,8 @@ from tokenize_kit.encode.words import (
     seen_before,
     word_key,
 )
+from tokenize_kit.formats.merges import SHORT, Pairs, merge_long, merge_short, pair_table
+from tokenize_kit.formats.tiktoken import tables_of
 from tokenize_kit.formats.tokenizer_json import (
     LETTERS,
     Model,
@@ -39,13 +40,12 @@ from tokenize_kit.formats.tokenizer_json import (
     patterns_of,
 )
 from tokenize_kit.pattern.automaton import Table, compile_pattern
-from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
 from tokenize_kit.pattern.scan import count_final_pieces, cut_rows
 
 # A byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table; greedy:
-# greedy.Greedy, used if `orderly`; slots, token_at: trie.build_trie of all tokens; whole: a piece
-# that is a token becomes that token, whatever merging gives.
+# greedy.Greedy, used if `orderly`; whole: a piece that is a token becomes that token, whatever
+# merging gives; slots, token_at: trie.build_trie of the tokens for which this makes a difference.
 Bpe = namedtuple("Bpe", "bytes pairs greedy orderly slots token_at whole")
 # Buffers for a piece. symbols, ranks: int64[n]; dead: bool[n + 1], all False.
 Work = namedtuple("Work", "symbols ranks dead")
@@ -133,11 +133,9 @@ class Plan:
 def _read_model(model: Model) -> Bpe:
     if model.get("type") != "BPE":
         raise Unsupported(f"the model {model.get('type')}")
-    for name in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
+    for name in ("unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"):
         if model.get(name):
             raise Unsupported(f"the setting {name}")
-    if model.get("byte_fallback"):
-        raise Unsupported("the setting byte_fallback")
     vocab: dict[str, int] = model["vocab"]
     if any(letter not in vocab for letter in LETTERS):
         raise Unsupported("a vocabulary without all 256 bytes")
@@ -157,17 +155,21 @@ def _read_model(model: Model) -> Bpe:
         except KeyError:
             continue  # not spelled in bytes: never produced by text
     tokens = {number: word for number, word in tokens.items() if word}
+    return _tables(tokens, byte_ids, pairs, bool(model.get("ignore_merges")))
+
+
+def _tables(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs, whole: bool) -> Bpe:
     greedy = make_greedy(tokens, byte_ids, pairs)
-    whole = bool(model.get("ignore_merges"))
-    numbers = np.array(list(tokens), np.int64)
+    if whole and greedy is not None:  # only the other tokens have to be found
+        merged = set(greedy.tokens[:, ID].tolist())
+        tokens = {number: token for number, token in tokens.items() if number not in merged}
+    elif not whole:
+        tokens = {}
     try:
-        slots, token_at = build_trie(list(tokens.values()), numbers) if whole else _NONE
+        slots, token_at = build_trie([*tokens.values()], np.array([*tokens], np.int64))
     except ValueError as error:
         raise Unsupported(str(error)) from None
     return Bpe(byte_ids, pairs, greedy or no_greedy(), greedy is not None, slots, token_at, whole)
-
-
-_NONE = (np.empty(0, np.uint32), np.empty(0, np.int32))
 
 
 def read_plan(parts: Parts) -> Plan:
@@ -193,21 +195,11 @@ def read_plan(parts: Parts) -> Plan:
 
 def plan_of(ranks: dict[bytes, int], pattern: str) -> Plan:
     """Build tables that give tiktoken's ids. ranks: the rank of each token, all 256 bytes included;
-    pattern: a name in PATTERNS. Raises ValueError if the tokens do not fit into a table."""
-    rows = [
-        (ranks[left], ranks[right], rank)
-        for token, rank in ranks.items()
-        for cut in range(1, len(token))
-        if (left := token[:cut]) in ranks and (right := token[cut:]) in ranks
-    ]
-    merges = np.array(rows, np.int64).reshape(-1, 3)
-    pairs = pair_table(merges, merges[:, 2])
-    byte_ids = np.array([ranks[bytes([byte])] for byte in range(256)], np.int64)
+    pattern: in tiktoken's syntax. Raises UnsupportedPattern, and Unsupported if the tokens do not
+    fit into a table."""
     tokens = {rank: token for token, rank in ranks.items()}
-    greedy = make_greedy(tokens, byte_ids, pairs)
-    slots, token_at = build_trie(list(ranks), np.array(list(ranks.values()), np.int64))
-    bpe = Bpe(byte_ids, pairs, greedy or no_greedy(), greedy is not None, slots, token_at, True)
-    return Plan((compile_pattern(PATTERNS[pattern].parts[0], "rust"),), bpe, ())
+    bpe = _tables(tokens, *tables_of(ranks), whole=True)
+    return Plan((compile_pattern(pattern, "rust"),), bpe, ())
 
 
 class ByteEncoder:

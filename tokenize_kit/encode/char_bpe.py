@@ -20,11 +20,9 @@ from tokenize_kit.encode.greedy import (
     LENGTH,
     RIGHT,
     SHORTER,
-    derive_merges,
     may_follow,
     ranks_of,
 )
-from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
 from tokenize_kit.encode.trie import (
     build_character_trie,
     build_trie,
@@ -46,6 +44,7 @@ from tokenize_kit.encode.words import (
     recall_words,
     write_fallback,
 )
+from tokenize_kit.formats.merges import SHORT, derive_merges, merge_long, merge_short, pair_table
 
 DENSE = "\u2e80"  # ideographs, kana, Hangul: of their many pairs of characters, few are in tokens
 ASK = -1  # in place of the longest token: not looked up yet

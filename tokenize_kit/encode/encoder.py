@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 
 from llmcurate.base.errors import RunFailed
 from llmcurate.base.kernels import read_only
+from llmcurate.base.tokenizer_file import panicked
 from tokenize_kit.encode.byte_bpe import ByteEncoder, Plan, read_plan
 from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
 from tokenize_kit.encode.normalize import (
@@ -50,7 +51,6 @@ from tokenize_kit.formats.tokenizer_json import (
     Step,
     Unsupported,
     flat_steps,
-    panicked,
     parts_of,
 )
 
@@ -243,7 +243,7 @@ class PieceEncoder:
         self._tables: tuple[Any, ...] = (unigram, fallback, borders, width)
 
     def _bpe(self, model: Model) -> None:
-        for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):
+        for name in ("continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):
             if model.get(name):
                 raise Unsupported(f"the setting {name}")
         vocab: dict[str, int] = model["vocab"]
@@ -293,6 +293,7 @@ class Encoder:
     """An encoder that never gives special tokens, like `tokenizer` with `encode_special_tokens`
     set. reason: the reason for which the library encodes. It is None if our kernels encode; then
     threads may share the encoder. plan: the tables of a byte-level vocabulary, None for others.
+    unknown: the id that the model gives for what its vocabulary lacks, or None.
     drawn: the kind of the model if `sample` can draw its ids, otherwise None."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -304,12 +305,15 @@ class Encoder:
         self._table: np.ndarray | None = None  # the library encodes rows that it finds odd
         self._clusters = False
         parts = parts_of(tokenizer)
+        model = parts["model"]
+        named = tokenizer.token_to_id(model.get("unk_token") or "")
+        self.unknown = model.get("unk_id") if model.get("type") == "Unigram" else named
         try:
             if has_pieces(parts):
                 pieces = PieceEncoder(parts)
                 self._kernels: ByteEncoder | PieceEncoder = pieces
                 self._table, self._clusters = pieces.table, True
-                self.drawn = "unigram" if parts["model"]["type"] == "Unigram" else None
+                self.drawn = "unigram" if model["type"] == "Unigram" else None
             else:
                 self.plan = read_plan(parts)
                 self._kernels = ByteEncoder(self.plan)

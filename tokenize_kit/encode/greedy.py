@@ -15,9 +15,9 @@ import numpy as np
 
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import load8, mix_bits
-from tokenize_kit.encode.merges import NO_RANK, Pairs, merge_short, pair_table, rank_of
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.trie import build_trie, longest_token, shorter_tokens
+from tokenize_kit.formats.merges import NO_RANK, Pairs, derive_merges, pair_table, rank_of
 
 # Joins: bytes before and after the border of a merge, as bits. Two tokens may always be neighbours
 # if no merge has the same bytes around its border. So most tests need only the text.
@@ -158,30 +158,6 @@ def encode_greedy(greedy, data, a, z, out, dead):
         for k in range(z - a + 1):
             dead[k] = False
     return n
-
-
-@njit(cache=True, nogil=True)
-def derive_merges(data, ends, byte_numbers, pairs, ids):
-    """Find the last merge of each token's bytes; return its two parts (left, right): int64[tokens].
-    right is -1 for a byte; left is -1 if the bytes do not merge to ids[token]."""
-    left, right = np.full(len(ids), -1, np.int64), np.full(len(ids), -1, np.int64)
-    symbols = np.empty(16, np.int64)
-    ranks = np.empty(16, np.int64)
-    for t in range(len(ids)):
-        n = ends[t + 1] - ends[t]
-        if n > len(symbols):
-            symbols, ranks = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
-        for k in range(n):
-            symbols[k] = byte_numbers[data[ends[t] + k]]
-        if n == 1:
-            if symbols[0] == ids[t]:
-                left[t] = symbols[0]
-            continue
-        if merge_short(pairs, symbols, ranks, n, 2) == 2:
-            merged = rank_of(pairs, symbols[0], symbols[1])
-            if merged != NO_RANK and merged & 0xFFFFFFFF == ids[t]:
-                left[t], right[t] = symbols[0], symbols[1]
-    return left, right
 
 
 def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) -> Greedy | None:

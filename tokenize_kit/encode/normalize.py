@@ -23,6 +23,7 @@ from typing import Literal
 import numpy as np
 
 from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import load8
 from tokenize_kit.encode.trie import build_trie, longest_token
 from tokenize_kit.encode.words import width_of
 from tokenize_kit.formats.tokenizer_json import Unsupported
@@ -93,6 +94,9 @@ def cluster_table(single: dict[int, bytes], *, white: bool) -> np.ndarray:
     return table
 
 
+_HIGHEST = np.uint64(0x8080808080808080)  # set in bytes that are not ASCII
+
+
 @njit(cache=True, nogil=True)
 def find_odd(data, offsets, table, clusters):
     """Return bool[rows]: True for rows that the library must encode. table: the result of
@@ -102,6 +106,11 @@ def find_odd(data, offsets, table, clusters):
         at, z = np.int64(offsets[row]), np.int64(offsets[row + 1])
         before = np.int64(0)  # the last character's combining class, or its bytes for clusters
         while at < z:
+            while not clusters and at + 8 <= z and load8(data, np.uint64(at)) & _HIGHEST == 0:
+                at += 8
+                before = np.int64(0)
+            if at == z:
+                break
             byte = np.int64(data[at])
             if byte < 0x80:
                 point, size = byte, 1

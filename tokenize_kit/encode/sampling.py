@@ -15,7 +15,6 @@ import numpy as np
 
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import mix_bits
-from tokenize_kit.encode.merges import NO_RANK, rank_of
 from tokenize_kit.encode.trie import number_characters
 from tokenize_kit.encode.words import (
     join_unknown,
@@ -24,6 +23,7 @@ from tokenize_kit.encode.words import (
     word_end,
     write_fallback,
 )
+from tokenize_kit.formats.merges import NO_RANK, rank_of
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # of splitmix64
 _11 = np.uint64(11)

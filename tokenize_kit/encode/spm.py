@@ -17,7 +17,7 @@ import numpy as np
 from llmcurate.base.kernels import read_only
 from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
 from tokenize_kit.encode.normalize import Normalizer, make_normalizer, normalize_rows, read_charsmap
-from tokenize_kit.encode.parts import Encode
+from tokenize_kit.encode.parts import Encode, settle_nothing
 from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
 from tokenize_kit.encode.words import CachePool, Fallback, byte_fallback, crossings
 from tokenize_kit.formats.forms import BYTE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
@@ -72,11 +72,14 @@ _MOST_NESTED = 64  # user-defined symbols that begin with one another; the libra
 
 class SpmEncoder:
     """An encoder with the ids of the sentencepiece library. reason: the reason for which the
-    library encodes. It is None if our kernels encode; then threads may share the encoder."""
+    library encodes. It is None if our kernels encode; then threads may share the encoder. The
+    encoder encodes whole texts only, and draws no ids."""
+
+    can_settle, drawn, encode_settled = False, None, staticmethod(settle_nothing)
 
     def __init__(self, raw: bytes, library: Any) -> None:
         """Read a model. raw: the bytes of the model file; library: its SentencePieceProcessor."""
-        self._by_library = by_library(library)
+        self.library, self._by_library = library, by_library(library)
         self.reason: str | None = None
         try:
             model = read_model(raw)

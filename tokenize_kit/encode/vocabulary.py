@@ -1,31 +1,35 @@
 """Open a tokenizer file of any kind for the encoding of shards.
 
-tokenizer.json    our kernels if possible, otherwise `tokenizers`
+tokenizer.json    our kernels if possible, otherwise `tokenizers`; so is a tekken.json
 *.model           SentencePiece: our kernels if possible, otherwise its library
 *.tiktoken        tiktoken's ranks, by our kernels; the file does not contain its pattern
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from llmcurate.base.errors import UsageError
-from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
-from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.encode.parts import Encode, EncodeSettled, settle_nothing
-from tokenize_kit.encode.spm import SpmEncoder
-from tokenize_kit.formats.forms import read_file
-from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, special_of
-from tokenize_kit.formats.tokenizer_json import (
-    BEGIN_OF_TEXT,
-    END_OF_TEXT,
-    load_tokenizer,
+from llmcurate.base.roles import SPELLING, Roles, read_roles, spelled_roles, with_tokens
+from llmcurate.base.tokenizer_file import (
+    read_file,
+    roles_of,
+    size_of,
     special_ids,
+    switch_off_dropout,
 )
+from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.parts import Encode
+from tokenize_kit.encode.spm import SpmEncoder
+from tokenize_kit.formats.json_forms import byte_bpe_tokenizer
+from tokenize_kit.formats.tekken import is_tekken, load_json
+from tokenize_kit.formats.tiktoken import PATTERN_NAMES, from_ranks
 
 # Encode with two more arguments: the rows' keys, uint64[rows], and a rate.
 Sample = Callable[[np.ndarray, np.ndarray, np.ndarray, float], tuple[np.ndarray, np.ndarray]]
@@ -33,62 +37,88 @@ Sample = Callable[[np.ndarray, np.ndarray, np.ndarray, float], tuple[np.ndarray,
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A tokenizer that encodes shards. size: the highest id plus one; special: the ids of special
-    tokens by name; file: the name that a copy of the tokenizer's file gets next to the shards;
-    forbidden: bool[size], the ids that text must never give; threads: True if several threads may
-    call `encode` at once; drawn: the kind of the model if `sample` can draw its ids, otherwise
-    None; undrawn: a function that returns bool[rows], the rows for which `sample` draws nothing."""
+    """A tokenizer that encodes shards. ids: the id of each token by its spelling; special: those of
+    special tokens; roles: the special tokens by role; file: the name that a copy of the tokenizer's
+    file gets next to the shards; forbidden: bool[size], the ids that text must never give; encode,
+    sample: those of `encoder`; begin, end: the ids that begin and end documents; dropout: the rate
+    of BPE dropout in the file, which `encode` does not use; converted: the bytes of the copy of the
+    file if it is a tokenizer.json made from a file of another format."""
 
     path: Path
     file: str
-    size: int
+    ids: Mapping[str, int]
     special: dict[str, int]
+    roles: Roles
     forbidden: np.ndarray
+    encoder: Encoder | SpmEncoder
     encode: Encode
-    threads: bool = False
     sample: Sample | None = None
-    drawn: str | None = None
-    undrawn: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    encode_settled: EncodeSettled = settle_nothing
+    begin: int | None = None
+    end: int | None = None
+    dropout: float = 0.0
+    converted: bytes | None = None
 
     def sampled(self, rate: float) -> Sample:
         """Return the encoder that draws ids at random. Raises ``LlmcurateError`` if the model
         cannot draw ids or the rate is out of range."""
-        if self.sample is None or self.drawn is None:
+        if self.sample is None or self.encoder.drawn is None:
             raise UsageError(
                 f"{self.path}: sampling works for byte-level BPE and for a tokenizer.json with a"
                 " Unigram model that our kernels encode; leave sampling out"
             )
-        if not (0 <= rate <= 1 if self.drawn == "bpe" else rate > 0):
-            limits = "from 0 to 1" if self.drawn == "bpe" else "above 0"
-            raise UsageError(f"sampling {rate:g}: for {self.drawn} give a rate {limits}")
+        if not (0 <= rate <= 1 if self.encoder.drawn == "bpe" else rate > 0):
+            limits = "from 0 to 1" if self.encoder.drawn == "bpe" else "above 0"
+            raise UsageError(f"sampling {rate:g}: for {self.encoder.drawn} give a rate {limits}")
         return self.sample
 
-    def end(self) -> int:
-        """Return the id of the token that ends a document."""
-        return self._first(END_OF_TEXT, "end-of-text", "encode without it (--no-eos)")
+    @property
+    def size(self) -> int:
+        """The highest id plus one."""
+        return len(self.forbidden)
 
-    def begin(self) -> int:
-        """Return the id of the token that begins a document."""
-        return self._first(BEGIN_OF_TEXT, "beginning-of-text", "encode without it (no --bos)")
-
-    def _first(self, names: tuple[str, ...], role: str, without: str) -> int:
-        for name in names:
-            if name in self.special:
-                return self.special[name]
-        raise UsageError(
-            f"the tokenizer has no {role} token (one of {', '.join(names)}): add one, or {without}"
-        )
+    def with_edges(
+        self, begins: bool | None, ends: bool, begin: str | None, end: str | None
+    ) -> tuple[Vocabulary, list[str]]:
+        """Return the vocabulary with the ids that begin and end documents, and lines that say what
+        the user did not ask for. begins: whether a token begins documents; None: if the tokenizer
+        begins texts with it, or `begin` names it; ends: whether one ends them; begin, end: tokens
+        other than those of the roles. Raises ``UsageError`` for unknown tokens."""
+        roles = with_tokens(self.roles, self.ids, begin=begin, end=end)
+        # Documents already follow a token that also ends documents.
+        usual = roles.before == (roles.begin,) and roles.begin not in roles.ends
+        puts = (usual or begin is not None) if begins is None else begins
+        edges: dict[str, Any] = {"begin": roles.begin, "end": roles.end}
+        lines = []
+        names = {number: name for name, number in self.ids.items() if number in edges.values()}
+        for role, option, put in (("begin", "bos", puts), ("end", "eos", ends)):
+            number, source = edges[role], roles.origin.get("ends" if role == "end" else role)
+            called = "beginning" if role == "begin" else role
+            if not put:
+                edges[role] = None
+            elif number is None:
+                raise UsageError(
+                    f"{self.path}: no {called}-of-text token is known: name it (--{option}-token),"
+                    f" or encode without it (--no-{option})"
+                )
+            elif source == SPELLING:
+                why = f"known by its spelling; --{option}-token names another"
+                lines.append(f"{names[number]} {role}s each document ({why})")
+            elif role == "begin" and begins is None and begin is None:
+                why = "as the tokenizer puts it before a text; --no-bos leaves it out"
+                lines.append(f"{names[number]} begins each document ({why})")
+        return replace(self, roles=roles, **edges), lines
 
 
 def open_vocabulary(path: Path, pattern: str | None = None) -> Vocabulary:
     """Open a tokenizer file. pattern: the name of a published pattern, for .tiktoken files. Raises
     ``LlmcurateError`` naming the file."""
     if path.suffix == ".tiktoken":
-        return open_ranks(path, pattern)[0]
+        return _library(path, load_ranks(path, pattern), "tokenizer.tiktoken")
     if pattern is not None:
         raise UsageError(f"{path}: a pattern is for .tiktoken files; leave it out")
-    return _pieces(path) if path.suffix == ".model" else _library(path)
+    if path.suffix == ".model":
+        return _pieces(path)
+    return _library(path, load_json(path, dropout=True), "tokenizer.json")
 
 
 def _marked(size: int, ids: list[int]) -> np.ndarray:
@@ -97,59 +127,44 @@ def _marked(size: int, ids: list[int]) -> np.ndarray:
     return marked
 
 
-def _library(path: Path) -> Vocabulary:
-    tokenizer = load_tokenizer(path)
-    size = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+def _library(path: Path, tokenizer: Tokenizer, file: str) -> Vocabulary:
+    dropout = switch_off_dropout(tokenizer)
+    ids = tokenizer.get_vocab(with_added_tokens=True)
     special = special_ids(tokenizer)
-    # Text may give the unknown token; any other special token would be forged.
-    forged = [index for name, index in special.items() if "unk" not in name.lower()]
     encoder = Encoder(tokenizer)
-    marked, ours = _marked(size, forged), encoder.reason is None
+    tekken = file == "tokenizer.json" and is_tekken(path)  # its format fixes the spellings
+    own = replace(spelled_roles(special), origin={}) if tekken else None
+    roles = roles_of(path, tokenizer, own)
+    # Text may give the unknown token; any other special token would be forged.
+    forged = [n for n in special.values() if n != encoder.unknown or n in roles.ends]
     return Vocabulary(
         path,
-        "tokenizer.json",
-        size,
+        file,
+        ids,
         special,
-        marked,
+        roles,
+        _marked(size_of(tokenizer), forged),
+        encoder,
         encoder.encode,
-        threads=ours,
-        sample=encoder.sample,
-        drawn=encoder.drawn,
-        undrawn=encoder.odd,
-        encode_settled=encoder.encode_settled if encoder.can_settle else settle_nothing,
+        encoder.sample,
+        dropout=dropout,
+        converted=tokenizer.to_str().encode() if tekken else None,
     )
 
 
-def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes, int]]:
-    """Open a .tiktoken file; return its vocabulary and the rank of each token. Raises
-    ``LlmcurateError`` naming the file."""
+def load_ranks(path: Path, pattern: str | None) -> Tokenizer:
+    """Load a .tiktoken file with `tokenizers`. Raises ``LlmcurateError`` naming the file."""
     if pattern not in PATTERN_NAMES:
         names = ", ".join(PATTERN_NAMES)
         raise UsageError(
             f"{path}: a .tiktoken file does not contain its pattern: give --pattern, one of {names}"
         )
     try:
-        ranks = read_ranks(read_file(path))
-        plan = plan_of(ranks, pattern)
+        tokenizer = byte_bpe_tokenizer(from_ranks(read_file(path), pattern))
     except ValueError as error:
         raise UsageError(f"{path}: not a .tiktoken file: {error}") from None
-    special = special_of(pattern, max(ranks.values()))
-    size = max(special.values()) + 1
-    forbidden = _marked(size, list(special.values()))
-    encoder = ByteEncoder(plan)
-    vocabulary = Vocabulary(
-        path,
-        "tokenizer.tiktoken",
-        size,
-        special,
-        forbidden,
-        encoder.encode,
-        threads=True,
-        sample=encoder.sample,
-        drawn="bpe",
-        encode_settled=encoder.encode_settled,
-    )
-    return vocabulary, ranks
+    tokenizer.encode_special_tokens = True
+    return tokenizer
 
 
 def _pieces(path: Path) -> Vocabulary:
@@ -160,12 +175,17 @@ def _pieces(path: Path) -> Vocabulary:
     try:
         processor.LoadFromSerializedProto(raw)
         size = processor.GetPieceSize()
-        control = [k for k in range(size) if processor.IsControl(k)]
-        special = {processor.IdToPiece(k): k for k in control}
+        # Of pieces with the same text, the first one counts.
+        ids = {processor.IdToPiece(number): number for number in reversed(range(size))}
     except (RuntimeError, OSError, ValueError):  # ValueError: a piece is not UTF-8
         size = 0
     if not size:
         raise UsageError(f"{path}: not a SentencePiece model")
     encoder = SpmEncoder(raw, processor)
-    marked, ours = _marked(size, control), encoder.reason is None
-    return Vocabulary(path, "tokenizer.model", size, special, marked, encoder.encode, threads=ours)
+    control = [number for number in range(size) if processor.IsControl(number)]
+    special = {processor.IdToPiece(number): number for number in control}
+    begin, end, pad = processor.bos_id(), processor.eos_id(), processor.pad_id()  # -1 for none
+    own = Roles(begin=begin, ends=(end,), pad=pad, unknown=processor.unk_id())
+    roles = read_roles(path, ids, special, own)
+    marked = _marked(size, control)
+    return Vocabulary(path, "tokenizer.model", ids, special, roles, marked, encoder, encoder.encode)

@@ -4,42 +4,61 @@ are two, byte-level BPE and the pieces of a SentencePiece model."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from llmcurate.base.errors import LlmcurateError, UsageError
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.roles import Roles
 
 # SentencePiece.Type; llama.cpp's token types are the same numbers.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 SPACE = "\u2581"  # a space in pieces
 
-MOST_BYTES = 256 << 20  # of a tokenizer's file; published ones have up to 50 MB
 BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 MOST_TOKENS = 1 << 24  # of a vocabulary; more mean a damaged file
 
 
-def read_file(path: Path) -> bytes:
-    """Return the bytes of a file. Raises ``LlmcurateError`` if it is unreadable or too large."""
-    try:
-        size = path.stat().st_size
-        if size <= MOST_BYTES:
-            return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    raise UsageError(f"{path}: too large for a tokenizer ({size:,} bytes)")
+# Formats and the names of their files in a folder.
+FILES = {
+    "tokenizer.json": "tokenizer.json",
+    "sentencepiece": "tokenizer.model",
+    "tiktoken": "tokenizer.tiktoken",
+    "gguf": "tokenizer.gguf",
+}
+
+
+def file_of(path: Path) -> Path:
+    """Return the path of a tokenizer's file: `path` itself or, if it is a folder, the tokenizer
+    file in it. If the folder has several, tokenizer.json comes first."""
+    if not path.is_dir():
+        return path
+    files = (path / name for name in (*FILES.values(), "tekken.json"))
+    return next((file for file in files if file.is_file()), path / "tokenizer.json")
 
 
 class CannotHold(LlmcurateError):
     """Raised if a file format cannot express a feature of a tokenizer; the message names it."""
 
 
+# The fields of an added token that decide where in a text it is matched.
+FLAGS = ("special", "single_word", "lstrip", "rstrip", "normalized")
+
+
 @dataclass(frozen=True)
 class Added:
-    """A token matched in the text before the model runs. Special ones are never matched in text."""
+    """A token matched in the text before the model runs. Special ones are never matched in text.
+    single_word: True if it is matched only between characters that are not of words; lstrip,
+    rstrip: True if it takes the spaces before or after it; normalized: True if it is matched in
+    the normalized text."""
 
     content: str
     number: int
     special: bool
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,13 +66,15 @@ class ByteBpe:
     """Byte-level BPE. tokens: the ids of tokens by their bytes, including all 256 bytes but no
     special tokens; merges: the merges in order of rank; parts: the patterns that cut text, in
     Oniguruma's syntax, applied one after the other; whole: True if a piece of text that equals a
-    token becomes that token, even if merging gives other tokens."""
+    token becomes that token, even if merging gives other tokens; roles: the special tokens by
+    role."""
 
     tokens: dict[bytes, int]
     merges: tuple[tuple[bytes, bytes], ...]
     parts: tuple[str, ...]
     added: tuple[Added, ...] = ()
     whole: bool = False
+    roles: Roles = field(default_factory=Roles)
 
     @property
     def size(self) -> int:
@@ -64,13 +85,19 @@ class ByteBpe:
     def special(self) -> dict[str, int]:
         return {token.content: token.number for token in self.added if token.special}
 
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The id of each token by its text, with bytes that are not UTF-8 escaped."""
+        texts = {token.decode("utf-8", "backslashreplace"): n for token, n in self.tokens.items()}
+        return texts | {token.content: token.number for token in self.added}
+
 
 @dataclass(frozen=True)
 class Pieces:
     """A SentencePiece model: pieces in the order of their ids, and the preparation of text. pieces:
     (text, score, type), with spaces as U+2581; charsmap: the precompiled normalization rules, or
     empty; prefix: True if a space is added before the text; squeeze: True if spaces at the ends are
-    dropped and runs of spaces become one space; begin, end, pad: ids, or -1."""
+    dropped and runs of spaces become one space; roles: the special tokens by role."""
 
     kind: Literal["unigram", "bpe"]
     pieces: tuple[tuple[str, float, int], ...]
@@ -78,17 +105,12 @@ class Pieces:
     prefix: bool = True
     squeeze: bool = True
     byte_fallback: bool = False
-    begin: int = -1
-    end: int = -1
-    pad: int = -1
-    # Text of a piece to its first id.
-    numbers: dict[str, int] = field(init=False, repr=False, compare=False)
+    roles: Roles = field(default_factory=Roles)
 
-    def __post_init__(self) -> None:
-        numbers: dict[str, int] = {}
-        for number, (text, _, _) in enumerate(self.pieces):
-            numbers.setdefault(text, number)
-        object.__setattr__(self, "numbers", numbers)
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The id of each piece by its text; of pieces with the same text, the first one's."""
+        return {text: n for n, (text, _, _) in reversed([*enumerate(self.pieces)])}
 
     @property
     def size(self) -> int:
@@ -98,6 +120,18 @@ class Pieces:
     @property
     def special(self) -> dict[str, int]:
         return {text: n for n, (text, _, kind) in enumerate(self.pieces) if kind == CONTROL}
+
+    @property
+    def added(self) -> tuple[Added, ...]:
+        """The special pieces and the user-defined ones. Of the latter, spaces are plain; the text
+        in which SentencePiece matches them begins with the added space."""
+        return tuple(
+            Added(text.replace(SPACE, " "), n, False, normalized=self.prefix)
+            if kind == USER_DEFINED
+            else Added(text, n, True)
+            for n, (text, _, kind) in enumerate(self.pieces)
+            if kind in (CONTROL, UNKNOWN, USER_DEFINED)
+        )
 
     @property
     def unknown(self) -> int:

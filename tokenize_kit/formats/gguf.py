@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from llmcurate.base.errors import UsageError
+from llmcurate.base.roles import Roles
 from tokenize_kit.formats.forms import (
     BYTE,
     CONTROL,
@@ -30,7 +31,7 @@ from tokenize_kit.formats.forms import (
     Form,
     Pieces,
 )
-from tokenize_kit.formats.tokenizer_json import BEGIN_OF_TEXT, END_OF_TEXT, from_letters, to_letters
+from tokenize_kit.formats.tokenizer_json import from_letters, to_letters
 from tokenize_kit.pattern.automaton import cut_alike
 from tokenize_kit.pattern.named import PATTERNS
 
@@ -80,7 +81,14 @@ def write_metadata(metadata: dict[str, Value]) -> bytes:
 # The values that the library reads and writes.
 Value = bool | int | float | str | bytes | list[str] | list[int] | list[float]
 _PREFIX = "tokenizer.ggml."
-_PADDING = ("<pad>", "<|pad|>", "[PAD]")
+# Keys of roles; llama.cpp spells the separator's so. A text ends at the ends of text (eos), of a
+# message (eom) and of a turn (eot).
+_ROLES = {"begin": "bos", "pad": "padding", "sep": "seperator"}
+_ROLES |= {role: role for role in ("unknown", "cls", "mask")}
+_FURTHER_ENDS = ("eot", "eom")  # the last of several ends is the end of a turn
+# The ids that llama.cpp takes if the keys are missing.
+_DEFAULT_BEGIN, _DEFAULT_END = {"gpt2": 11, "llama": 1}, {"gpt2": 11, "llama": 2, "t5": 1}
+AROUND = "the tokens that the tokenizer puts around a text are not converted"
 
 _LETTERS = r"[^\r\n\p{L}\p{N}]?"
 _UPPER, _LOWER = r"(?:(?=[\p{L}])(?:[^a-z]))", r"(?:(?=[\p{L}])(?:[^A-Z]))"
@@ -113,19 +121,58 @@ _NAMES = {alike: name for name, others in _ALIKE.items() for alike in others}
 WHOLE = frozenset({"llama-bpe"})
 
 
-def _head(model: str, tokens: list[str], types: list[int]) -> dict[str, Value]:
+# Tokens that llama.cpp makes special because of their names, and special tokens that it matches in
+# every text (llama_vocab::impl::load).
+_CONTROL = frozenset(
+    "<|eot_id|> <|im_end|> <|end|> <|return|> <|call|> <|flush|> <|calls|> <end_of_turn>"
+    " <|endoftext|> </s> <|eom_id|> <EOT> _<EOT> [EOT] [EOS] <|end_of_text|> <end_of_utterance>"
+    " <eos> <turn|> <|tool_response> <｜end▁of▁sentence｜> [e~[ <|fim_prefix|> <fim-prefix>"
+    " <fim_prefix> <｜fim▁begin｜> <PRE> ▁<PRE> <|code_prefix|> <|prefix|> <|fim_suffix|>"
+    " <fim-suffix> <fim_suffix> <｜fim▁hole｜> <SUF> ▁<SUF> <|code_suffix|> <|suffix|>"
+    " <|fim_middle|> <fim-middle> <fim_middle> <｜fim▁end｜> <MID> ▁<MID> <|code_middle|>"
+    " <|middle|> <|fim_pad|> <fim-pad> <fim_pad> <PAD> [PAD] <|fim_repo|> <|repo_name|> <fim-repo>"
+    " <REPO> <reponame> <|file_sep|>".split()
+)
+_MATCHED = frozenset("<|channel|> <|message|> <|start|> <|constrain|>".split())
+
+
+def _head(model: str, tokens: list[str], types: list[int], roles: Roles) -> dict[str, Value]:
+    default = _DEFAULT_END[model]
+    if not roles.ends and default < len(types) and types[default] not in (CONTROL, UNUSED):
+        raise CannotHold(
+            "nothing says which token ends a text, and llama.cpp would take an ordinary one"
+            f" (id {default}, {tokens[default]!r}): name it (--eos-token)"
+        )
+    ids = {key: getattr(roles, role) for role, key in _ROLES.items()}
+    ids |= {"eos": roles.end} | dict(zip(_FURTHER_ENDS, roles.ends[:0:-1], strict=False))
     keys: dict[str, Value] = {"model": model, "tokens": tokens, "token_type": types}
+    keys |= {f"{key}_token_id": number for key, number in ids.items() if number is not None}
+    # By default, llama.cpp puts a token before or behind some texts.
+    keys["add_bos_token"] = roles.before == (roles.begin,)
+    keys["add_eos_token"] = roles.behind == (roles.end,)
     return {f"{_PREFIX}{key}": value for key, value in keys.items()}
 
 
-def _roles(special: dict[str, int]) -> dict[str, Value]:
-    roles = {"bos": BEGIN_OF_TEXT, "eos": END_OF_TEXT, "padding": _PADDING}
-    ids: dict[str, Value] = {}
-    for role, names in roles.items():
-        number = next((special[name] for name in names if name in special), None)
-        if number is not None:
-            ids[f"{_PREFIX}{role}_token_id"] = number
-    return ids
+def role_notes(form: Form, metadata: dict[str, Value]) -> list[str]:
+    """Return what a GGUF file cannot say of the roles of special tokens, in sentences. metadata:
+    the file's keys and values."""
+    roles, tokens, notes = form.roles, metadata[f"{_PREFIX}tokens"], []
+    assert isinstance(tokens, list)
+    adds = [metadata[f"{_PREFIX}add_{name}_token"] for name in ("bos", "eos")]
+    if adds != [bool(roles.before), bool(roles.behind)]:
+        notes.append(AROUND)
+    model = str(metadata[f"{_PREFIX}model"])
+    for does, option, known, default in (
+        ("begins", "bos", roles.begin is not None, _DEFAULT_BEGIN.get(model, len(tokens))),
+        ("ends", "eos", bool(roles.ends), _DEFAULT_END[model]),
+    ):
+        if not known and default < len(tokens):
+            taken = f"llama.cpp takes {tokens[default]!r}"
+            notes.append(f"no file says which token {does} a text (--{option}-token): {taken}")
+    if dropped := roles.ends[1:-2]:
+        names = ", ".join(repr(tokens[number]) for number in dropped)
+        notes.append(f"a GGUF file has three ends of text at most: {names} is left out")
+    return notes
 
 
 def known_difference(form: Form) -> str:
@@ -157,7 +204,8 @@ def _byte_bpe(form: ByteBpe) -> dict[str, Value]:
     name = next((n for n, parts in fit if cut_alike(form.parts, parts)), None)
     if name is None:
         raise CannotHold(
-            f"llama.cpp only supports the patterns {', '.join(LLAMA_CPP)}, and this is another one"
+            f"llama.cpp only supports the patterns {', '.join(LLAMA_CPP)}, and this is another one:"
+            " train a tokenizer with --pattern llama3"
         )
     if form.whole and name not in WHOLE:
         merged = {left + right for left, right in form.merges}
@@ -178,58 +226,44 @@ def _byte_bpe(form: ByteBpe) -> dict[str, Value]:
         raise CannotHold("two of its tokens have the same text")
     merges = [f"{to_letters(left)} {to_letters(right)}" for left, right in form.merges]
     return {
-        **_head("gpt2", tokens, types),
+        **_head("gpt2", tokens, types, form.roles),
         f"{_PREFIX}pre": name,
         f"{_PREFIX}merges": merges,
-        **_roles(form.special),
-        # Under some names, llama.cpp puts a token before the text by default.
-        f"{_PREFIX}add_bos_token": False,
-        f"{_PREFIX}add_eos_token": False,
     }
 
 
 def _pieces(form: Pieces) -> dict[str, Value]:
     unigram = form.kind == "unigram"
-    if unigram and form.byte_fallback:
-        raise CannotHold("llama.cpp's Unigram (t5) has no byte fallback")
-    if not unigram:
-        if not form.byte_fallback:
-            raise CannotHold("llama.cpp's SentencePiece BPE (llama) needs pieces for all bytes")
-        if form.charsmap:
-            raise CannotHold("llama.cpp's SentencePiece BPE (llama) does not normalize text")
-        if form.squeeze:
-            raise CannotHold(
-                "llama.cpp's SentencePiece BPE (llama) keeps spaces that this tokenizer drops"
-            )
-    if unigram and any(kind == USER_DEFINED for _, _, kind in form.pieces):
-        raise CannotHold("llama.cpp's Unigram (t5) scores user-defined pieces differently")
-    if any(" " in text for text, _, kind in form.pieces if kind == USER_DEFINED):
-        raise CannotHold(
-            "llama.cpp would match its user-defined pieces with plain spaces in the text"
-        )
-    if len(form.numbers) != len(form.pieces):
-        raise CannotHold("two of its pieces have the same text")
+    defined = [text for text, _, kind in form.pieces if kind == USER_DEFINED]
+    t5, llama = "llama.cpp's Unigram (t5)", "llama.cpp's SentencePiece BPE (llama)"
+    refused = {
+        f"{t5} has no byte fallback": unigram and form.byte_fallback,
+        f"{t5} scores user-defined pieces differently": unigram and defined,
+        f"{llama} needs pieces for all bytes": not unigram and not form.byte_fallback,
+        f"{llama} does not normalize text": not unigram and form.charsmap,
+        f"{llama} keeps spaces that this tokenizer drops": not unigram and form.squeeze,
+        "llama.cpp would match its user-defined pieces with plain spaces in the text": any(
+            " " in text for text in defined
+        ),
+        "two of its pieces have the same text": len(form.numbers) != len(form.pieces),
+    }
+    if reason := next((reason for reason, holds in refused.items() if holds), None):
+        raise CannotHold(reason)
     texts, scores, types = (list(column) for column in zip(*form.pieces, strict=True))
     # llama.cpp matches user-defined pieces before it writes spaces as U+2581.
     texts = [
         text.replace(SPACE, " ") if kind == USER_DEFINED else text for text, _, kind in form.pieces
     ]
     metadata = {
-        **_head("t5" if unigram else "llama", texts, types),
+        **_head("t5" if unigram else "llama", texts, types, form.roles),
         f"{_PREFIX}scores": scores,
         f"{_PREFIX}unknown_token_id": form.unknown,
         f"{_PREFIX}add_space_prefix": form.prefix,
-        f"{_PREFIX}add_bos_token": False,
-        f"{_PREFIX}add_eos_token": False,
     }
     if unigram:
         metadata[f"{_PREFIX}remove_extra_whitespaces"] = form.squeeze
         if form.charsmap:
             metadata[f"{_PREFIX}precompiled_charsmap"] = form.charsmap
-    roles = {"bos": form.begin, "eos": form.end, "padding": form.pad}
-    for role, number in roles.items():
-        if 0 <= number < len(texts):
-            metadata[f"{_PREFIX}{role}_token_id"] = number
     return metadata
 
 
@@ -245,17 +279,21 @@ def from_metadata(values: dict[str, Value]) -> Form:
     types = _list(values, "token_type", int, [NORMAL] * len(tokens))
     if not tokens or len(types) != len(tokens):
         raise ValueError("it has no tokens, or not one type per token")
+    unknown = values.get(
+        f"{_PREFIX}unknown_token_id", types.index(UNKNOWN) if UNKNOWN in types else 0
+    )
+    pairs = enumerate(zip(tokens, types, strict=True))
+    types = [UNKNOWN if n == unknown and model != "gpt2" else _type(*pair) for n, pair in pairs]
     if model == "gpt2":
         return _read_bpe(values, tokens, types)
     scores = _list(values, "scores", float, [0.0] * len(tokens))
     if len(scores) != len(tokens) or UNKNOWN not in types:
-        raise ValueError("it does not have one score per token, or has no unknown token")
+        raise ValueError("it does not have one score per token, or no unknown token")
     texts = [
         t.replace(" ", SPACE) if k == USER_DEFINED else t
         for t, k in zip(tokens, types, strict=True)
     ]
     rows = tuple(zip(texts, scores, types, strict=True))
-    role = {name: _id(values, name, len(tokens)) for name in ("bos", "eos", "padding")}
     unigram = model == "t5"
     charsmap = bytes(byte & 255 for byte in _list(values, "precompiled_charsmap", int, []))
     return Pieces(
@@ -265,10 +303,15 @@ def from_metadata(values: dict[str, Value]) -> Form:
         bool(values.get(f"{_PREFIX}add_space_prefix", not unigram)),
         unigram and bool(values.get(f"{_PREFIX}remove_extra_whitespaces", False)),
         BYTE in types and not unigram,
-        role["bos"],
-        role["eos"],
-        role["padding"],
+        _read_roles(values, len(tokens), before=not unigram, behind=unigram),
     )
+
+
+def _type(token: str, kind: int) -> int:
+    """Return the type of a token that is not the unknown token in llama.cpp."""
+    if token in _MATCHED:
+        return USER_DEFINED
+    return CONTROL if kind == UNKNOWN or (kind == USER_DEFINED and token in _CONTROL) else kind
 
 
 def _read_bpe(values: dict[str, Value], tokens: list[str], types: list[int]) -> ByteBpe:
@@ -286,7 +329,7 @@ def _read_bpe(values: dict[str, Value], tokens: list[str], types: list[int]) -> 
         elif kind != UNUSED:
             plain[_raw(token)] = number
     if any(bytes([byte]) not in plain for byte in range(256)):
-        raise ValueError("its vocabulary does not have all 256 bytes")
+        raise CannotHold("its vocabulary does not have all 256 bytes")
     merges = []
     for line in _list(values, "merges", str):
         left, space, right = line[1:].partition(" ")
@@ -294,7 +337,9 @@ def _read_bpe(values: dict[str, Value], tokens: list[str], types: list[int]) -> 
         if not space or pair[0] + pair[1] not in plain:
             raise ValueError(f"the result of the merge {line!r} is not a token")
         merges.append(pair)
-    return ByteBpe(plain, tuple(merges), LLAMA_CPP[pre], tuple(added), pre in WHOLE)
+    whole = pre in WHOLE
+    roles = _read_roles(values, len(tokens), before=whole, behind=False)
+    return ByteBpe(plain, tuple(merges), LLAMA_CPP[pre], tuple(added), whole, roles)
 
 
 def _raw(token: str) -> bytes:
@@ -311,8 +356,21 @@ def _list(values: dict[str, Value], key: str, kind: type, default: list[Any] | N
     return entries
 
 
-def _id(values: dict[str, Value], role: str, size: int) -> int:
-    number = values.get(f"{_PREFIX}{role}_token_id", -1)
-    if not isinstance(number, int) or not -1 <= number < size:
-        raise ValueError(f"{_PREFIX}{role}_token_id is not the id of a token")
-    return number
+def _read_roles(values: dict[str, Value], size: int, *, before: bool, behind: bool) -> Roles:
+    """Return the roles that keys state. before, behind: whether llama.cpp puts a token there if
+    the key is missing."""
+    ids: dict[str, Any] = {}
+    for key in (*_ROLES.values(), "eos", *_FURTHER_ENDS[::-1]):
+        number = values.get(f"{_PREFIX}{key}_token_id")
+        if number is not None and not (isinstance(number, int) and 0 <= number < size):
+            raise ValueError(f"{_PREFIX}{key}_token_id is not the id of a token")
+        ids[key] = number
+    named = {role: ids.pop(key) for role, key in _ROLES.items()}
+    ends = tuple(dict.fromkeys(number for number in ids.values() if number is not None))
+    begin = () if named["begin"] is None else (named["begin"],)
+    return Roles(
+        **named,
+        ends=ends,
+        before=begin if values.get(f"{_PREFIX}add_bos_token", before) else (),
+        behind=ends[:1] if values.get(f"{_PREFIX}add_eos_token", behind) else (),
+    )

@@ -11,14 +11,19 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from llmcurate.base.tokenizer_file import post_processor
 from tokenize_kit.formats.forms import (
     BYTE,
     BYTE_PIECES,
     CONTROL,
+    FLAGS,
     NORMAL,
     SPACE,
     UNKNOWN,
@@ -58,14 +63,14 @@ def byte_bpe_from_json(parts: Parts) -> ByteBpe:
     model = parts["model"]
     if kinds := normalizers_of(parts):
         raise CannotHold(f"it normalizes text ({', '.join(kinds)})")
-    for name in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
+    for name in ("unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(name):
             raise CannotHold(f"its model has the setting {name}")
     try:
         patterns = patterns_of(parts["pre_tokenizer"])
     except Unsupported as error:
         raise CannotHold(f"no other format can split text this way: {error}") from None
-    added = tuple(Added(t["content"], t["id"], t["special"]) for t in parts["added_tokens"])
+    added = added_of(parts)
     apart = {token.number for token in added}
     try:
         tokens = {from_letters(w): n for w, n in model["vocab"].items() if n not in apart}
@@ -78,6 +83,17 @@ def byte_bpe_from_json(parts: Parts) -> ByteBpe:
     if any(a + b not in tokens for a, b in merges):
         raise CannotHold("a merge makes a token that is special or not in the vocabulary")
     return ByteBpe(tokens, merges, tuple(patterns), added, bool(model.get("ignore_merges")))
+
+
+_ADDED = itemgetter("content", "id", *FLAGS)  # in the order of Added's fields
+
+
+def added_of(parts: Parts) -> tuple[Added, ...]:
+    """Return the added tokens of a tokenizer.json. `normalized` is True only if the file has
+    normalizers that can change these tokens: others than replacements."""
+    changed = bool(set(normalizers_of(parts)) - {"Replace"})
+    tokens = [Added(*_ADDED(token)) for token in parts["added_tokens"]]
+    return tuple(t if changed else replace(t, normalized=False) for t in tokens)
 
 
 def byte_bpe_tokenizer(form: ByteBpe) -> Tokenizer:
@@ -98,7 +114,7 @@ def put_added(tokenizer: Tokenizer, added: tuple[Added, ...]) -> None:
     """Make a tokenizer match added tokens of its vocabulary in a text before it is split."""
     tokenizer.add_tokens(
         [
-            AddedToken(token.content, special=token.special, normalized=False)
+            AddedToken(token.content, **{flag: getattr(token, flag) for flag in FLAGS})
             for token in sorted(added, key=lambda token: token.number)
         ]
     )
@@ -122,23 +138,38 @@ def pieces_tokenizer(model: Pieces) -> Tokenizer:
     if runs := _known_characters(model):
         cuts.insert(0, pre_tokenizers.Split(Regex(runs), "isolated"))
     defined = sorted((t for t, _, k in model.pieces if k == USER_DEFINED), key=len, reverse=True)
-    if model.kind == "bpe" and defined:
-        spelled = "|".join(re.sub(r"([^\w\s])", r"\\\1", text) for text in defined)
-        cuts.insert(0, pre_tokenizers.Split(Regex(spelled), "isolated"))
+    if model.kind == "bpe" and model.prefix and defined:
+        spelled = "|".join(map(_escaped, defined))
+        apart = pre_tokenizers.Split(Regex(_unmatched(model)), "isolated")
+        cuts = [pre_tokenizers.Split(Regex(spelled), "isolated"), *cuts, apart]
     if cuts:
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cuts)
     after = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
     if model.prefix:
         after.append(decoders.Strip(" ", 1, 0))
     tokenizer.decoder = decoders.Sequence(after)
-    tokenizer.add_tokens(
-        [
-            AddedToken(text, special=True, normalized=False)
-            for text, _, kind in model.pieces
-            if kind in (CONTROL, UNKNOWN)
-        ]
-    )
+    put_added(tokenizer, tuple(token for token in model.added if token.special))
+    if model.kind == "bpe" and not model.prefix:
+        tokenizer.add_tokens([AddedToken(text, special=False, normalized=True) for text in defined])
     return tokenizer
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([^\w\s])", r"\\\1", text)
+
+
+def _unmatched(model: Pieces) -> str:
+    """Return a pattern that matches the first token of a text that is spelled as a control, unknown
+    or byte piece. Cut there, the text keeps its tokens, and the library, which takes a whole part
+    for the piece of this text (ignore_merges), gives no control piece."""
+    merged, alternatives = _bpe(model), []
+    merged.ignore_merges = False
+    for text, _, kind in model.pieces:
+        if kind not in (NORMAL, USER_DEFINED) and len(text) > 1:
+            first = merged.tokenize(text)[0].value
+            end = len(first) if text.startswith(first) and first != text else 1
+            alternatives.append(rf"{_escaped(text[:end])}(?={_escaped(text[end:])}\z)")
+    return rf"\A(?:{'|'.join(alternatives)})"
 
 
 def _normalizers(model: Pieces) -> list[Any]:
@@ -172,14 +203,9 @@ def _known_characters(model: Pieces) -> str | None:
     }
     if model.kind != "unigram" or model.byte_fallback or others <= usable or not usable:
         return None
-    codes = sorted(map(ord, usable))
-    ranges: list[list[int]] = []
-    for code in codes:
-        if ranges and code == ranges[-1][1] + 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    return "[" + "".join(rf"\x{{{a:x}}}-\x{{{z:x}}}" for a, z in ranges) + "]+"
+    codes = enumerate(sorted(map(ord, usable)))
+    runs = [[*run] for _, run in groupby(codes, lambda code: code[1] - code[0])]
+    return "[" + "".join(rf"\x{{{run[0][1]:x}}}-\x{{{run[-1][1]:x}}}" for run in runs) + "]+"
 
 
 def renew_runs(parts: Parts) -> Parts:
@@ -210,20 +236,15 @@ def _bpe(model: Pieces) -> Any:
     parts = {text for text, _, kind in model.pieces if kind in (NORMAL, UNUSED)}
     if any(kind == UNUSED for _, _, kind in model.pieces):
         raise CannotHold("it has unused pieces, which SentencePiece's BPE replaces by their parts")
+    # Pieces of equal score merge from left to right in SentencePiece, and here in order of ids and
+    # cuts. Few texts show the difference: verify.tied_texts makes such texts.
     ranked = sorted(
-        ((-score, number, text) for number, (text, score, kind) in enumerate(model.pieces)
-         if kind == NORMAL and len(text) > 1)
-    )  # fmt: skip
-    merges = []
-    before = None
-    for order, _, text in ranked:
-        splits = [(text[:k], text[k:]) for k in range(1, len(text))]
-        pairs = [(a, b) for a, b in splits if a in parts and b in parts]
-        if pairs and order == before:
-            raise CannotHold(f"two of its pieces have the same score, for example {text!r}")
-        before = order if pairs else before
-        pairs.sort(key=lambda pair: (model.numbers[pair[0]], model.numbers[pair[1]]))
-        merges += pairs
+        (-score, number, text)
+        for number, (text, score, kind) in enumerate(model.pieces)
+        if kind == NORMAL
+    )
+    splits = ((text[:k], text[k:]) for _, _, text in ranked for k in range(1, len(text)))
+    merges = [(left, right) for left, right in splits if left in parts and right in parts]
     defined = any(kind == USER_DEFINED for _, _, kind in model.pieces)
     return models.BPE(
         vocab=model.numbers,
@@ -232,7 +253,7 @@ def _bpe(model: Pieces) -> Any:
         fuse_unk=True,
         byte_fallback=model.byte_fallback,
         # The split isolates user-defined pieces; they have no merges.
-        ignore_merges=defined,
+        ignore_merges=defined and model.prefix,
     )
 
 
@@ -247,49 +268,36 @@ def pieces_from_json(parts: Parts, whole: bool = True) -> Pieces:
     if model.get("type") not in ("Unigram", "BPE"):
         raise CannotHold(f"no other format supports a {model.get('type')} model")
     charsmap, squeeze, prefix, escaped = _preparation(parts, whole)
-    special = {t["content"] for t in parts["added_tokens"] if t["special"]}
-    added = {t["content"] for t in parts["added_tokens"]}
+    added = added_of(parts)
+    kinds = {t.content: CONTROL if t.special else USER_DEFINED for t in added}
     if model["type"] == "Unigram":
         kind = "unigram"
         rows = [(text, score) for text, score in model["vocab"]]
         unknown = model["unk_id"]
     else:
         kind = "bpe"
-        for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+        for name in ("continuing_subword_prefix", "end_of_word_suffix"):
             if model.get(name):
                 raise CannotHold(f"its model has the setting {name}")
         rows = _scored_tokens(model)
         unknown = next((n for n, (t, _) in enumerate(rows) if t == model["unk_token"]), None)
     if unknown is None:
         raise CannotHold("SentencePiece needs an unknown token, and this tokenizer has none")
-    outside = {t["content"]: t["id"] for t in parts["added_tokens"]}.items()
-    for text, number in sorted(outside, key=lambda item: item[1]):
-        if number == len(rows):
-            rows.append((text, 0.0))
+    for token in sorted(added, key=lambda token: token.number):
+        if token.number == len(rows):
+            rows.append((token.content, 0.0))
     fallback = bool(model.get("byte_fallback"))
     pieces = []
     for number, (text, score) in enumerate(rows):
-        piece_kind = NORMAL
-        if number == unknown:
-            piece_kind = UNKNOWN
-        elif text in special:
-            piece_kind = CONTROL
-        elif text in added:
-            piece_kind = USER_DEFINED
-        elif fallback and text in BYTE_PIECES:
-            piece_kind = BYTE
+        plain = BYTE if fallback and text in BYTE_PIECES else NORMAL
+        piece_kind = UNKNOWN if number == unknown else kinds.get(text, plain)
         shown = (
             text if piece_kind in (CONTROL, UNKNOWN, BYTE) or escaped else text.replace(" ", SPACE)
         )
         if abs(score) > _LARGEST:
             raise CannotHold(f"the score of {text[:40]!r} does not fit into 32 bits")
         pieces.append((shown, 0.0 if piece_kind != NORMAL else score, piece_kind))
-    ids = {text: number for number, (text, _, _) in enumerate(pieces)}
-    begin, end, pad = (
-        next((ids[name] for name in names if name in special and name in ids), -1)
-        for names in (("<s>", "<bos>"), ("</s>", "<eos>", "<|endoftext|>"), ("<pad>", "[PAD]"))
-    )
-    return Pieces(kind, tuple(pieces), charsmap, prefix, squeeze, fallback, begin, end, pad)
+    return Pieces(kind, tuple(pieces), charsmap, prefix, squeeze, fallback)
 
 
 def _scored_tokens(model: Model) -> list[tuple[str, float]]:
@@ -348,7 +356,9 @@ def form_from_json(parts: Parts) -> Form:
 
 
 def tokenizer_of(form: Form) -> Tokenizer:
-    """Return a tokenizer of `tokenizers` with the ids of `form`."""
-    if isinstance(form, ByteBpe):
-        return byte_bpe_tokenizer(form)
-    return pieces_tokenizer(form)
+    """Return a tokenizer of `tokenizers` with the ids of `form`, which puts the tokens of its roles
+    around a text."""
+    tokenizer = byte_bpe_tokenizer(form) if isinstance(form, ByteBpe) else pieces_tokenizer(form)
+    if form.roles.before or form.roles.behind:
+        tokenizer.post_processor = post_processor(tokenizer, form.roles)
+    return tokenizer

@@ -8,7 +8,7 @@ wire format is described in protobuf.dev/programming-guides/encoding.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -106,7 +106,7 @@ class Piece:
 @dataclass(frozen=True)
 class Model:
     """The parts of a model file that encoding needs. charsmap: the precompiled normalizer, or
-    empty; begin, end, pad: the ids of these tokens, or -1."""
+    empty."""
 
     pieces: tuple[Piece, ...]
     kind: int
@@ -116,9 +116,6 @@ class Model:
     add_dummy_prefix: bool
     remove_extra_whitespaces: bool
     escape_whitespaces: bool
-    begin: int
-    end: int
-    pad: int
 
 
 def read_model(raw: bytes) -> Model:
@@ -145,9 +142,6 @@ def read_model(raw: bytes) -> Model:
         add_dummy_prefix=bool(normalizer.get(3, 1)),
         remove_extra_whitespaces=bool(normalizer.get(4, 1)),
         escape_whitespaces=bool(normalizer.get(5, 1)),
-        begin=signed(trainer.get(41, 1)),
-        end=signed(trainer.get(42, 2)),
-        pad=signed(trainer.get(43, -1)),
     )
 
 
@@ -185,8 +179,9 @@ def _message(raw: Any) -> dict[int, Any]:
 
 
 def read_form(raw: bytes) -> Pieces:
-    """Return the Pieces of a model file's bytes. Raises ValueError for invalid files and CannotHold
-    for features that no other format has (word and character models, words that end in spaces)."""
+    """Return the Pieces of a model file's bytes, without roles. Raises ValueError for invalid files
+    and CannotHold for features that no other format has (word and character models, words that end
+    in spaces)."""
     model = read_model(raw)
     if len(model.pieces) > MOST_TOKENS:
         raise ValueError(f"more than {MOST_TOKENS:,} pieces")
@@ -206,9 +201,6 @@ def read_form(raw: bytes) -> Pieces:
         model.add_dummy_prefix,
         model.remove_extra_whitespaces,
         model.byte_fallback,
-        model.begin,
-        model.end,
-        model.pad,
     )
 
 
@@ -216,7 +208,8 @@ def write_form(model: Pieces) -> bytes:
     """Return the bytes of a model file."""
     out = [field_bytes(_PIECES, piece_message(Piece(*piece))) for piece in model.pieces]
     kind = UNIGRAM if model.kind == "unigram" else BPE
-    names = {40: model.unknown, 41: model.begin, 42: model.end, 43: model.pad}
+    named = {41: model.roles.begin, 42: model.roles.end, 43: model.roles.pad}
+    names = {40: model.unknown} | {n: -1 if k is None else k for n, k in named.items()}
     trainer = {3: kind, 4: len(model.pieces), 35: int(model.byte_fallback), **names}
     texts = {40: 45, 41: 46, 42: 47, 43: 48}  # field of the id to that of its spelling
     spec = b"".join(field_bytes(number, value) for number, value in sorted(trainer.items()))
@@ -236,34 +229,27 @@ def write_form(model: Pieces) -> bytes:
 def add_pieces(raw: bytes, more: list[tuple[str, float]]) -> bytes:
     """Return a model file's bytes with normal pieces added at the end. The vocabulary size is
     updated; all other fields are kept."""
-    pieces: list[bytes] = []
-    others: list[bytes] = []
-    for number, _, value in fields(raw):
-        if number == _TRAINER and isinstance(value, bytes):
-            size = _message(value).get(4, 0) + len(more)
-            value += field_bytes(4, size)  # the last of equal fields counts
-        (pieces if number == _PIECES else others).append(field_bytes(number, value))
-    pieces += [
-        field_bytes(_PIECES, piece_message(Piece(text, score, NORMAL))) for text, score in more
-    ]
-    return b"".join([*pieces, *others])
+    new = [piece_message(Piece(text, score, NORMAL)) for text, score in more]
+    return _edited(raw, lambda pieces: [*pieces, *new], {})
 
 
 def keep_pieces(raw: bytes, kept: list[int]) -> bytes:
     """Return a model file's bytes with the given pieces only, in this order. The vocabulary size
     and special ids are updated; all other fields are kept."""
     new = {old: number for number, old in enumerate(kept)}
-    pieces: list[bytes] = []
-    others: list[bytes] = []
+    return _edited(raw, lambda pieces: [pieces[old] for old in kept], new)
+
+
+def _edited(raw: bytes, edit: Callable[[list[Any]], list[Any]], new: dict[int, int]) -> bytes:
+    pieces = edit([value for number, _, value in fields(raw) if number == _PIECES])
+    out = [field_bytes(_PIECES, piece) for piece in pieces]
     for number, _, value in fields(raw):
-        if number == _PIECES:
-            pieces.append(field_bytes(_PIECES, value))
-            continue
         if number == _TRAINER and isinstance(value, bytes):
             spec = _message(value)
-            value += field_bytes(4, len(kept))  # the last of equal fields counts
+            value += field_bytes(4, len(pieces))  # the last of equal fields counts
             for field in (40, 41, 42, 43):
                 if (old := signed(spec.get(field, -1))) in new:
                     value += field_bytes(field, new[old])
-        others.append(field_bytes(number, value))
-    return b"".join([*(pieces[old] for old in kept), *others])
+        if number != _PIECES:
+            out.append(field_bytes(number, value))
+    return b"".join(out)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from itertools import pairwise
+
+import numpy as np
 
 from tokenize_kit.formats.forms import Added, ByteBpe, CannotHold
+from tokenize_kit.formats.merges import Pairs, derive_merges, pair_table
 from tokenize_kit.pattern.named import PATTERNS, pattern_with
 
 # tiktoken supports a single pattern; BERT's drops white space.
@@ -42,7 +44,8 @@ def special_of(pattern: str, highest: int) -> dict[str, int]:
 
 
 def read_ranks(raw: bytes) -> dict[bytes, int]:
-    """Return the rank of each token. Raises ValueError naming the line if the file is invalid."""
+    """Return the rank of each token, with the empty token of whisper's files, which no text gives.
+    Raises ValueError naming the line if the file is invalid."""
     ranks: dict[bytes, int] = {}
     seen: set[int] = set()
     for number, line in enumerate(raw.split(b"\n"), 1):
@@ -50,13 +53,11 @@ def read_ranks(raw: bytes) -> dict[bytes, int]:
             continue
         try:
             spelled, position = line.split()
-            token, rank = base64.b64decode(spelled, validate=True), int(position)
+            token, rank = base64.b64decode(spelled, validate=spelled != b"="), int(position)
         except (ValueError, binascii.Error):
             raise ValueError(f"line {number} is not a token in base64 and its rank") from None
-        if not token or not 0 <= rank < LARGEST:
-            raise ValueError(
-                f"line {number}: an empty token, or a rank outside 0 to {LARGEST - 1:,}"
-            )
+        if not 0 <= rank < LARGEST:
+            raise ValueError(f"line {number}: a rank outside 0 to {LARGEST - 1:,}")
         if token in ranks or rank in seen:
             raise ValueError(f"line {number}: a repeated token or rank")
         ranks[token] = rank
@@ -67,51 +68,82 @@ def read_ranks(raw: bytes) -> dict[bytes, int]:
 
 
 def from_ranks(raw: bytes, pattern: str) -> ByteBpe:
-    """Return tiktoken's ranks as ByteBpe. pattern: one of PATTERN_NAMES. The merge of a token is
-    found by merging its bytes by the lower ranks alone: if two parts are left, the merge joins
-    them. If more parts are left, the token has no merge, and only a piece of text that equals the
-    token becomes the token. Raises ValueError for invalid files."""
+    """Return tiktoken's ranks as ByteBpe. pattern: one of PATTERN_NAMES. Raises ValueError for
+    invalid files."""
     ranks = read_ranks(raw)
-    merges = []
-    for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
-        if len(token) > 1 and len(parts := _merge(ranks, token, rank)) == 2:
-            merges.append((parts[0], parts[1]))
     special = special_of(pattern, max(ranks.values()))
+    ranks.pop(b"", None)
     added = tuple(Added(name, number, True) for name, number in special.items())
     cut = pattern_with(pattern, PATTERNS[pattern].digits).parts
-    return ByteBpe(ranks, tuple(merges), cut, added, True)
+    return ByteBpe(ranks, merges_of_ranks(ranks), cut, added, True)
 
 
-def _merge(ranks: dict[bytes, int], token: bytes, below: int) -> list[bytes]:
-    parts = [bytes([byte]) for byte in token]
-    while len(parts) > 1:
-        ranks_of_pairs = [ranks.get(a + b, below) for a, b in pairwise(parts)]
-        least = min(ranks_of_pairs)
-        if least >= below:
-            break
-        at = ranks_of_pairs.index(least)
-        parts[at : at + 2] = [parts[at] + parts[at + 1]]
-    return parts
+def tables_of(ranks: dict[bytes, int]) -> tuple[np.ndarray, Pairs]:
+    """Return (int64[256]: the rank of each byte, the table of the pairs that merge)."""
+    rows = [
+        number
+        for token, rank in ranks.items()
+        for cut in range(1, len(token))
+        if (right := ranks.get(token[cut:])) is not None
+        and (left := ranks.get(token[:cut])) is not None
+        for number in (left, right, rank)
+    ]
+    merges = np.array(rows, np.int64).reshape(-1, 3)
+    of_bytes = np.array([ranks[bytes([byte])] for byte in range(256)], np.int64)
+    return of_bytes, pair_table(merges, merges[:, 2])
+
+
+def _last_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes]]:
+    """Return the two parts of each token that are left if its bytes are merged by the ranks below
+    its own alone. Tokens that leave more parts are not included."""
+    tokens = sorted(filter(None, ranks), key=len)  # the 256 bytes first
+    data = np.frombuffer(b"".join(tokens), np.uint8)
+    ends, numbers = np.cumsum([0, *map(len, tokens)]), [ranks[token] for token in tokens]
+    left, right = derive_merges(data, ends, *tables_of(ranks), np.array(numbers))
+    names = dict(zip(numbers, tokens, strict=True))
+    highest = dict.fromkeys(numbers[:256], -1)  # rank of the merges that make a token
+    merges: dict[bytes, tuple[bytes, bytes]] = {}
+    for number, a, b in zip(numbers[256:], left[256:].tolist(), right[256:].tolist(), strict=True):
+        if b >= 0:
+            needed = max(highest[a], highest[b])
+            highest[number] = max(needed, number)
+            if needed < number:
+                merges[names[number]] = names[a], names[b]
+    return merges
+
+
+def merges_of_ranks(ranks: dict[bytes, int]) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the merges that give tiktoken's tokens. The merge of a token is found by merging its
+    bytes by the lower ranks alone: if two parts are left, the merge joins them. If more parts are
+    left, the token is a whole piece of text, or other text around it leaves two of its parts: then
+    all pairs of tokens that spell it are merges."""
+    merges, last = [], _last_merges(ranks)
+    for token in sorted(ranks, key=ranks.__getitem__):
+        merges += [last[token]] if token in last else _pairs(token, ranks)
+    return tuple(merges)
+
+
+def _pairs(token: bytes, ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
+    cuts = ((token[:cut], token[cut:]) for cut in range(1, len(token)))
+    return [(left, right) for left, right in cuts if left in ranks and right in ranks]
 
 
 def to_ranks(form: ByteBpe) -> bytes:
     """Return the bytes of a file of ranks. Raises CannotHold if ranks would give other tokens."""
     if len(form.parts) != 1:
         raise CannotHold(f"tiktoken supports one pattern, and this tokenizer has {len(form.parts)}")
-    if any(not token.special for token in form.added):
-        raise CannotHold("all added tokens of tiktoken are special")
     ids = [form.tokens[a + b] for a, b in form.merges]
     if ids != sorted(ids):
         raise CannotHold("ranks cannot express its merges: their order is not the order of ids")
-    parts = {a + b: [a, b] for a, b in reversed(form.merges)}
-    for token, rank in form.tokens.items():
-        if len(token) == 1:
-            continue
-        if form.whole and token not in parts:
-            pairs = ((token[:k], token[k:]) for k in range(1, len(token)))
-            other = any(a in form.tokens and b in form.tokens for a, b in pairs)
-        else:
-            other = _merge(form.tokens, token, rank) != parts.get(token)
+    given, last = set(form.merges), _last_merges(form.tokens)
+    made = {a + b for a, b in given}
+    for token in form.tokens:
+        if form.whole and token not in made:
+            other = bool(_pairs(token, form.tokens))
+        elif token in last:
+            other = last[token] not in given
+        else:  # only a whole piece of text is the token
+            other = len(token) > 1 and not form.whole
         if other:
             shown = token.decode("utf-8", "backslashreplace")
             raise CannotHold(

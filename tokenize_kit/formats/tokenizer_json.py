@@ -1,19 +1,26 @@
-"""Read a tokenizer.json with `tokenizers`; write the files that transformers expects next to it."""
+"""Take a tokenizer.json apart; write the files that transformers expects next to it."""
 
 from __future__ import annotations
 
+import codecs
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    normalizers,
+    pre_tokenizers,
+)
 
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.sealed_json import encode_json
-from llmcurate.base.errors import UsageError
-from tokenize_kit.formats.forms import read_file
+from llmcurate.base.roles import SPELLING, TOKEN_NAMES, Roles
+from tokenize_kit.formats.forms import FLAGS
 from tokenize_kit.pattern.named import PATTERNS
 
 
@@ -26,11 +33,12 @@ class _Typed(TypedDict):
 
 
 class Step(_Typed, total=False):
-    """A normalizer, pre-tokenizer or post-processor. Its keys depend on its type."""
+    """A normalizer, pre-tokenizer, post-processor or decoder. Its keys depend on its type."""
 
     normalizers: list[Step]  # of a Sequence, as the next two
     pretokenizers: list[Step]
     processors: list[Step]
+    decoders: list[Step]
     pattern: dict[str, str]
     content: str
     behavior: str
@@ -44,6 +52,7 @@ class Step(_Typed, total=False):
     split: bool
     strip_left: bool
     strip_right: bool
+    stop: int
     precompiled_charsmap: str
     special_tokens: dict[str, Any]
     sep: tuple[str, int]
@@ -72,6 +81,7 @@ class AddedPart(TypedDict):
     lstrip: bool
     rstrip: bool
     single_word: bool
+    normalized: bool
 
 
 class Parts(TypedDict):
@@ -81,6 +91,7 @@ class Parts(TypedDict):
     normalizer: Step | None
     pre_tokenizer: Step | None
     post_processor: Step | None
+    decoder: Step | None
     added_tokens: list[AddedPart]
 
 
@@ -91,11 +102,11 @@ def parts_of(tokenizer: Tokenizer) -> Parts:
 
 
 def flat_steps(step: Step | None) -> list[Step]:
-    """Return the single steps of a normalizer or pre-tokenizer, in order."""
+    """Return the single steps of a normalizer, pre-tokenizer or decoder, in order."""
     if step is None:
         return []
     if step["type"] == "Sequence":
-        inside = step.get("normalizers") or step.get("pretokenizers") or []
+        inside = step.get("normalizers") or step.get("pretokenizers") or step.get("decoders") or []
         return [inner for part in inside for inner in flat_steps(part)]
     return [step]
 
@@ -131,26 +142,26 @@ def patterns_of(step: Step | None) -> list[str]:
 
 
 # The printable letters that stand for bytes in byte-level vocabularies (GPT-2's encoder.py).
-_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-_OTHERS = [byte for byte in range(256) if byte not in set(_PRINTABLE)]
-LETTERS = [""] * 256  # by byte
-for _byte in _PRINTABLE:
-    LETTERS[_byte] = chr(_byte)
-for _position, _byte in enumerate(_OTHERS):
-    LETTERS[_byte] = chr(256 + _position)
-_BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
+_PRINTABLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+_OTHERS = iter(range(256, 512))
+LETTERS = [chr(byte if byte in _PRINTABLE else next(_OTHERS)) for byte in range(256)]  # by byte
+_LETTERS = "".join(LETTERS)
+_BYTES = {ord(letter): byte for byte, letter in enumerate(LETTERS)}
 # The order in which `tokenizers` numbers the bytes: by code point of the letter.
 ORDER = sorted(range(256), key=LETTERS.__getitem__)
 
 
 def to_letters(data: bytes) -> str:
     """Spell each byte by GPT-2's letter for it."""
-    return "".join([LETTERS[byte] for byte in data])
+    return codecs.charmap_decode(data, "strict", _LETTERS)[0]
 
 
 def from_letters(letters: str) -> bytes:
     """Return the bytes of GPT-2's letters. Raises KeyError if a letter stands for no byte."""
-    return bytes([_BYTES[letter] for letter in letters])
+    try:
+        return codecs.charmap_encode(letters, "strict", _BYTES)[0]
+    except UnicodeEncodeError as error:
+        raise KeyError(letters[error.start]) from None
 
 
 def cut_to_bytes(tokenizer: Tokenizer, parts: Sequence[str]) -> None:
@@ -177,124 +188,36 @@ def add_tokens(tokenizer: Tokenizer, special: Sequence[str], space: str | None =
     tokenizer.add_tokens([AddedToken(space, special=False, normalized=True)])
 
 
-# A larger id means a damaged file: tables and the library's to_str() count up to the largest id.
-MOST_IDS = 1 << 24  # published vocabularies have 300,000
-
-_PREFIX = re.compile(rb'"continuing_subword_prefix"\s*:\s*"[^"]')
-
-
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Load a ``tokenizer.json``. Raises ``LlmcurateError`` naming the file. The spelling of a
-    special token inside a document is encoded as ordinary characters (``encode_special_tokens``),
-    so a document cannot forge an end of text."""
-    if not path.is_file():
-        raise UsageError(f"{path}: no such tokenizer.json")
-    _check_prefix(path)
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except BaseException as error:  # the library raises bare Exception, and panics
-        if not (isinstance(error, Exception) or panicked(error)):
-            raise
-        reason = " ".join(str(error).split())[:200]
-        raise UsageError(f"{path}: not a tokenizer.json ({reason})") from error
-    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-    if largest >= MOST_IDS:
-        raise UsageError(f"{path}: token ids up to {largest:,}; the limit is {MOST_IDS - 1:,}")
-    if largest < 0:
-        raise UsageError(f"{path}: the tokenizer has no tokens")
-    tokenizer.encode_special_tokens = True
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
-
-
-def _check_prefix(path: Path) -> None:
-    """Raise LlmcurateError if merges lack the model's prefix for characters within words, because
-    the library (0.23.3) would abort the process."""
-    raw = read_file(path)
-    if not _PREFIX.search(raw):
-        return
-    try:
-        model = json.loads(raw)["model"]
-        prefix = model["continuing_subword_prefix"]
-        merges = [m.split(" ") if isinstance(m, str) else m for m in model.get("merges", ())]
-        bare = prefix and any(not merge[-1].startswith(prefix) for merge in merges)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return  # the library reports the error
-    if bare:
-        raise UsageError(
-            f"{path}: not a tokenizer.json (a merge without the prefix {prefix[:20]!r})"
-        )
-
-
-def panicked(error: BaseException) -> bool:
-    """Return True for a panic of the library's Rust code, which is not an Exception in Python."""
-    return type(error).__name__ == "PanicException"
-
-
-def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    """Return the ids of all special tokens by name, in order of ids."""
-    added = tokenizer.get_added_tokens_decoder()
-    return {token.content: index for index, token in sorted(added.items()) if token.special}
-
-
-# Names of the token that ends a document in published tokenizers, in order of preference.
-END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
-
-
-# Names of the token that begins a document in published tokenizers, in order of preference.
-BEGIN_OF_TEXT = ("<|begin_of_text|>", "<|startoftext|>", "<s>", "<bos>", "[CLS]")
-
-
-# Spellings of tokens by role; the end of text is passed by the caller.
-_ROLES = {
-    "bos_token": ("<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>"),
-    "pad_token": ("<pad>", "<|pad|>", "[PAD]"),
-    "unk_token": ("<unk>", "[UNK]"),
-    "cls_token": ("[CLS]",),
-    "sep_token": ("[SEP]",),
-    "mask_token": ("[MASK]", "<mask>"),
-}
-
-
-def _special_tokens_map(special: list[str], end_of_text: str) -> dict[str, str | list[str]]:
-    roles: dict[str, str | list[str]] = {"eos_token": end_of_text}
-    for role, spellings in _ROLES.items():
-        for token in special:
-            if token in spellings and role not in roles:
-                roles[role] = token
-    others = [token for token in special if token not in roles.values()]
-    return roles | ({"additional_special_tokens": others} if others else {})
-
-
 def write_transformers(
-    folder: Path, tokenizer: Tokenizer, end: str | None, chat_template: str | None = None
+    folder: Path, tokenizer: Tokenizer, roles: Roles, chat_template: str | None = None
 ) -> None:
-    """Write tokenizer_config.json, as PreTrainedTokenizerFast reads it, and
-    special_tokens_map.json. end: the end-of-text token, or None. The clean-up of decoded text is
+    """Write tokenizer_config.json, as PreTrainedTokenizerFast reads it, special_tokens_map.json
+    and, if several tokens end a text, generation_config.json. The clean-up of decoded text is
     disabled, so that decoding returns the exact text."""
     added = sorted(tokenizer.get_added_tokens_decoder().items())
     decoder = {
-        str(number): {
-            "content": token.content,
-            "lstrip": token.lstrip,
-            "normalized": token.normalized,
-            "rstrip": token.rstrip,
-            "single_word": token.single_word,
-            "special": token.special,
-        }
+        str(number): {name: getattr(token, name) for name in ("content", *sorted(FLAGS))}
         for number, token in added
     }
-    roles = _special_tokens_map([token.content for _, token in added if token.special], end or "")
-    if not end:
-        del roles["eos_token"]
+    ids = {name: getattr(roles, role) for role, name in TOKEN_NAMES.items() if role != "ends"}
+    if roles.begin == roles.cls and roles.origin.get("begin") == SPELLING:
+        del ids["bos_token"]  # BERT's tokenizers have none
+    ids = {"eos_token": roles.end} | ids
+    named = {name: tokenizer.id_to_token(n) for name, n in ids.items() if n is not None}
+    special = [token.content for _, token in added if token.special]
+    others = [token for token in special if token not in named.values()]
+    tokens = named | ({"additional_special_tokens": others} if others else {})
     config = {
         "added_tokens_decoder": decoder,
-        **roles,
+        **tokens,
         "clean_up_tokenization_spaces": False,
         "model_max_length": int(1e30),  # transformers' "no limit"
         "tokenizer_class": "PreTrainedTokenizerFast",
         **({} if chat_template is None else {"chat_template": chat_template}),
     }
     write_atomic(folder / "tokenizer_config.json", encode_json(config))
-    write_atomic(folder / "special_tokens_map.json", encode_json(roles))
+    write_atomic(folder / "special_tokens_map.json", encode_json(tokens))
+    generation = folder / "generation_config.json"
+    if len(roles.ends) > 1 and not generation.is_file():
+        ids_of_ends = {"bos_token_id": roles.begin, "eos_token_id": list(roles.ends)}
+        write_atomic(generation, encode_json(ids_of_ends | {"pad_token_id": roles.pad}))

@@ -17,23 +17,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from tokenizers import Tokenizer
 
-from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.errors import RunFailed
 from llmcurate.base.kernels import njit
+from llmcurate.base.tokenizer_file import panicked, special_ids
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.encode.parts import Encode, EncodeSettled, pack, settle_nothing
+from tokenize_kit.encode.parts import Encode, EncodeSettled, pack
 from tokenize_kit.encode.spm import SpmEncoder
-from tokenize_kit.encode.vocabulary import open_ranks
-from tokenize_kit.formats.forms import NORMAL, read_file
+from tokenize_kit.encode.vocabulary import open_vocabulary
+from tokenize_kit.formats.forms import NORMAL, file_of
 from tokenize_kit.formats.sentencepiece_model import read_model
 from tokenize_kit.formats.tokenizer_json import (
-    Model,
+    Step,
+    flat_steps,
     from_letters,
-    load_tokenizer,
-    panicked,
     parts_of,
-    special_ids,
     to_letters,
 )
 from tokenize_kit.pattern.categories import SCRIPTS, scripts
@@ -107,44 +105,6 @@ def piece_spans(message):
     return positions[:count]
 
 
-class Ranks:
-    """A candidate with a .tiktoken file, encoded by our kernels. tokens: the tokens, each byte
-    spelled by GPT-2's letter for it. pattern: the name of a published pattern."""
-
-    engine: str = "llmcurate"
-    unknown: int | None = None
-
-    def __init__(self, file: Path, path: Path, pattern: str | None) -> None:
-        self.path, self._pattern = str(path), str(pattern)
-        vocabulary, ranks = open_ranks(file, pattern)
-        self.encode, self.encode_settled = vocabulary.encode, vocabulary.encode_settled
-        self._bytes = {rank: token for token, rank in ranks.items()}
-        self._bytes |= {index: name.encode() for name, index in vocabulary.special.items()}
-        self.special = frozenset(vocabulary.special.values())
-        self.tokens = {rank: to_letters(token) for token, rank in ranks.items()}
-        self.tokens |= {index: name for name, index in vocabulary.special.items()}
-        self.byte_ids: frozenset[int] = frozenset()
-        self._lengths = np.zeros(vocabulary.size, np.int64)
-        for rank, token in self._bytes.items():
-            self._lengths[rank] = len(token)
-
-    def spans(
-        self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        ends = np.cumsum(self._lengths[ids]) + offsets[0]
-        return ends - self._lengths[ids], ends
-
-    def settings(self) -> dict[str, str]:
-        return {"model.type": "ranks", "pattern": self._pattern}
-
-    def order(self) -> tuple[str, dict[int, float]]:
-        ranks = enumerate(sorted(self._bytes.keys() - self.special))
-        return "merges", {n: rank for rank, n in ranks if self._lengths[n] > 1}
-
-    def decode(self, ids: list[int]) -> str:
-        return b"".join(self._bytes.get(number, b"") for number in ids).decode("utf-8", "replace")
-
-
 Buffers = tuple[np.ndarray, np.ndarray]
 _KINDS = {1: "Unigram", 2: "BPE", 3: "word", 4: "char"}  # of SentencePiece's models
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
@@ -160,6 +120,7 @@ class Candidate(Protocol):
     special: frozenset[int]
     unknown: int | None
     byte_ids: frozenset[int]  # ids of byte fallback, one byte each
+    streams: bool  # the text of ids stays as it is if other ids follow
     encode_settled: EncodeSettled
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -187,22 +148,12 @@ class Candidate(Protocol):
 
 
 def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
-    """Open a tokenizer.json, a SentencePiece .model, a folder with one of these, or a .tiktoken
-    file. pattern: the name of a .tiktoken file's pattern. Raises LlmcurateError naming the file."""
-    file = path
-    if path.is_dir():
-        both = [path / "tokenizer.json", path / "tokenizer.model"]
-        file = next((f for f in both if f.is_file()), both[0])
-    candidate: Candidate
-    if file.suffix == ".tiktoken":
-        return Ranks(file, path, pattern)
-    if file.suffix == ".model":
-        candidate = SentencePiece(file, path)
-    else:
-        candidate = Json(load_tokenizer(file), path)
-    if not candidate.tokens:
-        raise UsageError(f"{file}: the tokenizer has no tokens")
-    return candidate
+    """Open a tokenizer.json or tekken.json, a SentencePiece .model, a .tiktoken file, or a folder
+    with one of these. pattern: the name of a .tiktoken file's pattern. Raises LlmcurateError naming
+    the file."""
+    file = file_of(path)
+    encoder = open_vocabulary(file, pattern if file.suffix == ".tiktoken" else None).encoder
+    return Json(encoder, path) if isinstance(encoder, Encoder) else SentencePiece(encoder, path)
 
 
 def texts_of(data: np.ndarray, offsets: np.ndarray) -> list[str]:
@@ -226,21 +177,21 @@ def _in_bytes(
 class Json:
     """A candidate with a tokenizer.json."""
 
-    def __init__(self, tokenizer: Tokenizer, path: Path) -> None:
-        self.path = str(path)
-        self._tokenizer = tokenizer
+    def __init__(self, encoder: Encoder, path: Path) -> None:
+        self.path, self._tokenizer = str(path), encoder.tokenizer
+        self.encode: Encode = encoder.encode
+        self.encode_settled: EncodeSettled = encoder.encode_settled
+        self.engine = "tokenizers" if encoder.reason else "llmcurate"
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
-        self._encoder = Encoder(self._tokenizer)
-        self.encode: Encode = self._encoder.encode
-        self.encode_settled: EncodeSettled = self._encoder.encode_settled
-        self.engine = "tokenizers" if self._encoder.reason else "llmcurate"
         self.tokens = {number: token for token, number in vocab.items()}
         self.special = frozenset(special_ids(self._tokenizer).values())
-        model = parts_of(self._tokenizer)["model"]
-        self.unknown = _unknown(model, vocab)
+        parts = parts_of(self._tokenizer)
+        model = parts["model"]
+        self.streams = _streams(parts["decoder"])
+        self.unknown = encoder.unknown
         falls_back = model.get("byte_fallback")
         self.byte_ids = frozenset(n for t, n in vocab.items() if falls_back and _BYTE.fullmatch(t))
-        plan = self._encoder.plan
+        plan = encoder.plan
         self._lengths = self._byte_lengths() if plan and not plan.form else None
 
     def _byte_lengths(self) -> np.ndarray:
@@ -284,6 +235,8 @@ class Json:
         return ("merges", ranks) if ranks else ("none", {})
 
     def decode(self, ids: list[int]) -> str:
+        if not ids:
+            return ""  # some decoders of the library panic
         try:
             return self._tokenizer.decode(ids, skip_special_tokens=False)
         except BaseException as error:  # the library raises bare Exception, and panics
@@ -291,6 +244,19 @@ class Json:
                 raise
             reason = " ".join(str(error).split())[:200]
             raise RunFailed(f"{self.path}: cannot decode its ids: {reason}") from None
+
+
+def _streams(decoder: Step | None) -> bool:
+    """Return True if no step of a decoder changes text that a later token continues."""
+    joined = False
+    for step in flat_steps(decoder):
+        kind, pattern = step["type"], step.get("pattern", {}).get("String", "")
+        single = kind == "Replace" and len(pattern) == 1
+        first = kind == "Strip" and not step["stop"]
+        if joined and not (single or first or kind in ("Fuse", "ByteFallback", "ByteLevel")):
+            return False
+        joined = joined or kind in ("Fuse", "ByteLevel")
+    return True
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -304,39 +270,21 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
         yield name, value if isinstance(value, str) else json.dumps(value)
 
 
-def _unknown(model: Model, vocab: dict[str, int]) -> int | None:
-    if model.get("type") == "Unigram":
-        return model.get("unk_id")
-    return vocab.get(model.get("unk_token") or "")
-
-
 class SentencePiece:
     """A candidate with a SentencePiece model file of any kind."""
 
     unknown: int | None
+    streams: bool = True
 
-    def __init__(self, file: Path, path: Path) -> None:
-        import sentencepiece
-
-        self.path = str(path)
-        if not file.is_file():
-            raise UsageError(f"{file}: no such SentencePiece model")
-        self._model = sentencepiece.SentencePieceProcessor()
-        try:
-            raw = read_file(file)
-            self._model.LoadFromSerializedProto(raw)
-            size = self._model.get_piece_size()
-            self.tokens = {n: self._model.id_to_piece(n) for n in range(size)}
-        except Exception as error:  # the library raises RuntimeError and its own
-            why = str(error).splitlines()[-1] if str(error) else type(error).__name__
-            raise UsageError(f"{file}: not a SentencePiece model ({why})") from None
-        self.special = frozenset(n for n in range(size) if self._model.is_control(n))
-        self.byte_ids = frozenset(n for n in range(size) if self._model.is_byte(n))
-        self.unknown = self._model.unk_id()
-        encoder = SpmEncoder(raw, self._model)
+    def __init__(self, encoder: SpmEncoder, path: Path) -> None:
+        self.path, self._model = str(path), encoder.library
         self.encode: Encode = encoder.encode
-        self.encode_settled: EncodeSettled = settle_nothing
+        self.encode_settled: EncodeSettled = encoder.encode_settled
         self.engine = "sentencepiece" if encoder.reason else "llmcurate"
+        self.tokens = {n: self._model.id_to_piece(n) for n in range(self._model.get_piece_size())}
+        self.special = frozenset(filter(self._model.is_control, self.tokens))
+        self.byte_ids = frozenset(filter(self._model.is_byte, self.tokens))
+        self.unknown = self._model.unk_id()
 
     def spans(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray

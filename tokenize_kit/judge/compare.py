@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from llmcurate.base.disk.files import read_text
 from llmcurate.base.errors import UsageError
 from tokenize_kit.encode.parts import pack
-from tokenize_kit.formats.forms import read_file
 from tokenize_kit.judge.candidate import Candidate, open_candidate, texts_of, token_bytes
 from tokenize_kit.judge.tally import ENGLISH, OTHERS, Tally, Texts
 from tokenize_kit.judge.words import Segmentation
@@ -29,12 +29,8 @@ def read_lexicon(path: Path) -> Lexicon:
     """Read a lexicon. Each line has a word, a tab and the word's morphemes separated by spaces;
     words of one morpheme are skipped. Raises LlmcurateError naming the file and a line whose
     morphemes do not join to its word."""
-    try:
-        text = read_file(path).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UsageError(f"lexicon {path}: not UTF-8 text") from None
     lexicon: Lexicon = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(read_text(path, "lexicon ").splitlines(), 1):
         if not line.strip():
             continue
         word, _, rest = line.strip().partition("\t")

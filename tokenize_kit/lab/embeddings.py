@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -145,12 +146,20 @@ class Checkpoint:
     def kind(self, name: str) -> str:
         return self._positions[name][2].dtype
 
+    def biases(self, rows: int) -> list[str]:
+        """Return the names of tensors that are the bias of an output of `rows` tokens."""
+        shapes = {name: self._positions[name][2].shape for name in self.names}
+        fit = [name for name, shape in shapes.items() if shape in ([rows], [1, rows])]
+        return [name for name in fit if name.endswith("bias") and not _OTHER_BIAS.search(name)]
+
     def matrix(self, name: str) -> np.ndarray:
-        """Return a tensor as float32, float16 or, for bfloat16, uint16 (see as_float32)."""
+        """Return a tensor as float32, float16 or, for bfloat16, uint16 (see as_float32); that of a
+        vector has one column."""
         if name not in self._positions:
             raise UsageError(f"{self.path}: no tensor {name!r}")
         file, start, tensor = self._positions[name]
         kind, shape, (a, z) = tensor.dtype, tensor.shape, tensor.data_offsets
+        shape = shape if len(shape) != 1 else [*shape, 1]
         if kind not in _SIZES or len(shape) != 2:
             raise UsageError(
                 f"{file}: {name} is {kind} of shape {shape}; embeddings are matrices of"
@@ -220,7 +229,14 @@ INPUT = (
     "embed_tokens.weight", "wte.weight", "word_embeddings.weight", "tok_embeddings.weight",
     "embed_in.weight", "shared.weight", "embedding.weight",
 )  # fmt: skip
-OUTPUT = ("lm_head.weight", "embed_out.weight", "output.weight", "head.weight")
+OUTPUT = (
+    "lm_head.weight", "embed_out.weight", "output.weight", "head.weight",
+    "predictions.decoder.weight", "lm_head.decoder.weight", "vocab_projector.weight",
+)  # fmt: skip
+# The bias of the output has a number per token and many names (cls.predictions.bias, lm_head.bias,
+# final_logits_bias). Its shape tells it, and that it belongs to neither a layer, whose names have
+# numbers, nor a dense layer or norm before the output.
+_OTHER_BIAS = re.compile(r"\.\d+\.|dense|norm|\bln", re.IGNORECASE)
 FILE = "embeddings.safetensors"
 
 
@@ -253,12 +269,14 @@ _ROWS = 8192  # converted to float32 at once
 
 @dataclass(frozen=True)
 class Table:
-    """A table of embeddings. role: input or output; stored: [rows, width]; kind: the dtype."""
+    """A tensor with a row per token. role: input, output or bias; stored: [rows, width]; kind: the
+    dtype; shape: the shape in the file, with -1 for the number of rows."""
 
     name: str
     role: str
     stored: np.ndarray
     kind: str
+    shape: tuple[int, ...] = (-1, 1)
 
 
 def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table]:
@@ -284,7 +302,9 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
             raise UsageError(
                 f"{path}: no tensor has a usual name of input embeddings: name it (--tensor)"
             )
-    tables = [Table(n, role, checkpoint.matrix(n), checkpoint.kind(n)) for n, role in chosen]
+    tables = [_table(checkpoint, name, role) for name, role in chosen]
+    biases = checkpoint.biases(len(tables[-1].stored))
+    tables += [_table(checkpoint, name, f"bias {n}") for n, name in enumerate(biases, 1)]
     for table in tables:
         if len(table.stored) < vocabulary:
             raise UsageError(
@@ -294,9 +314,18 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
     return tables
 
 
+def _table(checkpoint: Checkpoint, name: str, role: str) -> Table:
+    stored = checkpoint.matrix(name)
+    if not role.startswith("bias"):
+        return Table(name, role, stored, checkpoint.kind(name), (-1, stored.shape[1]))
+    shape = (1, -1) if len(stored) == 1 else (-1,)
+    return Table(name, role, stored.reshape(-1, 1), checkpoint.kind(name), shape)
+
+
 def are_tied(tables: Sequence[Table]) -> bool:
     """Return True if input and output embeddings are the same table, or two equal tables."""
-    return len(tables) == 1 or np.array_equal(tables[0].stored, tables[1].stored)
+    first, *others = tables
+    return all(np.array_equal(first.stored, t.stored) for t in others if t.role == "output")
 
 
 # How a new row is made: old ids, and weights of their rows, float64[], or None for the mean.
@@ -354,21 +383,21 @@ def write_extended(
     """Write all tables to OUT/embeddings.safetensors; return the entry of the card on the tables.
     Tied tables get the same new rows; otherwise, random rows of input and output differ."""
     same = are_tied(tables)
-    tensors = {}
+    tensors, counts = {}, {}
     for number, table in enumerate(tables):
-        if not same or not number:
+        if not (same and table.role == "output"):
             rows = extend_table(table, vocabulary, parts, how, seed + number)
-        tensors[table.name] = (rows, table.kind)
+        tensors[table.name] = (rows.reshape(table.shape), table.kind)
+        counts[table.name] = len(rows)
     write_tensors(out / FILE, tensors)
-    counts = {name: len(rows) for name, (rows, _) in tensors.items()}
     names = {table.role: table.name for table in tables}
     return ExtendedEmbeddings(FILE, names, same, how, seed if how == "random" else None, counts)
 
 
 def write_pruned(tables: Sequence[Table], out: Path, kept: np.ndarray) -> PrunedEmbeddings:
     """Write the rows of kept ids to OUT/embeddings.safetensors, in order of their new ids."""
-    tensors = {table.name: (table.stored[kept], table.kind) for table in tables}
+    tensors = {t.name: (t.stored[kept].reshape(t.shape), t.kind) for t in tables}
     write_tensors(out / FILE, tensors)
-    rows = {name: len(stored) for name, (stored, _) in tensors.items()}
+    rows = {table.name: len(kept) for table in tables}
     names = {table.role: table.name for table in tables}
     return PrunedEmbeddings(FILE, names, are_tied(tables), rows)

@@ -16,9 +16,10 @@ from tokenize_kit.card import Measured, Sample, measure
 from tokenize_kit.change.bpe import CharBpe, Text
 from tokenize_kit.change.original import Original, open_tokenizer, space_of, token_texts
 from tokenize_kit.change.verify import (
+    Comparison,
     Encode,
+    Reading,
     Texts,
-    compare,
     compare_lengths,
     pack_texts,
     unigram_scores,
@@ -336,4 +337,7 @@ def _check_old_texts(original: Original, encode: Encode) -> None:
     new[np.repeat(np.arange(len(texts)), sizes)[ids >= original.size]] = True
     old_texts = [text for text, is_new in zip(texts, new, strict=True) if not is_new]
     scores = None if isinstance(original.form, CharBpe) else unigram_scores(original.form)
-    compare(original.encode, encode, [pack_texts(old_texts)], scores)
+    before, after = (
+        Reading(each, lambda rows: [""] * len(rows), ()) for each in (original.encode, encode)
+    )  # ids alone are compared
+    Comparison(scores=scores).run(before, after, [pack_texts(old_texts)])

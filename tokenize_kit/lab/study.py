@@ -14,6 +14,7 @@ from typing import Any
 
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import json_values
+from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.judge.candidate import Json
 from tokenize_kit.judge.tally import Texts, cost
@@ -111,7 +112,7 @@ def study(
         if rows and rows[-1].vocab < rows[-1].asked:
             break  # the corpus gave fewer tokens than asked
         tokenizer = build_tokenizer(*first_merges(names, merges, tokens), special_tokens, (), parts)
-        counts, ratios = cost(Json(tokenizer, Path()), held_out)
+        counts, ratios = cost(Json(Encoder(tokenizer), Path()), held_out)
         vocab, tokens = min(size, len(names) + len(special_tokens)), counts["tokens"]
         saved = _saved(rows[-1], vocab, tokens) if rows else None
         rows.append(

@@ -20,9 +20,10 @@ from tokenize_kit.pattern.parse import UnsupportedPattern
 
 # Unicode normal forms applied before the text is cut, in training as in the tokenizer. NFC and NFKC
 # are those of `tokenizers`. The others, and NFKC for Unigram, are tables of SentencePiece, so that
-# tokenizer.model and tokenizer.json agree. `_cf`: with case folding.
+# tokenizer.model and tokenizer.json agree. `_cf`: with case folding. `bert`: BERT's uncased form
+# (Devlin et al. 2018, tokenization.py): lower case, no accents, spaces around ideographs.
 
-Normal = Literal["none", "nfc", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"]
+Normal = Literal["none", "nfc", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf", "bert"]
 
 
 def normaliser(name: Normal, unigram: bool) -> normalizers.Normalizer | None:
@@ -31,6 +32,8 @@ def normaliser(name: Normal, unigram: bool) -> normalizers.Normalizer | None:
         return None
     if name == "nfc":
         return normalizers.NFC()
+    if name == "bert":
+        return normalizers.BertNormalizer()
     if name == "nfkc" and not unigram:
         return normalizers.NFKC()
     return normalizers.Precompiled(rules_of(name))

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from llmcurate.base.errors import UsageError
+from llmcurate.base.roles import SPELLINGS
 from llmcurate.base.settings import dataclass
-from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
+from tokenize_kit.formats.tokenizer_json import LETTERS
 from tokenize_kit.learn.cutting import (
     MOST_SPACES,
     Newlines,
@@ -108,7 +109,7 @@ class Learner:
     pattern: ClassVar[str] = DEFAULT_PATTERN
     own_digits: ClassVar[bool] = False  # use the default pattern's rule for digits
     symbols: ClassVar[int] = 256  # tokens that learning starts with
-    special_tokens: ClassVar[tuple[str, ...]] = END_OF_TEXT[:1]
+    special_tokens: ClassVar[tuple[str, ...]] = SPELLINGS["ends"][:1]
     coverage: ClassVar[float] = COVERAGE
     bytes_only: ClassVar[bool] = False  # symbols are bytes, not characters
     exact: ClassVar[bool] = True  # decoding returns the (normalized) text exactly
@@ -219,8 +220,10 @@ class UnigramLearner(Learner):
         if options.character_seeds:
             given = {"dictionary": options.dictionary is not None}
             _refuse(given, "not with character-seeds; leave one of them out")
-        if options.normalize == "nfc":
-            raise UsageError("normalize nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
+        if options.normalize in ("nfc", "bert"):
+            raise UsageError(
+                f"normalize {options.normalize}: SentencePiece has no such rule; use nmt_nfkc"
+            )
         if options.digits not in (None, "single"):
             raise UsageError("unigram splits digits one by one: use digits single")
         excluded = {
@@ -323,13 +326,15 @@ class TrainingOptions:
     normalize: Normal = Field(
         "none",
         description="Unicode normal form that texts are converted to first. `_cf` forms also fold "
-        "case; `none` changes nothing.",
+        "case; `bert` is BERT's lower case without accents; `none` changes nothing.",
     )
     chat_template: str | None = Field(
         None, description="Path of a chat template to write into tokenizer_config.json."
     )
     special_tokens: tuple[str, ...] = Field(
-        ("<|endoftext|>",), description="Special tokens; the first one ends documents."
+        ("<|endoftext|>",),
+        description="Special tokens, with the first ids. One has the name of an end of text, such "
+        "as `</s>`.",
     )
     reserved: int = Field(
         0,
@@ -432,22 +437,21 @@ class TrainingOptions:
             raise UsageError("forbid: give each string once, and no empty string")
 
     def _check_special(self) -> None:
-        tokens = self.special_tokens
-        if tokens == Learner.special_tokens:
-            tokens = self.learner.special_tokens
+        tokens = () if self.special_tokens == Learner.special_tokens else self.special_tokens
+        if not set(tokens) & set(SPELLINGS["ends"]):
+            tokens = (*self.learner.special_tokens, *tokens)
             object.__setattr__(self, "special_tokens", tokens)
         if self.learner.unknown and self.learner.unknown not in tokens:
             raise UsageError(f"special tokens: {self.model} needs {self.learner.unknown}")
-        if not tokens or tokens[0] not in END_OF_TEXT:
-            raise UsageError(
-                f"special tokens: begin with the end of text, one of {', '.join(END_OF_TEXT)}"
-            )
         if self.space_token is not None:
             tokens = (*tokens, self.space_token)
         if len(set(tokens)) != len(tokens):
             raise UsageError("special tokens: give each once")
         for token in tokens:
-            if len(token) < 2 or not token.isascii() or not token.isprintable() or " " in token:
+            # In bytes, other signs are allowed, but not the letters that stand for bytes.
+            other = self.learner.bytes_only and not set(token) <= set(LETTERS)
+            fits = (token.isascii() or other) and token.isprintable()
+            if len(token) < 2 or not fits or " " in token:
                 raise UsageError(
                     f"special token {token!r}: use two or more printable ASCII characters, no space"
                 )

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,23 +14,22 @@ from typing import TYPE_CHECKING, Any
 import xxhash
 from tokenizers import Tokenizer, normalizers
 
-from llmcurate.base.disk.files import write_atomic
+from llmcurate.base.disk.files import read_text, write_atomic
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+from llmcurate.base.roles import Roles, spelled_roles
+from llmcurate.base.tokenizer_file import load_tokenizer, special_ids
 from tokenize_kit.card import Card, Measured, Sample, code_span, measure
+from tokenize_kit.formats.forms import CannotHold
 from tokenize_kit.formats.gguf import names_in, to_metadata
 from tokenize_kit.formats.json_forms import form_from_json
-from tokenize_kit.formats.tokenizer_json import (
-    load_tokenizer,
-    parts_of,
-    write_transformers,
-)
+from tokenize_kit.formats.tokenizer_json import parts_of, write_transformers
 from tokenize_kit.judge.compare import HARD_TEXTS, round_trip_failures
 from tokenize_kit.learn.bpe import Trained
 from tokenize_kit.learn.cutting import normaliser
 from tokenize_kit.learn.mixture import Mixture, MixtureRead, SampleDrawn
 from tokenize_kit.learn.options import LEARNERS, TrainingOptions
-from tokenize_kit.pattern.named import PATTERNS
+from tokenize_kit.learn.programs import refusals, way_to_llama_cpp
 from tokenize_kit.segment import DictionaryCard, read_dictionary
 
 if TYPE_CHECKING:
@@ -40,12 +39,7 @@ if TYPE_CHECKING:
 def read_template(path: Path) -> str:
     """Read a chat template (Jinja) for tokenizer_config.json. Raises LlmcurateError naming the file
     and, if the Jinja is invalid, the line."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise _template_error(path, str(error.strerror)) from None
-    except UnicodeDecodeError:
-        raise _template_error(path, "not UTF-8 text") from None
+    text = read_text(path, "chat template ")
     if not text.strip():
         raise _template_error(path, "it is empty")
     try:
@@ -151,32 +145,14 @@ class TrainedCard(Card):
         )
 
 
-def _gguf_note(options: TrainingOptions) -> str:
-    begin = "llama.cpp (GGUF) cannot use this tokenizer"
-    if not options.learner.bytes_only:
-        return f"{begin}: it needs a bpe model with one of its own patterns"
-    if not options.lossless:
-        return f"{begin}: it does not support normalization"
-    if options.superwords is not None:
-        return f"{begin}: it does not support tokens that span words"
-    names = " or ".join(n for n, p in PATTERNS.items() if p.gguf)
-    named_pattern = PATTERNS.get(options.pattern_name)
-    around = options.forbid or options.newlines or options.space_runs or options.script_boundaries
-    if named_pattern is None or not named_pattern.gguf or around:
-        hint = f"--pattern {names} alone"
-    else:
-        hint = f"--digits {named_pattern.digits}"
-    return f"{begin}. For llama.cpp train it with {hint}"
-
-
-def _describe_gguf(folder: Path, notes: list[str]) -> dict[str, str]:
-    if notes:
-        return {"refused": notes[0]}
+def _describe_gguf(folder: Path, options: TrainingOptions, roles: Roles) -> dict[str, str]:
     try:
+        if reason := refusals(options)["llama.cpp"]:
+            raise CannotHold(f"{reason}; {way_to_llama_cpp(options)}")
         parts = parts_of(load_tokenizer(folder / "tokenizer.json"))
-        return names_in(to_metadata(form_from_json(parts)))
-    except LlmcurateError as error:
-        return {"refused": str(error)}
+        return names_in(to_metadata(replace(form_from_json(parts), roles=roles)))
+    except CannotHold as error:
+        return {"refused": f"llama.cpp (GGUF) cannot use this tokenizer: {error}"}
 
 
 # Called with (finished stage, its seconds) or (progress so far, None).
@@ -325,12 +301,12 @@ class _Training:
             spaces = tokenizer.normalizer
             steps = [self.normal, spaces] if spaces else [self.normal]
             tokenizer.normalizer = normalizers.Sequence(steps)
-        decoder = tokenizer.get_added_tokens_decoder()
-        special = {token.content: n for n, token in sorted(decoder.items()) if token.special}
+        special = special_ids(tokenizer)
         actual = tokenizer.get_vocab_size(with_added_tokens=True)
-        padding = len(special) - len(options.first_tokens) + (options.space_token is not None)
+        padding = sum(token in special for token in options.padding)
         data = tokenizer.to_str(pretty=True).encode("utf-8")
-        file, end_of_text = folder / "tokenizer.json", options.special_tokens[0]
+        file = folder / "tokenizer.json"
+        roles = spelled_roles(special)
         write_atomic(file, data)
         figures, shown = measure(
             file, reading.sample, "a sample of the training text", self.dictionary
@@ -342,9 +318,7 @@ class _Training:
             algorithm = f"SuperBPE: byte-level BPE whose tokens span words from {begin} on"
         pattern, single = options.cutting, options.learner.splits_digits
         by_pattern = not single
-        kept = options.learner.bytes_only and options.lossless  # GGUF has no normal forms
-        gguf_pattern = pattern.gguf if kept and by_pattern else None
-        notes = [_gguf_note(options)] if by_pattern and not gguf_pattern else []
+        gguf = _describe_gguf(folder, options, roles)
         card = TrainedCard(
             file=file.name,
             algorithm=algorithm,
@@ -354,10 +328,10 @@ class _Training:
             vocab=actual,
             merges=trained.merges if merges is None else len(merges),
             newlines=options.newlines,
-            gguf_pattern=gguf_pattern,
+            gguf_pattern=gguf.get("tokenizer.ggml.pre"),
             max_token_length=options.max_token_length,
             byte_fallback=trained.byte_fallback,
-            notes=notes,
+            notes=[gguf["refused"]] if "refused" in gguf else [],
             dictionary=self.dictionary.card() if self.dictionary else None,
             characters=trained.characters,
             character_coverage=trained.character_coverage,
@@ -369,7 +343,7 @@ class _Training:
             space_token=options.space_token,
             lossless=options.lossless,
             special_tokens=special,
-            end_of_text=end_of_text,
+            end_of_text=next(name for name, n in special.items() if n == roles.end),
             reserved=options.reserved,
             padding=padding,
             documents=reading.documents,
@@ -379,7 +353,7 @@ class _Training:
             round_trip_checked=checked,
             settings=_settings(options),
             chat_template_sha256=_sha256(self.template.encode()) if self.template else None,
-            gguf=_describe_gguf(folder, notes),
+            gguf=gguf,
             tokenizer_sha256=_sha256(data),
             warnings=[*self._warnings(trained, size, actual - padding, figures), *failures],
             pattern=options.pattern_name if by_pattern else None,
@@ -392,7 +366,7 @@ class _Training:
         )
         if trained.spm is not None:
             write_atomic(folder / "tokenizer.model", trained.spm)
-        write_transformers(folder, tokenizer, end_of_text, self.template)
+        write_transformers(folder, tokenizer, roles, self.template)
         card.write(folder / "tokenizer_card.json", shown)
         return card
 

@@ -54,14 +54,15 @@ def train_unigram(
 ) -> list[Trained]:
     """Train Unigram tokenizers of all sizes in options, each as a SentencePiece model and as a
     tokenizer.json. documents: normalised texts with integer weights; scale: the integer that stands
-    for a weight of 1. Ids: 0 unknown (never produced, since bytes spell everything), special
-    tokens, newline, tab, the token for spaces, 256 bytes, pieces, padding. Raises `LlmcurateError`
-    if a vocabulary is too small."""
+    for a weight of 1. Ids: unknown (never produced, since bytes spell everything; among the special
+    tokens if these name it), special tokens, newline, tab, the token for spaces, 256 bytes, pieces,
+    padding. Raises `LlmcurateError` if a vocabulary is too small."""
     special = [token for token in options.first_tokens if token != options.space_token]
+    special = special if UNKNOWN_PIECE in special else [UNKNOWN_PIECE, *special]
     space = options.space_token
     rooms = {}
     for size in options.sizes:
-        rooms[size] = size - len(special) - len(BYTE_PIECES) - (3 if space is None else 4)
+        rooms[size] = size - len(special) - len(BYTE_PIECES) - (2 if space is None else 3)
         lacking = _LEAST + len(PRINTABLE_ASCII) - rooms[size]
         if lacking > 0:
             raise RunFailed(
@@ -74,7 +75,7 @@ def train_unigram(
     for size in options.sizes:
         available = rooms[size] - len(PRINTABLE_ASCII)
         kept, share = choose_characters(learner.characters, available, options.coverage)
-        symbols = [UNKNOWN_PIECE, *special, *([] if space is None else [space]), *BYTE_PIECES]
+        symbols = [*special, *([] if space is None else [space]), *BYTE_PIECES]
         pieces = learner.learn(sorted(kept), PRINTABLE_ASCII, symbols, rooms[size])
         model = model_of(pieces, special, space, options.normalize, options.padding)
         raw = write_form(model)
@@ -94,7 +95,7 @@ def model_of(
     pieces of score 0, because user-defined symbols add a bonus that is not a multiple of 1/64. No
     other piece contains newline or tab, so these two are always used. padding: tokens to append
     until the size is a multiple of len(padding) + 1."""
-    rows = [(UNKNOWN_PIECE, 0.0, UNKNOWN), *((token, 0.0, CONTROL) for token in special)]
+    rows = [(text, 0.0, UNKNOWN if text == UNKNOWN_PIECE else CONTROL) for text in special]
     rows += [("\n", 0.0, NORMAL), ("\t", 0.0, NORMAL)]
     rows += [] if space is None else [(space, 0.0, USER_DEFINED)]
     rows += [(name, 0.0, BYTE) for name in BYTE_PIECES]

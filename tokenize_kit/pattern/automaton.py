@@ -10,7 +10,6 @@ code point then tells if the text before that code point matches.
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -68,6 +67,7 @@ class _Program:
     def __init__(self) -> None:
         self.positions: list[tuple[int, int, int]] = []
         self.sets: list[np.ndarray] = []
+        self.numbers: dict[bytes, int] = {}  # of sets, by their bits
 
     def add(self, kind: int, a: int = 0, b: int = 0) -> int:
         if len(self.positions) >= MAX_POSITIONS:
@@ -76,14 +76,15 @@ class _Program:
         return len(self.positions) - 1
 
     def set(self, members: np.ndarray) -> int:
-        for same in (operator.is_, np.array_equal):  # repetitions share one array
-            for number, other in enumerate(self.sets):
-                if same(other, members):
-                    return number
-        if len(self.sets) >= MAX_SETS:
+        for number, other in enumerate(self.sets):
+            if other is members:  # repetitions share one array
+                return number
+        number = self.numbers.setdefault(np.packbits(members).tobytes(), len(self.sets))
+        if number >= MAX_SETS:
             raise UnsupportedPattern(f"a pattern of more than {MAX_SETS} sets of characters")
-        self.sets.append(members)
-        return len(self.sets) - 1
+        if number == len(self.sets):
+            self.sets.append(members)
+        return number
 
     def emit(self, node: Node) -> None:
         if isinstance(node, Chars):

@@ -4,7 +4,8 @@ tokens-00000.bin         little-endian uint16, or uint32 for a larger vocabulary
 tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
 documents-00000.parquet  id, source, lang, tokens, bytes; one row per document, in the same order
 loss-00000.mask          one byte per token, 1 if it counts in training; only with loss_mask
-tokenizer.json           the tokenizer used (or tokenizer.model, tokenizer.tiktoken)
+tokenizer.json           the tokenizer used (or tokenizer.model, tokenizer.tiktoken), and the files
+                         that lie beside it (llmcurate/base/roles.py)
 manifest.json            counts and checksums; written last, so it exists only if all files do
 val/                     the same for the documents held out, if any
 
@@ -28,7 +29,10 @@ from llmcurate.base.disk.files import file_digest, sync_path, write_atomic
 from llmcurate.base.disk.sealed_json import encode_json, seal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
-from tokenize_kit.encode.parts import PART_BYTES, encode_parts, settle_nothing
+from llmcurate.base.roles import BESIDE, copy_beside
+from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.gigatoken_encoder import trusted
+from tokenize_kit.encode.parts import PART_BYTES, encode_parts
 from tokenize_kit.encode.vocabulary import Vocabulary, open_vocabulary
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.shards.loss_mask import mask_of
@@ -102,6 +106,8 @@ def in_order(
 
 
 VERSION = 1
+SAMPLE_BYTES = 8 << 20  # a smaller corpus takes less time than loading gigatoken
+_SHARE = 8  # the first eighth of each piece is compared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +116,10 @@ class Layout:
 
     shard_tokens   The most tokens in a shard, except for a longer document.
     append_eos     Add the tokenizer's end-of-text token after each document.
-    prepend_bos    Add the tokenizer's beginning-of-text token before each document.
+    prepend_bos    Add the tokenizer's beginning-of-text token before each document. None adds it if
+                   the tokenizer begins texts with it, or if `bos_token` names it.
+    eos_token      The token that ends documents, if it is not the tokenizer's.
+    bos_token      The token that begins documents, if it is not the tokenizer's.
     val_fraction   The share of documents held out, by the hash of their ids.
     val_by         Hold out documents one by one (id), or whole clusters (cluster; needs `Keys`).
     shuffle        The seed of the order, which depends only on the seed and the ids; None keeps
@@ -125,7 +134,9 @@ class Layout:
 
     shard_tokens: int = 100_000_000
     append_eos: bool = True
-    prepend_bos: bool = False
+    prepend_bos: bool | None = None
+    eos_token: str | None = None
+    bos_token: str | None = None
     val_fraction: float = 0.0
     val_by: Literal["id", "cluster"] = "id"
     shuffle: int | None = None
@@ -170,12 +181,13 @@ class Keys:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Limits of memory, and how much text is encoded between two saves of the progress. The shards
-    do not depend on these."""
+    """Limits of memory, how much text is encoded between two saves of the progress, and how much
+    text gigatoken is tried on. The shards do not depend on these."""
 
     piece_bytes: int = PIECE_BYTES
     save_bytes: int = SAVE_BYTES
     run_tokens: int = RUN_TOKENS
+    sample_bytes: int = SAMPLE_BYTES
 
 
 def encode_shards(
@@ -187,6 +199,7 @@ def encode_shards(
     say: Callable[[str], None] | None = None,
     sizes: Sizes | None = None,
     by: Keys | None = None,
+    record: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Encode documents into token shards in `out` and return the manifest. batches: documents with
     the columns `id`, `text`, optionally `source` and `lang`, and the column that `loss_mask` of the
@@ -195,7 +208,8 @@ def encode_shards(
     tokenizer: a tokenizer.json or another file that vocabulary.py supports. workers: the number of
     threads, used if our kernels encode; each holds some megabytes of text, or one document. say: a
     function that is called with a line that tells if a stopped run resumes and, if not, why. by:
-    the keys for `val_by` and `packing` of the layout.
+    the keys for `val_by` and `packing` of the layout. record: a function that is called with the
+    name of the encoder, which is not part of the manifest.
 
     A document is never split over shards. The bytes written depend only on the documents, the
     tokenizer and the layout. They do not depend on the batches or on `workers`. A killed run
@@ -205,17 +219,30 @@ def encode_shards(
     begin and end documents. Raises `LlmcurateError` for an unusable tokenizer, a missing column, a
     null text, no documents, or no documents on one side of the split; `out` is then unchanged."""
     layout, sizes, by = layout or Layout(), sizes or Sizes(), by or Keys()
+    named = layout.bos_token, layout.eos_token
     vocabulary = open_vocabulary(tokenizer, layout.pattern)
+    vocabulary, lines = vocabulary.with_edges(layout.prepend_bos, layout.append_eos, *named)
+    for line in lines:
+        if say is not None:
+            say(line)
     dtype = token_dtype(layout.form, vocabulary.size)
+    if say and vocabulary.dropout and layout.sampling is None:
+        rate = f"{vocabulary.dropout:g}"
+        say(f"{tokenizer.name} has dropout {rate}, which is off; --sampling {rate} draws with it")
     out.mkdir(parents=True, exist_ok=True)
     identity = {"version": VERSION, "tokenizer": file_digest(vocabulary.path), **asdict(layout)}
-    identity |= by.digests()
+    identity |= by.digests() | {"edges": [vocabulary.begin, vocabulary.end]}
     progress = Progress(out / ".shards.partial", identity, say, sizes.save_bytes)
     try:
         pieces = texts_of(batches, layout.loss_mask, progress.position, sizes.piece_bytes)
-        threads = workers if vocabulary.threads else 1
+        chosen = _Chosen(vocabulary, sizes.sample_bytes)
+        if layout.sampling is None:
+            pieces = chosen.watch(pieces)
+        else:
+            chosen.name = "ours, not gigatoken: it does not draw ids"
+        threads = workers if vocabulary.encoder.reason is None else 1
         most = 2 * threads * sizes.piece_bytes
-        encode = _encoder(vocabulary, layout, dtype)
+        encode = _encoder(vocabulary, chosen, layout, dtype)
         documents = in_order(encode, pieces, Texts.size, threads, most)
         sides = _write(documents, progress, layout, dtype, sizes.run_tokens, by)
         manifest = _manifests(sides, vocabulary, layout, progress)
@@ -228,28 +255,52 @@ def encode_shards(
             progress.remove()
         raise
     progress.remove()
+    if record is not None:
+        record(chosen.name)
     return manifest
 
 
+class _Chosen:
+    """The encoder of all threads: ours, and after a sample of the texts gigatoken, if it has the
+    same ids for the sample. name: its name, or why it is ours."""
+
+    def __init__(self, vocabulary: Vocabulary, sample_bytes: int) -> None:
+        self.encode, self._ours, self._bytes = vocabulary.encode, vocabulary.encoder, sample_bytes
+        self.name = "ours, not gigatoken: the corpus is small"
+
+    def watch(self, pieces: Iterator[Texts]) -> Iterator[Texts]:
+        """Yield the pieces, and choose when there are enough of them for a sample."""
+        sample: list[tuple[np.ndarray, np.ndarray]] = []
+        for texts in pieces:
+            if self._bytes > 0:
+                self._bytes -= texts.size()
+                if texts.size() <= PART_BYTES:
+                    sample.append((texts.data, texts.offsets[: len(texts.offsets) // _SHARE + 2]))
+                if self._bytes <= 0:
+                    encode, self.name = trusted(self._ours, sample)
+                    self.encode = encode or self.encode
+                    sample.clear()
+            yield texts
+
+
 def _encoder(
-    vocabulary: Vocabulary, layout: Layout, dtype: np.dtype[Any]
+    vocabulary: Vocabulary, chosen: _Chosen, layout: Layout, dtype: np.dtype[Any]
 ) -> Callable[[Texts], tuple[Encoded, Position]]:
-    begin = vocabulary.begin() if layout.prepend_bos else None
-    end = vocabulary.end() if layout.append_eos else None
+    begin, end = vocabulary.begin, vocabulary.end
     column, rate = layout.loss_mask, layout.sampling
     sample = None if rate is None else vocabulary.sampled(rate)
     candidate = None if column is None else open_candidate(vocabulary.path, layout.pattern)
-    in_parts = sample is None and column is None and vocabulary.encode_settled is not settle_nothing
+    in_parts = sample is None and column is None and vocabulary.encoder.can_settle
 
     def encode_whole(texts: Texts) -> Encoded:
         mask, undrawn = None, 0
         if sample is None or rate is None:
-            ids, counts = vocabulary.encode(texts.data, texts.offsets)
+            ids, counts = chosen.encode(texts.data, texts.offsets)
         else:
             drawn_by = keys(texts.names["id"], layout.sampling_seed)
             ids, counts = sample(texts.data, texts.offsets, drawn_by, rate)
-            if vocabulary.undrawn is not None:
-                undrawn = int(vocabulary.undrawn(texts.data, texts.offsets).sum())
+            assert isinstance(vocabulary.encoder, Encoder)  # the others draw none
+            undrawn = int(vocabulary.encoder.odd(texts.data, texts.offsets).sum())
         _refuse_forgery(ids, counts, texts, vocabulary.forbidden)
         tokens, lengths = add_edges(ids, counts, begin, end, dtype)
         if column is not None and candidate is not None:
@@ -265,7 +316,7 @@ def _encoder(
             tokens[len(tokens) - len(ids) :] = ids
 
         row = texts.data[texts.offsets[0] : texts.offsets[1]]
-        for ids in encode_parts([row], vocabulary.encode, vocabulary.encode_settled):
+        for ids in encode_parts([row], vocabulary.encode, vocabulary.encoder.encode_settled):
             _refuse_forgery(ids, np.array([len(ids)]), texts, vocabulary.forbidden)
             append(ids)
         if end is not None:
@@ -379,7 +430,7 @@ def _manifests(
         "val_by": (layout.val_by, "id"),
         "shuffle": (layout.shuffle, None),
         "packing": (layout.packing, "input"),
-        "bos": (layout.prepend_bos, False),
+        "bos": (vocabulary.begin is not None, False),
         "eos": (layout.append_eos, True),
         "tokenizer": (vocabulary.file, "tokenizer.json"),
         "pattern": (layout.pattern, None),
@@ -391,8 +442,12 @@ def _manifests(
     manifests: list[dict[str, Any]] = []
     for side in sides:
         if side.folder != aside or side.name == "train":
-            shutil.copyfile(vocabulary.path, side.folder / vocabulary.file)
-            side.files.append(vocabulary.file)
+            if vocabulary.converted is None:
+                shutil.copyfile(vocabulary.path, side.folder / vocabulary.file)
+            else:
+                write_atomic(side.folder / vocabulary.file, vocabulary.converted)
+            beside = copy_beside(vocabulary.path, side.folder, vocabulary.roles)
+            side.files += [vocabulary.file, *beside]
         files = {name: file_digest(side.folder / name) for name in side.files}
         manifests.append(
             {
@@ -401,6 +456,8 @@ def _manifests(
                 "vocab_size": vocabulary.size,
                 "tokenizer_sha256": files.get(vocabulary.file, ""),
                 "special_ids": vocabulary.special,
+                "bos_token_id": vocabulary.begin,
+                "eos_token_id": vocabulary.end,
                 "documents": side.documents,
                 "tokens": side.tokens,
                 "bytes": side.bytes,
@@ -456,6 +513,6 @@ def _commit(progress: Progress, out: Path, files: list[str], manifest: bytes) ->
 
 
 def _clear(folder: Path) -> None:
-    for pattern in PATTERNS:
+    for pattern in (*PATTERNS, *BESIDE):
         for old in folder.glob(pattern):
             old.unlink()

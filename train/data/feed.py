@@ -205,15 +205,18 @@ class Feed(Steps):
             if list(self.labels.values()).count(label) > 1:
                 raise UsageError(f"two sources are called {label}: give them names")
         self.shards = {
-            path: cut_single(read_shards(Path(path), foreign=foreign), self.config.held_out)
+            path: cut_single(
+                read_shards(Path(path), foreign=foreign, val=True).texts(), self.config.held_out
+            )
             for path in self.labels
         }
         first, *others = self.shards.items()
         for path, opened in others:
-            if opened.tokenizer_sha256 != first[1].tokenizer_sha256:
+            own = first[1].tokenizer_sha256, first[1].before
+            if (opened.tokenizer_sha256, opened.before) != own:
                 raise UsageError(
-                    f"{path} and {first[0]} were encoded by different tokenizers: encode one of "
-                    "them again"
+                    f"{path} and {first[0]} were encoded by different tokenizers, or with different"
+                    " tokens around documents: encode one of them again"
                 )
         self.tokenizer = first[1].tokenizer
         size = max(opened.vocab_size for opened in self.shards.values())

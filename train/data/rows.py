@@ -208,12 +208,12 @@ class Rows:
         return self.shards.ids([document - self.first for document in documents])
 
     def _before(self, index: int, first: int) -> int:
-        """Return the token before a piece. At the start of a document this is the end-of-text token
-        or, if there is no such token, the last token of the previous document."""
+        """Return the token before a piece. At the start of a document this is ``Shards.before`` or,
+        if there is no such token, the last token of the previous document."""
         if first:
             return int(self.shards.document(int(self.documents[index]))[first - 1])
-        if self.shards.end is not None:
-            return self.shards.end
+        if self.shards.before is not None:
+            return self.shards.before
         for back in range(1, len(self.documents) + 1):
             tokens = self.shards.document(int(self.documents[index - back]))
             if len(tokens):

@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,8 @@ from llmcurate.base.disk.sealed_json import unseal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.index import modules_of
+from llmcurate.base.roles import BESIDE, read_roles
+from llmcurate.base.tokenizer_file import load_tokenizer, roles_of, size_of, special_ids
 from train.data.readers import (
     LAYOUTS,
     Foreign,
@@ -44,13 +46,7 @@ from train.data.readers import (
     read_own,
 )
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
 modules_of("train.lab.data")
-
-# Spellings of the end-of-text token in published tokenizers, in order of preference.
-END_OF_TEXT = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +56,8 @@ class Shards:
     ``tokens`` has one memory map per file. For each document, in order: ``shard`` (index into
     ``tokens``), ``start`` and ``length`` (tokens within that file), ``bytes`` (UTF-8 bytes of the
     text; None if the layout does not record them). ``masks`` has for each file uint8 per token, 1
-    where the token counts in training; None if all count. ``end`` is the id that ends documents.
+    where the token counts in training; None if all count. ``end`` is the id that ends documents,
+    and ``begin`` the id that each of them begins with, None if they begin with their text.
     ``tokenizer`` is the path of the tokenizer, if the shards have one. ``held_out`` has the numbers
     of the documents that the files name as held-out text, and is empty if they name none.
 
@@ -81,6 +78,7 @@ class Shards:
     held_out: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     masks: list[npt.NDArray[np.uint8]] | None = None
     end: int | None = None
+    begin: int | None = None
     form: str = "llmcurate"
     sums: tuple[tuple[Path, str], ...] = ()
     tokenizer: Path | None = None
@@ -91,6 +89,18 @@ class Shards:
     @property
     def documents(self) -> int:
         return len(self.length)
+
+    @property
+    def before(self) -> int | None:
+        """The id after which a text is read: the one that begins documents, else the one that ends
+        them."""
+        return self.end if self.begin is None else self.begin
+
+    def texts(self) -> Shards:
+        """Return the shards with documents that are read after ``before``: without ``begin``."""
+        if self.begin is None:
+            return self
+        return replace(self, start=self.start + 1, length=self.length - 1)
 
     def document(self, index: int) -> npt.NDArray[Any]:
         start = int(self.start[index])
@@ -143,30 +153,16 @@ def read_column(table: Path, name: str) -> pa.ChunkedArray:
         raise RunFailed(f"{table}: cannot be read ({cause}); encode again") from error
 
 
-def end_of_text(special_ids: dict[str, int]) -> int | None:
-    """Return the id of the token that ends documents, or None if there is no such token."""
-    return next((special_ids[name] for name in END_OF_TEXT if name in special_ids), None)
-
-
-def read_shards(folder: Path, *, verify: bool = False, foreign: Foreign | None = None) -> Shards:
+def read_shards(
+    folder: Path, *, verify: bool = False, foreign: Foreign | None = None, val: bool = False
+) -> Shards:
     """Open the shards in a folder, or a single file of token shards. ``verify``: check the SHA-256
-    of every file in the manifest. ``foreign`` describes files without a manifest. Raises
+    of every file in the manifest. ``foreign`` describes files without a manifest. ``val``: open the
+    documents in the subfolder ``val`` of our shards, too, as held-out text. Raises
     ``LlmcurateError`` if files are missing, damaged or of no known layout."""
     if (folder / "manifest.json").is_file():
-        return _with_manifest(folder, verify)
+        return _with_manifest(folder, verify, val)
     return _without_manifest(folder, foreign or Foreign())
-
-
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Read a tokenizer.json. Special tokens that a text spells out are encoded as plain text."""
-    from tokenizers import Tokenizer
-
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception
-        raise RunFailed(f"{path}: cannot be read ({error})") from error
-    tokenizer.encode_special_tokens = True
-    return tokenizer
 
 
 _TYPES = ("uint8", "uint16", "uint32", "uint64", "int32")
@@ -174,7 +170,7 @@ _SAMPLES, _SAMPLE = 256, 1 << 12
 _EDGE = 1 << 20
 
 
-def _with_manifest(folder: Path, verify: bool) -> Shards:
+def _with_manifest(folder: Path, verify: bool, val: bool) -> Shards:
     path = folder / "manifest.json"
     try:
         raw = path.read_bytes()
@@ -204,16 +200,17 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
     if not all(isinstance(value, int) for value in special.values()):
         raise RunFailed(f"{path}: special_ids must be whole numbers; encode again")
     _check_vocab_size(vocab_size, folder / tokenizer, path)
-    for name, value in special.items():
-        if not 0 <= value < vocab_size:
+    edges = {name: manifest.get(name) for name in ("bos_token_id", "eos_token_id")}
+    for name, value in (special | edges).items():
+        if value is not None and not (isinstance(value, int) and 0 <= value < vocab_size):
             raise RunFailed(f"{path}: special_ids: {name} {value} of {vocab_size}; encode again")
     files = _field(manifest, "files", dict, path)
     for name, digest in files.items():
         # No name from a manifest may leave the folder.
         if name != Path(name).name or not (folder / name).is_file():
             raise RunFailed(f"{folder / name}: missing; encode again")
-        # The tokenizer is small and used at once; other files are compared during training.
-        if (verify or name == tokenizer) and file_digest(folder / name) != digest:
+        # The tokenizer's files are small and used at once; others are compared during training.
+        if (verify or name in (tokenizer, *BESIDE)) and file_digest(folder / name) != digest:
             raise damaged_shard(folder / name)
     masked = "loss_mask" in manifest
     if form in ("nanogpt", "olmo"):
@@ -238,15 +235,25 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
             f"{path}: says {manifest.get('documents')} documents and {manifest.get('tokens')} "
             f"tokens, the files hold {documents} and {tokens}; encode again"
         )
+    sums = [(folder / name, str(digest)) for name, digest in files.items()]
+    expected, inner = manifest.get("val", {}).get("manifest_sha256"), folder / "val"
+    if val and expected is not None and (inner / path.name).is_file():
+        if file_digest(inner / path.name) != expected:
+            raise damaged_shard(inner / path.name)
+        held_out = _with_manifest(inner, verify, False)
+        parts += [replace(part, name=f"val/{part.name}") for part in held_out.parts]
+        sums += held_out.sums
+    end = edges["eos_token_id"]
     return _join(
         folder,
         parts,
         form=form,
         vocab_size=vocab_size,
         special_ids=dict(special),
-        end=end_of_text(special),
+        end=read_roles(folder / tokenizer, special).end if end is None else end,
+        begin=edges["bos_token_id"],
         fingerprint=hashlib.sha256(raw).hexdigest(),
-        sums=tuple((folder / name, str(digest)) for name, digest in files.items()),
+        sums=tuple(sums),
         tokenizer=folder / tokenizer,
     )
 
@@ -353,16 +360,14 @@ def _resolve(
         path = Path(foreign.tokenizer)
         path = path / "tokenizer.json" if path.is_dir() else path
         loaded = load_tokenizer(path)
-        added = loaded.get_added_tokens_decoder()
-        special = {token.content: number for number, token in added.items() if token.special}
-        largest = max(loaded.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        special, largest = special_ids(loaded), size_of(loaded)
         _check_vocab_size(largest, path, path)
         foreign = replace(
             foreign,
             vocab_size=foreign.vocab_size or largest,
             end_of_text=foreign.end_of_text
             if foreign.end_of_text is not None
-            else end_of_text(special),
+            else roles_of(path, loaded).end,
         )
     if foreign.vocab_size is None:
         pickled = "; meta.pkl is not read: a pickle can run code"

@@ -3,23 +3,26 @@ objective needs but the tokenizer does not have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import AddedToken
+import torch
+from tokenizers import AddedToken, Tokenizer
+from torch import Tensor
 
-from train.data.shards import END_OF_TEXT, load_tokenizer
+from llmcurate.base.roles import FILE, SPELLINGS, Roles
+from llmcurate.base.tokenizer_file import load_tokenizer, roles_of
 
 # Spellings of each role in published tokenizers, in order of preference; the first is added.
 _NAMES = {
-    "mask": ("[MASK]", "<mask>", "<|mask|>"),
-    "cls": ("[CLS]", "<s>", "<cls>"),
-    "sep": ("[SEP]", "</s>", "<sep>"),
-    "end": END_OF_TEXT,
+    **SPELLINGS,
+    "cls": (*SPELLINGS["cls"], "<s>"),
+    "sep": (*SPELLINGS["sep"], "</s>"),
+    "end": SPELLINGS["ends"],
     "fim prefix": ("<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>"),  # Qwen's, StarCoder's
     "fim suffix": ("<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>"),
     "fim middle": ("<|fim_middle|>", "<fim_middle>", "<fim-middle>"),
@@ -34,6 +37,44 @@ def names_of(role: str) -> tuple[str, ...]:
     if kind == "mode":  # UL2's
         return (f"[{number}]",)
     return _NAMES.get(role, (f"<|{role.replace(' ', '_')}|>",))
+
+
+def token_of(role: str, roles: Roles, ids: Mapping[str, int]) -> int | None:
+    """Return the id of the special token with a role, as stated or else by its spelling in ``ids``,
+    or None."""
+    stated: int | None = getattr(roles, role, None)
+    found = (ids[name] for name in names_of(role) if name in ids)
+    return next(found, None) if stated is None else stated
+
+
+def roles_of_run(path: Path, tokenizer: Tokenizer) -> Roles:
+    """Return the roles with which a run was trained; ``path`` is its tokenizer.json. Runs of older
+    versions, without token_roles.json, read each text after the end-of-text token."""
+    roles = roles_of(path, tokenizer)
+    return roles if (path.parent / FILE).is_file() else as_trained(roles, roles.end, roles.end)
+
+
+def as_trained(roles: Roles, before: int | None, end: int | None) -> Roles:
+    """Return the roles of a decoder trained on documents that are read after the id ``before`` and
+    end with the id ``end``."""
+    around = () if before is None else (before,)
+    ends = () if end is None else (end, *(other for other in roles.ends if other != end))
+    return replace(roles, begin=before, before=around, behind=(), ends=ends)
+
+
+def first_of(roles: Roles) -> tuple[int, ...]:
+    """Return the ids that a text begins with where there must be one, to predict the text's first
+    token: ``before``, else the token that begins a text, else the one that ends it."""
+    return roles.before or tuple(n for n in (roles.begin, roles.end) if n is not None)[:1]
+
+
+def nameless(tokenizer: Tokenizer, size: int) -> Tensor | None:
+    """Return bool [size], True for the ids of a model's vocabulary that no token of its tokenizer
+    has; None if there is no such id."""
+    never = torch.ones(size, dtype=torch.bool)
+    ids = tokenizer.get_vocab(with_added_tokens=True).values()
+    never[[number for number in ids if number < size]] = False
+    return never if never.any() else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +92,10 @@ class Vocabulary:
     @cached_property
     def plain(self) -> npt.NDArray[np.int64]:
         """The ids that occur in text. Random ids are drawn from these."""
-        return np.setdiff1d(np.arange(self.size), sorted(self.reserved))
+        ids = np.arange(self.size)
+        if self.tokenizer is not None:  # some ids may have no token
+            ids = np.array(list(load_tokenizer(self.tokenizer).get_vocab().values()))
+        return np.setdiff1d(ids[ids < self.size], sorted(self.reserved))
 
     @cached_property
     def begins_word(self) -> npt.NDArray[np.bool_]:
@@ -106,10 +150,11 @@ def vocabulary(
 ) -> Vocabulary:
     """Return a vocabulary of ``size`` ids. A token is added for each of ``roles`` that has no
     special token yet. The id ``end`` ends documents."""
-    ids = dict(special_ids)
+    ids, known = dict(special_ids), Roles()
     next_id = size
     if roles and tokenizer is not None:
         loaded = load_tokenizer(tokenizer)
+        known = roles_of(tokenizer, loaded)
         ids |= {
             token.content: number for number, token in loaded.get_added_tokens_decoder().items()
         }
@@ -117,13 +162,10 @@ def vocabulary(
     special: dict[str, int] = {}
     added: list[str] = []
     for role in roles:
-        names = names_of(role)
-        number = next((ids[name] for name in names if name in ids), None)
-        if role == "end" and end is not None:
-            number = end
+        number = end if role == "end" and end is not None else token_of(role, known, ids)
         if number is None:
             number = next_id + len(added)
-            added.append(names[0])
+            added.append(names_of(role)[0])
         special[role] = number
     reserved = frozenset(ids.values()) | frozenset(special.values())
     return Vocabulary(

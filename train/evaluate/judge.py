@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +17,9 @@ from tokenizers import Tokenizer
 from llmcurate.base.disk.files import file_digest, write_atomic
 from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.errors import UsageError
-from train.data.shards import Shards, end_of_text, load_tokenizer, read_shards
+from llmcurate.base.tokenizer_file import load_tokenizer, roles_of
+from train.data.shards import Shards, read_shards
+from train.data.vocabulary import first_of
 from train.device import pick_device
 from train.evaluate.paired import Figure, interval
 from train.evaluate.questions import read_questions, score_questions
@@ -34,8 +35,9 @@ from train.runs.checkpoint import checkpoint_to_use, tokenizer_of
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A model to be judged. ``begin`` is the token id placed before each text: the `bos_token_id`
-    of a transformers folder, else the id of the end-of-text token.
+    """A model to be judged. ``begin`` is the token id placed before each text: what the model was
+    trained with, or the tokenizer of a transformers folder puts there, else the token that begins
+    a text, else the one that ends it.
     """
 
     folder: Path
@@ -48,7 +50,6 @@ class Judged:
 def load_judged(folder: Path, *, device: str = "auto", which: str = "best") -> Judged:
     """Load a run's checkpoint or a transformers model. Raises ``LlmcurateError`` on failure."""
     place, checkpoint = pick_device(device), checkpoint_to_use(folder, which)
-    begin: Any = None
     if checkpoint is not None or not (folder / "config.json").is_file():
         model, tokenizer = load_own(folder, device=device, which=which)
         assert checkpoint is not None
@@ -61,12 +62,8 @@ def load_judged(folder: Path, *, device: str = "auto", which: str = "best") -> J
         model = Decoder(config)
         model.load_state_dict(weights)
         model = model.eval().to(place)
-        begin = read_json(folder / "config.json").get("bos_token_id")
-        is_number = isinstance(begin, int) and not isinstance(begin, bool)
-        begin = begin if is_number and 0 <= begin < config.vocab else None
-    if begin is None:
-        added = tokenizer.get_added_tokens_decoder()
-        begin = end_of_text({t.content: index for index, t in added.items() if t.special})
+        model.special = roles_of(path, tokenizer)
+    begin = next(reversed(first_of(model.special)), None)
     return Judged(folder=folder, model=model, tokenizer=tokenizer, tokenizer_file=path, begin=begin)
 
 
@@ -146,13 +143,22 @@ def judge(
 def shards_of(judged: Judged, folder: Path) -> Shards:
     """Open token shards. Raises ``LlmcurateError`` if another tokenizer encoded them."""
     shards = read_shards(folder)
-    if shards.tokenizer_sha256 != file_digest(judged.tokenizer_file):
+    own = shards.tokenizer
+    if own is None or not _encode_alike(own, judged.tokenizer_file):
         raise UsageError(
             f"{folder}: encoded by another tokenizer than {judged.tokenizer_file}: give the"
             " text itself"
         )
     vocab = min(shards.vocab_size, judged.model.config.vocab)
     return replace(shards, vocab_size=vocab)
+
+
+def _encode_alike(first: Path, second: Path) -> bool:
+    """Return True if two tokenizer.json differ at most in what they put around a text."""
+    if file_digest(first) == file_digest(second):
+        return True
+    one, other = (read_json(path, limit=256 << 20) for path in (first, second))
+    return {**one, "post_processor": None} == {**other, "post_processor": None}
 
 
 def _scores(text: Text, model: Decoder, scoring: Scoring, seed: int) -> TextScores:

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from llmcurate.base.disk.files import read_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from train.data.rows import Piece
@@ -58,11 +59,7 @@ def are_questions(path: Path) -> bool:
 def read_questions(path: Path) -> list[Question]:
     """Read the questions of a file, which are all of one kind. An error names the wrong line."""
     questions = []
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read ({error})") from error
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if line.strip():
             questions.append(_question(line, f"{path}:{number}"))
             if (questions[0].answer is None) != (questions[-1].answer is None):

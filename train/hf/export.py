@@ -1,6 +1,6 @@
 """Write a trained model as a folder for transformers.
 
-OUT/  config.json  generation_config.json  tokenizer.json  README.md
+OUT/  config.json  generation_config.json  tokenizer.json  tokenizer_config.json  README.md
       model.safetensors, or model-00001-of-0000N.safetensors and model.safetensors.index.json
       generator/  for a discriminator trained with a generator: the same files for the generator
 """
@@ -8,19 +8,23 @@ OUT/  config.json  generation_config.json  tokenizer.json  README.md
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from llmcurate.base.disk.files import replacing
-from llmcurate.base.disk.sealed_json import encode_json
+from llmcurate.base.disk.sealed_json import encode_json, read_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
-from train.data.shards import end_of_text, load_tokenizer
+from llmcurate.base.roles import FILE, TOKEN_NAMES, Roles, copy_beside
+from llmcurate.base.tokenizer_file import MOST_BYTES, load_tokenizer, post_processor, roles_of
+from train.data.vocabulary import nameless, roles_of_run
 from train.hf.families import family_of
 from train.hf.family import USES, Family, Weight, our_shapes, task_keys
 from train.hf.keys import Pairs
@@ -39,11 +43,8 @@ from train.runs.checkpoint import (
 from train.runs.plan import Plan
 from train.runs.tensors import Stored, write_tensors
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 SHARD_BYTES = 5 * 10**9  # as transformers' save_pretrained
-
-# Writes more tokenizer files, given folder, tokenizer and its end-of-text token.
-Finish = Callable[[Path, Tokenizer, str | None], None]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,6 @@ def export(
     *,
     dtype: str = "float32",
     shard_bytes: int = SHARD_BYTES,
-    finish: Finish | None = None,
     which: str = "best",
 ) -> Exported:
     """Export the ``best`` or ``last`` checkpoint of ``run`` to ``out``, a new folder, completely or
@@ -77,23 +77,29 @@ def export(
         raise UsageError(f"{out} exists already: give a new folder")
     checkpoint, plan, family = chosen(run, which)
     weights = weights_of(checkpoint)
-    tokenizer = load_tokenizer(tokenizer_of(checkpoint))
-    added = tokenizer.get_added_tokens_decoder()
-    end = end_of_text({token.content: index for index, token in added.items() if token.special})
+    path = tokenizer_of(checkpoint)
+    tokenizer = load_tokenizer(path)
+    roles = roles_of_run(path, tokenizer)
+    if plan.model.form != "decoder":
+        roles = dataclasses.replace(roles, begin=roles.end)
     out.parent.mkdir(parents=True, exist_ok=True)
 
     def write(folder: Path, model: ModelConfig, tensor: Callable[[str], Tensor]) -> list[str]:
         folder.mkdir()
         own = family_of(model)
         files = _write_weights(tensor, folder, own, model, DTYPES[dtype], shard_bytes)
-        shutil.copyfile(run / "tokenizer.json", folder / "tokenizer.json")
-        if finish is not None:
-            finish(folder, tokenizer, None if end is None else added[end].content)
-        config = dict(config_json(model, own, end, dtype))
+        shutil.copyfile(path, folder / "tokenizer.json")
+        copy_beside(path, folder)
+        _write_tokenizer(folder, tokenizer, roles, model)
+        config = dict(config_json(model, own, roles, dtype))
         (folder / "config.json").write_bytes(encode_json(config))
         names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
         ids = {name: config[name] for name in names if name in config}
-        (folder / "generation_config.json").write_bytes(encode_json(ids))
+        generation = folder / "generation_config.json"
+        stated = read_json(generation) if generation.is_file() else {}
+        if (never := nameless(tokenizer, model.vocab)) is not None and model.writes:
+            ids["suppress_tokens"] = never.nonzero()[:, 0].tolist()
+        generation.write_bytes(encode_json(stated | ids))
         card = _card(dataclasses.replace(plan, model=model), own, checkpoint.name, dtype)
         (folder / "README.md").write_text(card, encoding="utf-8")
         return files
@@ -105,14 +111,21 @@ def export(
             write(
                 aside / "generator", small, lambda name: weights[name_in_whole_model(name, small)]
             )
+    return exported([out / name for name in files], family, plan.model, checkpoint, dtype)
+
+
+def exported(
+    files: list[Path], family: Family, model: ModelConfig, checkpoint: Path, dtype: str
+) -> Exported:
+    """Return the result of an export to ``files``."""
     return Exported(
         family=family.name,
-        architecture=family.class_of(plan.model),
-        parameters=parameters(plan.model),
+        architecture=family.class_of(model),
+        parameters=parameters(model),
         checkpoint=checkpoint.name,
         dtype=dtype,
-        files=files,
-        bytes=sum((out / name).stat().st_size for name in files),
+        files=[file.name for file in files],
+        bytes=sum(file.stat().st_size for file in files),
     )
 
 
@@ -129,12 +142,12 @@ def chosen(run: Path, which: str = "best") -> tuple[Path, Plan, Family]:
     return checkpoint, plan, family_of(plan.model)
 
 
-def config_json(
-    config: ModelConfig, family: Family, end: int | None, dtype: str = "float32"
-) -> Pairs:
-    """Yield the keys of config.json. The start token is the end-of-text token, as in training."""
+def config_json(config: ModelConfig, family: Family, roles: Roles, dtype: str = "float32") -> Pairs:
+    """Yield the keys of config.json. Unless the model is a decoder, the start token is the
+    end-of-text token, as in training."""
+    end, pad = roles.end, roles.pad if config.form == "decoder" else None
     yield "architectures", [family.class_of(config)]
-    yield from (("model_type", family.name), ("vocab_size", config.vocab), ("pad_token_id", None))
+    yield from (("model_type", family.name), ("vocab_size", config.vocab), ("pad_token_id", pad))
     yield from family.write(config)
     yield "tie_word_embeddings", config.head.tied
     if config.encoder is not None:
@@ -142,11 +155,46 @@ def config_json(
         yield "is_encoder_decoder", True
         yield "decoder_start_token_id", end if start is None else start
     yield from task_keys(config)
-    yield from (("bos_token_id", end), ("eos_token_id", end))
+    yield "bos_token_id", roles.begin
+    yield "eos_token_id", list(roles.ends) if len(roles.ends) > 1 else end
     if not config.causal:
-        yield from (("cls_token_id", end), ("sep_token_id", end))
+        yield from (("cls_token_id", roles.cls), ("sep_token_id", roles.sep))
     yield "torch_dtype", dtype  # every version of transformers reads this key
     yield "use_cache", True
+
+
+def _write_tokenizer(folder: Path, tokenizer: Tokenizer, roles: Roles, model: ModelConfig) -> None:
+    """Write tokenizer_config.json, and change tokenizer.json if it would begin a text otherwise
+    than the model was trained. Settings of the run's tokenizer_config.json are kept."""
+    (folder / FILE).unlink(missing_ok=True)  # config.json states the roles
+    path, file = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    own = read_json(file) if file.is_file() else {}
+    stated = roles_of(path, tokenizer)
+    around = (stated.before, stated.behind) == (roles.before, roles.behind)
+    config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    config["clean_up_tokenization_spaces"] = False
+    if model.form == "decoder":
+        config["model_input_names"] = ["input_ids", "attention_mask"]
+        if not around:
+            values = read_json(path, limit=MOST_BYTES)
+            step = values.get("post_processor") or {}
+            # ByteLevel adds no tokens. It says where in a text the tokens are.
+            kept = [p for p in step.get("processors", [step]) if p.get("type") == "ByteLevel"]
+            template = json.loads(post_processor(tokenizer, roles).__getstate__())
+            # The second text of a pair goes on from the first one.
+            template["pair"] = [*template["single"], {"Sequence": {"id": "B", "type_id": 0}}]
+            values["post_processor"] = {"type": "Sequence", "processors": [*kept, template]}
+            path.write_bytes(encode_json(values))
+            # transformers 4 has classes that replace the post-processor as these keys say.
+            own |= {"add_bos_token": bool(roles.before), "add_eos_token": bool(roles.behind)}
+    config |= own
+    if not config.get("model_max_length", 1e30) < 1e20:  # transformers' "no limit"
+        config["model_max_length"] = model.context
+    for role, name in TOKEN_NAMES.items():
+        number = roles.end if role == "ends" else getattr(roles, role)
+        if number is not None:
+            config[name] = tokenizer.id_to_token(number)
+    file.write_bytes(encode_json(config))
 
 
 def _write_weights(
@@ -270,8 +318,7 @@ tokenizer = AutoTokenizer.from_pretrained(".")
 model = {auto}.from_pretrained(".")
 """
 _CONTINUES = """\
-start = tokenizer.bos_token or ""  # a text begins with the token that ends the one before it
-ids = tokenizer(start + "The river", return_tensors="pt", add_special_tokens=False)
+ids = tokenizer("The river", return_tensors="pt")
 print(tokenizer.decode(model.generate(**ids, max_new_tokens=50)[0]))"""
 _FILLS = """\
 start = tokenizer.bos_token or ""  # a text begins with the token that ends the one before it

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from llmcurate.base.errors import LlmcurateError, UsageError
+from llmcurate.base.settings import from_dict, unflatten
 from train.hf.keys import Pairs, Reading, Row, Settings
-from train.model.config import SPAN, ModelConfig, TaskKind
+from train.model.config import SPAN, Answers, ModelConfig, TaskKind
 from train.model.decoder import Decoder
 from train.model.heads import with_task
 
@@ -43,6 +46,28 @@ def conv1d_qkv(config: ModelConfig) -> Layout:
     return concatenated(3, transposed=True)
 
 
+def qkv(config: ModelConfig) -> Layout:
+    """Return the layout of Phi-3, MPT and ModernBERT: all queries, then all keys, then values."""
+    own = config.attention
+    sizes = [heads * own.head_dim for heads in (own.heads, own.kv_heads, own.kv_heads)]
+    return Layout(
+        pack=lambda ours: torch.cat(list(ours)), unpack=lambda theirs: theirs.split(sizes)
+    )
+
+
+def gate_up(config: ModelConfig) -> Layout:
+    """Return the layout of a gated feed-forward's two first matrices, joined by rows."""
+    return concatenated(2)
+
+
+def scaled(factor: float, offset: float = 0.0) -> Layout:
+    """Return a layout of tensors that are ``factor`` times ours, minus ``offset``."""
+    return Layout(
+        pack=lambda ours: ours[0] * factor - offset,
+        unpack=lambda theirs: [(theirs + offset) / factor],
+    )
+
+
 def concatenated(pieces: int, transposed: bool = False) -> Layout:
     """Return the layout of matrices [outputs, inputs] that are joined by rows. If ``transposed``,
     they are [inputs, outputs] and joined by columns."""
@@ -57,17 +82,18 @@ def concatenated(pieces: int, transposed: bool = False) -> Layout:
 
 
 def by_head(config: ModelConfig) -> Layout:
-    """Return the layout of GPT-NeoX and BLOOM: query, key and value of each head, head by head."""
-
-    heads, size = config.attention.heads, config.attention.head_dim
+    """Return the layout of GPT-NeoX, BLOOM and Falcon, key head by key head: its queries, its key,
+    its value."""
+    own = config.attention
+    groups, each = own.kv_heads, [own.heads // own.kv_heads, 1, 1]
 
     def pack(ours: Sequence[Tensor]) -> Tensor:
-        by_head = [tensor.unflatten(0, (heads, size)) for tensor in ours]
-        return torch.stack(by_head, dim=1).flatten(0, 2)
+        by_head = [tensor.unflatten(0, (groups, -1, own.head_dim)) for tensor in ours]
+        return torch.cat(by_head, dim=1).flatten(0, 2)
 
     def unpack(theirs: Tensor) -> Sequence[Tensor]:
-        by_head = theirs.unflatten(0, (heads, 3, size))
-        return [by_head[:, index].flatten(0, 1) for index in range(3)]
+        by_head = theirs.unflatten(0, (groups, -1, own.head_dim)).split(each, dim=1)
+        return [part.flatten(0, 2) for part in by_head]
 
     return Layout(pack=pack, unpack=unpack)
 
@@ -126,7 +152,15 @@ def parts_from(names: Mapping[Any, Theirs]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
+def exchanged(parts: tuple[Part, ...], names: Mapping[Any, Theirs]) -> tuple[Part, ...]:
+    """Return ``parts`` with those for the same modules as in ``names`` exchanged for these."""
+    new = parts_from(names)
+    gone = {own for part in new for own in part.ours}
+    return (*(part for part in parts if gone.isdisjoint(part.ours)), *new)
+
+
 QKV = ("{}.attention.query", "{}.attention.key", "{}.attention.value")
+GATE_UP = ("{}.feed_forward.gate", "{}.feed_forward.up")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,18 +188,14 @@ class TaskClass:
 class Family:
     """A family of transformers' classes.
 
-    ``allows`` has the supported values of each trait (families.py). ``keys`` are the rows of its
-    config.json, without the keys common to all families. The tensors' names begin with ``prefix``,
-    except in files saved from the class without a head. ``of_pairs`` is the class with a head for
-    pairs of segments, ``of_replaced`` the class of a discriminator, ``tasks`` the classes with a
-    head for a task. ``beyond`` is a prefix with ``{}`` for the number of layers: files may have
-    tensors whose names begin with this prefix; the class ignores these. ``copies`` are tensors that
-    files may have and that equal the embedding.
+    ``keys`` are the rows of its config.json, without the keys common to all families. The names of
+    its tensors begin with ``prefix``, except in files saved from the class without a head.
+    ``of_pairs`` is the class with a head for pairs of segments, ``of_replaced`` the class of a
+    discriminator, ``tasks`` the classes with a head for a task.
     """
 
     name: str
     architecture: str
-    allows: Mapping[str, tuple[Any, ...]]
     keys: tuple[Row, ...]
     parts: tuple[Part, ...]
     prefix: str
@@ -175,11 +205,6 @@ class Family:
     of_pairs: str = ""
     of_replaced: str = ""
     tasks: Mapping[TaskKind, TaskClass] = field(default_factory=dict)
-    beyond: str = ""
-    copies: tuple[str, ...] = ()
-
-    def allowed(self, trait: str) -> tuple[Any, ...]:
-        return ("none", *self.tasks) if trait == "head.task" else self.allows.get(trait, ())
 
     @property
     def _rows(self) -> Iterable[Row]:
@@ -187,7 +212,10 @@ class Family:
 
     def write(self, config: ModelConfig) -> Pairs:
         """Return the keys of a model's config.json that are specific to the family."""
-        return (pair for row in self._rows for pair in row.write(config))
+        for row in self._rows:
+            # The model may have another kind of positions, attention or feed-forward than the row.
+            with suppress(AttributeError, AssertionError):
+                yield from row.write(config)
 
     def read(self, file: Settings, context: int | None) -> Reading:
         """Read the settings of a ModelConfig from config.json, with ``context`` if it is given."""
@@ -196,6 +224,38 @@ class Family:
             reading.ours.update(row.read(reading))
         return reading
 
+    def values(self, config: ModelConfig) -> dict[str, Any]:
+        """Return the keys of config.json that decide what the class computes."""
+        values: dict[str, Any] = {"architectures": [self.class_of(config)], "pad_token_id": None}
+        values |= {"vocab_size": config.vocab, "tie_word_embeddings": config.head.tied}
+        return values | dict(self.write(config)) | dict(task_keys(config))
+
+    def config(self, file: Settings, context: int | None) -> ModelConfig:
+        """Read the model that a config.json describes."""
+        return self._model(self.read(file, context))
+
+    def _model(self, reading: Reading) -> ModelConfig:
+        file = reading.file
+        fields = reading.ours | {"vocab": file.whole("vocab_size")}
+        try:
+            config = from_dict(ModelConfig, unflatten(fields), file.where)
+        except LlmcurateError as error:
+            raise UsageError(f"{file.where}: {error}") from error
+        return with_saved_head(self, config, file)
+
+    def read_back(self, config: ModelConfig) -> ModelConfig | None:
+        """Return the model that the family reads in the config.json that it writes for ``config``,
+        without the keys that it can't write or read for this model; None if there is no model."""
+        values = self.values(config)
+        reading = Reading(self.settings(values, "config.json"), None)
+        for row in self._rows:
+            with suppress(LlmcurateError, KeyError):
+                reading.ours.update(row.read(reading))
+        try:
+            return self._model(reading)
+        except LlmcurateError:
+            return None
+
     def class_of(self, config: ModelConfig) -> str:
         """Return the name of transformers' class for a model."""
         if config.head.task is not None:
@@ -203,9 +263,6 @@ class Family:
         if config.head.replaced:
             return self.of_replaced
         return self.architecture if config.head.pair == "none" else self.of_pairs
-
-    def leaves_out(self, name: str, config: ModelConfig) -> bool:
-        return bool(self.beyond) and name.startswith(self.beyond.format(config.layers))
 
     def settings(self, values: Mapping[str, Any], where: str) -> Settings:
         """Return config.json's content as this family reads it. Errors name the file ``where``."""
@@ -223,54 +280,31 @@ class Family:
         """Yield every transformers tensor of a model, in the order of the exported files."""
         shapes = our_shapes(config)
         remaining = set(shapes)
-        split = {
-            part.ours[0].format(layer)
-            for part in self.parts
-            if "[]" in part.theirs
-            for layer in config.sparse
-        }
         layers = max(config.layers, 0 if config.encoder is None else config.encoder.layers)
         for part in self.parts_of(config):
-            layout = part.layout(config)
-            if "[]" in part.theirs:
-                yield from _by_expert(part, config, shapes, remaining)
-                continue
-            for layer in range(layers) if "{}" in part.theirs else (0,):
-                for end in (".weight", ".bias", ""):
-                    ours = tuple(name.format(layer) + end for name in part.ours)
-                    if ours[0] not in shapes or ours[0] in split:
-                        continue
-                    remaining.difference_update(ours)
-                    empty = [torch.empty(shapes[name], device="meta") for name in ours]
+            each = "[]" in part.theirs
+            ends = ("",) if each else (".weight", ".bias", "")
+            for layer, end in product(range(layers) if "{}" in part.theirs else (0,), ends):
+                ours = tuple(name.format(layer) + end for name in part.ours)
+                # Our tensors of experts have a dimension for the expert.
+                if ours[0] not in shapes or (len(shapes[ours[0]]) == 3) != each:
+                    continue
+                remaining.difference_update(ours)
+                count = shapes[ours[0]][0] if each else 0
+                empty = [torch.empty(shapes[name], device="meta") for name in ours]
+                for expert in range(max(1, count)):
+                    layout = _single_expert(expert) if each else part.layout(config)
+                    theirs = part.theirs.format(layer).replace("[]", str(expert))
                     yield Weight(
-                        theirs=part.theirs.format(layer) + end,
+                        theirs=theirs + (".weight" if each else end),
                         ours=ours,
                         layout=layout,
                         shape=tuple(layout.pack(empty).shape),
+                        expert=expert,
+                        of=count,
                     )
         if remaining:
             raise ValueError(f"{self.name} has no tensors for {sorted(remaining)}")
-
-
-def _by_expert(
-    part: Part, config: ModelConfig, shapes: Mapping[str, tuple[int, ...]], remaining: set[str]
-) -> Iterator[Weight]:
-    (name,) = part.ours
-    for layer in config.sparse:
-        ours = name.format(layer)
-        if ours not in shapes:
-            continue
-        remaining.discard(ours)
-        count, *shape = shapes[ours]
-        for expert in range(count):
-            yield Weight(
-                theirs=part.theirs.format(layer).replace("[]", str(expert)) + ".weight",
-                ours=(ours,),
-                layout=_single_expert(expert),
-                shape=tuple(shape),
-                expert=expert,
-                of=count,
-            )
 
 
 def _single_expert(expert: int) -> Layout:
@@ -283,65 +317,15 @@ def our_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         return {name: tuple(tensor.shape) for name, tensor in Decoder(config).state_dict().items()}
 
 
-# What every family allows unless it says otherwise.
-COMMON: dict[str, tuple[Any, ...]] = {
-    "norm.place": ("pre",),
-    "norm.eps": ("1e-5", "other"),
-    "embedding.norm": (False,),
-    "attention.kind": ("grouped",),
-    "attention.qk_norm": (False,),
-    "head.bias": (False,),
-    "feed_forward.width": ("4 x hidden", "other"),
-    "feed_forward.kind": ("dense",),
-    "feed_forward.routing": ("top_k",),
-    "feed_forward.scores": ("softmax",),
-    "feed_forward.normalise": (True,),
-    "feed_forward.scale": ("1",),
-    "feed_forward.groups": ("none",),
-    "feed_forward.shared_width": ("none",),
-    "feed_forward.shared_gate": (False,),
-    "feed_forward.first_dense": (0,),
-    "feed_forward.every": (1,),
-    "feed_forward.bias_rate": ("none",),
-    "feed_forward.noisy": (False,),
-    "residual.kind": ("serial",),
-    "residual.norms": (1,),
-    "residual.sandwich": (0,),
-    "attention.kv_heads": ("heads",),
-    "attention.head_dim": ("hidden / heads",),
-    "attention.window": ("none",),
-    "attention.sinks": (0,),
-    "attention.globals": (0,),
-    "attention.random": (0,),
-    "attention.block": (1,),
-    "attention.dilations": ("none",),
-    "attention.segment": ("none",),
-    "position.dim": ("head_dim",),
-    "position.scaling": (False,),
-    "position.theta": ("10000",),
-    "position.offset": (0,),
-    "position.buckets": ("none",),
-    "position.norm": (False,),
-    "position.shared": (False,),
-    "mup_base": (None,),
-    "causal": (True,),
-    "encoder": ("none",),
-    "share": ("none",),
-    "norm.first": (True,),
-    "embedding.size": ("hidden",),
-    "embedding.segments": (0,),
-    "head.tied": (True, False),
-    "head.transform": (False,),
-    "head.pair": ("none",),
-    "head.replaced": (False,),
-    "position.window_theta": ("theta",),
-}
-
-
 _NAMES: dict[TaskKind, str] = {
     "classify": "ForSequenceClassification",
     "token": "ForTokenClassification",
     "span": "ForQuestionAnswering",
+}
+_PROBLEMS: dict[str, Answers] = {
+    "single_label_classification": "label",
+    "multi_label_classification": "labels",
+    "regression": "number",
 }
 USES = {  # the Hub's name of the task, and transformers' class that loads its model
     "classify": ("text-classification", "AutoModelForSequenceClassification"),
@@ -375,7 +359,7 @@ def of_modernbert() -> dict[TaskKind, TaskClass]:
 
 
 def of_decoder(name: str, token_head: str = "score") -> dict[TaskKind, TaskClass]:
-    """Return transformers' classes for the tasks of a decoder. There is none for questions, because
+    """Return transformers' classes for the tasks of a decoder, except for questions, because
     in transformers' class for questions the rest of the model has another name."""
     return {
         "classify": _class(name, "classify", {"head": "score"}),
@@ -391,7 +375,8 @@ def task_keys(config: ModelConfig) -> Pairs:
     yield "id2label", {str(number): label for number, label in enumerate(task.labels)}
     yield "label2id", {label: number for number, label in enumerate(task.labels)}
     if task.kind == "classify":
-        yield "problem_type", "single_label_classification"
+        problems = {answers: problem for problem, answers in _PROBLEMS.items()}
+        yield "problem_type", problems[task.answers]
 
 
 def with_saved_head(family: Family, config: ModelConfig, settings: Settings) -> ModelConfig:
@@ -401,8 +386,13 @@ def with_saved_head(family: Family, config: ModelConfig, settings: Settings) -> 
     for kind, own in family.tasks.items():
         if own.architecture in saved:
             labels = SPAN if kind == "span" else _labels(settings)
+            # As transformers' classes, which then compute the loss of a regression.
+            usual = "regression" if len(labels) == 1 else "single_label_classification"
+            answers: Answers = "label"
+            if kind == "classify":
+                answers = settings.one_of("problem_type", _PROBLEMS, usual)
             try:
-                return with_task(config, kind, labels)
+                return with_task(config, kind, labels, answers)
             except LlmcurateError as error:
                 raise UsageError(f"{settings.where}: {error}") from error
     return config

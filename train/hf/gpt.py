@@ -6,11 +6,6 @@ from train.hf import family, keys
 from train.hf.rope import rope, rope_keys
 from train.model.config import ModelConfig
 
-_ALLOWS = family.COMMON | {
-    "norm.kind": ("layer",),
-    "bias": ("all",),
-    "feed_forward.activation": keys.PLAIN,
-}
 _LAYER_NORM = keys.implied(("norm.kind", "layer"))
 
 
@@ -38,7 +33,6 @@ GPT2 = family.Family(
     name="gpt2",
     architecture="GPT2LMHeadModel",
     tasks=family.of_decoder("GPT2", token_head="classifier"),
-    allows=_ALLOWS | {"position.kind": ("learned",)},
     keys=(
         *_GPT,
         keys.learned("n_positions", 1024),
@@ -79,14 +73,6 @@ GPT2 = family.Family(
 GPTJ = family.Family(
     name="gptj",
     architecture="GPTJForCausalLM",
-    allows=_ALLOWS
-    | {
-        "bias": ("feed-forward",),
-        "head.bias": (True,),
-        "residual.kind": ("parallel",),
-        "position.kind": ("rope",),
-        "position.dim": ("head_dim", "a part of head_dim"),
-    },
     keys=(
         *_GPT,
         keys.constant_key(
@@ -132,10 +118,18 @@ def _share(rotated: int, size: int) -> float:
     return share if int(size * share) == rotated else (rotated + 0.5) / size
 
 
-def _read_share(reading: keys.Reading) -> keys.Pairs:
-    new, share = reading.file.sub("rope_parameters"), reading.file.number("rotary_pct", 0.25)
-    share = new.number("partial_rotary_factor", share) if new else share
-    return _rotated(int(reading.ours["attention.head_dim"] * share), reading)
+def rotated_share(theirs: str, default: float) -> keys.Row:
+    """Return a table row: the rotated share of a head's dimensions."""
+
+    def read(reading: keys.Reading) -> keys.Pairs:
+        new, share = reading.file.sub("rope_parameters"), reading.file.number(theirs, default)
+        share = new.number("partial_rotary_factor", share) if new else share
+        return _rotated(int(reading.ours["attention.head_dim"] * share), reading)
+
+    def write(config: ModelConfig) -> keys.Pairs:
+        yield theirs, _share(config.rotated, config.attention.head_dim)
+
+    return keys.Row(theirs, write, read)
 
 
 def _read_residual(reading: keys.Reading) -> keys.Pairs:
@@ -143,17 +137,9 @@ def _read_residual(reading: keys.Reading) -> keys.Pairs:
         yield from (("residual.kind", "parallel"), ("residual.norms", 2))
 
 
-_NEOX = _ALLOWS | {
-    "bias": ("all", "feed-forward"),
-    "position.kind": ("rope",),
-    "position.dim": ("head_dim", "a part of head_dim"),
-    "position.scaling": (False, True),
-    "position.theta": ("10000", "other"),
-}
 GPT_NEOX = family.Family(
     name="gpt_neox",
     architecture="GPTNeoXForCausalLM",
-    allows=_NEOX | {"residual.kind": ("parallel", "serial"), "residual.norms": (2, 1)},
     keys=(
         keys.Row("theta", _write_rope),
         keys.whole("hidden_size", "hidden"),
@@ -169,13 +155,8 @@ GPT_NEOX = family.Family(
             _read_residual,
         ),
         keys.either("attention_bias", "attention.bias", "all", "none", True),
-        keys.constant_key(
-            "rotary_pct",
-            lambda config: _share(config.rotated, config.attention.head_dim),
-            _read_share,
-        ),
+        rotated_share("rotary_pct", 0.25),
         keys.number("hidden_dropout", "dropout", 0.0),
-        keys.constant_key("attention_dropout", 0.0),
         keys.Row("rope", read=rope("rotary_emb_base").read),
         _LAYER_NORM,
         keys.implied(("feed_forward.bias", True)),
@@ -205,13 +186,6 @@ GPT_NEOX = family.Family(
 BLOOM = family.Family(
     name="bloom",
     architecture="BloomForCausalLM",
-    allows=_ALLOWS
-    | {
-        "embedding.norm": (True,),
-        "feed_forward.activation": ("gelu_tanh",),
-        "feed_forward.width": ("4 x hidden",),
-        "position.kind": ("alibi",),
-    },
     keys=(
         keys.whole("hidden_size", "hidden"),
         keys.whole("n_layer", "layers"),
@@ -219,7 +193,6 @@ BLOOM = family.Family(
         keys.number("layer_norm_epsilon", "norm.eps", 1e-5),
         keys.length("seq_length", 2048),
         keys.number("hidden_dropout", "dropout", 0.0),
-        keys.constant_key("attention_dropout", 0.0),
         keys.expected("apply_residual_connection_post_layernorm", False),
         keys.Row("width", read=lambda read: [("feed_forward.width", 4 * read.ours["hidden"])]),
         _LAYER_NORM,
@@ -262,23 +235,9 @@ def _read_size(reading: keys.Reading) -> keys.Pairs:
         yield "embedding.positions", "after"
 
 
-def _read_biases(reading: keys.Reading) -> keys.Pairs:
-    return keys.BIASED.read(reading) if reading.file.flag("enable_bias", True) else ()
-
-
 OPT = family.Family(
     name="opt",
     architecture="OPTForCausalLM",
-    allows=_ALLOWS
-    | {
-        "norm.kind": ("layer", "layer_plain"),
-        "norm.eps": ("1e-5",),
-        "norm.place": ("pre", "post"),
-        "bias": ("all", "none"),
-        "position.kind": ("learned",),
-        "position.offset": (2,),
-        "embedding.size": ("hidden", "other than hidden, as OPT"),
-    },
     keys=(
         keys.whole("hidden_size", "hidden"),
         keys.constant_key("word_embed_proj_dim", lambda config: config.embedding_dim, _read_size),
@@ -288,12 +247,9 @@ OPT = family.Family(
         keys.activated("activation_function", keys.ACTIVATIONS, "relu"),
         keys.learned("max_position_embeddings", 2048, offset=2),
         keys.either("do_layer_norm_before", "norm.place", "pre", "post", True),
-        keys.constant_key(
-            "enable_bias", lambda config: config.attention.bias == "all", _read_biases
-        ),
+        keys.biased("enable_bias", True),
         keys.either("layer_norm_elementwise_affine", "norm.kind", "layer", "layer_plain", True),
         keys.number("dropout", "dropout", 0.1),
-        keys.constant_key("attention_dropout", 0.0),
         keys.expected("_remove_final_layer_norm", False),
         keys.tied(True),
     ),

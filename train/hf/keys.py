@@ -9,22 +9,26 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import Field, StrictBool, StrictStr, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 
 from llmcurate.base.errors import LlmcurateError, UsageError
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import ACTIVATIONS as OURS
 
 REQUIRED = object()
+_listed = lambda value: [value] if isinstance(value, int) else value  # noqa: E731
 Whole = Annotated[int, Field(strict=True, gt=-(1 << 63), lt=1 << 63)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-_WHOLE, _WHOLES = TypeAdapter(Whole), TypeAdapter(list[Whole])
+_WHOLE, _WHOLES = TypeAdapter(Whole), TypeAdapter(Annotated[list[Whole], BeforeValidator(_listed)])
 _NUMBER = TypeAdapter(Number)
 _NUMBERS = TypeAdapter(list[Annotated[Number, Field(gt=0)]])
 _FLAG, _OBJECT = TypeAdapter(StrictBool), TypeAdapter(dict[str, Any])
 _WORD, _WORDS = TypeAdapter(StrictStr), TypeAdapter(list[StrictStr])
+
+
+Choice = TypeVar("Choice", bound=str)
 
 
 class Settings:
@@ -68,10 +72,10 @@ class Settings:
         return words
 
     def wholes(self, name: str) -> list[int]:
-        """Return a key's list of whole numbers; empty if the key is absent."""
+        """Return a key's whole number or list of them as a list; empty if the key is absent."""
         return list(self._checked(name, [], _WHOLES, "a list of whole numbers"))
 
-    def one_of(self, name: str, choices: Mapping[str, str], default: Any = REQUIRED) -> str:
+    def one_of(self, name: str, choices: Mapping[str, Choice], default: Any = REQUIRED) -> Choice:
         value = self.word(name, default)
         if value not in choices:
             raise self.refusal(name, value, f"expected one of {', '.join(choices)}")
@@ -127,8 +131,6 @@ GATED = {
     "relu": "reglu",
     "sigmoid": "glu",
 }
-PLAIN = tuple(dict.fromkeys(ACTIVATIONS.values()))
-GATED_ONES = tuple(dict.fromkeys(GATED.values()))
 
 
 def activation(config: ModelConfig) -> str:
@@ -290,9 +292,13 @@ def same(theirs: str, ours: str, *, write: bool = True) -> Row:
 BIASED = implied(("attention.bias", "all"), ("feed_forward.bias", True))
 
 
-def without(rows: Iterable[Row], *names: str) -> tuple[Row, ...]:
-    """Return the rows, changed so that those for the keys ``names`` read but do not write."""
-    return tuple(Row(row.name, read=row.read) if row.name in names else row for row in rows)
+def biased(theirs: str, default: bool) -> Row:
+    """Return a table row: a flag for the biases of all linear layers."""
+    return Row(
+        theirs,
+        lambda config: [(theirs, config.feed_forward.bias)],
+        lambda read: BIASED.read(read) if read.file.flag(theirs, default) else (),
+    )
 
 
 def repeated(marks: str) -> str:

@@ -4,9 +4,10 @@ Qwen2-MoE. Files hold one tensor for each matrix of each expert, as in transform
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 
 from train.hf import keys
-from train.hf.family import COMMON, Family, of_decoder, parts_from
+from train.hf.family import Family, of_decoder, parts_from
 from train.hf.rope import rope
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Experts
@@ -30,16 +31,6 @@ _PARTS = parts_from(
     }
 )
 _KINDS = {"sliding_attention": "W", "full_attention": "F"}
-_ALLOWS = COMMON | {
-    "norm.kind": ("rms",),
-    "bias": ("none",),
-    "feed_forward.activation": keys.GATED_ONES,
-    "attention.kv_heads": ("heads", "fewer than heads"),
-    "attention.head_dim": ("hidden / heads", "other"),
-    "position.kind": ("rope",),
-    "position.scaling": (False, True),
-    "position.theta": ("10000", "other"),
-}
 
 
 _KEYS = (
@@ -58,7 +49,6 @@ _KEYS = (
     keys.activated("hidden_act", keys.GATED, "silu"),
     keys.length("max_position_embeddings", 2048),
     keys.number("rms_norm_eps", "norm.eps", 1e-6),
-    keys.constant_key("attention_dropout", 0.0),
     rope(),
     keys.expected("partial_rotary_factor", 1.0),
     keys.tied(False),
@@ -66,10 +56,26 @@ _KEYS = (
 _LONG = keys.length("max_position_embeddings", 131_072)
 
 
+def layer_types(config: ModelConfig) -> list[str]:
+    """Return transformers' name of each layer's attention."""
+    kinds = {mark: kind for kind, mark in _KINDS.items()}
+    return [kinds["F" if size is None else "W"] for size in config.windows]
+
+
+def read_marks(reading: keys.Reading) -> str:
+    """Return W (window) or F (full) for each layer in the key layer_types; "" without the key."""
+    kinds = reading.file.words("layer_types")
+    marks = "".join(_KINDS.get(kind, "?") for kind in kinds or [])
+    if kinds is not None and ("?" in marks or len(kinds) != reading.ours["layers"]):
+        raise reading.file.refusal(
+            "layer_types", kinds[:3], "expected sliding_attention or full_attention for each layer"
+        )
+    return marks
+
+
 def _layers(config: ModelConfig) -> keys.Pairs:
-    names = {"W": "sliding_attention", "F": "full_attention"}
     yield "sliding_window", next(filter(None, config.windows), None)
-    yield "layer_types", [names["F" if size is None else "W"] for size in config.windows]
+    yield "layer_types", layer_types(config)
 
 
 def _qwen_layers(config: ModelConfig) -> keys.Pairs:
@@ -81,18 +87,10 @@ def _qwen_layers(config: ModelConfig) -> keys.Pairs:
 def _read_windows(reading: keys.Reading, *, on: bool = True, first: int = 0) -> keys.Pairs:
     """Read which layers have a window. If the file does not list the kinds of layers, layers from
     number ``first`` on have a window if ``on`` is True."""
-    file, layers = reading.file, reading.ours["layers"]
-    window, kinds = file.whole("sliding_window", None), file.words("layer_types")
-    if kinds is None:
-        marks = "".join("W" if on and layer >= first else "F" for layer in range(min(layers, 9999)))
-    else:
-        marks = "".join(_KINDS.get(kind, "?") for kind in kinds)
-        if "?" in marks or len(kinds) != layers:
-            raise file.refusal(
-                "layer_types",
-                kinds[:3],
-                "expected sliding_attention or full_attention for each layer",
-            )
+    layers, window = reading.ours["layers"], reading.file.whole("sliding_window", None)
+    marks = read_marks(reading) or "".join(
+        "W" if on and layer >= first else "F" for layer in range(min(layers, 9999))
+    )
     if window is None or "W" not in marks:
         yield "attention.window", None
     else:
@@ -115,16 +113,22 @@ _QWEN = (
     keys.length("max_position_embeddings", 32_768),
     keys.Row("windows", _qwen_layers, _read_qwen),
 )
-_WINDOWS = ("none", "some layers", "every layer")
-_ANY_HEAD = (*_ALLOWS["attention.head_dim"], "other, heads not dividing hidden")
 
+
+def _read_head_dim(reading: keys.Reading) -> keys.Pairs:
+    hidden, heads = reading.ours["hidden"], max(1, reading.ours["attention.heads"])
+    size = reading.file.whole("head_dim", hidden // heads)
+    yield "attention.head_dim", size if hidden % heads == 0 else hidden // heads
+
+
+_DIVIDED = keys.constant_key("head_dim", attrgetter("attention.head_dim"), _read_head_dim)
 LLAMA = Family(
     name="llama",
     architecture="LlamaForCausalLM",
     tasks=of_decoder("Llama"),
-    allows=_ALLOWS | {"bias": ("none", "all", "feed-forward", "attention")},
     keys=(
         *_KEYS,
+        _DIVIDED,
         keys.either("attention_bias", "attention.bias", "all", "none", False),
         keys.flag("mlp_bias", "feed_forward.bias", False),
     ),
@@ -136,7 +140,6 @@ MISTRAL = replace(
     name="mistral",
     architecture="MistralForCausalLM",
     tasks=of_decoder("Mistral"),
-    allows=_ALLOWS | {"attention.window": ("every layer", "none"), "attention.head_dim": _ANY_HEAD},
     keys=(
         *_KEYS,
         _LONG,
@@ -153,7 +156,6 @@ MINISTRAL = replace(
     name="ministral",
     architecture="MinistralForCausalLM",
     tasks={},
-    allows=_ALLOWS | {"attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
     keys=(*_KEYS, _LONG, keys.Row("windows", _layers, _read_windows)),
 )
 QWEN2 = replace(
@@ -161,8 +163,6 @@ QWEN2 = replace(
     name="qwen2",
     architecture="Qwen2ForCausalLM",
     tasks=of_decoder("Qwen2"),
-    allows=_ALLOWS
-    | {"bias": ("qkv",), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
     keys=(*_QWEN, keys.implied(("attention.bias", "qkv"))),
     defaults={"sliding_window": 4096, "num_key_value_heads": 32},
 )
@@ -171,8 +171,6 @@ QWEN3 = replace(
     name="qwen3",
     architecture="Qwen3ForCausalLM",
     tasks=of_decoder("Qwen3"),
-    allows=_ALLOWS
-    | {"attention.qk_norm": (True,), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
     keys=(
         *_QWEN,
         keys.expected("attention_bias", False, write=True),
@@ -185,14 +183,8 @@ OLMO = replace(
     name="olmo",
     architecture="OlmoForCausalLM",
     tasks={},
-    allows=_ALLOWS
-    | {
-        "norm.kind": ("layer_plain",),
-        "norm.eps": ("1e-5",),
-        "attention.head_dim": ("hidden / heads",),
-    },
     keys=(
-        *keys.without(_KEYS, "rms_norm_eps", "head_dim"),
+        *_KEYS,
         keys.expected("attention_bias", False, write=True),
         keys.expected("clip_qkv", None, write=True),
         # OLMo's norm has no weights, and its eps is fixed in the code.
@@ -214,14 +206,12 @@ MIXTRAL = replace(
     MISTRAL,
     name="mixtral",
     architecture="MixtralForCausalLM",
-    allows={**MISTRAL.allows, "feed_forward.kind": ("experts",)},
     keys=(
         *MISTRAL.keys,
         keys.whole("num_local_experts", "feed_forward.count", 8),
         keys.whole("num_experts_per_tok", "feed_forward.top_k", 2),
         keys.number("router_aux_loss_coef", "feed_forward.balance", 0.001),
         keys.number("router_jitter_noise", "feed_forward.jitter", 0.0),
-        keys.constant_key("output_router_logits", False),
         keys.implied(("feed_forward.kind", "experts")),
     ),
     parts=(
@@ -253,52 +243,58 @@ def _dense_width(config: ModelConfig) -> int:
     return (isinstance(own, Experts) and own.dense_width) or own.width
 
 
-ANY = tuple(range(256))  # of layers
-
+_EXPERTS = (
+    keys.constant_key("intermediate_size", _dense_width),
+    keys.whole("moe_intermediate_size", "feed_forward.width"),
+    keys.whole("num_experts", "feed_forward.count"),
+    keys.whole("num_experts_per_tok", "feed_forward.top_k"),
+    keys.flag("norm_topk_prob", "feed_forward.normalise", False),
+    keys.whole("decoder_sparse_step", "feed_forward.every", 1),
+    keys.constant_key(
+        "mlp_only_layers",
+        lambda config: list(range(config.feed_forward.first_dense)),
+        _read_dense,
+    ),
+    keys.number("router_aux_loss_coef", "feed_forward.balance", 0.001),
+    keys.implied(("feed_forward.kind", "experts")),
+)
+_EXPERT_PARTS = parts_from(
+    {
+        "{}.feed_forward.router": f"{LAYER}.mlp.gate",
+        **matrices(f"{LAYER}.mlp.experts.[]", "gate_proj", "up_proj", "down_proj"),
+        "{}.feed_forward.shared.gate": f"{LAYER}.mlp.shared_expert.gate_proj",
+        "{}.feed_forward.shared.up": f"{LAYER}.mlp.shared_expert.up_proj",
+        "{}.feed_forward.shared.down": f"{LAYER}.mlp.shared_expert.down_proj",
+        "{}.feed_forward.shared_gate": f"{LAYER}.mlp.shared_expert_gate",
+    }
+)
 QWEN2_MOE = replace(
     QWEN2,
     name="qwen2_moe",
     architecture="Qwen2MoeForCausalLM",
-    allows={
-        **QWEN2.allows,
-        "feed_forward.kind": ("experts",),
-        "feed_forward.normalise": (True, False),
-        "feed_forward.shared_width": ("a multiple of width", "other"),
-        "feed_forward.shared_gate": (True,),
-        "feed_forward.first_dense": ANY,
-        "feed_forward.every": ANY,
-    },
     keys=(
         *QWEN2.keys,
-        keys.constant_key("intermediate_size", _dense_width),
-        keys.whole("moe_intermediate_size", "feed_forward.width", 1408),
+        *_EXPERTS,
         keys.whole("shared_expert_intermediate_size", "feed_forward.shared_width", 5632),
-        keys.whole("num_experts", "feed_forward.count", 60),
-        keys.whole("num_experts_per_tok", "feed_forward.top_k", 4),
-        keys.flag("norm_topk_prob", "feed_forward.normalise", False),
-        keys.whole("decoder_sparse_step", "feed_forward.every", 1),
-        keys.constant_key(
-            "mlp_only_layers",
-            lambda config: list(range(config.feed_forward.first_dense)),
-            _read_dense,
-        ),
-        keys.number("router_aux_loss_coef", "feed_forward.balance", 0.001),
-        keys.constant_key("output_router_logits", False),
         keys.expected("qkv_bias", True, write=True),
-        keys.implied(("feed_forward.kind", "experts"), ("feed_forward.shared_gate", True)),
+        keys.implied(("feed_forward.shared_gate", True)),
     ),
-    parts=(
-        *QWEN2.parts,
-        *parts_from(
-            {
-                "{}.feed_forward.router": f"{LAYER}.mlp.gate",
-                **matrices(f"{LAYER}.mlp.experts.[]", "gate_proj", "up_proj", "down_proj"),
-                "{}.feed_forward.shared.gate": f"{LAYER}.mlp.shared_expert.gate_proj",
-                "{}.feed_forward.shared.up": f"{LAYER}.mlp.shared_expert.up_proj",
-                "{}.feed_forward.shared.down": f"{LAYER}.mlp.shared_expert.down_proj",
-                "{}.feed_forward.shared_gate": f"{LAYER}.mlp.shared_expert_gate",
-            }
-        ),
-    ),
-    defaults={"sliding_window": 4096, "num_key_value_heads": 16},
+    parts=(*QWEN2.parts, *_EXPERT_PARTS),
+    defaults={
+        "sliding_window": 4096,
+        "num_key_value_heads": 16,
+        "moe_intermediate_size": 1408,
+        "num_experts": 60,
+        "num_experts_per_tok": 4,
+    },
+)
+QWEN3_MOE = replace(
+    QWEN3,
+    name="qwen3_moe",
+    architecture="Qwen3MoeForCausalLM",
+    tasks={},
+    keys=(*QWEN3.keys, *_EXPERTS),
+    parts=(*QWEN3.parts, *_EXPERT_PARTS),
+    defaults={"num_key_value_heads": 4, "moe_intermediate_size": 768, "num_experts_per_tok": 8},
+    aliases={"num_experts": "num_local_experts"},
 )

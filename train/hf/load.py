@@ -1,20 +1,24 @@
 """Import of a transformers folder as an llmcurate model.
 
-The folder is not trusted: only JSON and safetensors are read, no path in these files is followed,
-and no memory is allocated before the sizes in the files have been found to agree.
+The folder is not trusted: no code in it is run, no path in its files is followed, and no memory is
+allocated before the sizes in the files have been found to agree. If its weights have other names
+than those that our models are exported with, transformers' own class loads them.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -22,11 +26,12 @@ from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
-from llmcurate.base.settings import from_dict, unflatten
+from llmcurate.base.roles import Roles, copy_beside
+from llmcurate.base.tokenizer_file import load_tokenizer, roles_of, size_of
 from train.config import TrainConfig
-from train.data.shards import load_tokenizer
+from train.data.vocabulary import roles_of_run
 from train.hf.families import FAMILIES
-from train.hf.family import Family, with_saved_head
+from train.hf.family import Family
 from train.measure.accounting import parameters
 from train.model.config import ModelConfig
 from train.model.convert import OF_TOKENS
@@ -44,22 +49,25 @@ from train.runs.checkpoint import (
 )
 from train.runs.plan import Plan
 
-_FILE = re.compile(r"[\w.-]+\.safetensors")
-_FLOATS = ("F64", "F32", "F16", "BF16")
-# Tables that older versions saved with the weights: causal masks and rotary tables.
-_TABLES = re.compile(
-    r"(\.attn\.(bias|masked_bias)|\.attention\.(bias|masked_bias)|\.inv_freq|\.embed_positions)$"
-)
+# In the order in which transformers looks for them.
+_WEIGHTS = [
+    *("model.safetensors", "model.safetensors.index.json"),
+    *("pytorch_model.bin", "pytorch_model.bin.index.json"),
+]
+_FILE = re.compile(r"[\w.-]+\.(safetensors|bin)")
+# Tables that older versions saved with the weights: masks, positions and rotary frequencies.
+_TABLES = re.compile(r"(\.(attn|attention)\.(masked_)?bias|\.inv_freq|[._]position_ids)$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """An inspected transformers folder: its model, and the file of each tensor."""
+    """An inspected transformers folder: its model, its file or index of weights, and each tensor by
+    its name in the files. The tensors are mapped from the files, not read."""
 
-    folder: Path
+    path: Path
     family: Family
     config: ModelConfig
-    files: Mapping[str, tuple[Path, str]]  # name in the family: (file, name in the file)
+    saved: Mapping[str, tuple[Path, Tensor]]
 
 
 def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict[str, Tensor]]:
@@ -70,7 +78,7 @@ def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict
     if checkpoint is not None:
         return model_of(checkpoint), dict(weights_of(checkpoint))
     source = inspect_folder(folder, context=context)
-    return source.config, dict(_tensors(source))
+    return source.config, dict(_ours(source, _named(source)[0]))
 
 
 def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
@@ -79,35 +87,43 @@ def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
     if checkpoint is not None:
         yield from weights_of(checkpoint).items()
     else:
-        yield from _tensors(inspect_folder(folder))
+        source = inspect_folder(folder)
+        yield from _ours(source, _named(source)[0])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
+    """An imported model. ``left_out`` are the tensors in the files that its class lacks."""
+
     family: str
     parameters: int
     vocab: int
     context: int
     checkpoint: str
+    left_out: list[str]
 
 
 def import_model(folder: Path, out: Path, *, context: int | None = None) -> Imported:
-    """Write the model of a transformers folder as a checkpoint of step 0 in ``out``."""
+    """Write the model of a transformers folder as a checkpoint of step 0 in ``out``, with what lies
+    beside its tokenizer and the roles of special tokens that the folder states."""
     if complete(out / "checkpoints"):
         raise UsageError(f"{out} holds a model already: give another folder")
     source = inspect_folder(folder, context=context)
     tokens = tokenizer_file(folder)
-    check_ids(tokens, load_tokenizer(tokens), source.config)
-    weights = dict(_tensors(source))
+    tokenizer = load_tokenizer(tokens)
+    check_ids(tokens, tokenizer, source.config)
+    named, left_out = _named(source)
+    weights = dict(_ours(source, named))
     settings = TrainConfig(context=min(source.config.context, TrainConfig.context))
     plan = Plan(model=source.config, train=settings, shards=f"imported from {source.family.name}")
-    final = _write_run(out, tokens, plan, weights)
+    final = _write_run(out, tokens, roles_of(tokens, tokenizer), plan, weights)
     return Imported(
         family=source.family.name,
         parameters=parameters(source.config),
         vocab=source.config.vocab,
         context=source.config.context,
         checkpoint=final,
+        left_out=left_out,
     )
 
 
@@ -123,14 +139,18 @@ def tokenizer_file(folder: Path) -> Path:
 
 def check_ids(path: Path, tokenizer: Tokenizer, config: ModelConfig) -> None:
     """Raise ``LlmcurateError`` if the tokenizer has an id outside the model's vocabulary."""
-    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
-    if largest >= config.vocab:
-        raise RunFailed(f"{path}: has id {largest}, but the model {counted(config.vocab, 'token')}")
+    size, vocab = size_of(tokenizer), config.vocab
+    if size > vocab:
+        raise RunFailed(f"{path}: has id {size - 1}, but the model {counted(vocab, 'token')}")
 
 
-def _write_run(out: Path, tokenizer: Path, plan: Plan, weights: dict[str, Tensor]) -> str:
+def _write_run(
+    out: Path, tokenizer: Path, roles: Roles, plan: Plan, weights: dict[str, Tensor]
+) -> str:
     out.mkdir(parents=True, exist_ok=True)
     write_atomic(out / "tokenizer.json", tokenizer.read_bytes())
+    copy_beside(tokenizer, out)
+    roles.write(out)
     snapshot = Snapshot(plan=plan, state=State(step=0, tokens=0), tensors={"model": weights})
     return f"checkpoints/{write(out / 'checkpoints', snapshot, Keep(newest=1)).name}"
 
@@ -149,121 +169,160 @@ def inspect_folder(folder: Path, *, context: int | None = None) -> Source:
     settings = family.settings(values, str(path))
     if values.get("quantization_config"):
         raise settings.refusal("quantization_config", "set", "quantised weights are not supported")
-    fields = family.read(settings, context).ours | {"vocab": settings.whole("vocab_size")}
-    try:
-        config = from_dict(ModelConfig, unflatten(fields), str(path))
-    except LlmcurateError as error:
-        raise UsageError(f"{path}: {error}") from error
-    config = with_saved_head(family, config, settings)
-    tensors = _headers(folder)
-    total = sum(torch.Size(shape).numel() for _, _, shape in tensors.values())
-    if parameters(config) > total:
+    config = family.config(settings, context)
+    listing, saved = _saved(folder)
+    held = sum(file.stat().st_size for file in {file for file, _ in saved.values()})
+    if 2 * parameters(config) > held:
         raise UsageError(
             f"{folder}: config.json describes {parameters(config):,} parameters, the files hold "
-            f"{total:,}"
+            f"{held:,} bytes"
         )
-    return Source(
-        folder=folder, family=family, config=config, files=_match(folder, family, config, tensors)
-    )
+    return Source(path=listing, family=family, config=config, saved=saved)
 
 
-def _headers(folder: Path) -> dict[str, tuple[Path, str, tuple[int, ...]]]:
-    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
-    if single.is_file():
-        names = [single.name]
-    elif index.is_file():
-        weight_map = read_json(index).get("weight_map")
+def _saved(folder: Path) -> tuple[Path, dict[str, tuple[Path, Tensor]]]:
+    """Return the file or index of a folder's weights, and each tensor's file and tensor by name."""
+    listing = next((folder / name for name in _WEIGHTS if (folder / name).is_file()), None)
+    if listing is None:
+        raise UsageError(f"{folder}: no model.safetensors or pytorch_model.bin")
+    names = [listing.name]
+    if listing.suffix == ".json":
+        weight_map = read_json(listing).get("weight_map")
         if not isinstance(weight_map, dict) or not weight_map:
-            raise UsageError(f"{index}: no weight_map")
+            raise UsageError(f"{listing}: no weight_map")
         names = sorted({str(file) for file in weight_map.values()})
-    else:
-        raise UsageError(
-            f"{folder}: no model.safetensors; pickled weights are not read, save them with "
-            "safe_serialization=True"
-        )
-    headers: dict[str, tuple[Path, str, tuple[int, ...]]] = {}
+    saved: dict[str, tuple[Path, Tensor]] = {}
     for name in names:
         path = folder / name
         if not _FILE.fullmatch(name) or not path.is_file():
-            raise UsageError(f"{index}: {name!r} is not a file in the same folder")
+            raise UsageError(f"{listing}: {name!r} is not a file in the same folder")
         try:
-            with safe_open(path, framework="pt") as file:
-                for tensor in file.offset_keys():
-                    part = file.get_slice(tensor)
-                    headers[tensor] = path, part.get_dtype(), tuple(part.get_shape())
-        except (OSError, SafetensorError) as error:
-            raise UsageError(f"{path}: cannot be read ({error})") from error
-    return headers
+            tensors = _unpickled(path) if path.suffix == ".bin" else _mapped(path)
+        except LlmcurateError:
+            raise
+        except Exception as error:  # both libraries raise many kinds
+            raise UsageError(f"{path}: cannot be read ({_first_line(error)})") from None
+        saved |= {key: (path, tensor) for key, tensor in tensors.items()}
+    return listing, saved
 
 
-def _match(
-    folder: Path,
-    family: Family,
-    config: ModelConfig,
-    tensors: Mapping[str, tuple[Path, str, tuple[int, ...]]],
-) -> dict[str, tuple[Path, str]]:
-    """Return the file of each tensor. Raises ``LlmcurateError`` for missing or unknown tensors."""
-    unmatched = {
-        name: source
-        for name, source in tensors.items()
-        if not _TABLES.search(name) and not family.leaves_out(name, config)
-    }
-    files: dict[str, tuple[Path, str]] = {}
-    missing: list[str] = []
+def _mapped(path: Path) -> dict[str, Tensor]:
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.offset_keys()}
+
+
+def _unpickled(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file that torch.save wrote. Its pickle may only build tensors."""
+    size, zipped = path.stat().st_size, zipfile.is_zipfile(path)  # no zip before torch 1.6
+    if zipped:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+        plain = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
+        if not plain or sum(entry.file_size for entry in entries) > size:
+            raise UsageError(f"{path}: its parts are compressed, which torch.save never does")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        state: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+    for name, tensor in state.items():
+        if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
+            raise UsageError(f"{path}: {name} is no tensor")
+        if tensor.nbytes > size:
+            raise UsageError(f"{path}: {name} {list(tensor.shape)} is larger than the file")
+    return dict(state)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _named(source: Source) -> tuple[dict[str, Tensor], list[str]]:
+    """Return the tensors by the names in the family, and the names of those that the class lacks.
+    Raises ``LlmcurateError`` if a tensor is missing or has another shape."""
+    family, config, saved = source.family, source.config, dict(source.saved)
+    named: dict[str, Tensor] = {}
     for weight in family.weights(config):
-        name = next(
-            (spelling for spelling in _spellings(weight.theirs, family) if spelling in unmatched),
-            None,
-        )
-        if name is None:
-            missing.append(weight.theirs)
-            continue
-        path, dtype, shape = unmatched.pop(name)
-        if shape != weight.shape or dtype not in _FLOATS:
+        name = weight.theirs
+        if name not in saved:  # as in files saved from the class without a head
+            name = name.removeprefix(family.prefix)
+        if name not in saved:
+            return _loaded_by_class(source, weight.theirs)
+        path, tensor = saved.pop(name)
+        if tuple(tensor.shape) != weight.shape or not _usable(tensor):
             raise UsageError(
-                f"{path}: {name} is {dtype} {list(shape)}, config.json requires floating point "
+                f"{path}: {name} is {_shown(tensor)}, config.json requires floating point "
                 f"{list(weight.shape)}"
             )
-        files[weight.theirs] = path, name
-    if missing:
-        raise UsageError(f"{folder}: {_first_names(missing)} missing from the weights")
-    copies = (*family.copies, *(["lm_head.weight"] if config.head.tied else []))
-    for tied in (spelling for name in copies for spelling in _spellings(name, family)):
-        if tied in unmatched:
-            _check_equal(unmatched.pop(tied)[0], tied, files[f"{family.parts[0].theirs}.weight"])
-    if unmatched:
+        named[weight.theirs] = tensor
+    embedding = named[f"{family.parts[0].theirs}.weight"]
+    for name, (path, tensor) in [*saved.items()] if config.head.tied else ():
+        if tensor.shape == embedding.shape:
+            if not torch.equal(tensor, embedding):
+                raise UsageError(
+                    f"{path}: {name} differs from the embedding that config.json ties it to"
+                )
+            del saved[name]
+    return named, [name for name in saved if not _TABLES.search(name)]
+
+
+def _usable(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.itemsize > 1
+
+
+def _shown(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+def _loaded_by_class(source: Source, missing: str) -> tuple[dict[str, Tensor], list[str]]:
+    """Return the same as ``_named``, for files with other names. The class of transformers loads
+    them into a model with our settings, so no other content of the folder reaches it."""
+    try:
+        import transformers
+        from transformers.core_model_loading import revert_weight_conversion
+    except ImportError:
         raise UsageError(
-            f"{folder}: the weights hold {_first_names(sorted(unmatched))}, which {family.name}"
-            " does not have with this config.json"
+            f"{source.path}: {missing} is missing from the weights; to read other names of weights "
+            "too, run `pip install 'llmcurate[transformers]'`"
+        ) from None
+    family, config = source.family, source.config
+    own = getattr(transformers, family.class_of(config))
+    for name, (path, tensor) in source.saved.items():
+        if not _usable(tensor) and not _TABLES.search(name):
+            raise UsageError(f"{path}: {name} is {_shown(tensor)}, expected floating point")
+    log = transformers.utils.logging
+    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity(log.CRITICAL)
+    log.disable_progress_bar()
+    try:
+        model, report = own.from_pretrained(
+            None,
+            config=own.config_class(**family.values(config), attn_implementation="eager"),
+            state_dict={name: tensor for name, (_, tensor) in source.saved.items()},
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
         )
-    return files
+    except Exception as error:  # the library raises many kinds
+        raise UsageError(f"{source.path}: cannot be loaded ({_first_line(error)})") from None
+    finally:
+        log.set_verbosity(verbosity)
+        if bars:
+            log.enable_progress_bar()
+    for name, theirs, ours in report["mismatched_keys"]:
+        path = source.saved.get(name, (source.path,))[0]
+        raise UsageError(f"{path}: {name} is {list(theirs)}, config.json requires {list(ours)}")
+    if report["missing_keys"]:
+        names = first_names(sorted(report["missing_keys"]))
+        raise UsageError(f"{source.path}: {names} missing from the weights")
+    # The names that files of this class have, not those that these files had.
+    model._weight_conversions = None
+    return revert_weight_conversion(model, model.state_dict()), sorted(report["unexpected_keys"])
 
 
-def _spellings(name: str, family: Family) -> Iterator[str]:
-    """Yield the names that a tensor may have in a file: its name in the installed version of
-    transformers, in a file saved without the head, and in other versions."""
-    yield name
-    yield name.removeprefix(family.prefix)
-    if name.startswith("embed_out."):
-        yield name.replace("embed_out.", "lm_head.")
-    if name == "lm_head.weight":
-        yield "embed_out.weight"
-
-
-def _check_equal(path: Path, head: str, embedding: tuple[Path, str]) -> None:
-    with safe_open(path, framework="pt") as first, safe_open(embedding[0], framework="pt") as other:
-        if not torch.equal(first.get_tensor(head), other.get_tensor(embedding[1])):
-            raise UsageError(
-                f"{path}: {head} differs from the embedding that config.json ties it to"
-            )
-
-
-def _tensors(source: Source) -> Iterator[tuple[str, Tensor]]:
+def _ours(source: Source, named: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Yield our tensors in float32. ``named`` loses each tensor after its use."""
     experts: list[Tensor] = []
     for weight in source.family.weights(source.config):
-        path, name = source.files[weight.theirs]
-        with safe_open(path, framework="pt") as file:
-            theirs = file.get_tensor(name).float()
+        theirs = named.pop(weight.theirs).float()
         if weight.of:
             experts = [*experts, theirs] if weight.expert else [theirs]
             if len(experts) == weight.of:
@@ -273,7 +332,8 @@ def _tensors(source: Source) -> Iterator[tuple[str, Tensor]]:
             yield our_name, tensor.contiguous().clone()
 
 
-def _first_names(names: list[str]) -> str:
+def first_names(names: list[str]) -> str:
+    """Return the first three names in a sentence, with the number of the others."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
 
@@ -299,7 +359,11 @@ def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> Transpla
         raise UsageError(f"{out} holds a model already: give another folder")
     config, weights = load(folder)
     checkpoint = newest(folder / "checkpoints")
-    vocab = max(load_tokenizer(tokenizer).get_vocab(with_added_tokens=True).values()) + 1
+    loaded, own = load_tokenizer(tokenizer), folder / "tokenizer.json"
+    vocab = size_of(loaded)
+    roles = roles_of(tokenizer, loaded)
+    if checkpoint is not None and own.is_file():
+        roles = _behind(roles, roles_of_run(own, load_tokenizer(own)))
     changed: list[str] = []
     for name, weight in weights.items():
         if OF_TOKENS.fullmatch(name) and len(weight) == config.vocab:
@@ -315,5 +379,12 @@ def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> Transpla
     if checkpoint is not None:
         settings = replace(settings, objective=load_plan(checkpoint).train.objective)
     plan = Plan(model=replace(config, vocab=vocab), train=settings, shards="another tokenizer")
-    final = _write_run(out, tokenizer, plan, weights)
+    final = _write_run(out, tokenizer, roles, plan, weights)
     return Transplanted(vocab, changed, final)
+
+
+def _behind(roles: Roles, old: Roles) -> Roles:
+    """Return the roles with ``before`` as the model was trained: the tokens of a new tokenizer that
+    begin or end a text, as the ``old`` ones did."""
+    named = [roles.begin if n == old.begin != old.end else roles.end for n in old.before]
+    return replace(roles, before=tuple(n for n in named if n is not None))

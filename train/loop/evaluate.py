@@ -295,17 +295,19 @@ class WholePieces:
 
 class Text:
     """Shards whose documents are scored whole, ``context`` tokens at a time. ``begin`` is the token
-    id placed before each document, by default the id that ends documents.
+    id placed before each document, by default ``Shards.before``.
     """
 
     def __init__(self, shards: Shards, context: int, begin: int | None = None) -> None:
         if not shards.documents:
             raise RunFailed(f"{shards.folder}: no documents to score")
-        first = shards.end if begin is None else begin
+        shards = shards.texts()
+        first = shards.before if begin is None else begin
         if first is None:
-            raise UsageError(
-                f"{shards.folder}: the token that ends a text is not known; give end_of_text"
-            )
+            known = "give end_of_text"
+            if shards.tokenizer is not None:
+                known = f"state eos_token in a tokenizer_config.json beside {shards.tokenizer}"
+            raise UsageError(f"{shards.folder}: the token that ends a text is not known; {known}")
         self.shards, self.context, self.begin = shards, context, first
         stride = max(1, context // 2)
         over = np.maximum(0, shards.length - context)
@@ -373,7 +375,7 @@ def open_texts(feed: Feed) -> dict[str, Text]:
             )
         if shards.vocab_size > feed.vocabulary.size:
             shards = replace(shards, vocab_size=feed.vocabulary.size)
-        texts[name] = Text(shards, config.context)
+        texts[name] = Text(shards, config.context, own.before)
     return texts
 
 

@@ -4,6 +4,7 @@ OUT/  checkpoints/step-0000020/   the state after 20 steps; see checkpoint.py
       metrics.jsonl               a line per step: reproducible figures, and "timing"
       train.json                  the summary; written last, so a run with it is finished
       sample.txt  tokenizer.json  a generated text; the tokenizer of the shards
+      token_roles.json            the special tokens as trained, and other files of the tokenizer
       shards.json                 the paths of the shards (step_documents.py)
       compared.jsonl              the shard files already checked against the manifest
       spikes.json                 the steps whose data is passed over after a rollback
@@ -23,9 +24,12 @@ from llmcurate.base.disk.sealed_json import encode_json, seal, unseal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.messages import json_values
+from llmcurate.base.roles import copy_beside
+from llmcurate.base.tokenizer_file import load_tokenizer, roles_of
 from train.config import TrainConfig
 from train.data.feed import Feed
-from train.data.shards import Comparison, load_tokenizer
+from train.data.shards import Comparison
+from train.data.vocabulary import as_trained, roles_of_run
 from train.device import autocast, pick_device, same_bits
 from train.generate import continue_text
 from train.loop.backends import backends_line, layer_backends, try_kernels
@@ -54,9 +58,11 @@ def summarise(run: Run) -> dict[str, Any]:
         readable = run.sampler.tokenizer is not None and writes
         if (run.ranks.first or together) and readable:
             with autocast(run.ranks.device, settings.precision) if together else nullcontext():
+                tokenizer = load_tokenizer(out / "tokenizer.json")
+                run.model.special = roles_of_run(out / "tokenizer.json", tokenizer)
                 sample = continue_text(
                     run.model.eval(),
-                    load_tokenizer(out / "tokenizer.json"),
+                    tokenizer,
                     "",
                     max_tokens=min(200, plan.model.context),
                     temperature=0.8,
@@ -189,9 +195,7 @@ def _pretrain(
     group.wait()  # all have read train.json before it is removed
     if group.first:
         (out / "train.json").unlink(missing_ok=True)
-        (out / "tokenizer.json").unlink(missing_ok=True)
-        if (tokenizer := data.vocabulary.written()) is not None:
-            write_atomic(out / "tokenizer.json", tokenizer)
+        _write_tokenizer(plan, data, out)
         write_shard_paths(out, data)
     failed = try_kernels(plan.model, plan.train, group.device)
     if on_notice is not None:
@@ -219,6 +223,23 @@ def _pretrain(
             for path in checkpoint.complete(checkpoints):
                 if checkpoint.step_of(path) > comparison.since:
                     checkpoint.set_aside(path)
+
+
+def _write_tokenizer(plan: Plan, data: Feed, out: Path) -> None:
+    """Write tokenizer.json, the files that belong to it, and its roles as the run trains them."""
+    path, tokenizer = out / "tokenizer.json", data.vocabulary.written()
+    path.unlink(missing_ok=True)
+    if tokenizer is None or data.tokenizer is None:
+        return
+    write_atomic(path, tokenizer)
+    if plan.start is not None:
+        copy_beside(plan.start.tokenizer, out)
+    copy_beside(data.tokenizer, out)
+    roles = roles_of(path, load_tokenizer(path))
+    if plan.model.form == "decoder":
+        first = next(iter(data.shards.values()))
+        roles = as_trained(roles, first.before, first.end)
+    roles.write(out)
 
 
 def start_from(plan: Plan, checkpoints: Path) -> Path | None:
@@ -251,7 +272,8 @@ def start_from(plan: Plan, checkpoints: Path) -> Path | None:
 def _finished(path: Path, last: Path) -> dict[str, Any] | None:
     try:
         checkpoint.tokenizer_of(last)
-        return unseal(json.loads(path.read_bytes()))
+        summary = unseal(json.loads(path.read_bytes()))
+        return summary if "plan" in summary else None
     except (OSError, ValueError, LlmcurateError):
         return None
 

@@ -17,10 +17,10 @@ from llmcurate.base.disk.files import file_digest
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.settings import change, flatten
+from llmcurate.base.tokenizer_file import load_tokenizer, special_ids
 from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
 from train.data.packing import packing_for
-from train.data.shards import load_tokenizer
 from train.data.vocabulary import Vocabulary
 from train.device import pick_device
 from train.hf.family import our_shapes as shapes
@@ -50,7 +50,7 @@ def start_of(folder: Path) -> Start:
         config, files = model_of(checkpoint), weights_of(checkpoint).files
     else:
         source = inspect_folder(folder)
-        config, files = source.config, sorted({path for path, _ in source.files.values()})
+        config, files = source.config, sorted({path for path, _ in source.saved.values()})
     own = folder / "tokenizer.json" if checkpoint is None else tokenizer_of(checkpoint)
     try:
         digests = "".join(file_digest(path) for path in files)
@@ -89,9 +89,7 @@ def _check_same_ids(start: Start, vocabulary: Vocabulary) -> None:
     loaded = load_tokenizer(own)
     own_ids = loaded.get_vocab(with_added_tokens=True)
     used = load_tokenizer(vocabulary.tokenizer).get_vocab(with_added_tokens=True)
-    special = {
-        number for number, token in loaded.get_added_tokens_decoder().items() if token.special
-    }
+    special = special_ids(loaded).values()
     for token, number in sorted(own_ids.items(), key=lambda pair: pair[1]):
         if number in special and number > max(used.values()):
             continue

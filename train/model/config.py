@@ -14,6 +14,7 @@ from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPositio
 from train.model.position_settings import Position, Rope
 
 TaskKind = Literal["classify", "token", "span"]
+Answers = Literal["label", "labels", "number"]
 Before = Literal["nothing", "pool", "transform"]
 SPAN = ("start", "end")  # labels of head.task.kind span
 
@@ -35,10 +36,23 @@ class Task:
         "transform, the layer of the head that predicts tokens (ModernBERT).",
     )
 
+    answers: Answers = Field(
+        "label",
+        description="Answer for a text: one label (a softmax), any of the labels (a sigmoid each), "
+        "or a number for each label (regression). Training knows only label; the others come "
+        "from imported models.",
+    )
+
     def __post_init__(self) -> None:
+        least = 2 if self.answers == "label" else 1
         refuse_if(
-            len(set(self.labels)) != len(self.labels) or len(self.labels) < 2,
+            len(set(self.labels)) != len(self.labels) or len(self.labels) < least,
             "head.task.labels: give two or more labels, each once",
+        )
+        refuse_if(
+            self.answers != "label" and self.kind != "classify",
+            f"head.task.answers {self.answers} with head.task.kind {self.kind}: only classify has"
+            " it",
         )
         refuse_if(
             self.kind == "span" and self.labels != SPAN,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from llmcurate.base.errors import UsageError
+from llmcurate.base.roles import Roles
 from train.attention import ContextParallel, Mask, SharedMask, prepare
 from train.device import in_products
 from train.model import roles
@@ -190,14 +191,14 @@ class _StackInput(NamedTuple):
 
 class Decoder(nn.Module):
     """A model from token ids [batch, length] to logits [batch, length, vocab] in float32.
-    ``both_ways``: True if the model was trained to read prompts in both directions. With an
-    ``encoder``, the decoder's blocks see the encoder's output for a source. With a ``generator``,
-    ``features`` and ``logits`` are those of the generator, and ``replaced`` gives the
-    discriminator's predictions."""
+    ``both_ways``: True if the model was trained to read prompts in both directions. ``special``:
+    the special tokens that it was trained with. With an ``encoder``, the decoder's blocks see the
+    encoder's output for a source. With a ``generator``, ``features`` and ``logits`` are those of
+    the generator, and ``replaced`` gives the discriminator's predictions."""
 
     def __init__(self, config: ModelConfig, *, attention: str = "auto") -> None:
         super().__init__()
-        self.config, self.both_ways = config, False
+        self.config, self.both_ways, self.special = config, False, Roles()
         self.embedding = Embedding(config)
         self.drop = Dropout(config.dropout, 0)
         self.stack = Stack(config, attention)

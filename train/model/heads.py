@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from llmcurate.base.index import modules_of
 from train.model import roles
-from train.model.config import Before, ModelConfig, Task, TaskKind
+from train.model.config import Answers, Before, ModelConfig, Task, TaskKind
 from train.model.feed_forward_settings import ACTIVATIONS
 from train.model.layers import FUNCTIONS, norm
 from train.model.positions import EMBEDDING
@@ -75,7 +75,9 @@ class Head(nn.Module):
         self.boundary = builder_of("boundary")(config, size) if own.boundary else None
 
 
-def with_task(config: ModelConfig, kind: TaskKind, labels: tuple[str, ...]) -> ModelConfig:
+def with_task(
+    config: ModelConfig, kind: TaskKind, labels: tuple[str, ...], answers: Answers = "label"
+) -> ModelConfig:
     """Return the configuration with a task's head instead of the model's head. The new head keeps
     the layer before the old head's matrix if this is ModernBERT's transform, or for the task
     ``classify`` BERT's pool."""
@@ -85,7 +87,7 @@ def with_task(config: ModelConfig, kind: TaskKind, labels: tuple[str, ...]) -> M
         before = "transform"
     elif config.head.transform and kind == "classify":
         before = "pool"
-    task = Task(kind=kind, labels=labels, before=before)
+    task = Task(kind=kind, labels=labels, before=before, answers=answers)
     head = replace(config.head, pair="none", replaced=False, boundary=False, task=task)
     return replace(config, head=head)
 

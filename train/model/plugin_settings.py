@@ -86,7 +86,7 @@ class Plugin:
         assert match is not None
         try:
             content = Path(match["file"]).expanduser().read_bytes()[: _BYTES + 1]
-            code = content.decode("utf-8")
+            code = content.decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise UsageError(f"{match['file']}: cannot be read: {reason}") from None

@@ -17,7 +17,7 @@ from curate.corpus.decisions import Decided, Decision
 from curate.corpus.sketches import Sketches
 from curate.dedup.removal import Removal, dropped
 from curate.documents.documents import Documents
-from curate.steps.contracts import DescribesDecisions, Forecasts, FromFiles, Identity, step
+from curate.steps.contracts import DescribesDecisions, FromFiles, Identity, step
 
 if TYPE_CHECKING:
     from curate.dedup.decontaminate.windows import Windows
@@ -34,7 +34,7 @@ THRESHOLD = {"overlap": 0.7, "jaccard": 0.8}
     "decontaminate",
     similarity={"decontaminate": "share of the test item's n-grams found in the document"},
 )
-class Decontaminate(Removal, FromFiles, Forecasts, DescribesDecisions):
+class Decontaminate(Removal, FromFiles, DescribesDecisions):
     """Drops documents that contain items of evaluation sets, or cuts the items out."""
 
     version: ClassVar[int] = 2  # windows have the same number of words in scripts without spaces

@@ -22,7 +22,7 @@ from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.removal import DocumentDedup, dropped
 from curate.documents.documents import NUMBER, Documents
-from curate.steps.contracts import Forecasts, Identity, step
+from curate.steps.contracts import Identity, step
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.disk.units import counted
 from llmcurate.base.terminal import table
@@ -269,7 +269,7 @@ class NearDuplicates(DocumentDedup):
     methods={"minhash": {}, "newest": {"survivor": "newest"}},
     similarity={"minhash": "share of short runs of words (shingles) that two texts have in common"},
 )
-class DedupMinhash(NearDuplicates, Forecasts):
+class DedupMinhash(NearDuplicates):
     """Keeps one document of each set of near duplicates.
 
     Column: `cluster_size`, the number of documents in the set, the kept document included

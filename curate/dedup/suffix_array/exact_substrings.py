@@ -34,9 +34,9 @@ class Encoder:
 
     def __init__(self, path: Path) -> None:
         """Load the tokenizer from its file. Raises RunFailed if the file is not a tokenizer."""
-        from tokenize_kit.formats.tokenizer_json import load_tokenizer
+        from tokenize_kit.formats.tekken import load_json
 
-        self._tokenizer = load_tokenizer(path)
+        self._tokenizer = load_json(path)
         vocab = max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
         self.dtype = np.dtype(np.uint16 if vocab <= 1 << 16 else np.uint32)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -197,13 +196,3 @@ def longest(index: SearchIndex, text: str, limit: int = 10, context: int = 60) -
     match = pattern[byte : byte + size].tobytes()
     matches = _find(index, match, limit, context)
     return Longest(byte, size, match.decode("utf-8"), matches.count, matches.hits)
-
-
-def read_text(path: Path) -> str:
-    """Read a text file. Raises UsageError if it cannot be read as UTF-8."""
-    try:
-        return path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not valid UTF-8 at byte {error.start}") from None

@@ -327,11 +327,11 @@ def _input_texts(out: Path) -> Iterator[list[str]]:
 def _counter(tokenizer: Path | None) -> Any:
     if tokenizer is None:
         return lambda batches, size: round(size / BYTES_A_TOKEN)
-    from tokenize_kit.formats.tokenizer_json import load_tokenizer
+    from tokenize_kit.formats.tekken import load_json
 
     path = tokenizer / "tokenizer.json" if tokenizer.is_dir() else tokenizer
     try:
-        loaded = load_tokenizer(path)
+        loaded = load_json(path)
     except LlmcurateError as error:
         raise UsageError(str(error)) from None
 

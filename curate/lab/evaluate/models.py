@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from curate.inspect.results import Findings
 from curate.steps.recipe import Change
+from llmcurate.base.disk.files import read_text
 from llmcurate.base.disk.units import counted, format_scaled
 from llmcurate.base.disk.yaml_file import read_yaml
 from llmcurate.base.errors import UsageError
@@ -44,10 +45,7 @@ def variant_of(text: str) -> Variant:
 
     if text.endswith((".yaml", ".yml", ".json")):
         path = Path(text)
-        try:
-            value, _ = read_yaml(path.read_text(encoding="utf-8"), text)
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{text}: cannot be read ({error})") from None
+        value, _ = read_yaml(read_text(path), text)
         if not isinstance(value, dict):
             raise UsageError(f"{text}: give a mapping of model settings, with preset: tiny")
         preset = str(value.pop("preset", "tiny"))

@@ -23,6 +23,7 @@ from llmcurate.base.disk.database import paths_literal, scratch_database
 from llmcurate.base.disk.files import path_inside, paths_inside
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
+from llmcurate.base.roles import BESIDE
 from tokenize_kit.card import code_span, table
 
 RECORDS = ("run.json", "recipe.yaml", "report.html", "corrupt.jsonl")
@@ -84,7 +85,7 @@ def _model(out: Path, title: str) -> Contents | None:
 def _tokenizer(out: Path, title: str) -> Contents | None:
     _, files = _product(out, "tokenizer")
     if not files:  # converted, extended or pruned, and not made by a run
-        names = ("tokenizer*", "special_tokens_map.json")
+        names = ("tokenizer*", *BESIDE)
         files = {p.name: p for pattern in names for p in sorted(out.glob(pattern)) if p.is_file()}
     about = next((path for file, path in files.items() if file.endswith("_card.md")), None)
     if "tokenizer.json" not in files and about is None:
@@ -105,7 +106,7 @@ def _shards(out: Path, title: str) -> Contents | None:
 
 
 def _text(card: Path | None, title: str) -> str:
-    return card.read_text(encoding="utf-8") if card else f"# {title}\n"
+    return card.read_text(encoding="utf-8-sig") if card else f"# {title}\n"
 
 
 KINDS: dict[str, Callable[[Path, str], Contents | None]] = {

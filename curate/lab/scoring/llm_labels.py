@@ -69,7 +69,7 @@ def prompt_text(name: str) -> str:
     """Return the text of a shipped prompt or of a file. Raises UsageError if it is not usable."""
     shipped = Path(__file__).with_name("prompts") / f"{name}.txt"
     try:
-        text = (shipped if name in PROMPTS else Path(name)).read_text("utf-8")
+        text = (shipped if name in PROMPTS else Path(name)).read_text("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise UsageError(f"--prompt {name}: {reason}; give a file, fineweb-edu or dclm") from None

@@ -17,6 +17,7 @@ from curate.formats.reading import PartitionReader
 from curate.lab.verify.finished_run import PARTS, FinishedRun, first
 from curate.lab.verify.tally import NotChecked, NotInRun, Tally, need
 from curate.products.tokenizers import ShardsProduct
+from llmcurate.base.tokenizer_file import load_tokenizer
 
 Encode = Callable[[str], list[int]]
 
@@ -33,7 +34,8 @@ def check(run: FinishedRun) -> list[Tally]:
     stored = _stored(run, manifest["dtype"])
     texts = _texts(run, set(stored))
     begin, end = manifest.get("bos", False), manifest.get("eos", True)
-    special = set(manifest["special_ids"].values())
+    edge_ids = {manifest.get("bos_token_id"), manifest.get("eos_token_id")}
+    special = edge_ids.union(manifest["special_ids"].values())
     edges: set[tuple[int, ...]] = set()
     for name, tokens in sorted(stored.items()):
         if name not in texts:
@@ -67,10 +69,7 @@ def _encoder(out: Path, name: str) -> tuple[str, Encode]:
         raise NotChecked(f"{path} is missing: encode again")
     if name == "tokenizer.json":
         need("tokenizers", "tokenizers")
-        from tokenizers import Tokenizer
-
-        tokenizer = Tokenizer.from_file(str(path))
-        tokenizer.encode_special_tokens = True  # special tokens spelt in a text are ordinary text
+        tokenizer = load_tokenizer(path)
         return "tokenizers", lambda text: tokenizer.encode(text, add_special_tokens=False).ids
     need("sentencepiece", "sentencepiece")
     from sentencepiece import SentencePieceProcessor

@@ -44,6 +44,18 @@ def check_regular(path: str | Path) -> None:
         raise OSError(errno.EINVAL, "it is a pipe, socket or device: give a file", str(path))
 
 
+def read_text(path: Path, what: str = "") -> str:
+    """Return the text of a UTF-8 file that a user gives, without a byte order mark. what: words for
+    messages before the file's name. Raises UsageError naming a file that cannot be read."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror})"
+    except UnicodeDecodeError as error:
+        reason = f"not UTF-8, at byte {error.start}"
+    raise UsageError(f"{what}{path}: {reason}")
+
+
 def file_digest(path: str | Path, kind: str = "sha256") -> str:
     """Return the hexadecimal digest of a file. Raises OSError for a pipe, socket or device."""
     check_regular(path)

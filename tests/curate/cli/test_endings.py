@@ -94,14 +94,6 @@ def test_a_script_that_compresses_far_worse_is_named():
     assert tokenizer(measured=measured)[1] == "look at this: Thai has only 1.25 bytes per token"
 
 
-def test_what_llama_cpp_cannot_load_is_said_with_the_option():
-    assert tokenizer(gguf={"refused": "why"})[1].endswith(
-        "for llama.cpp train with --pattern llama3"
-    )
-    chosen = tokenizer(gguf={"refused": "why"}, settings={"pattern": "o200k"})
-    assert chosen[1].endswith("tokenizer_card.md says why")
-
-
 def test_a_damaged_input_is_highlighted(bench: Any) -> None:
     source = bench.jsonl("in.jsonl", [{"text": "A text of words."}, "{not JSON"])
     done = bench.command("filter", "document_length", source, "-o", "out", "--min", "3")

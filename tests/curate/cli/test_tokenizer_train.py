@@ -50,10 +50,26 @@ def test_stages_time_and_peak_memory_are_printed(capsys: Any, corpus: Path) -> N
     assert "peak_bytes" in json.dumps(run)
 
 
-def test_llama_cpp_is_mentioned_in_the_card_alone(capsys: Any, corpus: Path) -> None:
+def test_programs_that_will_open_the_tokenizer_are_named_before_a_word_is_counted(
+    capsys: Any, corpus: Path
+) -> None:
     _, messages, card = _train(capsys, corpus, "--vocab", 280)
-    assert "llama.cpp" not in messages and "GGUF" not in messages
+    assert messages.splitlines()[:2] == [
+        "tokenizer: opens in transformers, tiktoken; not in llama.cpp or SentencePiece",
+        "tokenizer: for llama.cpp, use --pattern gpt2, llama3, qwen2 or deepseek",
+    ]
     assert card["notes"][0].startswith("llama.cpp (GGUF) cannot use this tokenizer")
+    assert card["notes"][0].endswith("; use --pattern gpt2, llama3, qwen2 or deepseek")
+    _, messages, card = _train(capsys, corpus, "--vocab", 280, "--pattern", "gpt2", "--restart")
+    opens = "tokenizer: opens in transformers, llama.cpp, tiktoken; not in SentencePiece"
+    assert messages.splitlines()[0] == opens and "for llama.cpp" not in messages
+    assert card["notes"] == [] and card["gguf"]["tokenizer.ggml.pre"] == "gpt-2"
+
+
+@pytest.mark.parametrize("flag", ["-q", "--json"])
+def test_quiet_and_json_name_no_programs(capsys: Any, corpus: Path, flag: str) -> None:
+    code, messages, _ = _train(capsys, corpus, "--vocab", 280, flag)
+    assert code == 0 and "llama.cpp" not in messages
 
 
 def test_options_as_typed_are_in_the_card(capsys: Any, corpus: Path, tmp_path: Path) -> None:
@@ -94,7 +110,7 @@ def test_another_dictionary_under_the_same_name_is_another_tokenizer(
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--pattern-file", "missing.txt"], "missing.txt: No such file"),
+        (["--pattern-file", "missing.txt"], "missing.txt: cannot be read (No such file"),
         (["--dictionary", "missing.txt"], "missing.txt: No such file"),
         (["--chat-template", "missing.txt"], "missing.txt: No such file"),
         (["--space-runs", "1"], "from 2 to 512"),

@@ -55,6 +55,9 @@ def test_the_options_of_the_command_reach_the_shards(corpus):
     assert (len(train), len(val)) == (manifest["tokens"], manifest["val"]["tokens"])
     assert f"held out {len(val):,} tokens" in (out / ".run" / "report.html").read_text()
     assert manifest["special_ids"]["<|endoftext|>"] not in train
+    record = json.loads((out / ".run" / "run.json").read_bytes())["products"][0]
+    assert record["encoder"] == "ours, not gigatoken: the corpus is small"
+    assert "encoder" not in manifest
 
 
 @pytest.mark.parametrize(

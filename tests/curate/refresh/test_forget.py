@@ -143,7 +143,7 @@ def test_purging_removes_the_snapshots_that_hold_them(home):
     [
         ((), "give what to forget"),
         (("--domain", "http://x.test/"), "write a host name"),
-        (("--list", "none.txt"), "none.txt: No such file"),
+        (("--list", "none.txt"), "none.txt: cannot be read (No such file"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else "",
 )

@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.parameters import drawn
 from tests.tokenize_kit.sentencepiece_models import trained
 from tokenize_kit.change.bpe import learn_character_tokens
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.verify import pack_texts
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.lab.addition import Rows
 from tokenize_kit.lab.embeddings import Checkpoint, as_float32, as_stored, write_tensors
 from tokenize_kit.lab.extend import extend
@@ -268,11 +267,12 @@ def test_pruning_keeps_the_requested_number_of_tokens_and_text_round_trips(old, 
         assert tokenizer.decode(ids_of(smaller, ENGLISH[0])).strip() == ENGLISH[0]
 
 
-def test_bpe_with_dropout_cannot_be_changed(old, tmp_path):
+def test_bpe_with_dropout_in_its_file_is_pruned_as_without(old, pruned, tmp_path):
     if old.name != "tokenizer.json":
         pytest.skip("a setting of tokenizer.json")
     parts = json.loads(old.read_text())
-    parts["model"]["dropout"] = 0.1
+    parts["model"]["dropout"] = 0.9
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
-    with pytest.raises(LlmcurateError, match=r"tokenizer\.json: cannot be changed: .*dropout"):
-        prune(tmp_path, lambda: [pack_texts(ENGLISH)], tmp_path / "out")
+    card = prune(tmp_path, lambda: [pack_texts(ENGLISH)], tmp_path / "out")
+    assert card.new_tokens == pruned[1].new_tokens
+    assert card.tokenizer_sha256 == pruned[1].tokenizer_sha256

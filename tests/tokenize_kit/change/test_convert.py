@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 import sentencepiece
@@ -299,6 +300,17 @@ def test_only_two_part_words_without_a_merge_become_tiktoken_ranks():
     assert b"257" in to_ranks(ByteBpe(tokens, merges, cut_by, (), True))
     with pytest.raises(CannotHold, match="tiktoken merges 'abc' from other parts"):
         to_ranks(ByteBpe(tokens | {b"abc": 258}, merges, cut_by, (), True))
+
+
+def test_a_token_with_a_merge_for_each_of_its_splits_becomes_a_rank():
+    """Converters of tiktoken's files list all splits of a token, as in Llama 3's tokenizer.json."""
+    tokens = {bytes([byte]): byte for byte in range(256)} | {b"  ": 256, b"   ": 257, b"    ": 258}
+    merges = [(b" ", b" "), (b" ", b"  "), (b"  ", b" ")]
+    merges += [(b" ", b"   "), (b"  ", b"  "), (b"   ", b" ")]
+    form = ByteBpe(tokens, tuple(merges), PATTERNS["cl100k"].parts, (), True)
+    assert b"ICAgIA== 258" in to_ranks(form)
+    with pytest.raises(CannotHold, match="from other parts"):
+        to_ranks(replace(form, merges=(*merges[:4], merges[5])))
 
 
 def changed(byte_level, tmp_path, change, name="gpt2"):

@@ -16,8 +16,8 @@ from tests.tokenize_kit.byte_bpe import train_bpe
 from tests.tokenize_kit.encode.tokenizers import tokenizer_of
 from tokenize_kit.encode.byte_bpe import ByteEncoder
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.encode.merges import SHORT
 from tokenize_kit.encode.normalize import find_odd, form_table
+from tokenize_kit.formats.merges import SHORT
 from tokenize_kit.formats.tokenizer_json import LETTERS, ORDER, to_letters
 from tokenize_kit.pattern.named import PATTERNS
 
@@ -154,15 +154,14 @@ def _no_bytes():
         (_with(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.Whitespace())), "Whitespace"),
         (_with(lambda t: setattr(t, "pre_tokenizer", pre_tokenizers.ByteLevel())), "add_prefix"),
         (lambda: tokenizer_of([], (r"(?<=a)b",)), "this kind of group"),
-        (lambda: tokenizer_of([(b"a", b"b")], dropout=0.5), "dropout"),
     ],
-    ids=["word-level", "normaliser", "pre-tokeniser", "prefix-space", "pattern", "dropout"],
+    ids=["word-level", "normaliser", "pre-tokeniser", "prefix-space", "pattern"],
 )
 def test_unsupported_tokenizers_use_the_library_and_give_the_reason(build, message):
     tokenizer = build()
     encoder = Encoder(tokenizer)
     assert message in (encoder.reason or "")
-    if message != "dropout" and message != "no pre-tokenizer":
+    if message != "no pre-tokenizer":
         texts = ["ab cab", "", "abab"]
         assert encoded(encoder, texts) == by_library(tokenizer, texts)
 

@@ -93,7 +93,7 @@ def test_a_file_on_which_the_library_would_abort_is_refused_before_it(good, tmp_
     path.write_bytes(changed(_prefix)(good.read_bytes()))
     code = (
         "import sys; from pathlib import Path\n"
-        "from tokenize_kit.formats.tokenizer_json import load_tokenizer\n"
+        "from llmcurate.base.tokenizer_file import load_tokenizer\n"
         "from llmcurate.base.errors import LlmcurateError\n"
         "try: load_tokenizer(Path(sys.argv[1]))\n"
         "except LlmcurateError as error: sys.exit(7)\n"

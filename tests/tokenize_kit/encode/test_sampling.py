@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tokenizers.normalizers import NFC
 
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.writer import Layout, encode_shards
 

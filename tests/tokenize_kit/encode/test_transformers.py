@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 
 transformers = pytest.importorskip("transformers")

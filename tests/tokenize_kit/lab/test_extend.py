@@ -16,13 +16,14 @@ from tokenizers import Tokenizer
 
 from curate.cli.app import whole_app
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.parameters import drawn
 from tokenize_kit.change.bpe import learn_byte_tokens
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.formats.forms import Pieces
-from tokenize_kit.formats.tokenizer_json import from_letters, load_tokenizer, to_letters
+from tokenize_kit.formats.tokenizer_json import from_letters, to_letters
 from tokenize_kit.judge.compare import SCRIPTS
 from tokenize_kit.lab.addition import Rows
 from tokenize_kit.lab.embeddings import Checkpoint, as_float32, as_stored, write_tensors

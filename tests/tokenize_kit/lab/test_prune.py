@@ -11,15 +11,18 @@ import pytest
 import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 
 from curate.cli.app import whole_app
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.formats.forms import NORMAL, UNKNOWN, ByteBpe, Pieces
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.judge.compare import SCRIPTS
+from tokenize_kit.lab.addition import Rows
 from tokenize_kit.lab.embeddings import Checkpoint, write_tensors
+from tokenize_kit.lab.extend import extend
 from tokenize_kit.lab.prune import choose_tokens, prune
 from tokenize_kit.learn.training import train_tokenizer
 
@@ -208,6 +211,43 @@ def test_embeddings_are_cut_as_the_ids_are(old, tmp_path, kind):
                 assert np.array_equal(id_map.matrix(name)[after], stored[before])
         assert len(id_map.matrix(name)) == card.new_tokens
     assert card.embeddings.tied
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"),
+        ("transformer.wte.weight", "lm_head.bias"),
+        ("model.shared.weight", "final_logits_bias"),
+        ("distilbert.embeddings.word_embeddings.weight", "vocab_projector.bias"),
+        ("electra.embeddings.word_embeddings.weight", "generator_lm_head.bias"),
+    ],
+)
+def test_the_bias_of_the_output_is_cut_and_extended_with_its_tables(old, tmp_path, names):
+    size = open_tokenizer(old).form.size
+    table, bias = names
+    shape = (1, size) if bias == "final_logits_bias" else (size,)
+    values = np.arange(size, dtype=np.float32)
+    tensors = {
+        table: (np.stack([values, values], 1), "F32"),
+        bias: (values.reshape(shape), "F32"),
+        "layer.3.mlp.bias": (values, "F32"),  # as long, but of a layer
+        "cls.transform.dense.bias": (values, "F32"),
+    }
+    write_tensors(tmp_path / "x.safetensors", tensors)
+    file = tmp_path / "x.safetensors"
+    card = prune(old, lambda: [pack_texts(ENGLISH)], tmp_path / "out", embeddings=file)
+    kept = [before for before, after in enumerate(map_of(tmp_path / "out")) if after is not None]
+    written = load_file(tmp_path / "out/embeddings.safetensors")
+    assert written.keys() == {table, bias} == card.embeddings.rows.keys()
+    assert written[bias].shape == (*shape[:-1], len(kept))
+    assert written[bias].reshape(-1).tolist() == written[table][:, 1].tolist() == kept
+    texts = [pack_texts(["zyx zyxw zyx wvu"] * 9)]
+    extended = extend(old, texts, tmp_path / "more", 3, rows=Rows(file))
+    written = load_file(tmp_path / "more/embeddings.safetensors")
+    assert written[bias].shape == (*shape[:-1], size + extended.new_tokens)
+    assert written[bias].reshape(-1).tolist() == written[table][:, 0].tolist()
+    assert extended.embeddings.tied
 
 
 @pytest.mark.parametrize(

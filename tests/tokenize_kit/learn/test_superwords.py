@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.tokenize_kit.learn.reference_bpe import cut, go_on, renewed, symbols
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
+from tokenize_kit.formats.tokenizer_json import ORDER, from_letters
 from tokenize_kit.lab.extend import extend
 from tokenize_kit.lab.prune import prune
 from tokenize_kit.learn.bpe import learn_superwords

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tokenize_kit.judge.compare import HARD_TEXTS
 from tokenize_kit.learn.training import train_tokenizer
 
@@ -84,8 +84,7 @@ def test_an_empty_corpus_is_an_error(tmp_path, model, texts):
         {"vocab": 100},
         {"model": "wordlevel"},
         {"digits": "pairs"},
-        {"special_tokens": ()},
-        {"special_tokens": ("<|pad|>",)},
+        {"special_tokens": ("<|pad|>", "<|pad|>")},
     ],
 )
 def test_wrong_settings_are_named(tmp_path, wrong):

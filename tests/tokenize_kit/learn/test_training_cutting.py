@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.cutting import compose, literal, run_merges
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.training import train_tokenizer

@@ -10,7 +10,7 @@ import pytest
 import sentencepiece
 
 from llmcurate.base.errors import LlmcurateError
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.training import train_on_corpus, train_tokenizer, train_tokenizers
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.tokenize_kit.learn.peers import learn_sentencepiece, learn_tokenizers
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.bpe import (
     BYTE_PIECES,
     CharacterWords,

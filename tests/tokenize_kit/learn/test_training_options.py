@@ -11,12 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor
 from tokenizers import AddedToken, Tokenizer
 
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tokenize_kit.card import PIECE_BYTES
+from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
+from tokenize_kit.encode.vocabulary import open_vocabulary
+from tokenize_kit.formats.tokenizer_json import ORDER, from_letters
 from tokenize_kit.judge.compare import HARD_TEXTS
 from tokenize_kit.learn.bpe import lay_out_words, learn_merges, train_byte_bpe
 from tokenize_kit.learn.options import TrainingOptions
@@ -183,7 +187,9 @@ def test_the_card_says_pattern_digits_and_whether_gguf_knows_them(tmp_path):
         ("cl100k", "triples", None),
     ]
     assert [len(c.notes) for c in cards] == [1, 0, 0, 1]
-    assert all("--pattern gpt2 or llama3" in cards[k].notes[0] for k in (0, 3))
+    assert all(
+        cards[k].notes[0].endswith("use --pattern gpt2, llama3, qwen2 or deepseek") for k in (0, 3)
+    )
 
 
 def test_special_reserved_and_padding_tokens_have_their_positions(tmp_path):
@@ -306,3 +312,42 @@ def test_every_option_is_described_in_a_sentence_and_every_number_has_a_limit():
         default = getattr(TrainingOptions(), name)
         if isinstance(default, (int, float)) and not isinstance(default, bool):
             assert "Ge" in {type(limit).__name__ for limit in option.metadata}, name
+
+
+def test_special_tokens_have_ids_in_the_order_given_and_any_of_them_ends_documents(tmp_path):
+    deepseek = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>")
+    for model, special, roles in (
+        ("bpe", deepseek, ("bos_token", "eos_token", "pad_token")),
+        ("bpe", ("<s>", "<|im_start|>", "</s>"), ("bos_token", None, "eos_token")),
+        ("wordpiece", ("[PAD]", "[UNK]", "[SEP]"), ("pad_token", "unk_token", "eos_token")),
+        ("char-bpe", ("<unk>", "<s>", "</s>"), ("unk_token", "bos_token", "eos_token")),
+        ("unigram", ("<pad>", "</s>", "<unk>"), ("pad_token", "eos_token", None)),
+    ):
+        out = tmp_path / model / special[0]
+        card = train_tokenizer(TEXTS, out, model=model, vocab=430, special_tokens=special)
+        vocabulary = open_vocabulary(out / "tokenizer.json")
+        config = json.loads((out / "tokenizer_config.json").read_text())
+        for number, (token, role) in enumerate(zip(special, roles, strict=True)):
+            assert Tokenizer.from_file(str(out / "tokenizer.json")).id_to_token(number) == token
+            assert role is None or config[role] == token
+        assert card.end_of_text == special[roles.index("eos_token")]
+        assert vocabulary.roles.end == roles.index("eos_token") and card.padding == 0
+        ids = set(vocabulary.encode(*pack_texts(list(special)))[0].tolist())
+        assert not ids & {number for number in range(3) if special[number] != "[UNK]"}
+
+
+def test_unigram_has_one_unknown_piece_wherever_it_is_named(tmp_path):
+    for special, unknown in ((("</s>",), 0), (("<pad>", "</s>", "<unk>"), 2)):
+        out = tmp_path / str(unknown)
+        train_tokenizer(TEXTS, out, model="unigram", vocab=430, special_tokens=special)
+        model = SentencePieceProcessor(model_file=str(out / "tokenizer.model"))
+        pieces = [model.id_to_piece(number) for number in range(model.get_piece_size())]
+        assert pieces.count("<unk>") == 1 and pieces.index("<unk>") == model.unk_id() == unknown
+
+
+def test_letters_that_stand_for_bytes_are_no_special_token():
+    for token in ("Ġthe", "Ġé"):
+        with pytest.raises(LlmcurateError, match="printable ASCII"):
+            TrainingOptions(special_tokens=("</s>", token))
+    with pytest.raises(LlmcurateError, match="printable ASCII"):
+        TrainingOptions(model="char-bpe", special_tokens=("</s>", "<｜User｜>"))

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.tokenize_kit.learn.peers import SentencePieceLearner
 from tokenize_kit.encode.trie import make_alphabet, numbers_of
 from tokenize_kit.formats.forms import BYTE_PIECES
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn import unigram_pieces
 from tokenize_kit.learn.bpe import choose_characters
 from tokenize_kit.learn.training import train_tokenizer

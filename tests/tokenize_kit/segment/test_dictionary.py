@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.segment import read_dictionary
 

@@ -37,18 +37,38 @@ def rows(count):
 
 
 @pytest.mark.parametrize("shuffle", [None, 3], ids=["in-order", "shuffled"])
-def test_bytes_do_not_depend_on_the_number_of_workers(batch_of, tokenizer_json, tmp_path, shuffle):
-    sizes = Sizes(piece_bytes=700)
+def test_bytes_do_not_depend_on_the_number_of_workers_or_the_encoder(
+    batch_of, tokenizer_json, tmp_path, shuffle
+):
     documents = rows(300)
     batches = [batch_of(*documents[k : k + 40]) for k in range(0, 300, 40)]
     layout = Layout(shard_tokens=900, val_fraction=0.2, shuffle=shuffle)
     results = []
-    for workers in (1, 2, 3):
-        out = tmp_path / str(workers)
-        encode_shards(iter(batches), tokenizer_json, out, layout, workers, sizes=sizes)
+    for workers, sample, encoder in (
+        (1, 1 << 20, "ours, not gigatoken: the corpus is small"),
+        (2, 1 << 20, "ours, not gigatoken: the corpus is small"),
+        (1, 1, "gigatoken 0.10.0"),
+        (3, 900, "gigatoken 0.10.0"),
+    ):
+        out = tmp_path / f"{workers}-{sample}"
+        sizes = Sizes(piece_bytes=700, sample_bytes=sample)
+        names: list[str] = []
+        encode_shards(
+            iter(batches), tokenizer_json, out, layout, workers, sizes=sizes, record=names.append
+        )
+        assert names == [encoder]
         results.append(digests(out))
-    assert results[0] == results[1] == results[2]
+    assert results == results[:1] * 4
     assert "tokens-00001.bin" in results[0] and "val/manifest.json" in results[0]
+
+
+def test_ids_that_are_drawn_are_ours(batch_of, tokenizer_json, tmp_path):
+    names: list[str] = []
+    layout, sizes = Layout(sampling=0.1), Sizes(sample_bytes=1)
+    encode_shards(
+        [batch_of(*rows(9))], tokenizer_json, tmp_path, layout, 1, None, sizes, record=names.append
+    )
+    assert names == ["ours, not gigatoken: it does not draw ids"]
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -64,7 +84,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 import pyarrow.parquet as pq
-from tokenize_kit.shards.writer import Layout, encode_shards
+from tokenize_kit.shards.writer import Layout, Sizes, encode_shards
 
 def batches():
     for number, batch in enumerate(pq.ParquetFile(sys.argv[1]).iter_batches(50)):
@@ -72,13 +92,16 @@ def batches():
             os.kill(os.getpid(), signal.SIGKILL)
         yield batch
 
-encode_shards(batches(), Path(sys.argv[2]), Path(sys.argv[3]), Layout(shard_tokens=900), 2)
+sizes = Sizes(piece_bytes=500, save_bytes=900, sample_bytes=int(sys.argv[4]))
+layout = Layout(shard_tokens=900)
+encode_shards(batches(), Path(sys.argv[2]), Path(sys.argv[3]), layout, 2, sizes=sizes)
 """
 
 
+@pytest.mark.parametrize(("killed_by", "resumed_by"), [(1 << 20, 500), (500, 1 << 20)])
 def test_after_a_kill_the_next_run_writes_the_bytes_of_an_undisturbed_one(
-    batch_of, tokenizer_json, tmp_path
-):
+    batch_of, tokenizer_json, tmp_path, killed_by, resumed_by
+):  # the size of the sample: texts below it are encoded by our kernels
     import pyarrow as pa
 
     source = tmp_path / "in.parquet"
@@ -87,10 +110,12 @@ def test_after_a_kill_the_next_run_writes_the_bytes_of_an_undisturbed_one(
     encode_shards(pq.ParquetFile(source).iter_batches(7), tokenizer_json, tmp_path / "a", layout)
     out = tmp_path / "b"
     out.mkdir()
-    command = [sys.executable, "-c", KILLED, str(source), str(tokenizer_json), str(out)]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    command = [sys.executable, "-c", KILLED, source, tokenizer_json, out, killed_by]
+    assert subprocess.run(map(str, command), check=False).returncode == -signal.SIGKILL
     assert not (out / "manifest.json").exists()
-    encode_shards(pq.ParquetFile(source).iter_batches(50), tokenizer_json, out, layout, 2)
+    again, sizes, said = pq.ParquetFile(source).iter_batches(50), Sizes(sample_bytes=resumed_by), []
+    encode_shards(again, tokenizer_json, out, layout, 2, said.append, sizes)
+    assert "encoding resumes after them" in said[0]
     assert digests(out) == digests(tmp_path / "a")
 
 

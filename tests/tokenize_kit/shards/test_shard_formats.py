@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.shard_files import DOCUMENTS, Encoded, megatron_index, token_dtype
 from tokenize_kit.shards.shuffle import Shuffle

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.disk_calls import disk_calls
 from tokenize_kit.encode.parts import PART_BYTES
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.writer import Layout, encode_shards
 from train.data.shards import read_shards
@@ -157,18 +157,6 @@ def test_failure_leaves_the_old_shards_and_nothing_else(batch_of, tokenizer_json
     with pytest.raises(LlmcurateError, match="document b: its text is null"):
         encode_shards([batch_of(("b",))], tokenizer_json, tmp_path)
     assert digests(tmp_path) == before
-
-
-def test_writer_and_reader_know_the_same_end_of_text():
-    """``train`` knows only the shard folder, so it keeps the list a second time."""
-    from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
-    from train.data.shards import end_of_text
-
-    for position, name in enumerate(END_OF_TEXT):
-        names = END_OF_TEXT[position:][::-1]
-        ids = {other: index for index, other in enumerate(names)}
-        assert end_of_text(ids) == ids[name]
-    assert end_of_text({"<pad>": 0}) is None
 
 
 def test_missing_columns_and_tokenizers_are_named(tokenizer_json, tmp_path):

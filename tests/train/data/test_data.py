@@ -13,7 +13,7 @@ from llmcurate.base.errors import LlmcurateError
 from tests.train.data.causal_rows import causal
 from train.data.feed import Sampler
 from train.data.rows import Rows, longest, split
-from train.data.shards import end_of_text, read_shards
+from train.data.shards import read_shards
 from train.objectives.example import IGNORED
 
 
@@ -45,7 +45,7 @@ def test_the_input_is_the_stream_one_token_earlier(rows):
 
 def test_every_document_starts_from_the_end_of_text(shards, rows):
     """So the first token is predicted from nothing but the start, as in generation."""
-    batch, end = causal(rows), end_of_text(shards.special_ids)
+    batch, end = causal(rows), shards.end
     documents, inputs = batch.documents.flatten(), batch.inputs.flatten()
     starts = documents.diff(prepend=torch.tensor([-2])).nonzero().flatten()
     starts = starts[documents[starts] >= 0]

@@ -170,6 +170,27 @@ def test_what_we_write_for_others_reads_as_our_own(shard_folder, tmp_path, form)
     assert read.end == ours.end and read.tokenizer_sha256 == ours.tokenizer_sha256
 
 
+@pytest.mark.parametrize("form", ["llmcurate", "megatron"])
+def test_documents_in_our_val_folder_are_the_held_out_text(shard_folder, tmp_path, form):
+    batch = pa.RecordBatch.from_pylist(
+        [{"id": f"doc-{k}", "text": sentences(k, 3), "source": "s"} for k in range(40)]
+    )
+    layout = Layout(form=form, val_fraction=0.2)
+    encode_shards([batch], shard_folder / "tokenizer.json", tmp_path, layout)
+    train, val = read_shards(tmp_path), read_shards(tmp_path / "val")
+    both = read_shards(tmp_path, val=True, verify=True)
+    assert both.documents == train.documents + val.documents == 40
+    chosen = both.held_out.tolist()
+    assert both.ids(chosen) == val.ids(list(range(val.documents)))
+    training, held_out = split(both, held_out=0.5, seed=1)
+    assert held_out.tolist() == chosen and len(training) == train.documents
+    assert both.fingerprint == train.fingerprint and len(both.sums) > len(train.sums)
+    damaged = tmp_path / "val" / "manifest.json"
+    damaged.write_bytes(damaged.read_bytes() + b"\n")
+    with pytest.raises(LlmcurateError, match=r"val/manifest\.json: damaged"):
+        read_shards(tmp_path, val=True)
+
+
 @pytest.mark.parametrize("form", ["megatron", "nanogpt", "olmo"])
 def test_what_we_write_for_others_reads_without_its_manifest_too(shard_folder, tmp_path, form):
     texts = [sentences(seed, 2) for seed in range(9)]

@@ -12,7 +12,8 @@ from tokenizers.models import BPE, WordPiece
 
 from llmcurate.base.disk.sealed_json import seal
 from llmcurate.base.errors import LlmcurateError
-from train.data.shards import load_tokenizer, read_shards
+from llmcurate.base.tokenizer_file import load_tokenizer
+from train.data.shards import read_shards
 from train.data.vocabulary import vocabulary
 
 

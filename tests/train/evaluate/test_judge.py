@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -54,12 +55,16 @@ def test_a_run_and_its_export_have_the_same_scores(run, shard_folder, quiz, tmp_
 
 
 def test_a_text_of_transformers_folder_begins_with_its_first_token(run, tmp_path):
-    export(run, tmp_path / "hf")
-    path = tmp_path / "hf" / "config.json"
-    values = json.loads(path.read_bytes())
-    path.write_text(json.dumps(values | {"bos_token_id": 7}))
-    assert open_model(tmp_path / "hf", device="cpu").begin == 7
-    assert open_model(run, device="cpu").begin == values["bos_token_id"] != 7
+    hf = tmp_path / "hf"
+    export(run, hf)
+    end = json.loads((hf / "config.json").read_bytes())["eos_token_id"]
+    for name in ("config.json", "generation_config.json"):
+        values = json.loads((hf / name).read_bytes())
+        (hf / name).write_text(json.dumps(values | {"bos_token_id": 7}))
+    assert open_model(hf, device="cpu").begin == end != 7  # its tokenizer puts it before a text
+    shutil.copyfile(run / "tokenizer.json", hf / "tokenizer.json")  # it puts nothing there
+    assert open_model(hf, device="cpu").begin == 7
+    assert open_model(run, device="cpu").begin == end
 
 
 def test_a_context_beyond_the_model_s_and_shards_of_another_tokenizer_are_refused(

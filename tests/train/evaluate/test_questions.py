@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.train.data.feed_settings import MODEL
 from tests.train.loop.small_runs import build
-from train.data.shards import load_tokenizer
 from train.evaluate.paired import interval
 from train.evaluate.questions import (
     Answers,

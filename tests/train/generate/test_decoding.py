@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from llmcurate.base.settings import change as changed
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.train.generate.streams import continue_ids
 from tests.train.loop.small_runs import build
-from train.data.shards import load_tokenizer
+from train.data.vocabulary import roles_of_run
 from train.generate import GREEDY, Chooser, Sampling, Texts, complete, unbounded
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
@@ -124,7 +125,9 @@ def test_a_full_model_keeps_no_more_than_its_context():
 
 @pytest.fixture(scope="module")
 def writer(small_tokenizer):
-    return build(dataclasses.replace(SHAPE, vocab=270)), load_tokenizer(small_tokenizer)
+    model, tokenizer = build(dataclasses.replace(SHAPE, vocab=270)), load_tokenizer(small_tokenizer)
+    model.special = roles_of_run(small_tokenizer, tokenizer)
+    return model, tokenizer
 
 
 def completed(writer, prompts, **more):

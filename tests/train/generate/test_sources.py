@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.train.hf.encoder_decoder_cases import CASES, spread
 from tests.train.loop.small_runs import trained
-from train.data.shards import load_tokenizer
+from train.data.vocabulary import roles_of_run
 from train.generate import GREEDY, Chooser, Sampling, Texts, complete
 from train.hf.export import export
 
@@ -48,6 +49,7 @@ def test_the_likeliest_text_is_that_of_transformers(config, tmp_path, small_toke
     architecture = export(run, tmp_path / "hf").architecture
     theirs = getattr(transformers, architecture).from_pretrained(tmp_path / "hf").eval()
     tokenizer = load_tokenizer(small_tokenizer)
+    model.special = roles_of_run(small_tokenizer, tokenizer)
     end = tokenizer.token_to_id("<|endoftext|>")
     prompts = ["the cat sat", "on the mat the cat"]
     ours = complete(model, tokenizer, prompts, max_tokens=12, sampling=GREEDY, seed=0)
@@ -66,6 +68,7 @@ def test_special_tokens_of_a_source_are_read_and_those_of_the_text_written(
     small_tokenizer, monkeypatch
 ):
     model, tokenizer = spread(CASES["t5"]), load_tokenizer(small_tokenizer)
+    model.special = roles_of_run(small_tokenizer, tokenizer)
     tokenizer.add_special_tokens(["<extra_id_0>"])
     sentinel, end = map(tokenizer.token_to_id, ("<extra_id_0>", "<|endoftext|>"))
     read = []
@@ -82,8 +85,10 @@ def test_special_tokens_of_a_source_are_read_and_those_of_the_text_written(
 @pytest.mark.lab
 def test_a_source_longer_than_the_positions_is_refused(small_tokenizer):
     words, tokenizer = ["the cat sat " * 60], load_tokenizer(small_tokenizer)
+    bart, t5 = spread(CASES["bart"]), spread(CASES["t5"])
+    bart.special = t5.special = roles_of_run(small_tokenizer, tokenizer)
     with pytest.raises(
         LlmcurateError, match="tokens, but the model's context is 64: give a shorter one"
     ):
-        complete(spread(CASES["bart"]), tokenizer, words, max_tokens=1, sampling=GREEDY, seed=0)
-    complete(spread(CASES["t5"]), tokenizer, words, max_tokens=1, sampling=GREEDY, seed=0)
+        complete(bart, tokenizer, words, max_tokens=1, sampling=GREEDY, seed=0)
+    complete(t5, tokenizer, words, max_tokens=1, sampling=GREEDY, seed=0)

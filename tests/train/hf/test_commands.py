@@ -27,7 +27,7 @@ def test_an_export_opens_with_its_tokenizer_and_comes_back(run, tmp_path, capsys
     assert (answer["family"], answer["dtype"]) == ("llama", "float32")
     assert sorted(path.name for path in hf.iterdir()) == [
         "README.md", "config.json", "generation_config.json", "model.safetensors",
-        "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json",
+        "tokenizer.json", "tokenizer_config.json",
     ]  # fmt: skip
     tokenizer = transformers.AutoTokenizer.from_pretrained(hf)
     model = transformers.AutoModelForCausalLM.from_pretrained(hf)
@@ -60,19 +60,23 @@ def test_a_dry_run_names_the_class_and_writes_nothing(run, tmp_path, capsys):
     ("arguments", "message"),
     [
         (
-            ["export", "RUN", "-o", "OUT", "--format", "gguf"],
-            "choose one of jsonl, warc, minhash, bloom, hf",
+            ["export", "RUN", "-o", "OUT", "--format", "onnx"],
+            "choose one of jsonl, warc, minhash, bloom, hf, gguf",
         ),
         (["export", "RUN", "RUN", "-o", "OUT", "--format", "hf"], "give one folder"),
         (["export", "RUN", "--format", "hf"], "give -o OUT"),
         (["export", "OUT", "-o", "NEW", "--format", "hf"], "no finished checkpoint"),
         (
             ["export", "RUN", "-o", "OUT", "--format", "hf", "--dtype", "int4"],
-            "choose one of float32, bfloat16",
+            "choose one of float32, float16, bfloat16, q8_0",
+        ),
+        (
+            ["export", "RUN", "-o", "OUT", "--format", "hf", "--dtype", "q8_0"],
+            "choose one of float32, float16, bfloat16",
         ),
         (["import", "RUN", "-o", "OUT"], "is a trained model, not a model of transformers"),
     ],
-    ids=["format", "two models", "no folder", "no model", "dtype", "not a model"],
+    ids=["format", "two models", "no folder", "no model", "dtype", "only gguf", "not a model"],
 )
 def test_wrong_use_is_a_one_line_error_with_exit_code_2(arguments, message, run, tmp_path, capsys):
     paths = {"RUN": str(run), "OUT": str(tmp_path / "out"), "NEW": str(tmp_path / "new")}

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.roles import Roles
 from llmcurate.base.settings import from_dict, unflatten
 from tests.train.hf.small_encoders import small
 from tests.train.loop.small_runs import build, trained
@@ -18,6 +19,8 @@ from train.model.config import ModelConfig
 from train.model.presets import preset
 
 transformers = pytest.importorskip("transformers")
+ENDS = Roles(begin=0, ends=(0,))
+
 pytestmark = pytest.mark.lab
 transformers.logging.set_verbosity_error()
 
@@ -111,7 +114,7 @@ def test_presets_have_the_published_sizes_and_those_of_the_classes(name):
     config = preset(name).trunk
     family = family_of(config)
     assert parameters(config) == PUBLISHED[name]
-    values = dict(config_json(config, family, 0))
+    values = dict(config_json(config, family, ENDS))
     theirs = getattr(transformers, family.class_of(config))
     with torch.device("meta"):
         model = theirs(theirs.config_class(**values))

@@ -363,6 +363,7 @@ def test_deepseeks_classes_write_what_ours_does(config, tmp_path, small_tokenize
     export(run, tmp_path / "hf")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "hf").eval()
     prompt = torch.tensor([[5, 9, 200, 41]])
+    theirs.generation_config.suppress_tokens = None  # ids without a token count here
     written = theirs.generate(prompt, max_new_tokens=20, do_sample=False, eos_token_id=None)
     ours = continue_ids(model, prompt[0].tolist(), temperature=0.0, top_k=0, seed=0)
     assert [next(ours) for _ in range(20)] == written[0, 4:].tolist()
@@ -377,20 +378,18 @@ def test_modules_for_later_tokens_in_a_file_are_left_out(tmp_path, small_tokeniz
     file = tmp_path / "hf" / "model.safetensors"
     more = {"model.layers.3.eh_proj.weight": torch.ones(48, 96)}
     save_file(load_file(file) | more, file, {"format": "pt"})
-    import_model(tmp_path / "hf", tmp_path / "back")
+    summary = import_model(tmp_path / "hf", tmp_path / "back")
+    assert summary.left_out == ["model.layers.3.eh_proj.weight"]
     assert load_run(tmp_path / "back")[0].config == V3
-    save_file(load_file(file) | {"model.layers.4.eh_proj.weight": torch.ones(1)}, file)
-    with pytest.raises(LlmcurateError, match=r"the weights hold model\.layers\.4\.eh_proj\.weight"):
-        import_model(tmp_path / "hf", tmp_path / "other")
 
 
 @pytest.mark.lab
 @pytest.mark.parametrize(
     ("changes", "obstacle"),
     [
-        ({"feed_forward.group_best": 1, "feed_forward.groups": 2}, "feed_forward.groups 2"),
+        ({"feed_forward.group_best": 1, "feed_forward.groups": 2}, "feed_forward.group_best 1"),
         ({"feed_forward.shared_width": 20}, "feed_forward.shared_width 20"),
-        ({"feed_forward.bias_rate": 0.0}, r"feed_forward.bias_rate 0.0 \(expected some\)"),
+        ({"feed_forward.bias_rate": 0.0}, r"feed_forward.bias_rate 0.0 \(expected 0.001\)"),
     ],
 )
 def test_what_deepseeks_classes_do_not_compute_is_named(changes, obstacle):

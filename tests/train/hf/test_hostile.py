@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.roles import Roles
 from llmcurate.base.settings import change as changed
 from llmcurate.base.settings import from_dict, unflatten
 from train.hf.export import config_json
@@ -18,13 +19,18 @@ from train.hf.keys import Settings
 from train.model.config import ModelConfig
 from train.model.presets import preset
 
+ENDS = Roles(begin=0, ends=(0,))
+
+
 SEEN = {
     "llama": "llama3.1-8b", "mistral": "mistral-7b", "ministral": "mistral-7b",
     "qwen2": "qwen2.5-0.5b", "qwen3": "qwen2.5-0.5b", "olmo": "olmo-1b", "gpt2": "gpt2",
     "gptj": "gptj-6b", "gpt_neox": "pythia-160m", "bloom": "bloom-560m", "opt": "opt-125m",
     "bert": "bert-base", "roberta": "roberta-base", "albert": "albert-tiny",
     "modernbert": "modernbert-base", "mixtral": "mixtral-tiny", "qwen2_moe": "qwen2-moe",
+    "qwen3_moe": "qwen2-moe", "mpt": "bloom-560m", "falcon": "gptj-6b",
     "t5": "t5-tiny", "mt5": "mt5-small", "bart": "bart-tiny", "electra": "electra-tiny",
+    "xlm-roberta": "roberta-base", "phi3": "mistral-7b", "gemma": "llama3.1-8b",
     "deberta": "deberta-tiny", "deberta-v2": "deberta-v3-small",
 }  # fmt: skip
 LATENT = changed(
@@ -53,7 +59,7 @@ ODD = st.one_of(
 def test_odd_values_end_in_a_configuration_or_in_one_line(name, data):
     family = FAMILIES[name]
     shape = LATENT if name.startswith("deepseek") else preset(SEEN[name])
-    values = dict(config_json(dataclasses.replace(shape, layers=4), family, 0))
+    values = dict(config_json(dataclasses.replace(shape, layers=4), family, ENDS))
     keys = [*values, "rope_parameters", "layer_types", "quantization_config", "n_inner"]
     for key in data.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=4)):
         values[key] = data.draw(ODD)
@@ -87,7 +93,7 @@ def test_an_invalid_number_in_a_configuration_is_named(values, message):
 def test_yarn_with_a_factor_of_1_is_read():
     scaling = {"kind": "yarn", "factor": 1.0, "original_context": 64}
     model = changed(preset("llama-7b"), {"position.scaling": scaling}, "model")
-    values = dict(config_json(model, FAMILIES["llama"], 0))
+    values = dict(config_json(model, FAMILIES["llama"], ENDS))
     read = FAMILIES["llama"].settings(values, "config.json")
     fields = FAMILIES["llama"].read(read, None).ours
     assert fields["position.scaling"]["factor"] == 1.0

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.roles import Roles
 from llmcurate.base.settings import from_dict, unflatten
 from train.hf.export import config_json
 from train.hf.families import FAMILIES, family_of
@@ -21,6 +22,7 @@ from train.model.config import ModelConfig
 from train.model.presets import PRESETS, preset
 
 transformers = pytest.importorskip("transformers")
+ENDS = Roles(begin=0, ends=(0,))
 
 
 def gpt2(layers, width, heads):
@@ -283,7 +285,7 @@ def test_the_config_json_of_a_preset_comes_back_and_has_its_size(name):
     config = dataclasses.replace(preset(name), layers=few)
     family = family_of(config)
     assert family.name == PUBLISHED.get(name, {}).get("model_type", "llama")
-    values = dict(config_json(config, family, 0))
+    values = dict(config_json(config, family, ENDS))
     settings = family.settings(values, "config.json")
     assert read_config(config.vocab, family.read(settings, None).ours) == config
     assert size_of_class(values) == parameters(config)
@@ -338,7 +340,7 @@ ASIDE = {
 def test_what_a_config_json_leaves_out_is_read_as_transformers_does(name):
     family, values = FAMILIES[name], LEFT_OUT[name]
     read = family.read(family.settings(values, "config.json"), None).ours
-    written = dict(config_json(read_config(100, read), family, None))
+    written = dict(config_json(read_config(100, read), family, Roles()))
     theirs, ours = (
         transformers.AutoConfig.for_model(**{"model_type": name, **config}).to_dict()
         for config in (values, {k: v for k, v in written.items() if k != "architectures"})

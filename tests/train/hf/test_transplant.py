@@ -10,9 +10,9 @@ import torch
 from curate.cli.app import invoke
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.train.loop.small_runs import build, trained
 from tokenize_kit.learn.training import train_tokenizer
-from train.data.shards import load_tokenizer
 from train.generate import load
 from train.hf.load import load as weights_in
 from train.hf.load import transplant
@@ -70,6 +70,24 @@ def test_another_tokenizer_has_its_tables_and_all_else_is_kept(run, other, tmp_p
     for name, weight in after.items():
         assert name in figures["tables"] or torch.equal(weight, before[name])
         assert weight.isfinite().all()
+
+
+@pytest.mark.lab
+def test_the_bias_of_the_output_gets_a_number_for_each_new_token(
+    other, tmp_path, capsys, small_tokenizer
+):
+    vocab = load_tokenizer(small_tokenizer).get_vocab_size()
+    config = preset("tiny", vocab=vocab, context=64)
+    config = change(config, {"layers": 1, "head.bias": True}, "model")
+    run = trained(tmp_path / "run", build(config), small_tokenizer)
+    figures = moved(run, other, tmp_path / "new", capsys)
+    (_, before), (config, after) = weights_in(run), weights_in(tmp_path / "new")
+    assert "head.bias" in figures["tables"] and after["head.bias"].shape == (figures["vocab"],)
+    old, new = (load_tokenizer(f / "tokenizer.json").get_vocab() for f in (run, other))
+    shared = [(old[word], new[word]) for word in old.keys() & new.keys()]
+    assert len(shared) > 256 and all(
+        before["head.bias"][a] == after["head.bias"][b] for a, b in shared
+    )
 
 
 @pytest.mark.lab

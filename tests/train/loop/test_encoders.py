@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.parameters import few
 from tests.train.data.feed_settings import MODEL
 from tests.train.loop.small_encoders import MODELS, TRAIN, small
-from train.data.shards import load_tokenizer, read_shards
+from train.data.shards import read_shards
 from train.evaluate.judge import open_model as load_judged
 from train.loop.pretrain import pretrain
 from train.objective_settings import Causal, Masked

@@ -69,9 +69,10 @@ def test_a_prefix_is_read_and_not_scored_and_micro_batches_do_not_change_it(
     ours, theirs = lines(tmp_path / "one"), lines(tmp_path / "two")
     assert [line["tokens"] for line in ours] == [line["tokens"] for line in theirs]
     assert ours[-1]["tokens"] < 0.8 * lines(plain)[-1]["tokens"]
-    for line in ours:  # what is read is work, whether it is scored or not
-        speed = line["timing"]["tokens_per_second"] * line["timing"]["seconds"]
-        assert speed == pytest.approx(TRAIN.rows * TRAIN.context)
+    timings = [line["timing"] for line in ours]  # what is read is work, whether scored or not
+    read = [timing["tokens_per_second"] * timing["seconds"] for timing in timings]
+    assert max(read) == pytest.approx(TRAIN.rows * TRAIN.context)  # the last row of texts is short
+    assert sum(read) > 1.25 * ours[-1]["tokens"]
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=1e-5)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from llmcurate.base.roles import Roles
 from train.hf.export import config_json
 from train.hf.families import family_of
 from train.lab.presets.sequences import PRESETS as SEQUENCES
@@ -13,6 +14,8 @@ from train.model.presets import preset
 
 # Parameters of the released weights (entered by hand), without BART's bias of the head, which is
 # no weight of theirs.
+ENDS = Roles(begin=0, ends=(0,))
+
 PUBLISHED = {
     "t5-small": 60_506_624,
     "t5-base": 222_903_552,
@@ -61,7 +64,7 @@ def test_transformers_class_of_the_preset_has_as_many(name):
     family = family_of(config)
     theirs = getattr(transformers, family.class_of(config))
     with torch.device("meta"):
-        model = theirs(theirs.config_class(**dict(config_json(config, family, 0))))
+        model = theirs(theirs.config_class(**dict(config_json(config, family, ENDS))))
     # It ties a head of its own until weights are loaded; BART's bias is a buffer.
     own = 0 if config.head.tied else config.vocab * config.hidden
     own += config.vocab if config.head.bias else 0

@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 
 from train.hf import keys
-from train.hf.family import COMMON, Family, Layout, parts_from, reordered, rows_in_pairs
-from train.hf.llama import ANY, LAYER, matrices
+from train.hf.family import Family, Layout, parts_from, reordered, rows_in_pairs
+from train.hf.llama import LAYER, matrices
 from train.hf.rope import rope
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
@@ -64,21 +64,6 @@ _PARTS = _ONES + parts_from(
         "head": "lm_head",
     }
 )
-_ALLOWS = COMMON | {
-    "attention.kind": ("latent",),
-    "attention.head_dim": ("hidden / heads", "other", "other, heads not dividing hidden"),
-    "norm.kind": ("rms",),
-    "bias": ("none",),
-    "feed_forward.activation": keys.GATED_ONES,
-    "position.kind": ("rope",),
-    "position.dim": ("a part of head_dim",),
-    "position.scaling": (False, True),
-    "position.theta": ("10000", "other"),
-    "feed_forward.kind": ("dense", "experts"),
-    "feed_forward.scale": ("1", "other"),
-    "feed_forward.shared_width": ("a multiple of width",),
-    "feed_forward.first_dense": ANY,
-}
 
 
 def _write_feed_forward(config: ModelConfig) -> keys.Pairs:
@@ -114,7 +99,8 @@ def _read_feed_forward(reading: keys.Reading) -> keys.Pairs:
     yield "feed_forward.count", file.whole("n_routed_experts")
     yield "feed_forward.top_k", file.whole("num_experts_per_tok")
     yield "feed_forward.width", own
-    yield "feed_forward.shared_width", own * file.whole("n_shared_experts")
+    # The class always has shared experts.
+    yield "feed_forward.shared_width", own * max(1, file.whole("n_shared_experts"))
     yield "feed_forward.first_dense", first
     yield "feed_forward.dense_width", width if first else None
     yield "feed_forward.groups", file.whole("n_group", 1)
@@ -170,7 +156,6 @@ _KEYS = (
     keys.length("max_position_embeddings"),
     keys.number("rms_norm_eps", "norm.eps", 1e-6),
     keys.expected("attention_bias", False, write=True),
-    keys.constant_key("attention_dropout", 0.0),
     keys.expected("rope_interleave", True, write=True),
     rope(all_dims=True),
     keys.Row("feed_forward", _write_feed_forward, _read_feed_forward),
@@ -180,17 +165,9 @@ _KEYS = (
 DEEPSEEK_V3 = Family(
     name="deepseek_v3",
     architecture="DeepseekV3ForCausalLM",
-    allows=_ALLOWS
-    | {
-        "feed_forward.scores": ("sigmoid",),
-        "feed_forward.bias_rate": ("some",),
-        "feed_forward.normalise": (True, False),
-        "feed_forward.groups": ("none", "by the best 2"),
-    },
     keys=(*_KEYS, keys.Row("scores", read=_read_v3)),
     parts=_PARTS,
     prefix="model.",
-    beyond=f"{LAYER}.",
     defaults={
         "q_lora_rank": 1536,
         "max_position_embeddings": 4096,
@@ -209,10 +186,7 @@ DEEPSEEK_V2 = replace(
     DEEPSEEK_V3,
     name="deepseek_v2",
     architecture="DeepseekV2ForCausalLM",
-    allows=_ALLOWS
-    | {"feed_forward.normalise": (False,), "feed_forward.groups": ("none", "by the best 1")},
     keys=(*_KEYS, keys.constant_key("topk_method", _method, _read_v2)),
-    beyond="",
     defaults={
         "q_lora_rank": 1536,
         "max_position_embeddings": 2048,

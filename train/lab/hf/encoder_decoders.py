@@ -6,23 +6,19 @@ from dataclasses import replace
 from operator import attrgetter
 
 from train.hf import keys
-from train.hf.family import COMMON, Family, Layout, Part, plain
+from train.hf.family import Family, Layout, Part, Theirs, parts_from, plain, scaled
 from train.model.config import ModelConfig
-
-
-def _times(factor: float) -> Layout:
-    return Layout(pack=lambda ours: ours[0] * factor, unpack=lambda theirs: [theirs / factor])
 
 
 def _unscaled(config: ModelConfig) -> Layout:
     """Return a layout that scales queries: T5's include head_dim^-0.5, llmcurate's do not."""
-    return _times(config.attention.head_dim**-0.5)
+    return scaled(config.attention.head_dim**-0.5)
 
 
 def _before_head(config: ModelConfig) -> Layout:
     """Return a layout that scales a norm. T5 divides a tied head's input by sqrt(hidden), llmcurate
     does not."""
-    return _times(config.hidden**0.5) if config.head.tied else plain(config)
+    return scaled(config.hidden**0.5) if config.head.tied else plain(config)
 
 
 def _as_row(config: ModelConfig) -> Layout:
@@ -30,9 +26,10 @@ def _as_row(config: ModelConfig) -> Layout:
 
 
 def _read_start(reading: keys.Reading) -> keys.Pairs:
-    names = ("decoder_start_token_id", "eos_token_id", "bos_token_id")
-    start, *ends = (reading.file.whole(name, None) for name in names)
-    yield "encoder.start", None if [start, start] == ends else start
+    names = ("decoder_start_token_id", "bos_token_id")
+    start, begin = (reading.file.whole(name, None) for name in names)
+    end = next(iter(reading.file.wholes("eos_token_id")), None)
+    yield "encoder.start", None if start == begin == end else start
 
 
 # T5 (Raffel et al. 2020), 1.1 and mT5 (Xue et al. 2021)
@@ -44,36 +41,27 @@ def _gated(config: ModelConfig) -> bool:
 
 def _t5_stack(ours: str, theirs: str, cross: bool) -> tuple[Part, ...]:
     names = {"attention": "SelfAttention"} | ({"cross": "EncDecAttention"} if cross else {})
-    parts = []
-    for index, (name, class_name) in enumerate(names.items()):
-        block, layer = f"{ours}.blocks.{{}}.{name}", f"{theirs}.block.{{}}.layer.{index}"
-        of_query = Part(ours=(f"{block}.query",), theirs=f"{layer}.{class_name}.q")
-        parts += [
-            replace(of_query, layout=_unscaled),
-            Part(ours=(f"{block}.key",), theirs=f"{layer}.{class_name}.k"),
-            Part(ours=(f"{block}.value",), theirs=f"{layer}.{class_name}.v"),
-            Part(ours=(f"{block}.out",), theirs=f"{layer}.{class_name}.o"),
-            Part(ours=(f"{block}_norm",), theirs=f"{layer}.layer_norm"),
-        ]
-    layer, block = f"{theirs}.block.{{}}.layer.{len(names)}", f"{ours}.blocks.{{}}.feed_forward"
-    dense = f"{layer}.DenseReluDense"
-    first = f"{theirs}.block.0.layer.0.SelfAttention"
-    return (
-        *parts,
-        Part(ours=(f"{block}.gate",), theirs=f"{dense}.wi_0"),
-        Part(ours=(f"{block}.up",), theirs=f"{dense}.wi_1", when=_gated),
-        Part(ours=(f"{block}.up",), theirs=f"{dense}.wi", when=lambda config: not _gated(config)),
-        Part(ours=(f"{block}.down",), theirs=f"{dense}.wo"),
-        Part(ours=(f"{block}_norm",), theirs=f"{layer}.layer_norm"),
-        Part(ours=(f"{ours}.positions",), theirs=f"{first}.relative_attention_bias"),
-    )
+    block, layer = f"{ours}.blocks.{{}}", f"{theirs}.block.{{}}.layer"
+    parts: dict[str, Theirs] = {}
+    for index, (name, own) in enumerate(names.items()):
+        parts[f"{block}.{name}.query"] = f"{layer}.{index}.{own}.q", _unscaled
+        for end in ("key", "value", "out"):
+            parts[f"{block}.{name}.{end}"] = f"{layer}.{index}.{own}.{end[0]}"
+        parts[f"{block}.{name}_norm"] = f"{layer}.{index}.layer_norm"
+    feeds, dense = f"{block}.feed_forward", f"{layer}.{len(names)}.DenseReluDense"
+    parts |= {
+        f"{feeds}.gate": f"{dense}.wi_0",
+        f"{feeds}.down": f"{dense}.wo",
+        f"{feeds}_norm": f"{layer}.{len(names)}.layer_norm",
+        f"{ours}.positions": f"{theirs}.block.0.layer.0.SelfAttention.relative_attention_bias",
+    }
+    up = Part(ours=(f"{feeds}.up",), theirs=f"{dense}.wi_1", when=_gated)
+    plain_up = replace(up, theirs=f"{dense}.wi", when=lambda config: not _gated(config))
+    return (*parts_from(parts), up, plain_up)
 
 
-_T5_ACTIVATIONS = {name: ours for name, ours in keys.ACTIVATIONS.items() if ours != "relu2"}
 # transformers reads "gated-gelu" as the tanh approximation of GELU.
-_T5_GATED = {name: ours for name, ours in keys.GATED.items() if ours != "geglu"} | {
-    "gelu": "geglu_tanh"
-}
+_T5_GATED = keys.GATED | {"gelu": "geglu_tanh"}
 
 
 def _projection(config: ModelConfig) -> str:
@@ -83,9 +71,9 @@ def _projection(config: ModelConfig) -> str:
 
 def _read_projection(reading: keys.Reading) -> keys.Pairs:
     kind, _, name = reading.file.word("feed_forward_proj", "relu").rpartition("-")
-    names = {"": _T5_ACTIVATIONS, "gated": _T5_GATED}.get(kind, {})
+    names = {"": keys.ACTIVATIONS, "gated": _T5_GATED}.get(kind, {})
     if name not in names:
-        known = [*_T5_ACTIVATIONS, *(f"gated-{name}" for name in _T5_GATED)]
+        known = [*keys.ACTIVATIONS, *(f"gated-{name}" for name in _T5_GATED)]
         shown = f"{kind}-{name}".lstrip("-")
         raise reading.file.refusal("feed_forward_proj", shown, f"known are {', '.join(known)}")
     yield "feed_forward.activation", names[name]
@@ -102,18 +90,9 @@ def _read_tied(reading: keys.Reading) -> keys.Pairs:
     yield "head.tied", reading.file.flag("scale_decoder_outputs", tied)
 
 
-_ALLOWS = COMMON | {"encoder": ("own weights",)}
 T5 = Family(
     name="t5",
     architecture="T5ForConditionalGeneration",
-    allows=_ALLOWS
-    | {
-        "norm.kind": ("rms",),
-        "bias": ("none",),
-        "feed_forward.activation": (*_T5_ACTIVATIONS.values(), *_T5_GATED.values()),
-        "attention.head_dim": ("hidden / heads", "other", "other, heads not dividing hidden"),
-        "position.kind": ("t5",),
-    },
     keys=(
         keys.whole("d_model", "hidden", 512),
         keys.whole("d_kv", "attention.head_dim", 64),
@@ -140,13 +119,11 @@ T5 = Family(
         Part(ours=("head",), theirs="lm_head"),
     ),
     prefix="",
-    copies=("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
 )
 MT5 = replace(
     T5,
     name="mt5",
     architecture="MT5ForConditionalGeneration",
-    allows={**T5.allows, "head.tied": (False,)},
     # In transformers its head is never tied, whatever its configuration says.
     keys=(*T5.keys, keys.implied(("head.tied", False))),
     defaults={"feed_forward_proj": "gated-gelu"},
@@ -157,38 +134,24 @@ MT5 = replace(
 
 
 def _bart_stack(ours: str, theirs: str, cross: bool) -> tuple[Part, ...]:
-    names = {"attention": "self_attn"} | ({"cross": "encoder_attn"} if cross else {})
-    ends = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "out": "out_proj"}
-    own = {
-        **{f"{part}.{end}": f"{names[part]}.{ends[end]}" for part in names for end in ends},
-        **{f"{part}_norm": f"{names[part]}_layer_norm" for part in names},
-        "feed_forward.up": "fc1",
-        "feed_forward.down": "fc2",
-        "feed_forward_norm": "final_layer_norm",
-    }
     block, layer = f"{ours}.blocks.{{}}", f"{theirs}.layers.{{}}"
-    return (
-        Part(ours=(f"{ours}.positions",), theirs=f"{theirs}.embed_positions"),
-        *(Part(ours=(f"{block}.{o}",), theirs=f"{layer}.{t}") for o, t in own.items()),
-    )
+    parts = {
+        f"{ours}.positions": f"{theirs}.embed_positions",
+        f"{block}.feed_forward.up": f"{layer}.fc1",
+        f"{block}.feed_forward.down": f"{layer}.fc2",
+        f"{block}.feed_forward_norm": f"{layer}.final_layer_norm",
+    }
+    for name, own in (("attention", "self_attn"), ("cross", "encoder_attn"))[: 1 + cross]:
+        for end in ("query", "key", "value", "out"):
+            letters = end if end == "out" else end[0]
+            parts[f"{block}.{name}.{end}"] = f"{layer}.{own}.{letters}_proj"
+        parts[f"{block}.{name}_norm"] = f"{layer}.{own}_layer_norm"
+    return parts_from(parts)
 
 
 BART = Family(
     name="bart",
     architecture="BartForConditionalGeneration",
-    allows=_ALLOWS
-    | {
-        "norm.kind": ("layer",),
-        "norm.place": ("post",),
-        "norm.eps": ("1e-5",),
-        "bias": ("all",),
-        "feed_forward.activation": keys.PLAIN,
-        "embedding.norm": (True,),
-        "head.tied": (True,),
-        "head.bias": (True,),
-        "position.kind": ("learned",),
-        "position.offset": (2,),
-    },
     keys=(
         keys.whole("d_model", "hidden"),
         keys.learned("max_position_embeddings", 1024, offset=2),
@@ -200,8 +163,6 @@ BART = Family(
         keys.same("decoder_ffn_dim", "feed_forward.width"),
         keys.activated("activation_function", keys.ACTIVATIONS, "gelu"),
         keys.number("dropout", "dropout", 0.1),
-        keys.constant_key("attention_dropout", 0.0),
-        keys.constant_key("activation_dropout", 0.0),
         keys.expected("scale_embedding", False, write=True),
         keys.constant_key("forced_eos_token_id", None),
         keys.expected("tie_word_embeddings", True),
@@ -222,9 +183,4 @@ BART = Family(
         Part(ours=("head.bias",), theirs="final_logits_bias", layout=_as_row),
     ),
     prefix="model.",
-    copies=(
-        "lm_head.weight",
-        "model.encoder.embed_tokens.weight",
-        "model.decoder.embed_tokens.weight",
-    ),
 )

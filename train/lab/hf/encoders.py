@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 
 from train.hf import family, keys
+from train.hf.llama import layer_types, read_marks
 from train.model.config import ModelConfig
-from train.model.encodings.disentangled import Disentangled
 from train.model.position_settings import Rope
 
 _BLOCK = {
@@ -29,10 +30,15 @@ _ALBERT_BLOCK = {
     "feed_forward.down": "ffn_output",
     "feed_forward_norm": "full_layer_layer_norm",
 }
+_PREDICTIONS = {
+    "head": "cls.predictions",
+    "head.transform.linear": "cls.predictions.transform.dense",
+    "head.transform.norm": "cls.predictions.transform.LayerNorm",
+}
 
 
 def parts(
-    model: str, layer: str, block: dict[str, str], of_head: dict[str, str]
+    model: str, layer: str, block: dict[str, str], others: dict[str, str]
 ) -> tuple[family.Part, ...]:
     return family.parts_from(
         {
@@ -41,23 +47,13 @@ def parts(
             "embedding.segments": f"{model}.embeddings.token_type_embeddings",
             "embedding.norm": f"{model}.embeddings.LayerNorm",
             **{f"{{}}.{ours}": f"{layer}.{theirs}" for ours, theirs in block.items()},
+            **others,
         }
-    ) + family.parts_from(of_head)
+    )
 
 
-ALLOWS = family.COMMON | {
-    "causal": (False,),
-    "norm.kind": ("layer",),
-    "norm.place": ("post",),
-    "bias": ("all",),
-    "feed_forward.activation": ("gelu", "gelu_tanh", "relu", "swish"),
-    "embedding.norm": (True,),
-    "embedding.segments": (1, 2),
-    "head.tied": (True,),
-    "head.bias": (True,),
-    "head.transform": (True,),
-    "position.kind": ("learned",),
-}
+def _read_segments(reading: keys.Reading) -> keys.Pairs:
+    yield "embedding.segments", max(1, reading.file.whole("type_vocab_size", 2))
 
 
 _KEYS = (
@@ -69,7 +65,7 @@ _KEYS = (
     keys.number("hidden_dropout_prob", "dropout", 0.1),
     keys.constant_key("attention_probs_dropout_prob", 0.0),
     keys.learned("max_position_embeddings", 512),
-    keys.whole("type_vocab_size", "embedding.segments", 2),
+    keys.constant_key("type_vocab_size", attrgetter("embedding.segments"), _read_segments),
     keys.number("layer_norm_eps", "norm.eps", 1e-12),
     keys.expected("position_embedding_type", "absolute"),
     keys.expected("is_decoder", False),
@@ -93,17 +89,14 @@ BERT = family.Family(
     architecture="BertForMaskedLM",
     of_pairs="BertForPreTraining",
     tasks=family.of_encoder("Bert", "bert.pooler.dense"),
-    allows=ALLOWS | {"head.pair": ("none", "next")},
     keys=(*_KEYS, _saved_as("BertForPreTraining", "head.pair", "next", "none")),
     parts=parts(
         "bert",
         "bert.encoder.layer.{}",
         _BLOCK,
         {
+            **_PREDICTIONS,
             "head.pair.pool": "bert.pooler.dense",
-            "head": "cls.predictions",
-            "head.transform.linear": "cls.predictions.transform.dense",
-            "head.transform.norm": "cls.predictions.transform.LayerNorm",
             "head.pair.out": "cls.seq_relationship",
         },
     ),
@@ -115,7 +108,6 @@ ROBERTA = family.Family(
     name="roberta",
     architecture="RobertaForMaskedLM",
     tasks=family.of_encoder("Roberta", "classifier.dense", "classifier.out_proj"),
-    allows=ALLOWS | {"position.offset": (2,)},
     keys=(
         *_KEYS,
         keys.learned("max_position_embeddings", 512, offset=2, counted=True),
@@ -135,6 +127,14 @@ ROBERTA = family.Family(
 )
 
 
+XLM_ROBERTA = replace(
+    ROBERTA,
+    name="xlm-roberta",
+    architecture="XLMRobertaForMaskedLM",
+    tasks=family.of_encoder("XLMRoberta", "classifier.dense", "classifier.out_proj"),
+)
+
+
 def _read_size(reading: keys.Reading) -> keys.Pairs:
     size = reading.file.whole("embedding_size", 128)
     yield "embedding.size", None if size == reading.ours["hidden"] else size
@@ -143,19 +143,16 @@ def _read_size(reading: keys.Reading) -> keys.Pairs:
 _SIZE = keys.constant_key("embedding_size", lambda config: config.embedding_dim, _read_size)
 
 
-# A generator's head always uses GELU.
 ELECTRA = family.Family(
     name="electra",
     architecture="ElectraForMaskedLM",
     of_replaced="ElectraForPreTraining",
-    allows=ALLOWS
-    | {
-        "embedding.size": ("other than hidden", "hidden"),
-        "embedding.segments": (2,),
-        "feed_forward.activation": ("gelu",),
-        "head.replaced": (True, False),
-    },
-    keys=(*_KEYS, _SIZE, _saved_as("ElectraForPreTraining", "head.replaced", True, False)),
+    keys=(
+        *_KEYS,
+        keys.activated("hidden_act", {"gelu": "gelu"}, "gelu"),  # as its generator's head
+        _SIZE,
+        _saved_as("ElectraForPreTraining", "head.replaced", True, False),
+    ),
     parts=parts(
         "electra",
         "electra.encoder.layer.{}",
@@ -185,12 +182,6 @@ ALBERT = family.Family(
     architecture="AlbertForMaskedLM",
     of_pairs="AlbertForPreTraining",
     tasks=family.of_encoder("Albert", "albert.pooler"),
-    allows=ALLOWS
-    | {
-        "share": ("all or groups of blocks", "none"),
-        "embedding.size": ("other than hidden", "hidden"),
-        "head.pair": ("none", "order"),
-    },
     keys=(
         *_KEYS,
         keys.activated("hidden_act", keys.ACTIVATIONS, "gelu_new"),
@@ -227,30 +218,21 @@ ALBERT = family.Family(
 _MODERN = "model.layers.{}"
 
 
-_MARKS = {"full_attention": "F", "sliding_attention": "W"}
-
-
 def _write_layers(config: ModelConfig) -> keys.Pairs:
     assert isinstance(config.position, Rope)
     theta, window = config.position.theta, next(filter(None, config.windows), None)
-    marks = "".join("F" if size is None else "W" for size in config.windows)
-    kinds = {mark: kind for kind, mark in _MARKS.items()}
+    kinds = layer_types(config)
+    marks = "".join(kind[0] for kind in kinds)
     yield "global_rope_theta", theta
     yield "local_rope_theta", config.position.window_theta or theta
     yield "global_attn_every_n_layers", len(keys.repeated(marks))
-    yield "layer_types", [kinds[mark] for mark in marks]
+    yield "layer_types", kinds
     yield "local_attention", 128 if window is None else 2 * (window - 1)
 
 
 def _read_layers(reading: keys.Reading) -> keys.Pairs:
     file = reading.file
-    kinds, every = file.words("layer_types"), file.whole("global_attn_every_n_layers", 3)
-    if kinds is None:
-        pattern = "F" + "W" * (every - 1)
-    else:
-        pattern = "".join(_MARKS.get(kind, "?") for kind in kinds)
-        if "?" in pattern or len(kinds) != reading.ours["layers"]:
-            raise file.refusal("layer_types", kinds[:3], "give one known kind per layer")
+    pattern = read_marks(reading) or "F" + "W" * (file.whole("global_attn_every_n_layers", 3) - 1)
     thetas = file.sub("rope_parameters")
     for ours, kind, old, default in (
         ("position.theta", "full_attention", "global_rope_theta", 160_000.0),
@@ -270,22 +252,6 @@ MODERNBERT = family.Family(
     name="modernbert",
     architecture="ModernBertForMaskedLM",
     tasks=family.of_modernbert(),
-    allows=family.COMMON
-    | {
-        "causal": (False,),
-        "norm.kind": ("layer_no_bias",),
-        "norm.first": (False,),
-        "bias": ("none",),
-        "feed_forward.activation": ("geglu", "geglu_tanh", "swiglu", "reglu"),
-        "embedding.norm": (True,),
-        "attention.window": ("some layers",),
-        "head.tied": (True,),
-        "head.bias": (True, False),
-        "head.transform": (True,),
-        "position.kind": ("rope",),
-        "position.theta": ("10000", "other"),
-        "position.window_theta": ("other than theta", "theta"),
-    },
     keys=(
         keys.whole("hidden_size", "hidden"),
         keys.whole("num_hidden_layers", "layers", 22),
@@ -308,13 +274,10 @@ MODERNBERT = family.Family(
             "embedding": "model.embeddings.tok_embeddings",
             "embedding.norm": "model.embeddings.norm",
             "{}.attention_norm": f"{_MODERN}.attn_norm",
-            family.QKV: (f"{_MODERN}.attn.Wqkv", lambda config: family.concatenated(3)),
+            family.QKV: (f"{_MODERN}.attn.Wqkv", family.qkv),
             "{}.attention.out": f"{_MODERN}.attn.Wo",
             "{}.feed_forward_norm": f"{_MODERN}.mlp_norm",
-            ("{}.feed_forward.gate", "{}.feed_forward.up"): (
-                f"{_MODERN}.mlp.Wi",
-                lambda config: family.concatenated(2),
-            ),
+            family.GATE_UP: (f"{_MODERN}.mlp.Wi", family.gate_up),
             "{}.feed_forward.down": f"{_MODERN}.mlp.Wo",
             "stack.norm": "model.final_norm",
             "head.transform.linear": "head.dense",
@@ -326,45 +289,28 @@ MODERNBERT = family.Family(
 )
 
 
-_DEBERTA_BLOCK = {
-    "attention.out": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "feed_forward.up": "intermediate.dense",
-    "feed_forward.down": "output.dense",
-    "feed_forward_norm": "output.LayerNorm",
-}
-_V1 = _DEBERTA_BLOCK | {
+_V1 = {ours: theirs for ours, theirs in _BLOCK.items() if ".self." not in theirs} | {
     "attention.query.bias": "attention.self.q_bias",
     "attention.value.bias": "attention.self.v_bias",
     "attention.position_key": "attention.self.pos_proj",
     "attention.position_query": "attention.self.pos_q_proj",
 }
-_V2 = _DEBERTA_BLOCK | {
+_V2 = _BLOCK | {
     "attention.query": "attention.self.query_proj",
     "attention.key": "attention.self.key_proj",
     "attention.value": "attention.self.value_proj",
     "attention.position_key": "attention.self.pos_key_proj",
     "attention.position_query": "attention.self.pos_query_proj",
 }
-_HEADS = {
+_HEADS = _PREDICTIONS | {
     "stack.positions": "deberta.encoder.rel_embeddings",
     "stack.positions.norm": "deberta.encoder.LayerNorm",
-    "head": "cls.predictions",
-    "head.transform.linear": "cls.predictions.transform.dense",
-    "head.transform.norm": "cls.predictions.transform.LayerNorm",
 }
 _LAYER = "deberta.encoder.layer.{}"
-_ALLOWS = ALLOWS | {"position.kind": ("disentangled",), "embedding.segments": (0, 1, 2)}
 
 
 def _write_norm(config: ModelConfig) -> str:
-    assert isinstance(config.position, Disentangled)
-    return "layer_norm" if config.position.norm else "none"
-
-
-def _write_buckets(config: ModelConfig) -> int:
-    assert isinstance(config.position, Disentangled)
-    return -1 if config.position.buckets is None else config.position.buckets
+    return "layer_norm" if attrgetter("position.norm")(config) else "none"
 
 
 def _read_norm(reading: keys.Reading) -> keys.Pairs:
@@ -378,6 +324,10 @@ def _read_span(reading: keys.Reading) -> keys.Pairs:
     span = reading.file.whole("max_relative_positions", -1)
     rows = reading.file.whole("max_position_embeddings", 512)
     yield "position.span", rows if span < 1 else span
+
+
+def _buckets(config: ModelConfig) -> int:
+    return attrgetter("position.buckets")(config) or -1
 
 
 def _read_buckets(reading: keys.Reading) -> keys.Pairs:
@@ -410,7 +360,6 @@ _DEBERTA = (
 DEBERTA = family.Family(
     name="deberta",
     architecture="DebertaForMaskedLM",
-    allows=_ALLOWS | {"bias": ("all but keys",)},
     keys=(*_DEBERTA, keys.implied(("attention.bias", "but_keys"))),
     parts=(
         *parts("deberta", _LAYER, _V1, _HEADS),
@@ -429,16 +378,10 @@ DEBERTA_V2 = replace(
     DEBERTA,
     name="deberta-v2",
     architecture="DebertaV2ForMaskedLM",
-    allows=_ALLOWS
-    | {
-        "position.buckets": ("none", "some"),
-        "position.norm": (False, True),
-        "position.shared": (False, True),
-    },
     keys=(
         *_DEBERTA,
         keys.same("attention_head_size", "attention.head_dim", write=False),
-        keys.constant_key("position_buckets", _write_buckets, _read_buckets),
+        keys.constant_key("position_buckets", _buckets, _read_buckets),
         keys.constant_key("norm_rel_ebd", _write_norm, _read_norm),
         keys.flag("share_att_key", "position.shared", False),
     ),

@@ -15,6 +15,7 @@ from torch import Tensor
 from train.config import TrainConfig
 from train.data.rows import Piece, Takes
 from train.lab.tasks.labelled import LabelledFeed, LabelledPiece, Window, window_lengths
+from train.model.config import Answers
 from train.model.config import Task as TaskOfModel
 from train.objective_settings import Task
 from train.objectives.example import IGNORED, Draws, Example, Objective, learns
@@ -94,12 +95,15 @@ def span_losses(logits: Tensor, example: Example) -> Tensor:
     return (nats[0] + nats[1]) / 2
 
 
-def answers(logits: Tensor, window: Window) -> npt.NDArray[np.float64]:
+def answers(logits: Tensor, window: Window, kind: Answers = "label") -> npt.NDArray[np.float64]:
     """Return the predictions for a window, [places, ``VALUES``]: four numbers for each token to
     label. For a task with labels, ``logits`` are float64 [places, labels] and the numbers are (the
     best label, 0, its probability, the nats of the right label). For ``span``, ``logits`` are
     [tokens, 2] and the numbers are (the answer's first token, its last token, the sum of their two
-    logits, the nats of the right tokens)."""
+    logits, the nats of the right tokens). For a head with other answers than a label: the numbers
+    or the probabilities of all labels."""
+    if kind != "label":
+        return (logits.sigmoid() if kind == "labels" else logits).numpy()
     if window.characters is None:
         shares = logits.log_softmax(-1)
         best = shares.max(-1)

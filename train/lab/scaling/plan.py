@@ -53,7 +53,7 @@ def read_fits(path: Path) -> Fits:
     """Read a scaling.json, or that of a folder. Raises ``LlmcurateError`` on failure."""
     path = path / "scaling.json" if path.is_dir() else path
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         json.loads(text)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

@@ -23,13 +23,14 @@ import pyarrow as pa
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
+from llmcurate.base.tokenizer_file import load_tokenizer, roles_of, size_of, special_ids
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.packing import key_of
 from train.data.readers import Foreign, Ints, Part
 from train.data.rows import Piece, Rows, sides
-from train.data.shards import Shards, end_of_text, load_tokenizer
-from train.data.vocabulary import Vocabulary, names_of
+from train.data.shards import Shards
+from train.data.vocabulary import Vocabulary, token_of
 from train.model.config import SPAN
 from train.model.config import Task as TaskOfModel
 from train.objective_settings import Task
@@ -187,17 +188,11 @@ class Encoder:
     def __init__(self, tokenizer: Path, context: int, *, read_last: bool) -> None:
         self.context, self.read_last = context, read_last
         self.tokenizer = load_tokenizer(tokenizer)
-        self.tokenizer.no_truncation()
-        self.tokenizer.no_padding()
         ids = self.tokenizer.get_vocab(with_added_tokens=True)
-        added = self.tokenizer.get_added_tokens_decoder()
-        self.special = {token.content: number for number, token in added.items() if token.special}
-        self.size = max(ids.values(), default=-1) + 1
-        end = end_of_text(self.special)
-        begin, separator = (
-            next((ids[name] for name in names_of(role) if name in ids), None)
-            for role in ("cls", "sep")
-        )
+        self.special, self.size = special_ids(self.tokenizer), size_of(self.tokenizer)
+        roles = roles_of(tokenizer, self.tokenizer)
+        end = roles.end
+        begin, separator = (token_of(role, roles, ids) for role in ("cls", "sep"))
         if begin is None and end is None:
             raise UsageError(
                 f"{tokenizer}: no token begins or ends a text: add one such as [CLS] or"
@@ -374,6 +369,7 @@ class Labelled:
             length=length,
             bytes=None,
             end=encoder.end,
+            begin=encoder.begin,
             form="labelled",
             tokenizer=tokenizer,
             tokenizer_sha256=file_digest(tokenizer),

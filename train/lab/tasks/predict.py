@@ -25,7 +25,8 @@ from train.lab.objectives.labels import Labelled as LabelObjective
 from train.lab.tasks.labelled import Labelled, LabelledFeed, LabelledRows, Window, read_lines
 from train.loop.distributed import Ranks
 from train.loop.evaluate import SCORES, Scores, Scoring, example_batches
-from train.model.config import ModelConfig
+from train.model.config import Answers, ModelConfig
+from train.model.config import Task as TaskOfModel
 from train.model.decoder import Decoder
 from train.objective_settings import Reads, Task
 from train.objectives.example import Objective
@@ -121,7 +122,9 @@ def head_outputs(
     rows = LabelledRows(data.windows, data.shards, windows, data.context)
     places = np.array([len(data.windows[number].places) for number in windows], np.int64)
     first = dict(zip(windows.tolist(), np.cumsum(places) - places, strict=True))
-    values = np.zeros((int(places.sum()), VALUES))
+    task = model.config.head.task
+    assert task is not None
+    values = np.zeros((int(places.sum()), VALUES if task.answers == "label" else len(task.labels)))
     for number, example in example_batches(model, rows, rows.count, objective, scoring):
         with torch.no_grad(), scoring.autocast:
             on_device = example.on(scoring.ranks.device)
@@ -140,7 +143,7 @@ def head_outputs(
                     else logits_of_window[window.places]
                 )
                 place = first[int(number)]
-                values[place : place + len(window.places)] = answers(asked, window)
+                values[place : place + len(window.places)] = answers(asked, window, task.answers)
     values = scoring.ranks.total(torch.from_numpy(values).to(scoring.ranks.device)).cpu().numpy()
     by_sample: Outputs = {}
     for number in windows:
@@ -165,10 +168,14 @@ class Answer:
     score: float
 
 
-Predictions = dict[int, Answer | list[Label]]  # by sample; a text has one label
+Prediction = Answer | list[Label] | dict[str, float]
+Predictions = dict[int, Prediction]  # by sample; a text has one label, or a number for each
 
 
-def predictions(data: Labelled, windows: Ints, values: Outputs) -> Predictions:
+def predictions(
+    data: Labelled, windows: Ints, values: Outputs, kind: Answers = "label"
+) -> Predictions:
+    """Return the predictions in ``values`` (``head_outputs``) of a head with answers ``kind``."""
     by_sample: Predictions = {}
     own: dict[int, list[Window]] = {}
     for number in windows:
@@ -183,6 +190,8 @@ def predictions(data: Labelled, windows: Ints, values: Outputs) -> Predictions:
             text = data.samples[sample].texts[1][start:end] if start >= 0 else ""
             start += len(text) - len(text.lstrip())
             by_sample[sample] = Answer(answer=text.strip(), start=start, score=float(score))
+        elif kind != "label":
+            by_sample[sample] = dict(zip(data.names, map(float, parts[0][0]), strict=True))
         else:
             by_sample[sample] = [
                 Label(label=data.names[int(label)], probability=float(share))
@@ -275,7 +284,8 @@ def predict(
     settings = Task(kind=task.kind, reads=_reads(folder, config))
     lines = [line.values for line in read_lines(path)]
     named = {"classify": "label", "token": "labels", "span": "answer"}[task.kind]
-    labelled = bool(lines) and named in lines[0]  # then all lines must have labels
+    # If the first line has labels, all lines must have them.
+    labelled = bool(lines) and named in lines[0] and task.answers == "label"
     data = Labelled(
         path, settings, judged.tokenizer_file, width, names=task.labels, labelled=labelled
     )
@@ -286,10 +296,13 @@ def predict(
     windows = np.arange(len(data.windows))
     objective = LabelObjective(settings, Vocabulary(size=data.shards.vocab_size))
     predicted = predictions(
-        data, windows, head_outputs(judged.model, data, windows, objective, scoring)
+        data,
+        windows,
+        head_outputs(judged.model, data, windows, objective, scoring),
+        task.answers,
     )
     for sample, of_sample in predicted.items():
-        lines[sample]["prediction"] = json_values(_shown(task.kind, of_sample))
+        lines[sample]["prediction"] = json_values(_shown(task, of_sample))
     figures: dict[str, float] = {"samples": len(lines), "context": width}
     return Predicted(
         lines=lines, figures=figures | (agreement(data, predicted) if labelled else {})
@@ -302,10 +315,15 @@ class Words:
     probabilities: list[float]
 
 
-def _shown(kind: str, prediction: Answer | list[Label]) -> Answer | Label | Words:
+def _shown(task: TaskOfModel, prediction: Prediction) -> Any:
     if isinstance(prediction, Answer):
         return prediction
-    if kind != "token":
+    if isinstance(prediction, dict) and task.answers == "number":
+        return {"values": prediction}
+    if isinstance(prediction, dict):
+        likely = [label for label, probability in prediction.items() if probability > 0.5]
+        return {"labels": likely, "probabilities": prediction}
+    if task.kind != "token":
         return prediction[0]
     return Words([one.label for one in prediction], [one.probability for one in prediction])
 

@@ -93,6 +93,30 @@ def merge_short(pairs, symbols, ranks, n, until=1):
     return n
 
 
+@njit(cache=True, nogil=True)
+def derive_merges(data, ends, byte_numbers, pairs, ids):
+    """Find the last merge of each token's bytes; return its two parts (left, right): int64[tokens].
+    right is -1 for a byte; left is -1 if the bytes do not merge to ids[token]."""
+    left, right = np.full(len(ids), -1, np.int64), np.full(len(ids), -1, np.int64)
+    symbols = np.empty(16, np.int64)
+    ranks = np.empty(16, np.int64)
+    for t in range(len(ids)):
+        n = ends[t + 1] - ends[t]
+        if n > len(symbols):
+            symbols, ranks = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64)
+        for k in range(n):
+            symbols[k] = byte_numbers[data[ends[t] + k]]
+        if n == 1:
+            if symbols[0] == ids[t]:
+                left[t] = symbols[0]
+            continue
+        if merge_short(pairs, symbols, ranks, n, 2) == 2:
+            merged = rank_of(pairs, symbols[0], symbols[1])
+            if merged != NO_RANK and merged & 0xFFFFFFFF == ids[t]:
+                left[t], right[t] = symbols[0], symbols[1]
+    return left, right
+
+
 @njit(nogil=True)
 def _less(ranks, a, b):
     x, y = ranks[a] >> 32, ranks[b] >> 32

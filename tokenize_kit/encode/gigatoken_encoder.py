@@ -1,0 +1,169 @@
+"""Encoding by gigatoken 0.10: texts in Latin letters get the ids of our kernels, up to three times
+as fast (benchmarks/bench_tokenizer_encode.py).
+
+Our kernels encode all other texts. In scripts without spaces gigatoken is slower, since it merges
+each new phrase anew. And it classifies characters by Unicode 17, `tokenizers` by an older version.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from itertools import compress, pairwise
+from typing import Any
+
+import numpy as np
+import psutil
+
+from llmcurate.base.tokenizer_file import panicked
+from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.normalize import ODD, find_odd
+from tokenize_kit.encode.parts import PART_BYTES, Encode, pack
+from tokenize_kit.encode.spm import SpmEncoder
+from tokenize_kit.formats.tokenizer_json import LETTERS, Unsupported, parts_of, patterns_of
+from tokenize_kit.pattern.named import PATTERNS, pattern_with
+
+RELEASE = "0.10."
+# Letters up to IPA, Vietnamese letters, signs and arrows, emoji: the characters that it may get.
+_LATIN = ((0, 0x250), (0x1E00, 0x1F00), (0x2000, 0x2C00), (0x1F300, 0x1FB00))
+_SEPARATOR = "\U0010ffff"  # put between texts; not in _LATIN, so in none of them
+# It reads this spelling of cl100k as if it had `\s++$` as well, so "a\n " gets other ids.
+_WRONG = r"|\s*[\r\n]|\s+(?!\S)|\s+"
+# Its caches have no limit. After LEAST bytes of text a tokenizer is dropped, and another one
+# loaded, if the memory of the process has grown by GROWTH bytes since it was loaded.
+LEAST, GROWTH = 32 << 20, 256 << 20
+
+
+@cache
+def latin_table() -> np.ndarray:
+    """Return the table with which normalize.find_odd finds the texts that gigatoken does not get:
+    uint8[0x110000]. It gets no digits but ASCII's, and no text that NFC may change."""
+    table = np.full(0x110000, ODD, np.uint8)
+    for point in (point for bounds in _LATIN for point in range(*bounds)):
+        letter = chr(point)
+        unsafe = unicodedata.category(letter)[0] in "MN" or unicodedata.category(letter) == "Cn"
+        if point < 0x80 or not (unsafe or unicodedata.normalize("NFC", letter) != letter):
+            table[point] = 0
+    return table
+
+
+def specification(encoder: Encoder, separator: int) -> str:
+    """Return the tokenizer.json that gigatoken gets: without special tokens, because it would find
+    them in texts, and with its own spelling of the pattern. separator: the id that it gives for
+    the separator of texts. Raises Unsupported."""
+    parts = parts_of(encoder.tokenizer)
+    model, cut = parts["model"], tuple(patterns_of(parts["pre_tokenizer"]))
+    letters = set(LETTERS)
+    vocab = {word: k for word, k in model["vocab"].items() if word and letters.issuperset(word)}
+    made = [vocab["".join(m.split(" ") if isinstance(m, str) else m)] for m in model["merges"]]
+    if any(_WRONG in pattern for pattern in cut):
+        raise Unsupported("it reads this spelling of cl100k's pattern in another way")
+    if any(a == b for a, b in pairwise(made)):
+        # It would take ids as ranks, where two merges give one token. A merge listed again, out of
+        # order, is ignored, but makes it rank merges by their place in the list.
+        model["merges"].append(model["merges"][0])
+    if cut == pattern_with("o200k", "single").parts:
+        # It knows o200k with groups of three digits. If no token has two digits, the ids of a
+        # group are those of its digits.
+        if any(a.isdecimal() and b.isdecimal() for word in vocab for a, b in pairwise(word)):
+            raise Unsupported("a pattern with single digits, and a token with several")
+        cut = PATTERNS["o200k"].parts
+    spelled = [{"Regex": pattern.replace(r"?[\p{L}]+", r"?\p{L}+")} for pattern in cut]
+    splits: dict[str, Any] = {
+        "type": "Sequence",
+        "pretokenizers": [{"type": "Split", "pattern": pattern} for pattern in spelled],
+    }
+    if cut == PATTERNS["gpt2"].parts:
+        splits = {"type": "ByteLevel"}  # its name there; our spelling is unknown
+    added = [{"id": separator, "content": _SEPARATOR, "special": True}]
+    return json.dumps(
+        {"model": model | {"vocab": vocab}, "pre_tokenizer": splits, "added_tokens": added}
+    )
+
+
+class GigatokenEncoder:
+    """An encoder with the ids of `ours`, which threads may share."""
+
+    def __init__(self, ours: Encoder) -> None:
+        """Load the tokenizer. Raises Unsupported if gigatoken is missing or does not have it."""
+        if ours.plan is None or ours.plan.added or ours.plan.form not in (None, "NFC"):
+            raise Unsupported("it has only byte-level BPE, and no normal form but NFC")
+        try:
+            self.release = version("gigatoken")
+        except PackageNotFoundError:
+            raise Unsupported("it is not installed") from None
+        if not self.release.startswith(RELEASE):
+            raise Unsupported(f"it is {self.release}, not {RELEASE}*")
+        self._ours, self._process = ours, psutil.Process()
+        self._separator = max(ours.tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+        self._specification = specification(ours, self._separator)
+        try:
+            self._idle = [self._load()]
+        except BaseException as error:  # it may panic
+            if not (isinstance(error, Exception) or panicked(error)):
+                raise
+            raise Unsupported(str(error).partition(" Split")[0].partition("\n")[0]) from None
+
+    def _load(self) -> tuple[Any, int, int]:
+        from gigatoken.gigatoken_rs import load_hf_json
+
+        return load_hf_json(self._specification), 0, self._process.memory_info().rss
+
+    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (ids: uint32[], number of ids per row: int64[rows]), the same as `ours`."""
+        own = find_odd(data, offsets, latin_table(), False) | (np.diff(offsets) > PART_BYTES)
+        if own.all():
+            return self._ours.encode(data, offsets)
+        raw = data[offsets[0] : offsets[-1]].tobytes()
+        rows = [raw[a:z] for a, z in pairwise((offsets - offsets[0]).tolist())]
+        latin = iter(self._encode_latin(list(compress(rows, ~own))))
+        others = iter(self._encode_others(list(compress(rows, own))) if own.any() else ())
+        found = [next(others if odd else latin) for odd in own.tolist()]
+        return np.concatenate(found), np.array([len(ids) for ids in found])
+
+    def _encode_others(self, rows: list[bytes]) -> list[np.ndarray]:
+        ids, sizes = self._ours.encode(*pack(rows))
+        return np.split(ids, np.cumsum(sizes)[:-1])
+
+    def _encode_latin(self, rows: list[bytes]) -> list[np.ndarray]:
+        """Encode the rows as one text with separators, since a result in rows would need another
+        library, and a call per row more time."""
+        from gigatoken.gigatoken_rs import BytesSource, PadTruncate
+
+        text = BytesSource(_SEPARATOR.encode().join(rows))
+        try:
+            tokenizer, encoded, memory = self._idle.pop()
+        except IndexError:
+            tokenizer, encoded, memory = self._load()
+        try:
+            ids = tokenizer.encode_batch_padded(text, PadTruncate(0), parallel=False)[0][0]
+        except BaseException as error:
+            if not (isinstance(error, Exception) or panicked(error)):
+                raise
+            return self._encode_others(rows)
+        encoded += sum(map(len, rows))
+        if encoded < LEAST or self._process.memory_info().rss - memory < GROWTH:
+            self._idle.append((tokenizer, encoded, memory))
+        ends = [-1, *np.flatnonzero(ids == self._separator).tolist(), len(ids)]
+        return [ids[a + 1 : z] for a, z in pairwise(ends)]
+
+
+def trusted(
+    ours: Encoder | SpmEncoder, sample: Iterable[tuple[np.ndarray, np.ndarray]]
+) -> tuple[Encode | None, str]:
+    """Return gigatoken as an encoder and its name if it has this tokenizer and gives the ids of
+    `ours` for all texts of the sample. Otherwise return None and the reason. sample: (data,
+    offsets) as for `Encode`."""
+    try:
+        if not isinstance(ours, Encoder):
+            raise Unsupported("it encodes only by a tokenizer.json")
+        encoder = GigatokenEncoder(ours)
+        for texts in sample:
+            if not all(map(np.array_equal, encoder.encode(*texts), ours.encode(*texts))):
+                raise Unsupported(f"{encoder.release} gives other ids for a sample of the texts")
+    except Unsupported as error:
+        return None, f"ours, not gigatoken: {error}"
+    return encoder.encode, f"gigatoken {encoder.release}"
