@@ -166,8 +166,10 @@ def read_roles(
 
 def spelled_roles(ids: Mapping[str, int]) -> Roles:
     """Return the roles that tokens have by their spelling. ids: the id of each token."""
-    found = ((role, next(filter(ids.__contains__, names), "")) for role, names in SPELLINGS.items())
-    values: dict[str, Any] = {role: ids[name] for role, name in found if name}
+    tokens = (
+        (role, next(filter(ids.__contains__, names), "")) for role, names in SPELLINGS.items()
+    )
+    values: dict[str, Any] = {role: ids[name] for role, name in tokens if name}
     origin = dict.fromkeys(values, SPELLING)
     ends = (values.pop("ends"),) if "ends" in values else ()
     return Roles(**values, ends=ends, origin=origin)

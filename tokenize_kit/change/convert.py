@@ -136,7 +136,7 @@ def convert(
         after = _reopen(source.form, data, to)
         sample = Sample()
         texts = builtin_batches(source.form) if batches is None else _sampling(batches, sample)
-        found = _verify(source, after, texts, to, allow_loss)
+        verified = _verify(source, after, texts, to, allow_loss)
     except CannotHold as error:
         more = known_difference(source.form) if to == "gguf" else ""
         if source.kind == "tokenizer.json" and SPACE in str(error):
@@ -145,12 +145,12 @@ def convert(
                 " texts (--on), or convert the tokenizer.model that was trained with it"
             )
         raise CannotHold(f"{source.path}: cannot become {to}: {error}{more}") from None
-    if batches is not None and not found["verified_texts"]:
+    if batches is not None and not verified["verified_texts"]:
         raise UsageError("no document with text to verify on")
     facts = describe_file(source.form, target_file(out, to)[1], data)
     if to == "tiktoken":  # all added tokens are special there
         facts = facts._replace(special_tokens={t.content: t.number for t in after.added})
-    card = _card(source, to, facts, known, found)
+    card = _card(source, to, facts, known, verified)
     if batches is not None and (formats := [k for k in (to, source.kind) if k in _MEASURED]):
         with TemporaryDirectory() as folder:  # on these texts, both have the same ids
             file = Path(folder) / FILES[formats[0]]
@@ -200,7 +200,7 @@ def _verify(
     features = losses(before, after)
     lost, notes = list[str](), list[str]()
     for feature, tokens in features.items():
-        # llama.cpp decides by a token's name whether it is special, whoever converts.
+        # llama.cpp decides by a token's name whether it is special.
         listed = notes if to == "gguf" and feature.startswith("special=") else lost
         listed.append(_sentence(feature, tokens))
     _check_lost(lost, allow_loss)
@@ -211,7 +211,7 @@ def _verify(
         form.unknown if isinstance(form, Pieces) else -1,
     )
     texts = checked.run(before, after, batches)
-    found = {"verified_texts": texts, "verified_bytes": checked.bytes, "ties": checked.ties}
+    verified = {"verified_texts": texts, "verified_bytes": checked.bytes, "ties": checked.ties}
     tokens, can_parse = tried(before.added), bool(before.parse and after.parse)
     compared = {
         "added_tokens": len(tokens),
@@ -223,8 +223,10 @@ def _verify(
     if checked.undecoded:
         lost.append(checked.undecoded)
         _check_lost(lost, allow_loss)
-    notes = [f"llama.cpp goes by names and not by {note}" for note in notes]
-    return {**found, "compared": compared, "lost": lost, "notes": notes}
+    notes = [
+        f"llama.cpp decides by names which tokens are special, not by {note}" for note in notes
+    ]
+    return {**verified, "compared": compared, "lost": lost, "notes": notes}
 
 
 def _sentence(feature: str, tokens: list[Added]) -> str:
@@ -264,9 +266,9 @@ def _reopen(form: Form, data: bytes, to: str) -> Reading:
 
 
 def _card(
-    source: Source, to: str, facts: FileFacts, known: dict[str, Any], found: dict[str, Any]
+    source: Source, to: str, facts: FileFacts, known: dict[str, Any], verified: dict[str, Any]
 ) -> ConvertedCard:
-    notes = [*source.notes, *known.pop("notes", ()), *found.pop("notes")]
+    notes = [*source.notes, *known.pop("notes", ()), *verified.pop("notes")]
     roles = source.form.roles
     if roles.origin.get("ends") == SPELLING:
         notes.append(f"{facts.end_of_text!r} ends a text: known by its spelling (see --eos-token)")
@@ -274,9 +276,9 @@ def _card(
         notes.append(AROUND)
     if to == "tiktoken":
         notes.append("a .tiktoken file has neither pattern nor special tokens: the card lists them")
-    if found["ties"]:
+    if verified["ties"]:
         notes.append(
-            f"in {found['ties']} of {counted(found['verified_texts'], 'text')} two paths are"
+            f"in {verified['ties']} of {counted(verified['verified_texts'], 'text')} two paths are"
             " equally good, and SentencePiece's float32 sums choose the other one"
         )
     return ConvertedCard(
@@ -287,7 +289,7 @@ def _card(
         format=to,
         **facts._asdict(),
         **({"pattern": None} | known),
-        **found,
+        **verified,
         notes=notes,
     )
 

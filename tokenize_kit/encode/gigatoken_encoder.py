@@ -58,10 +58,10 @@ def specification(encoder: Encoder, separator: int) -> str:
     model, cut = parts["model"], tuple(patterns_of(parts["pre_tokenizer"]))
     letters = set(LETTERS)
     vocab = {word: k for word, k in model["vocab"].items() if word and letters.issuperset(word)}
-    made = [vocab["".join(m.split(" ") if isinstance(m, str) else m)] for m in model["merges"]]
+    merged = [vocab["".join(m.split(" ") if isinstance(m, str) else m)] for m in model["merges"]]
     if any(_WRONG in pattern for pattern in cut):
         raise Unsupported("it reads this spelling of cl100k's pattern in another way")
-    if any(a == b for a, b in pairwise(made)):
+    if any(a == b for a, b in pairwise(merged)):
         # It would take ids as ranks, where two merges give one token. A merge listed again, out of
         # order, is ignored, but makes it rank merges by their place in the list.
         model["merges"].append(model["merges"][0])
@@ -121,8 +121,8 @@ class GigatokenEncoder:
         rows = [raw[a:z] for a, z in pairwise((offsets - offsets[0]).tolist())]
         latin = iter(self._encode_latin(list(compress(rows, ~own))))
         others = iter(self._encode_others(list(compress(rows, own))) if own.any() else ())
-        found = [next(others if odd else latin) for odd in own.tolist()]
-        return np.concatenate(found), np.array([len(ids) for ids in found])
+        ids = [next(others if odd else latin) for odd in own.tolist()]
+        return np.concatenate(ids), np.array([len(row) for row in ids])
 
     def _encode_others(self, rows: list[bytes]) -> list[np.ndarray]:
         ids, sizes = self._ours.encode(*pack(rows))

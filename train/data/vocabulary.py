@@ -43,8 +43,8 @@ def token_of(role: str, roles: Roles, ids: Mapping[str, int]) -> int | None:
     """Return the id of the special token with a role, as stated or else by its spelling in ``ids``,
     or None."""
     stated: int | None = getattr(roles, role, None)
-    found = (ids[name] for name in names_of(role) if name in ids)
-    return next(found, None) if stated is None else stated
+    spelled = (ids[name] for name in names_of(role) if name in ids)
+    return next(spelled, None) if stated is None else stated
 
 
 def roles_of_run(path: Path, tokenizer: Tokenizer) -> Roles:

@@ -92,7 +92,9 @@ def test_tokens_that_llama_cpp_changes_because_of_their_names_are_noted(
 ):
     source = with_added(plain, tmp_path / "in", (token, special))
     card = convert(source, tmp_path / "x.gguf", "gguf")
-    named = f"llama.cpp goes by names and not by {flag} of 1 added token: '{token}'"
+    named = (
+        f"llama.cpp tells special tokens by their names, not by {flag} of 1 added token: '{token}'"
+    )
     assert named in card.notes and card.lost == [] and card.compared["explained_texts"] > 0
 
 
