@@ -223,9 +223,7 @@ def _verify(
     if checked.undecoded:
         lost.append(checked.undecoded)
         _check_lost(lost, allow_loss)
-    notes = [
-        f"llama.cpp decides by names which tokens are special, not by {note}" for note in notes
-    ]
+    notes = [f"llama.cpp tells special tokens by their names, not by {note}" for note in notes]
     return {**verified, "compared": compared, "lost": lost, "notes": notes}
 
 

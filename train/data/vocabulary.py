@@ -63,8 +63,8 @@ def as_trained(roles: Roles, before: int | None, end: int | None) -> Roles:
 
 
 def first_of(roles: Roles) -> tuple[int, ...]:
-    """Return the ids that a text begins with where there must be one, to predict the text's first
-    token: ``before``, else the token that begins a text, else the one that ends it."""
+    """Return the ids before a text whose first token is predicted: ``before``, else the token that
+    begins a text, else the one that ends it."""
     return roles.before or tuple(n for n in (roles.begin, roles.end) if n is not None)[:1]
 
 
@@ -99,8 +99,8 @@ class Vocabulary:
 
     @cached_property
     def begins_word(self) -> npt.NDArray[np.bool_]:
-        """Whether each id starts a word: its token begins with a space or new line (byte-level BPE,
-        SentencePiece), or does not begin with ## (WordPiece). Without a tokenizer, True for all."""
+        """True for each id that starts a word: its token begins with a space or new line, or in
+        WordPiece does not begin with ##. Without a tokenizer, True for all."""
         begins = np.ones(self.size, dtype=np.bool_)
         if self.tokenizer is None:
             return begins
@@ -114,7 +114,7 @@ class Vocabulary:
 
     @cached_property
     def ends_sentence(self) -> npt.NDArray[np.bool_]:
-        """Whether each id ends a sentence: with a full stop, a similar mark or a new line."""
+        """True for each id that ends a sentence: with a full stop, a similar mark or a new line."""
         ends = np.zeros(self.size, dtype=np.bool_)
         if self.tokenizer is None:
             return ends
