@@ -26,7 +26,9 @@ def main() -> int:
     parser.add_argument("shards", type=Path, help="folder of token shards; -: the setting sources")
     parser.add_argument("out", type=Path, help="folder of the model; an unfinished run resumes")
     parser.add_argument("--model", default="tiny", help="a preset, or the folder of a model")
-    parser.add_argument("--task", help="classify, token or span; SHARDS is then a JSONL file")
+    parser.add_argument(
+        "--task", help="chat, pairs, classify, token or span; SHARDS is then a JSONL file"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="sets")
     parser.add_argument("--trust-code", action="store_true", help="run Python code inside models")
     parser.add_argument("--dry-run", action="store_true", help="print what the run would need")

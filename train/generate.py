@@ -18,6 +18,7 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.roles import Roles
 from llmcurate.base.tokenizer_file import load_tokenizer, size_of
+from train.data.chat import Chat
 from train.data.vocabulary import first_of, nameless, roles_of_run, token_of
 from train.device import pick_device
 from train.measure.accounting import parameters
@@ -497,6 +498,8 @@ def complete(
     agree: Agree | None = None,
     filling: Filling | None = None,
     suffix: str | None = None,
+    chat: Chat | None = None,
+    system: str | None = None,
 ) -> list[Completion]:
     """Continue each prompt by at most ``max_tokens`` tokens, ``batch`` prompts at a time.
 
@@ -504,7 +507,9 @@ def complete(
     ends a text ends the continuation. An id without a token is never written. With ``suffix``, a
     model trained with objective fim writes the text between prompt and suffix, as far as its
     context allows. In an encoder-decoder, the encoder reads the prompt and the decoder writes the
-    text. Special tokens in the prompt and in the text are written by their names. An encoder fills
+    text. Special tokens in the prompt and in the text are written by their names. With ``chat``, a
+    prompt is what a user says after the message ``system``, if any, and the text is the answer. An
+    encoder fills
     the masks of a prompt as ``filling`` says. A prompt without masks gets ``max_tokens`` masks at
     its end.
 
@@ -525,7 +530,10 @@ def complete(
                 model, tokenizer, prompts, *masks, seed=seed, batch=batch
             )
         ]
-    ids, sources = _starts(model.config, tokenizer, prompts, roles)
+    if chat is None:
+        ids, sources = _starts(model.config, tokenizer, prompts, roles)
+    else:
+        ids, sources = [_asked(chat, prompt, system) for prompt in prompts], None
     if suffix is not None:
         ids = _with_suffix(model.config, tokenizer, prompts, suffix, roles)
         max_tokens = min(max_tokens, model.config.context - max(map(len, ids)))
@@ -575,6 +583,12 @@ def _starts(
             f"{config.context}: give a shorter one"
         )
     return [list(start) for _ in prompts], sources
+
+
+def _asked(chat: Chat, prompt: str, system: str | None) -> list[int]:
+    before = [] if system is None else [{"role": "system", "content": system}]
+    ids, _ = chat.encode([*before, {"role": "user", "content": prompt}], prompt=True)
+    return ids.tolist()
 
 
 def _with_suffix(

@@ -40,6 +40,30 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Chat:
+    """Predict what the assistant says in the conversations of a JSONL file (Ouyang et al. 2022)."""
+
+    kind: Literal["chat"] = "chat"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """Predict the target of each source in a JSONL file (Sutskever et al. 2014)."""
+
+    kind: Literal["pairs"] = "pairs"
+    form: Literal["auto", "decoder", "encoder-decoder"] = Field(
+        "auto",
+        description="Reader of the source: the decoder, or the encoder. `auto`: the model's.",
+    )
+    start: int | None = Field(
+        None, description="Token with which a decoder begins a target. Default: the model's."
+    )
+
+
+RECORDS = (Task, Chat, Pairs)  # objectives that read a JSONL file instead of token shards
+
+
+@dataclass(frozen=True, kw_only=True)
 class Causal:
     """Predict each token from those before it (Radford et al. 2018)."""
 
@@ -280,6 +304,8 @@ Objective = Annotated[
     | Continuation
     | Bart
     | Ul2
-    | FillInTheMiddle,
+    | FillInTheMiddle
+    | Chat
+    | Pairs,
     ByKind(),
 ]

@@ -23,7 +23,12 @@ class Generate(CommandSettings):
     """The options of `llmcurate generate`."""
 
     command = "generate"
-    SECTIONS = {"temperature": "Sampling", "suffix": "Gaps and masks", "batch": "Run"}
+    SECTIONS = {
+        "temperature": "Sampling",
+        "chat": "Chat",
+        "suffix": "Gaps and masks",
+        "batch": "Run",
+    }
 
     prompts: Path | None = Field(
         None, description="File of prompts: one per line, or .jsonl with `prompt` (or `text`)."
@@ -55,6 +60,10 @@ class Generate(CommandSettings):
         description="Penalty on tokens that already occur in the text; above 1 they become less"
         " likely (Keskar et al. 2019).",
     )
+    chat: bool = Field(
+        False, description="Answer each prompt as a user's message, by the model's chat template."
+    )
+    system: str | None = Field(None, description="System message before the user's, with --chat.")
     suffix: str | None = Field(
         None, description="Text after the gap to fill; needs a model trained with objective fim."
     )

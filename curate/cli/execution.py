@@ -234,8 +234,13 @@ def next_command(outcome: Outcome, inputs: list[str], typed: str | None) -> list
         "tokenizer": ("tokenizer encode", [*corpus, "--tokenizer", out, "-o", "shards"]),
         "shards": ("pretrain", [out, "-o", "model"]),
         "model": ("generate", ["--model", out]),
+        "chat": ("generate", ["Hello", "--model", out, "--chat"]),
     }
-    command, named = following.get(of, ("", []))
+    task, file = made[0].get("records", (of, "")) if made else (of, "")
+    following |= dict.fromkeys(
+        ("classify", "token", "span"), ("predict", [out, file, "-o", "predicted.jsonl"])
+    )
+    command, named = following.get(task, following.get(of, ("", [])))
     return [*command.split(), *(named if out else [])]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -27,7 +28,7 @@ from curate.cli.options import (
 from curate.cli.settings import command, run_steps
 from llmcurate.base.disk.files import read_text
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import UsageError
+from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.terminal import coloured, echo, echo_json, say, suggest
 
 if TYPE_CHECKING:
@@ -223,16 +224,16 @@ def convert(
     named = {"begin": bos_token, "end": eos_token}
     asked |= {name: token for name, token in named.items() if token is not None}
     texts = buffers(on, quiet or as_json, reading(read)) if on else None
-    claim_for("convert", out, restart, **asked)
-    card = run(
-        tokenizer,
-        out,
-        to,
-        pattern=pattern,
-        batches=texts and texts(),
-        allow_loss=allow_loss,
-        **named,
-    )
+    with claim_for("convert", out, restart, **asked):
+        card = run(
+            tokenizer,
+            out,
+            to,
+            pattern=pattern,
+            batches=texts and texts(),
+            allow_loss=allow_loss,
+            **named,
+        )
     if as_json:
         echo_json({"out": str(out), **card.json()})
         return
@@ -263,16 +264,22 @@ def convert(
         echo(f"note: {note}")
 
 
-def claim_for(change: str, out: Path, restart: bool, **asked: Any) -> None:
+@contextmanager
+def claim_for(change: str, out: Path, restart: bool, **asked: Any) -> Iterator[None]:
     """Claim the output folder OUT for a change of a tokenizer, so that no other command writes to
     it. Raises UsageError if OUT has a tokenizer made by another command or with other settings."""
-    from curate.run.build import claim
+    from curate.run.build import claim, disclaim
     from tokenize_kit.change.convert import FILES, target_file
 
     to = asked.get("to")
     alone, _ = target_file(out, to) if to in FILES else (False, out)
     files = [out] if alone else [out / name for name in (*FILES.values(), "tokenizer_card.json")]
     claim(out, files, {"command": f"tokenizer {change}", **asked}, restart)
+    try:
+        yield
+    except LlmcurateError:
+        disclaim(out, files)
+        raise
 
 
 def buffers(

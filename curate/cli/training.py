@@ -74,7 +74,7 @@ def pretrain(
         Optional[str],
         typer.Option(
             help="Fine-tune a model for this task on a JSONL file given in place of shards:"
-            " classify, token or span."
+            " chat, pairs, classify, token or span."
         ),
     ] = None,
     on: Annotated[
@@ -102,6 +102,7 @@ def pretrain(
     Example:
     llmcurate pretrain shards/ -o model --steps 200 --lr 0.001 --rows 8
     llmcurate pretrain shards/ -o model --model 30m --set model.attention.window=64
+    llmcurate pretrain chats.jsonl -o chat --model model --task chat
     llmcurate pretrain labelled.jsonl -o topics --model model --task classify
     llmcurate pretrain shards/ -o model --on news=news.jsonl --on wiki=wiki/corpus
     """
@@ -166,6 +167,7 @@ def generate(
     \b
     Example:
     llmcurate generate "The river" "In spring" --model model --top-p 0.9 --top-k 0
+    llmcurate generate "Where do otters live?" --model chat --chat --system "Be brief."
     llmcurate generate "The [MASK] is [MASK] [MASK]." --model bert --fill gibbs
     """
     from curate.api.model_settings import Generate
@@ -176,6 +178,7 @@ def generate(
         _check_text(text, "a prompt")
     folder = newest("model", model, "--model")
     with needs_training():
+        from train.data.chat import Chat
         from train.generate import Filling, Sampling, complete, load
 
         sampling = Sampling(
@@ -197,8 +200,11 @@ def generate(
             batch=chosen.batch,
             filling=Filling(method=chosen.fill, rounds=chosen.rounds),
             suffix=chosen.suffix,
+            chat=Chat(folder / "tokenizer.json") if chosen.chat else None,
+            system=chosen.system,
         )
-    apart = trained.encoder is not None  # an encoder-decoder writes a separate text
+    # An encoder-decoder writes a separate text.
+    apart = chosen.chat or trained.encoder is not None
     suffix = chosen.suffix or ""
     text = "\n---\n".join(c.text if apart else c.prompt + c.text + suffix for c in completions)
     print_result(

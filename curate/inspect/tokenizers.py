@@ -121,11 +121,13 @@ def evaluate(
     `separator` and `words` are those of `segmentation`; `morphemes` is a lexicon. Raises UsageError
     if a tokenizer cannot be read, no document has text, or no document is in the pivot language.
     """
+    from tokenize_kit.formats.forms import file_of
+    from tokenize_kit.formats.tiktoken import is_ranks
     from tokenize_kit.judge.compare import compare, read_lexicon
 
     documents = Documents(inputs, quiet, read, words)
     named = [*tokenizers, *filter(None, [baseline])]
-    if pattern is not None and not any(path.suffix == ".tiktoken" for path in named):
+    if pattern is not None and not any(map(is_ranks, map(file_of, named))):
         raise UsageError("--pattern is for .tiktoken files, and none is given: remove it")
     if baseline is not None and baseline not in tokenizers:
         tokenizers = [*tokenizers, baseline]

@@ -36,7 +36,7 @@ from llmcurate.base.settings import change, dotted_names, flatten, from_dict, sh
 from llmcurate.base.start import command
 from train.config import TrainConfig, stages_of
 from train.model.config import ModelConfig
-from train.objective_settings import Task
+from train.objective_settings import RECORDS
 
 LAST_LINES = 5  # of the processes' output, shown if no line is recognized as the error
 TORCHRUN = "torch.distributed.elastic."  # its own exception, which gives no cause
@@ -219,7 +219,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         if not Path(self._preset).is_dir():
             with needs_training():
                 preset(self._preset)
-        labelled = isinstance(self._config().objective, Task)
+        labelled = isinstance(self._config().objective, RECORDS)
         for folder in [] if labelled else self._folders():
             if Path(folder).exists() and not are_shards(folder):
                 raise UsageError(
@@ -345,7 +345,13 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
                     on_progress=lambda line: _progress(line, context),
                     on_notice=context.say,
                 )
-        return {"summary": summary, "metrics": _curve(context.out / "metrics.jsonl")}
+        objective = self._config().objective
+        records = isinstance(objective, RECORDS)
+        return {
+            "summary": summary,
+            "metrics": _curve(context.out / "metrics.jsonl"),
+            **({"records": [objective.kind, self.shards]} if records else {}),
+        }
 
     def _by_processes(
         self, shards: Path | None, texts: dict[str, str], context: ProductContext

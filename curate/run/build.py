@@ -421,6 +421,12 @@ def claim(out: Path, files: list[Path], asked: dict[str, Any], restart: bool) ->
     write_text(note, json.dumps(settings, indent=1) + "\n")
 
 
+def disclaim(out: Path, files: list[Path]) -> None:
+    """Take back what ``claim`` recorded for a command that made none of its `files`."""
+    if not any(path.exists() for path in files):
+        _note_path(out).unlink(missing_ok=True)
+
+
 def _texts(settings: dict[str, str]) -> dict[str, str]:
     return {name: json.dumps(value) for name, value in settings.items()}
 

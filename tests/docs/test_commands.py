@@ -268,6 +268,14 @@ def world(folder: Path) -> Path:
     write_lines(folder / "gold.jsonl", [{"url": row["url"], "text": row["text"]} for row in rows])
     write_lines(folder / "quiz.jsonl", [{"context": "The sky is", "continuation": " blue"}] * 5)
     write_lines(folder / "prompts.jsonl", [{"prompt": "The river"}])
+    said = [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Here."}]
+    asked = [[{**said[0], "content": f"Where is {k}?"}, said[1]] for k in range(40)]
+    write_lines(folder / "chats.jsonl", [{"messages": messages} for messages in asked])
+    write_lines(folder / "pairs.jsonl", [{"source": f"{k}", "target": "x"} for k in range(40)])
+    (folder / "model" / "chat_template.jinja").write_text(
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}<|endoftext|>{% endfor %}"
+        "{% if add_generation_prompt %}assistant: {% endif %}"
+    )
     pq.write_table(pa.Table.from_pylist(texts[:20]), folder / "test.parquet")
     shutil.copy(folder / "tok" / "tokenizer.json", folder)
     recipe = SCRIPT["printed"]("llmcurate recipes fineweb", folder, run)

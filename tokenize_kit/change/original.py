@@ -63,6 +63,7 @@ from tokenize_kit.formats.json_forms import (
 )
 from tokenize_kit.formats.sentencepiece_model import read_form
 from tokenize_kit.formats.tekken import is_tekken, load_json
+from tokenize_kit.formats.tiktoken import is_ranks
 from tokenize_kit.formats.tokenizer_json import Parts, parts_of, write_transformers
 
 _UNICODE = ("NFC", "NFD", "NFKC", "NFKD")
@@ -358,8 +359,10 @@ class Source:
 
 
 def kind_of(file: Path) -> str:
-    """Return the format of a file, as its name shows it, and for a .json its content. Raises
-    LlmcurateError for other names."""
+    """Return the format of a file, as its name shows it, and for .json and .model its content.
+    Raises LlmcurateError for other names."""
+    if is_ranks(file):
+        return "tiktoken"
     kind = _SUFFIXES.get(file.suffix)
     if kind is None:
         raise UsageError(

@@ -29,7 +29,7 @@ from tokenize_kit.encode.parts import Encode
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.formats.json_forms import byte_bpe_tokenizer
 from tokenize_kit.formats.tekken import is_tekken, load_json
-from tokenize_kit.formats.tiktoken import PATTERN_NAMES, from_ranks
+from tokenize_kit.formats.tiktoken import PATTERN_NAMES, from_ranks, is_ranks
 
 # Encode with two more arguments: the rows' keys, uint64[rows], and a rate.
 Sample = Callable[[np.ndarray, np.ndarray, np.ndarray, float], tuple[np.ndarray, np.ndarray]]
@@ -112,7 +112,7 @@ class Vocabulary:
 def open_vocabulary(path: Path, pattern: str | None = None) -> Vocabulary:
     """Open a tokenizer file. pattern: the name of a published pattern, for .tiktoken files. Raises
     ``LlmcurateError`` naming the file."""
-    if path.suffix == ".tiktoken":
+    if is_ranks(path):
         return _library(path, load_ranks(path, pattern), "tokenizer.tiktoken")
     if pattern is not None:
         raise UsageError(f"{path}: a pattern is for .tiktoken files; leave it out")

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
+from pathlib import Path
 
 import numpy as np
 
+from llmcurate.base.tokenizer_file import read_file
 from tokenize_kit.formats.forms import Added, ByteBpe, CannotHold
 from tokenize_kit.formats.merges import Pairs, derive_merges, pair_table
 from tokenize_kit.pattern.named import PATTERNS, pattern_with
@@ -22,9 +25,10 @@ PATTERN_NAMES = tuple(
 )
 LARGEST = 1 << 24  # ids; published files have 200,000
 # Special tokens of published files, which do not list them: pattern and highest rank to ids
-# (tiktoken_ext/openai_public.py; meta-llama/llama-models, llama3/tokenizer.py).
+# (tiktoken_ext/openai_public.py; meta-llama/llama-models, llama3 and llama4/tokenizer.py).
 _SPECIAL: dict[tuple[str, int], dict[str, int]] = {
     ("gpt2", 50_255): {"<|endoftext|>": 50_256},
+    ("gpt2", 50_280): {"<|endoftext|>": 50_256},  # p50k_base
     ("cl100k", 100_255): {
         "<|endoftext|>": 100_257,
         "<|fim_prefix|>": 100_258,
@@ -33,8 +37,20 @@ _SPECIAL: dict[tuple[str, int], dict[str, int]] = {
         "<|endofprompt|>": 100_276,
     },
     ("o200k", 199_997): {"<|endoftext|>": 199_999, "<|endofprompt|>": 200_018},
+    ("o200k", 199_999): {"<|begin_of_text|>": 200_000, "<|end_of_text|>": 200_001},  # Llama 4
     ("llama3", 127_999): {"<|begin_of_text|>": 128_000, "<|end_of_text|>": 128_001},
 }
+
+
+_LINE = re.compile(rb"[A-Za-z0-9+/]+=* \d+\r?\n")
+
+
+def is_ranks(file: Path) -> bool:
+    """Return True for a file of ranks: a .tiktoken, or a .model that begins with a line of ranks,
+    as Llama 3's and 4's do."""
+    if file.suffix != ".model" or not file.is_file():
+        return file.suffix == ".tiktoken"
+    return _LINE.match(read_file(file)) is not None
 
 
 def special_of(pattern: str, highest: int) -> dict[str, int]:

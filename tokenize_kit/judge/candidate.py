@@ -27,6 +27,7 @@ from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.formats.forms import NORMAL, file_of
 from tokenize_kit.formats.sentencepiece_model import read_model
+from tokenize_kit.formats.tiktoken import is_ranks
 from tokenize_kit.formats.tokenizer_json import (
     Step,
     flat_steps,
@@ -152,7 +153,7 @@ def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
     with one of these. pattern: the name of a .tiktoken file's pattern. Raises LlmcurateError naming
     the file."""
     file = file_of(path)
-    encoder = open_vocabulary(file, pattern if file.suffix == ".tiktoken" else None).encoder
+    encoder = open_vocabulary(file, pattern if is_ranks(file) else None).encoder
     return Json(encoder, path) if isinstance(encoder, Encoder) else SentencePiece(encoder, path)
 
 

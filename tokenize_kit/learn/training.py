@@ -42,25 +42,12 @@ def read_template(path: Path) -> str:
     text = read_text(path, "chat template ")
     if not text.strip():
         raise _template_error(path, "it is empty")
+    from jinja2 import TemplateSyntaxError
+
+    from llmcurate.base.chat_template import Sandbox
+
     try:
-        from jinja2 import Environment, TemplateSyntaxError, nodes
-        from jinja2.ext import Extension
-    except ModuleNotFoundError:
-        raise _template_error(path, "checking it needs jinja2: pip install jinja2") from None
-
-    class Generation(Extension):
-        """The Jinja block that transformers puts around the assistant's text."""
-
-        tags = {"generation"}
-
-        def parse(self, parser: Any) -> Any:
-            line = next(parser.stream).lineno
-            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-            return nodes.Scope(body, lineno=line)
-
-    environment = Environment(extensions=[Generation, "jinja2.ext.loopcontrols"])
-    try:
-        environment.parse(text)
+        Sandbox().template(text)
     except TemplateSyntaxError as error:
         raise _template_error(path, f"line {error.lineno}: {error.message}") from None
     return text

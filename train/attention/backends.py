@@ -112,12 +112,15 @@ def _repeat_heads(kv: Tensor, heads: int) -> Tensor:
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = None) -> Tensor:
     """Return softmax(q k^T / sqrt(head_dim) + bias + added) v (Vaswani et al. 2017). Scores and
-    softmax are in float32 or wider. A query that sees nothing gets 0.
+    softmax are in float32 or wider. A query that sees nothing gets 0. The mask's ``softcap``
+    applies to the scaled products, before bias and added scores.
     """
     k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
     with torch.autocast(q.device.type, enabled=False):
         exact = torch.promote_types(q.dtype, torch.float32)
         scores = (q.to(exact) @ k.to(exact).transpose(-2, -1)) * q.shape[-1] ** -0.5
+        if (cap := mask.softcap) is not None:
+            scores = cap * (scores / cap).tanh()
         if (bias := mask.scores(exact)) is not None:
             scores = scores + bias
         if added is not None:
@@ -235,7 +238,7 @@ BACKENDS: dict[str, Backend] = {
     ),
     "eager": Backend(
         attention=eager,
-        masks=_ALL_MASKS,
+        masks=_ALL_MASKS | {"softcap"},
         dtypes=_FLOATS | {torch.float64},
         devices=frozenset({"cpu", "cuda"}),
         prepare=_make_dense,

@@ -190,6 +190,7 @@ class Mask:
     ``bias``: a term that is added to the scores.
     ``gaps``: True if a cache has dropped keys, so that positions may jump within a document.
     ``content``: True if each layer passes its own scores to ``attend``.
+    ``softcap``: a number c; products of queries and keys become c * tanh(product / c).
     """
 
     queries: int
@@ -212,6 +213,7 @@ class Mask:
     bias: Bias | None = None
     gaps: bool = False
     content: bool = False
+    softcap: float | None = None
     ahead: int = 0
 
     @property
@@ -245,6 +247,8 @@ class Mask:
             names.add("gaps")
         if self.content:
             names.add("content")
+        if self.softcap is not None:
+            names.add("softcap")
         if self.ahead:
             names.add("ahead")
         return frozenset(names)

@@ -205,9 +205,7 @@ class Feed(Steps):
             if list(self.labels.values()).count(label) > 1:
                 raise UsageError(f"two sources are called {label}: give them names")
         self.shards = {
-            path: cut_single(
-                read_shards(Path(path), foreign=foreign, val=True).texts(), self.config.held_out
-            )
+            path: cut_single(self._read(Path(path), foreign), self.config.held_out)
             for path in self.labels
         }
         first, *others = self.shards.items()
@@ -275,6 +273,9 @@ class Feed(Steps):
                     f"source {label}: {float(self.epochs(path)):.2f} epochs of it are over "
                     f"max_epochs {limit:g}: lower its weight or the steps, or raise max_epochs"
                 )
+
+    def _read(self, path: Path, foreign: Foreign) -> Shards:
+        return read_shards(path, foreign=foreign, val=True).texts()
 
     def _rows(self, path: str, context: int, packing: str) -> Rows:
         return Rows(

@@ -160,7 +160,7 @@ class Rows:
         most: int | None = None,
     ) -> None:
         self.shards, self.documents, self.context, self.first = shards, documents, context, first
-        self.masked = masked and shards.masks is not None
+        self.masked = shards.answers or (masked and shards.masks is not None)
         self.packing = packing_for(packing, takes is None)
         self.length = shards.length[documents]
         if most is not None:
@@ -210,8 +210,10 @@ class Rows:
     def _before(self, index: int, first: int) -> int:
         """Return the token before a piece. At the start of a document this is ``Shards.before`` or,
         if there is no such token, the last token of the previous document."""
-        if first:
-            return int(self.shards.document(int(self.documents[index]))[first - 1])
+        document = int(self.documents[index])
+        if first or self.shards.answers:
+            place = int(self.shards.start[document]) + first - 1
+            return int(self.shards.tokens[int(self.shards.shard[document])][place])
         if self.shards.before is not None:
             return self.shards.before
         for back in range(1, len(self.documents) + 1):

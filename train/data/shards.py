@@ -60,6 +60,8 @@ class Shards:
     and ``begin`` the id that each of them begins with, None if they begin with their text.
     ``tokenizer`` is the path of the tokenizer, if the shards have one. ``held_out`` has the numbers
     of the documents that the files name as held-out text, and is empty if they name none.
+    ``answers`` is True if held-out documents, too, are scored only where masks have 1, and each is
+    read after the token that is before it in its file.
 
     ``fingerprint`` identifies the content: it is the SHA-256 of the manifest, which has the SHA-256
     of every file; without a manifest, the SHA-256 of names, sizes and samples of the files.
@@ -81,6 +83,7 @@ class Shards:
     begin: int | None = None
     form: str = "llmcurate"
     sums: tuple[tuple[Path, str], ...] = ()
+    answers: bool = False
     tokenizer: Path | None = None
     tokenizer_sha256: str | None = None
     parts: tuple[Part, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from train.hf import family, keys
 from train.hf.rope import rope, rope_keys
 from train.model.config import ModelConfig
@@ -70,7 +72,8 @@ GPT2 = family.Family(
 # GPT-J (Wang and Komatsuzaki 2021)
 
 
-GPTJ = family.Family(
+GPTJ = replace(
+    GPT2,
     name="gptj",
     architecture="GPTJForCausalLM",
     keys=(
@@ -85,22 +88,18 @@ GPTJ = family.Family(
         ),
         keys.tied(False),
     ),
-    parts=family.parts_from(
+    parts=family.exchanged(
+        GPT2.parts,
         {
-            "embedding": "transformer.wte",
-            "{}.attention_norm": "transformer.h.{}.ln_1",
             "{}.attention.query": ("transformer.h.{}.attn.q_proj", family.interleaved),
             "{}.attention.key": ("transformer.h.{}.attn.k_proj", family.interleaved),
             "{}.attention.value": "transformer.h.{}.attn.v_proj",
             "{}.attention.out": "transformer.h.{}.attn.out_proj",
             "{}.feed_forward.up": "transformer.h.{}.mlp.fc_in",
             "{}.feed_forward.down": "transformer.h.{}.mlp.fc_out",
-            "stack.norm": "transformer.ln_f",
-            "head": "lm_head",
-        }
+        },
     ),
-    prefix="transformer.",
-    aliases=GPT2.aliases,
+    tasks={},
 )
 
 

@@ -192,6 +192,13 @@ number = partial(setting, Settings.number)
 flag = partial(setting, Settings.flag)
 
 
+def cap(theirs: str, ours: str) -> Row:
+    """Return a table row: a number, or null for no cap."""
+    return constant_key(
+        theirs, attrgetter(ours), lambda read: [(ours, read.file.number(theirs, 0.0) or None)]
+    )
+
+
 def length(theirs: str, default: Default = REQUIRED) -> Row:
     """Return a table row: the context. The user may ask for another context than the file's."""
     return Row(

@@ -73,23 +73,26 @@ def read_marks(reading: keys.Reading) -> str:
     return marks
 
 
-def _layers(config: ModelConfig) -> keys.Pairs:
+def write_windows(config: ModelConfig) -> keys.Pairs:
     yield "sliding_window", next(filter(None, config.windows), None)
     yield "layer_types", layer_types(config)
 
 
 def _qwen_layers(config: ModelConfig) -> keys.Pairs:
-    windows, (window, kinds) = any(config.windows), _layers(config)
+    windows, (window, kinds) = any(config.windows), write_windows(config)
     yield from (("use_sliding_window", windows), window)
     yield from (("max_window_layers", 0 if windows else config.layers), kinds)
 
 
-def _read_windows(reading: keys.Reading, *, on: bool = True, first: int = 0) -> keys.Pairs:
+def read_windows(
+    reading: keys.Reading, *, on: bool = True, first: int = 0, every: int = 0
+) -> keys.Pairs:
     """Read which layers have a window. If the file does not list the kinds of layers, layers from
-    number ``first`` on have a window if ``on`` is True."""
+    number ``first`` on have a window if ``on`` is True, except each ``every``-th layer."""
     layers, window = reading.ours["layers"], reading.file.whole("sliding_window", None)
     marks = read_marks(reading) or "".join(
-        "W" if on and layer >= first else "F" for layer in range(min(layers, 9999))
+        "W" if on and layer >= first and not (every and (layer + 1) % every == 0) else "F"
+        for layer in range(min(layers, 9999))
     )
     if window is None or "W" not in marks:
         yield "attention.window", None
@@ -103,7 +106,7 @@ def _read_windows(reading: keys.Reading, *, on: bool = True, first: int = 0) -> 
 def _read_qwen(reading: keys.Reading) -> keys.Pairs:
     used = reading.file.flag("use_sliding_window", False)
     first = reading.file.whole("max_window_layers", 28)
-    windows = [*_read_windows(reading, on=used, first=first)]
+    windows = [*read_windows(reading, on=used, first=first)]
     # The window length is ignored if windows are off.
     return windows if used else [("attention.window", None)]
 
@@ -156,7 +159,7 @@ MINISTRAL = replace(
     name="ministral",
     architecture="MinistralForCausalLM",
     tasks={},
-    keys=(*_KEYS, _LONG, keys.Row("windows", _layers, _read_windows)),
+    keys=(*_KEYS, _LONG, keys.Row("windows", write_windows, read_windows)),
 )
 QWEN2 = replace(
     LLAMA,

@@ -51,6 +51,7 @@ def rope(theta: str = "rope_theta", *, all_dims: bool = False) -> Row:
 
     def read(reading: Reading) -> Pairs:
         new = reading.file.sub("rope_parameters")
+        new = (new and new.sub("full_attention")) or new  # Gemma 3 has one for each kind of layer
         values = new or reading.file.sub("rope_scaling")
         base = (new or reading.file).number("rope_theta" if new else theta, 10_000.0)
         yield "position.theta", base

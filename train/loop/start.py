@@ -34,7 +34,7 @@ from train.model.decoder import Decoder
 from train.model.heads import with_task
 from train.model.plugins import plugins
 from train.model.presets import PRESETS, preset
-from train.objective_settings import Auto, Objective
+from train.objective_settings import RECORDS, Auto, Objective
 from train.objectives.objectives import OBJECTIVES, feed_of, objective, objective_for
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
@@ -256,7 +256,7 @@ def conversion_losses(
     Every process must call this function, before the first step.
     """
     names = conversion_steps(plan)
-    if plan.start is None or not names or feed.task is not None:
+    if plan.start is None or not names or isinstance(plan.train.objective, RECORDS):
         return None
     after = held_out()
     before = _loss_before(plan.train, plan.start, feed, device)

@@ -107,9 +107,9 @@ def training_memory(
         tokens = torch.zeros(rows, context, dtype=torch.long)
         # Autograd adds a tied head's gradient to the embedding's in place, but not while tracing:
         # so they are separate here.
-        matrix, bias = model.head_weights()
-        untied = matrix.detach().requires_grad_()
-        vars(model)["head_weights"] = lambda: (untied, bias)
+        tied = model.head_weights()
+        untied = tied._replace(weight=tied.weight.detach().requires_grad_())
+        vars(model)["head_weights"] = lambda: untied
         losses = Losses(model, TrainConfig(loss_chunk=loss_chunk))
         scored = None if config.causal else torch.arange(math.ceil(Masked().rate * tokens.numel()))
         source = None if config.encoder is None else tokens
@@ -128,7 +128,7 @@ def training_memory(
             loss = torch.stack([term.sum for term in terms if term.weight]).sum()
             del terms
         # The loss has computed the head's gradient, which counts among the gradients.
-        head = sum(w.numel() * w.element_size() for w in model.head_weights() if w is not None)
+        head = sum(w.numel() * w.element_size() for w in untied[:2] if w is not None)
         activations = tracker.live - before - head
         loss.backward()
         del loss

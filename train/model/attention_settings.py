@@ -25,6 +25,7 @@ class AttentionPattern:
     block: int = 1
     dilations: tuple[int, ...] = ()
     segment: int | None = None
+    softcap: float | None = None
 
     @property
     def cached_tokens(self) -> int | None:
@@ -48,6 +49,12 @@ class Grouped:
         "(MQA: Shazeer 2019; GQA: Ainslie et al. 2023).",
     )
     head_dim: int = Field(ge=1, description="Dimensions of a head.")
+    score_dim: int | None = Field(
+        None,
+        ge=1,
+        description="Number by whose square root scores are divided (Gemma 2 27B: 144). Without a "
+        "value head_dim.",
+    )
     bias: Biases = Field(
         "none",
         description="Linear layers that have a bias: none, qkv (Qwen2.5), all, or but_keys, all "
@@ -107,6 +114,12 @@ class Grouped:
         "one before, without a gradient through it: Transformer-XL's memory (Dai et al. 2019, "
         "section 3.2). Without a value a document is one segment.",
     )
+    softcap: float | None = Field(
+        None,
+        gt=0,
+        description="Cap c on attention scores, which become c x tanh(score / c) (Gemma 2: 50). "
+        "Computed by eager attention only. Without a value scores are not capped.",
+    )
 
     def __post_init__(self) -> None:
         refuse_if(
@@ -145,10 +158,10 @@ class Grouped:
 
     def pattern(self, layer: int) -> AttentionPattern:
         if self.segment is not None:
-            return AttentionPattern(segment=self.segment)
+            return AttentionPattern(segment=self.segment, softcap=self.softcap)
         letter = self.window_pattern[layer % len(self.window_pattern)]
         if self.window is None or letter == "F":
-            return AttentionPattern()
+            return AttentionPattern(softcap=self.softcap)
         repeated = self.dilations * (self.heads // max(1, len(self.dilations)))
         return AttentionPattern(
             window=self.window,
@@ -158,6 +171,7 @@ class Grouped:
             draw=self.seed * 2**16 + layer if self.random else 0,
             block=self.block,
             dilations=repeated if letter == "D" else (),
+            softcap=self.softcap,
         )
 
     @property
@@ -185,6 +199,7 @@ class Latent:
 
     bias: ClassVar[str] = "none"
     qk_norm: ClassVar[bool] = False
+    score_dim: ClassVar[None] = None
     kind: Literal["latent"] = "latent"
     heads: int = Field(ge=1, description="Number of heads.")
     query_rank: int | None = Field(

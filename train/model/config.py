@@ -116,6 +116,12 @@ class Head:
         description="Number of modules for training that predict tokens after the next one, one "
         "token further each (DeepSeek-V3, arXiv 2412.19437, section 2.2).",
     )
+    softcap: float | None = Field(
+        None,
+        gt=0,
+        description="Cap c on the logits, which become c x tanh(logit / c) (Gemma 2: 30). Without "
+        "a value logits are not capped.",
+    )
 
 
 # Attention includes cross-attention in an encoder-decoder.

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -19,7 +18,7 @@ from train.model.attention_settings import AttentionPattern
 from train.model.block import block
 from train.model.cache import Cache, SourceTokens, token_positions
 from train.model.config import ModelConfig
-from train.model.heads import Head, builder_of
+from train.model.heads import Head, HeadWeights, builder_of
 from train.model.layers import Dropout, View, last_norm, norm, note, token_seeds, wrap_int64
 from train.model.positions import EMBEDDING, Positions, positions
 from train.model.roles import Role
@@ -228,19 +227,17 @@ class Decoder(nn.Module):
 
     def logits(self, features: Tensor) -> Tensor:
         """Return the logits [..., vocab], in float32 or wider, for features [..., hidden]."""
-        out = F.linear(self.head_input(features), *self.head_weights())
-        return out if out.dtype == torch.float64 else out.float()
+        return self.head_weights().logits(self.head_input(features))
 
     def head_input(self, features: Tensor) -> Tensor:
         transform = self._predicts.transform
         return features if transform is None else transform(features)
 
-    def head_weights(self) -> tuple[Tensor, Tensor | None]:
-        """Return the head's matrix [vocab, hidden], and its bias [vocab] or None. The matrix of a
-        tied head is the embedding's. With a task's head, the shapes are [labels, hidden] and
-        [labels]."""
+    def head_weights(self) -> HeadWeights:
+        """Return the head's weights. The matrix of a tied head is the embedding's."""
         head = self._predicts
-        return self.embedding.weight if head.weight is None else head.weight, head.bias
+        matrix = self.embedding.weight if head.weight is None else head.weight
+        return HeadWeights(matrix, head.bias, self.config.head.softcap)
 
     @property
     def _predicts(self) -> Head:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from llmcurate.base.index import modules_of
@@ -53,6 +54,21 @@ class Transform(nn.Module):
         return self.norm(self.activation(self.linear(x)))
 
 
+class HeadWeights(NamedTuple):
+    """What the head multiplies features by: a matrix [vocab, hidden] and a bias [vocab] or None,
+    with a task's head [labels, hidden] and [labels]. ``softcap``: the cap on logits, or None."""
+
+    weight: Tensor
+    bias: Tensor | None
+    softcap: float | None = None
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Return the logits [..., vocab], in float32 or wider, for the head's input x."""
+        out = F.linear(x, self.weight, self.bias)
+        out = out if out.dtype == torch.float64 else out.float()
+        return out if self.softcap is None else self.softcap * (out / self.softcap).tanh()
+
+
 class Head(nn.Module):
     """The layer from features [..., hidden] to logits [..., vocab]. A tied head uses the
     embedding's weight, after a matrix if needed. A discriminator's head has only the part
@@ -88,7 +104,9 @@ def with_task(
     elif config.head.transform and kind == "classify":
         before = "pool"
     task = Task(kind=kind, labels=labels, before=before, answers=answers)
-    head = replace(config.head, pair="none", replaced=False, boundary=False, task=task)
+    head = replace(
+        config.head, pair="none", replaced=False, boundary=False, softcap=None, task=task
+    )
     return replace(config, head=head)
 
 

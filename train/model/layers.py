@@ -242,6 +242,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         own, hidden = config.attention, config.hidden
         self.head_dim, self.backend = own.head_dim, backend
+        self.scale = (own.head_dim / (own.score_dim or own.head_dim)) ** 0.5
         qkv, out = own.bias != "none", own.bias in ("all", "but_keys")
         self.key_bias = qkv and own.bias != "but_keys"
         width, kv_width = own.heads * own.head_dim, own.kv_heads * own.head_dim
@@ -273,6 +274,7 @@ class SelfAttention(nn.Module):
         """Return the queries of x, [batch, heads, length, head_dim]."""
         q = self.query(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
         q = q if self.query_norm is None else self.query_norm(q)
+        q = q if self.scale == 1 else q * self.scale
         return q if rotation is None else rotate(q, rotation)
 
     def keys_and_values(self, x: Tensor, rotation: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -23,6 +23,7 @@ from train.device import in_products
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
+from train.model.heads import HeadWeights
 from train.objectives.example import IGNORED, OBJECTIVES, Example, Objective
 
 LOGITS = 1 << 26  # most logits of a chunk on a CPU
@@ -41,6 +42,7 @@ def loss_sums(
     targets: Tensor,
     weight: Tensor,
     bias: Tensor | None,
+    softcap: float | None = None,
     *,
     chunk: int,
     z_loss: float = 0.0,
@@ -49,9 +51,9 @@ def loss_sums(
 
     loss = nats + z_loss * squares. Only the loss has a gradient, which has no gradient itself.
     ``features``: [tokens, hidden]. ``targets``: [tokens]. ``weight``, ``bias``: the head's, [vocab,
-    hidden] and [vocab]. The mean of the squares is the z-loss (Chowdhery et al. 2022, section 5),
-    which keeps the logits from drifting away together. Under autocast, matrix products have
-    autocast's dtype.
+    hidden] and [vocab]. ``softcap``: the head's cap on logits. The mean of the squares is the
+    z-loss (Chowdhery et al. 2022, section 5), which keeps the logits from drifting away together.
+    Under autocast, matrix products have autocast's dtype.
     """
     low = in_products(features)
     needed = [tensor is not None and tensor.requires_grad for tensor in (features, weight, bias)]
@@ -59,7 +61,7 @@ def loss_sums(
         needed = [False] * 3
     with torch.autocast(features.device.type, enabled=False):
         sums: tuple[Tensor, Tensor, Tensor] = _Sums.apply(
-            features, weight, bias, targets, chunk, z_loss, low, tuple(needed)
+            features, weight, bias, targets, softcap, chunk, z_loss, low, tuple(needed)
         )
     return sums
 
@@ -72,6 +74,7 @@ class _Sums(torch.autograd.Function):
         weight: Tensor,
         bias: Tensor | None,
         targets: Tensor,
+        softcap: float | None,
         chunk: int,
         z_loss: float,
         low: torch.dtype,
@@ -84,13 +87,13 @@ class _Sums(torch.autograd.Function):
         of_weight = torch.zeros_like(weight) if needed[1] else None
         of_bias = torch.zeros_like(bias) if needed[2] and bias is not None else None
         exact = torch.promote_types(low, torch.float32)
-        shares_of = _shares(min(chunk, len(x)), matrix, exact)
+        shares_of = _shares(min(chunk, len(x)), matrix, exact, softcap)
         nats, squares = x.new_zeros((), dtype=exact), x.new_zeros((), dtype=exact)
         for first in range(0, len(x), chunk):
             part = slice(first, first + chunk)
             counted = counts[part]
             wanted_ids = torch.where(counted, targets[part], 0)[:, None]
-            target_logits, log_sum, shares = shares_of(x[part], matrix, addend, wanted_ids)
+            target_logits, log_sum, shares, slopes = shares_of(x[part], matrix, addend, wanted_ids)
             nats = nats + torch.where(counted, log_sum - target_logits, 0).sum()
             squared = torch.where(counted, log_sum.square(), 0)
             squares = squares + squared.sum()
@@ -98,7 +101,8 @@ class _Sums(torch.autograd.Function):
                 continue
             weight_of_row = counted.to(exact)[:, None]
             factors = 1 + 2 * z_loss * log_sum[:, None] if z_loss else None
-            gradient = _less_targets(shares, wanted_ids, factors).to(low)
+            gradient = _less_targets(shares, wanted_ids, factors)
+            gradient = (gradient if slopes is None else gradient * slopes).to(low)
             # Unscored targets are removed from the small factors, not from the large gradient.
             if of_x is not None:
                 of_x[part] = (gradient @ matrix) * weight_of_row.to(low)
@@ -123,45 +127,50 @@ class _Sums(torch.autograd.Function):
         of_x, of_weight, of_bias = gradients
         if of_x is not None:
             of_x = of_x.to(ctx.dtypes[0])
-        return of_x, of_weight, of_bias, None, None, None, None, None
+        return of_x, of_weight, of_bias, None, None, None, None, None, None
 
 
-Shares = Callable[[Tensor, Tensor, Tensor | None, Tensor], tuple[Tensor, Tensor, Tensor]]
+Found = tuple[Tensor, Tensor, Tensor, Tensor | None]
+Shares = Callable[[Tensor, Tensor, Tensor | None, Tensor], Found]
 
 
-def _shares(rows: int, matrix: Tensor, exact: torch.dtype) -> Shares:
+def _shares(rows: int, matrix: Tensor, exact: torch.dtype, softcap: float | None) -> Shares:
     """Return a function for at most ``rows`` tokens that returns their targets' logits, log
-    normalisers and softmax, in dtype ``exact``. On a CPU all chunks use the same memory for logits
-    and softmax, because the C library would request it anew each time, page by page. On other
-    devices a compiler fuses these operations, so that they read the logits once.
+    normalisers, softmax, and the slopes of the cap or None, in dtype ``exact``. On a CPU all chunks
+    use the same memory for logits and softmax, because the C library would request it anew each
+    time, page by page. On other devices a compiler fuses these operations, so that they read the
+    logits once.
     """
     if matrix.device.type != "cpu" or torch.compiler.is_compiling():
 
-        def fused(
-            x: Tensor, w: Tensor, b: Tensor | None, ids: Tensor
-        ) -> tuple[Tensor, Tensor, Tensor]:
-            logits = F.linear(x, w, b).to(exact)
+        def fused(x: Tensor, w: Tensor, b: Tensor | None, ids: Tensor) -> Found:
+            logits, slopes = F.linear(x, w, b).to(exact), None
+            if softcap is not None:
+                share = (logits / softcap).tanh()
+                logits, slopes = softcap * share, 1 - share.square()
             top = logits.amax(-1, keepdim=True)
             powers = (logits - top).exp()
             total = powers.sum(-1, keepdim=True)
-            return logits.gather(-1, ids)[:, 0], (top + total.log())[:, 0], powers / total
+            return logits.gather(-1, ids)[:, 0], (top + total.log())[:, 0], powers / total, slopes
 
         return fused
     first, second = matrix.new_empty(2, rows, len(matrix), dtype=exact).unbind()
 
-    def reused(
-        x: Tensor, w: Tensor, b: Tensor | None, ids: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def reused(x: Tensor, w: Tensor, b: Tensor | None, ids: Tensor) -> Found:
         logits, shares = first[: len(x)], second[: len(x)]
         if w.dtype != exact:
             logits.copy_(F.linear(x, w, b))
         else:
             torch.mm(x, w.t(), out=logits)
             logits = logits if b is None else logits.add_(b)
+        if softcap is not None:
+            logits.div_(softcap).tanh_().mul_(softcap)
         torch.softmax(logits, -1, out=shares)
         # The largest share is 1 / sum(exp(logits - largest)).
         log_sum = logits.amax(-1) - shares.amax(-1).log()
-        return logits.gather(-1, ids)[:, 0], log_sum, shares
+        found = logits.gather(-1, ids)[:, 0]
+        slopes = None if softcap is None else logits.div_(softcap).square_().neg_().add_(1)
+        return found, log_sum, shares, slopes
 
     return reused
 
@@ -184,9 +193,9 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
 
 def distance(
     features: Tensor,
-    head: tuple[Tensor, Tensor | None],
+    head: HeadWeights,
     taught: Tensor,
-    teacher: tuple[Tensor, Tensor | None],
+    teacher: HeadWeights,
     targets: Tensor,
     *,
     chunk: int,
@@ -199,9 +208,9 @@ def distance(
     """
 
     def part(x: Tensor, y: Tensor, counted: Tensor) -> Tensor:
-        ours = (F.linear(x, *head).float() / temperature).log_softmax(-1)
+        ours = (head.logits(x) / temperature).log_softmax(-1)
         with torch.no_grad():
-            theirs = (F.linear(y, *teacher).float() / temperature).log_softmax(-1)
+            theirs = (teacher.logits(y) / temperature).log_softmax(-1)
         each = F.kl_div(ours, theirs, reduction="none", log_target=True).sum(-1)
         return torch.where(counted, each, 0).sum() * temperature**2
 

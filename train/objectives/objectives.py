@@ -57,6 +57,10 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
     if type(asked) not in suited:
         names = ", ".join(kind.kind for kind in suited)
         raise UsageError(f"objective {asked.kind!r} for this model: choose one of auto, {names}")
+    if isinstance(asked, settings.Pairs):
+        if model.encoder is None:
+            return replace(asked, form="decoder")
+        return replace(asked, form="encoder-decoder", start=model.encoder.start)
     if isinstance(asked, settings.Denoiser):
         asked = _formed(model, asked)
     refuse_if(

@@ -159,16 +159,16 @@ def extend(
     texts = buffers(on, quiet or as_json, reading(read)) if on else None
     asked = {"tokenizer": tokenizer, "on": on, "from": other}
     asked |= {"embeddings": embeddings} | read.given() | settings
-    claim_for("extend", out, restart, **asked)
-    rows = None
-    if embeddings:
-        rows = Rows(embeddings, tuple(tensor or ()), chosen.init, chosen.seed, texts)
-    card: ExtendedCard | JoinedCard
-    if other:
-        card = join(tokenizer, other, out, scripts=chosen.scripts, rows=rows, batches=texts)
-    elif texts and chosen.vocab:
-        more = chosen.vocab - open_tokenizer(tokenizer).size
-        card = learn(tokenizer, texts(), out, more, least=chosen.min_frequency, rows=rows)
+    with claim_for("extend", out, restart, **asked):
+        rows = None
+        if embeddings:
+            rows = Rows(embeddings, tuple(tensor or ()), chosen.init, chosen.seed, texts)
+        card: ExtendedCard | JoinedCard
+        if other:
+            card = join(tokenizer, other, out, scripts=chosen.scripts, rows=rows, batches=texts)
+        elif texts and chosen.vocab:
+            more = chosen.vocab - open_tokenizer(tokenizer).size
+            card = learn(tokenizer, texts(), out, more, least=chosen.min_frequency, rows=rows)
     if as_json:
         echo_json({"out": str(out), **card.json()})
         return
@@ -230,17 +230,17 @@ def prune(
         raise UsageError("prune: give the texts to count tokens in: --on CORPUS")
     asked = {"tokenizer": tokenizer, "on": on, "common_with": common, "embeddings": embeddings}
     texts = buffers(on, quiet or as_json, reading(read)) if on else None
-    claim_for("prune", out, restart, **(asked | read.given() | settings))
-    card = run(
-        tokenizer,
-        texts,
-        out,
-        most=chosen.vocab,
-        least=chosen.min_count or 1,
-        common=common,
-        embeddings=embeddings,
-        tensors=tuple(tensor or ()),
-    )
+    with claim_for("prune", out, restart, **(asked | read.given() | settings)):
+        card = run(
+            tokenizer,
+            texts,
+            out,
+            most=chosen.vocab,
+            least=chosen.min_count or 1,
+            common=common,
+            embeddings=embeddings,
+            tensors=tuple(tensor or ()),
+        )
     if as_json:
         echo_json({"out": str(out), **card.json()})
         return

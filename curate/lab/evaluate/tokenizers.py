@@ -37,10 +37,12 @@ def diff(
 ) -> TokenizerDiff:
     """Return the figures of `tokenize_kit.lab.diff` as a report, with the names of both tokenizers
     and the inputs. Raises UsageError for an unreadable tokenizer."""
+    from tokenize_kit.formats.forms import file_of
+    from tokenize_kit.formats.tiktoken import is_ranks
     from tokenize_kit.lab.diff import diff as run
 
     documents = Documents(inputs, quiet, read) if inputs else None
-    if pattern is not None and not any(path.suffix == ".tiktoken" for path in paths):
+    if pattern is not None and not any(map(is_ranks, map(file_of, paths))):
         raise UsageError("--pattern is for .tiktoken files, and none is given; leave it out")
     figures = run(
         *paths,

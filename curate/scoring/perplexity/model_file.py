@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -232,6 +233,8 @@ class _Lines:
             raise UsageError(f"{self.path}: ends before \\end\\; it is truncated")
         if len(raw) == _MOST_LINE:
             raise self.wrong("is too long")
+        if self.number == 1:
+            raw = raw.removeprefix(BOM_UTF8)
         return raw.decode("utf-8", "surrogateescape").strip(" \t\r\n")
 
     def wrong(self, problem: str) -> UsageError:

@@ -44,6 +44,16 @@ def test_the_suggested_next_command_follows_from_the_last_product(made, stages, 
     assert next_command(made, ["in.jsonl"], typed) == command.split()
 
 
+def test_a_fine_tuned_model_is_followed_by_what_it_is_for():
+    def after(task: str) -> str:
+        made = outcome("model", files=["tokenizer.json"], records=[task, "in.jsonl"])
+        return " ".join(next_command(made, [], "m"))
+
+    assert after("classify") == "predict m in.jsonl -o predicted.jsonl"
+    assert after("chat") == "generate Hello --model m --chat"
+    assert after("pairs") == "generate --model m"
+
+
 def test_a_model_without_a_tokenizer_has_no_next_command():
     made = outcome("model", files=["checkpoints/step-0000002/config.json"])
     assert next_command(made, [], "m") == []

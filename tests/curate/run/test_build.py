@@ -170,6 +170,12 @@ def test_another_command_and_files_of_the_user_are_not_overwritten(inputs, tmp_p
     assert invoke(mine) == 0 and files(card.parent) == files(out)
 
 
+def test_a_refused_conversion_leaves_nothing(inputs, tmp_path):
+    convert = ["tokenizer", "convert", str(inputs / "tok"), "--to", "sentencepiece", "-o"]
+    assert invoke([*convert, str(tmp_path / "out")]) == 1
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.lab
 def test_another_path_to_the_same_tokenizer_or_worker_count_is_no_difference(
     inputs, tmp_path, monkeypatch

@@ -1,11 +1,14 @@
 """The merges that are derived from tiktoken's ranks."""
 
+import base64
 import random
 from itertools import pairwise
 
 import pytest
 
-from tokenize_kit.formats.tiktoken import merges_of_ranks
+from tokenize_kit.change.convert import convert
+from tokenize_kit.encode.vocabulary import open_vocabulary
+from tokenize_kit.formats.tiktoken import is_ranks, merges_of_ranks
 
 
 def merged(ranks: dict[bytes, int], token: bytes) -> list[bytes]:
@@ -37,3 +40,16 @@ def test_the_merge_of_a_token_joins_what_lower_ranks_leave_of_it(letters):
         assert list(merges_of_ranks(ranks)) == expected
         assert merges_of_ranks(ranks | {b"": len(ranks)}) == merges_of_ranks(ranks)
     assert several
+
+
+def test_ranks_in_a_file_called_model_are_read_as_those_of_llama_3_are(tmp_path):
+    tokens = [*(bytes([byte]) for byte in range(256)), b"th", b"the"]
+    lines = (f"{base64.b64encode(token).decode()} {rank}" for rank, token in enumerate(tokens))
+    file = tmp_path / "tokenizer.model"
+    file.write_text("\n".join(lines) + "\n")
+    assert is_ranks(file)
+    assert open_vocabulary(file, "llama3").encoder.tokenizer.encode("the").ids == [257]
+    convert(file, tmp_path / "out", "tokenizer.json", pattern="llama3")
+    assert open_vocabulary(tmp_path / "out/tokenizer.json").encoder.tokenizer.encode("the").ids == [
+        257
+    ]

@@ -82,6 +82,24 @@ def test_triton_refuses_such_values_in_one_line():
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("kind", [{}, {"window": 3}, MASKS["alibi"]])
+def test_a_cap_on_scores_is_computed_by_eager_alone(kind):
+    q, k, v = case(kv_heads=4)
+    spec = mask(softcap=0.5, **kind)
+    scores = 0.5 * torch.tanh(q @ k.transpose(-2, -1) / 16**0.5 / 0.5)
+    bias = spec.scores(scores.dtype)
+    scores = scores if bias is None else scores + bias
+    expected = scores.masked_fill(~spec.dense, float("-inf")).softmax(-1) @ v
+    for backend in ("eager", "auto"):
+        torch.testing.assert_close(attend(q, k, v, spec, backend), expected, rtol=1e-5, atol=1e-5)
+    for backend in ("sdpa", "triton", "flex"):
+        with pytest.raises(LlmcurateError, match=f"{backend} does not support the mask softcap"):
+            attend(q, k, v, spec, backend)
+    like = SimpleNamespace(dtype=torch.bfloat16, device=torch.device("cuda"), requires_grad=True)
+    like.shape = (2, 4, 8, 16)
+    assert choose(like, spec).backend == "eager"
+
+
 @pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
 def test_sdpa_has_the_gradients_of_eager(kind):
     grads = []

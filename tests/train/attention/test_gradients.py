@@ -97,6 +97,7 @@ MASKED: dict[str, tuple[dict, tuple[str, ...]]] = {
     "window and sinks": ({"attention.window": 3, "attention.sinks": 1}, ("documents",)),
     "dilated window": ({"attention": DILATED}, ("documents",)),
     "segments": ({"attention.segment": 4}, ("documents",)),
+    "capped scores": ({"attention.softcap": 0.5}, ("documents",)),
     "encoder": (ENCODER, ("documents",)),
     "blocks of an encoder": (ENCODER | {"attention": BLOCKS}, ("documents",)),
     "encoder-decoder": ({"encoder": {"layers": 1}}, ("documents", "source")),

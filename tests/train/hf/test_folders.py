@@ -41,7 +41,7 @@ def config_of(change: dict) -> ModelConfig:
 
 REFUSED: dict[str, tuple[dict, str]] = {
     "attention.sinks": (SINKS, r"nearest is mistral, but for attention.sinks 2 \(expected 0\)"),
-    "sandwich": ({"norm.place": "sandwich"}, r"but for norm.place sandwich \(expected pre\)"),
+    "post": ({"norm.place": "post"}, r"but for norm.place post \(expected pre\)"),
     "sinusoidal": ({"position": "sinusoidal"}, "position.kind sinusoidal"),
     "t5": ({"position": "t5"}, "position.kind t5"),
     "head bias": ({"head.bias": True}, "llama, but for head.bias True"),

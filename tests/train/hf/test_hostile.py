@@ -31,6 +31,7 @@ SEEN = {
     "qwen3_moe": "qwen2-moe", "mpt": "bloom-560m", "falcon": "gptj-6b",
     "t5": "t5-tiny", "mt5": "mt5-small", "bart": "bart-tiny", "electra": "electra-tiny",
     "xlm-roberta": "roberta-base", "phi3": "mistral-7b", "gemma": "llama3.1-8b",
+    "gemma2": "llama3.1-8b", "gemma3_text": "llama3.1-8b",
     "deberta": "deberta-tiny", "deberta-v2": "deberta-v3-small",
 }  # fmt: skip
 LATENT = changed(

@@ -31,6 +31,10 @@ DEBERTA = {
     "position_biased_input": False,
 }  # fmt: skip
 V3 = {**DEBERTA, "share_att_key": True, "position_buckets": 8, "norm_rel_ebd": "layer_norm"}
+GEMMA2 = {
+    **GROUPED, "num_hidden_layers": 4, "head_dim": 16, "query_pre_attn_scalar": 24,
+    "sliding_window": 8, "final_logit_softcapping": 3.0, "attn_logit_softcapping": 2.0,
+}  # fmt: skip
 FALCON = {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 CLASSES = {
     "BertForPreTraining": SIZES,
@@ -67,6 +71,16 @@ CLASSES = {
         **FALCON, "num_kv_heads": 2, "new_decoder_architecture": True
     },
     "GemmaForCausalLM": {**GROUPED, "head_dim": 16},
+    "Gemma2ForCausalLM": GEMMA2,
+    "Gemma3ForCausalLM": {**GEMMA2, "num_hidden_layers": 6},
+    "Gemma3ForCausalLM with scaling": {
+        **GEMMA2, "num_hidden_layers": 6, "final_logit_softcapping": None,
+        "query_pre_attn_scalar": 16,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        },
+    },
 }  # fmt: skip
 
 
@@ -122,6 +136,29 @@ def test_a_class_computes_the_same_here_and_after_our_export(name, saved, tmp_pa
     check_equal(again.eval(), folder)
     again.save_pretrained(tmp_path / "again")
     check_equal(theirs, tmp_path / "again")
+
+
+def test_the_layers_of_gemma_in_the_spelling_of_older_files(saved):
+    """Gemma 2's windows alternate; Gemma 3 has a pattern and two bases of rotary positions."""
+    for name, old in (
+        ("Gemma2ForCausalLM", {"rope_theta": 10_000.0}),
+        (
+            "Gemma3ForCausalLM with scaling",
+            {
+                "sliding_window_pattern": 6,
+                "rope_theta": 1e6,
+                "rope_local_base_freq": 1e4,
+                "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+            },
+        ),
+    ):
+        theirs = of_class(name)
+        folder = saved(theirs)
+        path = folder / "config.json"
+        values = json.loads(path.read_bytes())
+        del values["layer_types"], values["rope_parameters"]
+        path.write_text(json.dumps(values | old))
+        check_equal(theirs, folder)
 
 
 def old_names(name):

@@ -15,20 +15,25 @@ from llmcurate.base.settings import change
 from tests.train.data.feed_settings import MODEL, PLAIN
 from tests.train.loop.small_runs import build, trained
 from train.loop.pretrain import pretrain
+from train.model.heads import HeadWeights
 from train.objectives.example import IGNORED
 from train.objectives.losses import distance
 
 
-def test_the_divergence_and_its_gradients_are_those_of_the_whole_logits():
+@pytest.mark.parametrize("softcap", [None, 0.5])
+def test_the_divergence_and_its_gradients_are_those_of_the_whole_logits(softcap):
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(50, 8, generator=draw).requires_grad_()
     y = torch.randn(50, 12, generator=draw)
     head, teacher = nn.Linear(8, 97), nn.Linear(12, 97)
     targets = torch.randint(97, (50,), generator=draw)
     targets[::7] = IGNORED
-    parts = ((head.weight, head.bias), y, (teacher.weight, teacher.bias), targets)
+    taught = HeadWeights(teacher.weight, teacher.bias, softcap)
+    parts = (HeadWeights(head.weight, head.bias, softcap), y, taught, targets)
     found = distance(x, *parts, chunk=16, temperature=3.0)
-    own, theirs = ((m(z) / 3.0).log_softmax(-1) for m, z in ((head, x), (teacher, y)))
+    pairs = ((head, x), (teacher, y))
+    logits = [m(z) if softcap is None else softcap * torch.tanh(m(z) / softcap) for m, z in pairs]
+    own, theirs = ((each / 3.0).log_softmax(-1) for each in logits)
     each = (theirs.exp() * (theirs - own)).sum(-1)[targets != IGNORED]
     expected = 9.0 * each.sum()
     torch.testing.assert_close(found, expected)

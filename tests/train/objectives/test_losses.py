@@ -43,19 +43,21 @@ def inputs(seed: int = 0):
     return features.requires_grad_(), targets, head
 
 
-def gradients(chunk: int, z_loss: float = 0.1):
+def gradients(chunk: int, z_loss: float = 0.1, softcap: float | None = None):
     features, targets, head = inputs()
     loss, nats, squares = loss_sums(
-        features, targets, head.weight, head.bias, chunk=chunk, z_loss=z_loss
+        features, targets, head.weight, head.bias, softcap, chunk=chunk, z_loss=z_loss
     )
     loss.backward()
     return [loss, nats, squares, features.grad, head.weight.grad, head.bias.grad]
 
 
-def expected(z_loss: float = 0.1):
+def expected(z_loss: float = 0.1, softcap: float | None = None):
     """With PyTorch's functions, all logits at once."""
     features, targets, head = inputs()
     logits = head(features)
+    if softcap is not None:
+        logits = softcap * torch.tanh(logits / softcap)
     counts = targets != IGNORED
     nats = F.cross_entropy(logits[counts], targets[counts], reduction="sum")
     squares = logits[counts].exp().sum(-1).log().square().sum()
@@ -69,6 +71,13 @@ def expected(z_loss: float = 0.1):
 def test_value_and_gradients_are_those_of_pytorchs_functions(chunk, z_loss):
     for actual, value in zip(gradients(chunk, z_loss), expected(z_loss), strict=True):
         torch.testing.assert_close(actual, value)
+
+
+@pytest.mark.parametrize("chunk", [7, 50])
+def test_a_cap_on_logits_is_in_value_and_gradients(chunk):
+    for actual, value in zip(gradients(chunk, softcap=3.0), expected(softcap=3.0), strict=True):
+        torch.testing.assert_close(actual, value)
+    assert expected(softcap=3.0)[0] < expected()[0]
 
 
 def test_logits_far_from_zero_are_neither_infinite_nor_lost():
@@ -137,14 +146,14 @@ def test_only_what_learns_gets_a_gradient(learns):
 
 def test_the_graph_stays_whole_when_compiled():
     def loss(features, weight, bias):
-        return loss_sums(features, targets, weight, bias, chunk=20, z_loss=0.1)[0]
+        return loss_sums(features, targets, weight, bias, 3.0, chunk=20, z_loss=0.1)[0]
 
     features, targets, head = inputs()
     torch.compile(loss, backend="aot_eager", fullgraph=True)(
         features, head.weight, head.bias
     ).backward()
     for actual, value in zip(
-        (features.grad, head.weight.grad, head.bias.grad), expected()[3:], strict=True
+        (features.grad, head.weight.grad, head.bias.grad), expected(softcap=3.0)[3:], strict=True
     ):
         torch.testing.assert_close(actual, value)
 

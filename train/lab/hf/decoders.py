@@ -1,4 +1,4 @@
-"""Decoders with joined matrices or scaled norms: Phi-3, Gemma."""
+"""Decoders with joined matrices or scaled norms: Phi-3, Gemma 1 to 3."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from train.hf import family, keys
 from train.hf.gpt import rotated_share
-from train.hf.llama import LAYER, LLAMA, MISTRAL
+from train.hf.llama import LAYER, LLAMA, MISTRAL, read_windows, write_windows
 from train.model.config import ModelConfig
+from train.model.position_settings import Rope
 
 # Phi-3 (Abdin et al. 2024), and Phi-4-mini
 
@@ -64,4 +65,87 @@ GEMMA = replace(
     ),
     tasks={},
     defaults={"head_dim": 256, "num_key_value_heads": 16, "max_position_embeddings": 8192},
+)
+
+
+# Gemma 2 and 3 (Gemma Team 2024, arXiv 2408.00118, section 2; 2025, arXiv 2503.19786, section 2)
+
+
+def _read_windows(reading: keys.Reading) -> keys.Pairs:
+    return read_windows(reading, every=reading.file.whole("sliding_window_pattern"))
+
+
+def _score_dim(config: ModelConfig) -> int:
+    own = config.attention
+    return getattr(own, "score_dim", None) or own.head_dim
+
+
+def _read_score_dim(reading: keys.Reading) -> keys.Pairs:
+    size = reading.file.whole("query_pre_attn_scalar", 256)
+    yield "attention.score_dim", None if size == reading.ours["attention.head_dim"] else size
+
+
+_GEMMA = {"head_dim": 256, "num_key_value_heads": 4, "sliding_window": 4096}
+GEMMA2 = replace(
+    GEMMA,
+    name="gemma2",
+    architecture="Gemma2ForCausalLM",
+    keys=(
+        *GEMMA.keys,
+        keys.whole("head_dim", "attention.head_dim"),
+        keys.activated("hidden_activation", keys.GATED, "gelu_pytorch_tanh"),
+        keys.constant_key("query_pre_attn_scalar", _score_dim, _read_score_dim),
+        keys.cap("attn_logit_softcapping", "attention.softcap"),
+        keys.cap("final_logit_softcapping", "head.softcap"),
+        keys.Row("windows", write_windows, _read_windows),
+        keys.expected("use_bidirectional_attention", False),
+        keys.implied(("norm.place", "sandwich")),
+    ),
+    parts=family.exchanged(
+        GEMMA.parts,
+        {
+            "{}.attention_out_norm": (f"{LAYER}.post_attention_layernorm", _norm),
+            "{}.feed_forward_norm": (f"{LAYER}.pre_feedforward_layernorm", _norm),
+            "{}.feed_forward_out_norm": (f"{LAYER}.post_feedforward_layernorm", _norm),
+        },
+    ),
+    defaults={
+        **_GEMMA,
+        "max_position_embeddings": 8192,
+        "sliding_window_pattern": 2,
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
+    },
+)
+
+
+def _write_window_theta(config: ModelConfig) -> float:
+    assert isinstance(config.position, Rope)
+    return config.position.window_theta or config.position.theta
+
+
+def _read_window_theta(reading: keys.Reading) -> keys.Pairs:
+    new = reading.file.sub("rope_parameters")
+    inner = new and new.sub("sliding_attention")
+    name = "rope_theta" if inner else "rope_local_base_freq"
+    yield "position.window_theta", (inner or reading.file).number(name, 10_000.0)
+
+
+GEMMA3 = replace(
+    GEMMA2,
+    name="gemma3_text",
+    architecture="Gemma3ForCausalLM",
+    keys=(
+        *GEMMA2.keys,
+        # The class of transformers does not cap attention scores, whatever this key says.
+        keys.constant_key("attn_logit_softcapping", None),
+        keys.constant_key("rope_local_base_freq", _write_window_theta, _read_window_theta),
+        keys.implied(("attention.qk_norm", True)),
+    ),
+    defaults={
+        **_GEMMA,
+        "max_position_embeddings": 131_072,
+        "sliding_window_pattern": 6,
+        "rope_theta": 1e6,
+    },
 )

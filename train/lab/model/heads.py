@@ -159,10 +159,8 @@ def replaced_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
     loss_weight = (own if isinstance(own, Replaced) else Replaced()).weight
     places, chances = example.scored, example.chances
     assert places is not None and chances is not None
-    weight, bias = model.head_weights()
-    drawn = sampled(
-        batch.read, weight, bias, chances.flatten().index_select(0, places), batch.chunk
-    )
+    chances = chances.flatten().index_select(0, places)
+    drawn = sampled(batch.read, model.head_weights(), chances, batch.chunk)
     ids, changed = insert_tokens(example, places, drawn)
     logits = model.replaced(
         ids, documents=example.documents, segments=example.segments, draws=batch.draws

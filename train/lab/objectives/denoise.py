@@ -366,7 +366,8 @@ class Denoising(Objective):
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         parts = [self.parts(piece, draws) for piece in pieces]
         if self.form == "encoder-decoder":
-            return self._apart(parts, context)
+            started = [(source, replace(target, before=self.end)) for source, target in parts]
+            return apart(started, context, width(self.settings, context))
         learned = self.form == "causal"
         joined = [
             replace(
@@ -396,17 +397,19 @@ class Denoising(Objective):
             counted = np.append((codes >= 0) | piece.counted[~np.minimum(codes, -1)], True)
         return replace(piece, tokens=np.append(ids_of(codes, text), self.end), counted=counted)
 
-    def _apart(self, parts: Sequence[tuple[Piece, Piece]], context: int) -> Example:
-        targets = [replace(target, before=self.end) for _, target in parts]
-        row, _ = causal_row(targets, width(self.settings, context))
-        ids, documents = np.zeros((1, context), np.int64), np.full((1, context), -1, np.int64)
-        filled = 0
-        for source, _ in parts:
-            place = slice(filled, filled + len(source.tokens))
-            ids[0, place], documents[0, place] = source.tokens, source.document
-            filled = place.stop
-        read = {"source": torch.from_numpy(ids), "source_documents": torch.from_numpy(documents)}
-        return replace(row, **read)
+
+def apart(parts: Sequence[tuple[Piece, Piece]], context: int, room: int) -> Example:
+    """Return a row with these (source, target) pairs: sources in ``context`` places, targets, each
+    read after the token that is before it, in ``room``."""
+    row, _ = causal_row([target for _, target in parts], room)
+    ids, documents = np.zeros((1, context), np.int64), np.full((1, context), -1, np.int64)
+    filled = 0
+    for source, _ in parts:
+        place = slice(filled, filled + len(source.tokens))
+        ids[0, place], documents[0, place] = source.tokens, source.document
+        filled = place.stop
+    read = {"source": torch.from_numpy(ids), "source_documents": torch.from_numpy(documents)}
+    return replace(row, **read)
 
 
 def _counted(piece: Piece) -> Flags:

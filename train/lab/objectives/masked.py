@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from train import objective_settings as own
@@ -17,6 +16,7 @@ from train.data.packing import mix64
 from train.data.readers import Ints
 from train.data.rows import Piece, Takes
 from train.data.vocabulary import Vocabulary
+from train.model.heads import HeadWeights
 from train.objectives.example import IGNORED, Draws, Example, Objective, causal_row, learns
 
 if TYPE_CHECKING:
@@ -312,17 +312,15 @@ class Replaced(Masked):
 
 
 @torch.no_grad()
-def sampled(
-    read: Tensor, weight: Tensor, bias: Tensor | None, chances: Tensor, chunk: int
-) -> Tensor:
-    """Sample a token for each row of ``read`` [tokens, hidden] from softmax(read @ weight.T +
-    bias): the inverse cumulative distribution at ``chances``, float64 [tokens] in [0, 1)."""
-    drawn = []
+def sampled(read: Tensor, head: HeadWeights, chances: Tensor, chunk: int) -> Tensor:
+    """Sample a token for each row of ``read`` [tokens, hidden] from the softmax of the head's
+    logits: the inverse cumulative distribution at ``chances``, float64 [tokens] in [0, 1)."""
+    bias = None if head.bias is None else head.bias.to(read.dtype)
+    cast, drawn = head._replace(weight=head.weight.to(read.dtype), bias=bias), []
     for x, chance in zip(read.split(chunk), chances.split(chunk), strict=True):
-        shares = F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
-        below = shares.float().softmax(-1).cumsum(-1, dtype=torch.float64)
+        below = cast.logits(x).softmax(-1).cumsum(-1, dtype=torch.float64)
         drawn.append(torch.searchsorted(below, (chance * below[:, -1])[:, None], right=True)[:, 0])
-    return torch.cat(drawn).clamp(max=len(weight) - 1)
+    return torch.cat(drawn).clamp(max=len(head.weight) - 1)
 
 
 def insert_tokens(example: Example, places: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:

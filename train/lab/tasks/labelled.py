@@ -189,7 +189,6 @@ class Encoder:
         self.context, self.read_last = context, read_last
         self.tokenizer = load_tokenizer(tokenizer)
         ids = self.tokenizer.get_vocab(with_added_tokens=True)
-        self.special, self.size = special_ids(self.tokenizer), size_of(self.tokenizer)
         roles = roles_of(tokenizer, self.tokenizer)
         end = roles.end
         begin, separator = (token_of(role, roles, ids) for role in ("cls", "sep"))
@@ -326,6 +325,43 @@ def window_lengths(length: Ints, context: int) -> Ints:
     return length
 
 
+def shards_of(
+    path: Path,
+    tokenizer: Path,
+    tokens: Sequence[Ints],
+    lines: Sequence[int],
+    content: str,
+    *,
+    said: Sequence[npt.NDArray[np.bool_]] | None = None,
+    **more: Any,
+) -> Shards:
+    """Return documents from ``lines`` of a file as shards with the fingerprint of ``content``.
+    ``said``: for each document, True for its answers' tokens; the first token is only read."""
+    loaded = load_tokenizer(tokenizer)
+    length = np.array([len(document) for document in tokens], np.int64)
+    ids = pa.array([f"{path.name}:{line}" for line in lines])
+    joined, start, read = np.concatenate(tokens), np.cumsum(length) - length, int(said is not None)
+    part = Part(name=path.name, tokens=joined, start=start, length=length, ids=ids)
+    return Shards(
+        folder=path,
+        vocab_size=size_of(loaded),
+        special_ids=special_ids(loaded),
+        fingerprint=hashlib.sha256(content.encode()).hexdigest(),
+        tokens=[joined],
+        shard=np.zeros(len(length), np.int64),
+        start=start + read,
+        length=length - read,
+        bytes=None,
+        masks=None if said is None else [np.concatenate(said).astype(np.uint8)],
+        answers=said is not None,
+        form="labelled",
+        tokenizer=tokenizer,
+        tokenizer_sha256=file_digest(tokenizer),
+        parts=(part,),
+        **more,
+    )
+
+
 class Labelled:
     """An encoded file of labelled samples. ``names``: the labels, or () to collect them from it."""
 
@@ -349,31 +385,14 @@ class Labelled:
         encoder = Encoder(tokenizer, context, read_last=task.reads == "last")
         self.windows = encoder.windows(task.kind, self.samples, self.names)
         content = f"{file_digest(path)} {file_digest(tokenizer)} {context} {task}"
-        length = np.array([len(window.tokens) for window in self.windows], np.int64)
-        ids = [f"{path.name}:{self.samples[window.sample].line}" for window in self.windows]
-        part = Part(
-            name=path.name,
-            tokens=np.concatenate([window.tokens for window in self.windows]),
-            start=np.cumsum(length) - length,
-            length=length,
-            ids=pa.array(ids),
-        )
-        self.shards = Shards(
-            folder=path,
-            vocab_size=encoder.size,
-            special_ids=encoder.special,
-            fingerprint=hashlib.sha256(content.encode()).hexdigest(),
-            tokens=[part.tokens],
-            shard=np.zeros(len(length), np.int64),
-            start=part.start,
-            length=length,
-            bytes=None,
+        self.shards = shards_of(
+            path,
+            tokenizer,
+            [window.tokens for window in self.windows],
+            [self.samples[window.sample].line for window in self.windows],
+            content,
             end=encoder.end,
             begin=encoder.begin,
-            form="labelled",
-            tokenizer=tokenizer,
-            tokenizer_sha256=file_digest(tokenizer),
-            parts=(part,),
             notes=(self._note(encoder),),
         )
 

@@ -72,6 +72,10 @@ def test_an_arpa_file_of_another_tool_is_read(tmp_path: Path) -> None:
     assert read_arpa(arpa(tmp_path, without), "plain", "whitespace", b"").word_prob[0] == -100
 
 
+def test_a_byte_order_mark_before_an_arpa_file_is_no_part_of_it(tmp_path):
+    read_arpa(arpa(tmp_path, "\ufeff" + TINY), "plain", "whitespace", b"")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [

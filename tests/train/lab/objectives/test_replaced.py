@@ -18,6 +18,7 @@ from train.config import TrainConfig
 from train.lab.objectives.masked import Replaced, insert_tokens, sampled
 from train.measure.accounting import flops_per_token, matmul_parameters, parameters
 from train.model.decoder import Decoder, name_in_whole_model
+from train.model.heads import HeadWeights
 from train.model.presets import preset
 from train.objective_settings import Auto, Masked
 from train.objective_settings import Replaced as Settings
@@ -56,7 +57,7 @@ def test_a_token_is_drawn_by_its_number_whatever_is_drawn_beside_it(seed, count,
     x = torch.randn(count, 6, generator=draw)
     weight, bias = torch.randn(17, 6, generator=draw), torch.randn(17, generator=draw)
     chances = torch.rand(count, generator=draw, dtype=torch.float64)
-    tokens = sampled(x, weight, bias, chances, chunk)
+    tokens = sampled(x, HeadWeights(weight, bias), chances, chunk)
     shares = (x @ weight.T + bias).softmax(-1).numpy().astype(np.float64)
     for row, chance, token in zip(shares, chances.tolist(), tokens.tolist(), strict=True):
         ends = np.concatenate(([0.0], np.cumsum(row) / row.sum()))
@@ -65,14 +66,14 @@ def test_a_token_is_drawn_by_its_number_whatever_is_drawn_beside_it(seed, count,
 
 def test_a_number_at_the_end_of_a_share_draws_the_next_token():
     chances = torch.tensor([0.0, 0.2499, 0.25, 0.5, 0.75, 0.9999, 1.0], dtype=torch.float64)
-    tokens = sampled(torch.zeros(7, 4), torch.eye(4), None, chances, 3)
+    tokens = sampled(torch.zeros(7, 4), HeadWeights(torch.eye(4), None), chances, 3)
     assert tokens.tolist() == [0, 0, 1, 2, 3, 3, 3]
 
 
 def test_tokens_are_drawn_as_often_as_the_generator_thinks_them_likely():
     logits = torch.tensor([[0.0, 2.0, -1.0, 1.0]])
     chances = torch.from_numpy(Draws(0, 0).shares(piece(20_000), 20_000, 8))
-    tokens = sampled(logits.expand(20_000, -1), torch.eye(4), None, chances, 512)
+    tokens = sampled(logits.expand(20_000, -1), HeadWeights(torch.eye(4), None), chances, 512)
     often = torch.bincount(tokens, minlength=4) / 20_000
     assert torch.allclose(often, logits.softmax(-1)[0], atol=0.01)
 
@@ -109,7 +110,10 @@ def test_the_losses_are_those_of_two_models_that_share_their_embeddings():
     alone = Decoder(SMALL.trunk).double()
     alone.load_state_dict({name: state[name] for name in alone.state_dict()})
     drawn = sampled(
-        logits[row.scored], torch.eye(1003).double(), None, row.chances[0, row.scored], 99
+        logits[row.scored],
+        HeadWeights(torch.eye(1003).double(), None),
+        row.chances[0, row.scored],
+        99,
     )
     ids = put_back(row).clone()
     others = ids[0, row.scored] != drawn

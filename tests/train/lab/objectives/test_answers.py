@@ -1,0 +1,109 @@
+"""Conversations and pairs as training rows: what is learned, what is read, and what is left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from llmcurate.base.errors import UsageError
+from tokenize_kit.learn.training import train_tokenizer
+from train.config import TrainConfig
+from train.data.chat import Chat as Template
+from train.data.vocabulary import Vocabulary
+from train.lab.objectives.answers import Answers, AnswersFeed, Targets
+from train.objective_settings import Chat, Pairs
+from train.objectives.example import IGNORED, Draws
+
+CHATML = """{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+TALK = [
+    {"role": "user", "content": "where is the cat?"},
+    {"role": "assistant", "content": "on the mat"},
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("model")
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    train_tokenizer(["where is the cat? on the mat " * 9], out, vocab=300, special_tokens=special)
+    (out / "chat_template.jinja").write_text(CHATML)
+    return out
+
+
+def feed_of(tmp_path: Path, model: Path, objective, records, context=64) -> AnswersFeed:
+    path = tmp_path / "records.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    settings = TrainConfig(objective=objective, context=context, packing="best-fit", held_out=0.01)
+    return AnswersFeed(path, settings, model / "tokenizer.json")
+
+
+def rows_of(feed: AnswersFeed, objective, context: int):
+    rows = feed._rows(next(iter(feed.shards)), context, "best-fit")
+    return [
+        objective.example(rows.pieces(number), context, Draws(0, 0)) for number in range(rows.count)
+    ]
+
+
+def test_rows_learn_the_answers_alone_and_read_whole_conversations(tmp_path, model):
+    asked = ("where is the cat?", "the cat?", "where?", "is it on the mat?")
+    talks = [[{"role": "user", "content": text}, TALK[1]] for text in asked]
+    feed = feed_of(tmp_path, model, Chat(), [{"messages": talk} for talk in talks])
+    template = Template(model / "tokenizer.json")
+    seen = 0
+    for row in rows_of(feed, Answers(Chat(), Vocabulary(size=300)), 64):
+        targets, documents = row.targets[0].numpy(), row.documents[0].numpy()
+        for document in sorted(set(documents.tolist()) - {-1}):
+            ids, said = template.encode(talks[document])
+            own, read = targets[documents == document], row.inputs[0].numpy()[documents == document]
+            assert own[own != IGNORED].tolist() == ids[said].tolist()
+            assert read.tolist() == ids[:-1].tolist()[: len(read)]
+            text = template.tokenizer.decode(ids[said].tolist(), skip_special_tokens=False)
+            assert text == "on the mat<|im_end|>"
+            seen += 1
+    assert seen == 3  # one is held out
+
+
+def test_an_encoder_reads_the_source_and_the_decoder_learns_the_target(tmp_path, model):
+    sources, asked = ["the cat", "where", "is it"], Pairs(form="encoder-decoder")
+    records = [{"source": source, "target": "on the mat"} for source in sources]
+    feed = feed_of(tmp_path, model, asked, records)
+    tokenizer = Template(model / "tokenizer.json").tokenizer
+    end = tokenizer.token_to_id("<|endoftext|>")
+    target = tokenizer.encode("on the mat").ids
+    seen = 0
+    for row in rows_of(feed, Targets(asked, Vocabulary(size=300)), 64):
+        for document in sorted(set(row.documents[0].tolist()) - {-1}):
+            read = row.source[row.source_documents == document].tolist()
+            assert read == [*tokenizer.encode(sources[document]).ids, end]
+            assert row.targets[row.documents == document].tolist() == [*target, end]
+            seen += 1
+    assert seen == 2
+
+
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        ({"messages": []}, "messages must be a list"),
+        ({"messages": ["hi"]}, "a message needs role and content"),
+        ({"messages": [{"role": "user"}]}, "a message needs role and content"),
+        ({"messages": [{"role": "user", "content": 3}]}, "content must be a text"),
+        ({"text": "hi"}, "messages must be a list"),
+    ],
+)
+def test_a_wrong_record_is_named_by_its_line(record, line, tmp_path, model):
+    with pytest.raises(UsageError, match=rf"records\.jsonl:2: {line}"):
+        feed_of(tmp_path, model, Chat(), [{"messages": TALK}, record])
+
+
+def test_records_without_an_answer_in_reach_are_counted(tmp_path, model):
+    long = [{"role": "user", "content": "where is the cat? " * 90}, TALK[1]]
+    feed = feed_of(tmp_path, model, Chat(), [{"messages": talk} for talk in (TALK, TALK[:1], long)])
+    notes = " ".join(next(iter(feed.shards.values())).notes)
+    assert "3 records, 1 longer than the context and cut, 2 left out" in notes

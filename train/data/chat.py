@@ -1,0 +1,140 @@
+"""Chat templates: conversations as tokens, and which of them the assistant says. The ids are those
+of transformers' ``apply_chat_template``.
+
+A template is Jinja in chat_template.jinja, or in tokenizer_config.json.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from jinja2 import TemplateError, TemplateSyntaxError
+
+from llmcurate.base.chat_template import BEGIN, END, Sandbox
+from llmcurate.base.disk.files import read_text
+from llmcurate.base.disk.sealed_json import read_json
+from llmcurate.base.errors import UsageError
+from llmcurate.base.roles import TOKEN_NAMES
+from llmcurate.base.tokenizer_file import load_tokenizer, special_ids
+from train.data.readers import Ints
+
+TYPED = "\ufdd2"  # a noncharacter, as BEGIN and END
+
+Message = dict[str, str]
+
+
+def _plain(marked: str) -> str:
+    return re.sub(f"[{BEGIN}{END}{TYPED}]", "", marked)
+
+
+class Chat:
+    """A tokenizer.json and the chat template beside it. Raises ``LlmcurateError`` if there is none,
+    or naming the file and line where it is wrong."""
+
+    def __init__(self, tokenizer: Path) -> None:
+        self.tokenizer = load_tokenizer(tokenizer)
+        self.special = special_ids(self.tokenizer)
+        names = sorted(self.special, key=len, reverse=True)
+        self._own = re.compile(f"({'|'.join(map(re.escape, names))})" if names else "(?!)")
+        config, file = tokenizer.parent / "tokenizer_config.json", "chat_template.jinja"
+        stated = read_json(config) if config.is_file() else {}
+        named = {name: stated[name] for name in TOKEN_NAMES.values() if stated.get(name)}
+        self.names = {
+            name: value["content"] if isinstance(value, dict) else value
+            for name, value in named.items()
+        }
+        path = tokenizer.parent / file
+        self.where = str(path) if path.is_file() else f"{config}: chat_template"
+        text = read_text(path) if path.is_file() else stated.get("chat_template")
+        if not isinstance(text, str):
+            raise UsageError(f"{tokenizer.parent}: no chat template: put {file} there")
+        self.sandbox = Sandbox()
+        try:
+            self.template = self.sandbox.template(text)
+        except (TemplateError, RecursionError) as error:
+            raise self._error(error) from None
+
+    def _error(self, error: Exception) -> UsageError:
+        line = f"line {error.lineno}: " if isinstance(error, TemplateSyntaxError) else ""
+        return UsageError(f"{self.where}: {line}{' '.join(str(error).split())}")
+
+    def _render(self, messages: Sequence[Message], *, prompt: bool) -> str:
+        """Return the text with BEGIN and END around generation blocks, and TYPED in the middle of
+        special tokens that messages spell."""
+        guarded = [
+            {
+                name: self._own.sub(lambda m: m[0][0] + TYPED + m[0][1:], _plain(value))
+                for name, value in message.items()
+            }
+            for message in messages
+        ]
+        given = {"messages": guarded, "add_generation_prompt": prompt, "tools": None}
+        try:
+            return self.sandbox.write(self.template, {**self.names, **given})
+        except Exception as error:  # whatever its code raises
+            raise self._error(error) from None
+
+    def encode(
+        self, messages: Sequence[Message], *, prompt: bool = False
+    ) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        """Return the ids of a conversation, and True for those that the assistant says, both
+        [tokens]. The template's generation blocks are what it says. Without these, it says what its
+        messages add to the text, without white space at the end. Special tokens that messages spell
+        are plain text. ``prompt``: with the beginning of an answer."""
+        marked = self._render(messages, prompt=prompt)
+        edges = [len(_plain(marked[: m.start()])) for m in re.finditer(f"[{BEGIN}{END}]", marked)]
+        if not edges and not prompt:
+            edges = self._edges(messages, marked)
+        ids, offsets = self._ids(marked.replace(BEGIN, "").replace(END, ""))
+        first, last = np.array(offsets, np.int64).reshape(-1, 2).T
+        said = np.zeros(len(ids), np.bool_)
+        for begin, end in zip(edges[::2], edges[1::2], strict=True):
+            inside = np.flatnonzero((first < end) & (last > begin))
+            if len(inside):
+                said[inside[0] : inside[-1] + 1] = True
+        return np.array(ids, np.int64), said
+
+    def _edges(self, messages: Sequence[Message], marked: str) -> list[int]:
+        edges = []
+        for number, message in enumerate(messages):
+            if message["role"] == "assistant":
+                before = self._render(messages[:number], prompt=True)
+                whole = self._render(messages[: number + 1], prompt=False).rstrip()
+                if not (marked.startswith(whole) and whole.startswith(before)):
+                    raise UsageError(
+                        f"{self.where}: the text of a message depends on later ones, so put"
+                        " {% generation %} and {% endgeneration %} around what the assistant says"
+                    )
+                edges += [len(_plain(before)), len(_plain(whole))]
+        return edges
+
+    def _ids(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the ids and offsets of a text. If messages spell special tokens, the text between
+        the template's own ones is encoded part by part."""
+        if TYPED not in text:
+            self.tokenizer.encode_special_tokens = False
+            encoded = self.tokenizer.encode(text, add_special_tokens=False)
+            self.tokenizer.encode_special_tokens = True
+            return encoded.ids, encoded.offsets
+        ids, offsets, size = list[int](), list[tuple[int, int]](), 0
+        for part in self._own.split(text):
+            plain = part.replace(TYPED, "")
+            encoded = self.tokenizer.encode(plain, add_special_tokens=False)
+            own = part in self.special
+            ids += [self.special[part]] if own else encoded.ids
+            places = [(0, len(plain))] if own else encoded.offsets
+            offsets += [(size + first, size + last) for first, last in places]
+            size += len(plain)
+        return ids, offsets
+
+    @property
+    def ending(self) -> int | None:
+        """The special token with which an answer ends, or None."""
+        hello = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "a"}]
+        ids, said = self.encode(hello)
+        last = int(ids[said][-1]) if said.any() else None
+        return last if last in self.special.values() else None

@@ -1,0 +1,171 @@
+"""Objectives of answers: what the assistant says in conversations, and targets of sources.
+
+    chat   {"messages": [{"role": "user", "content": ...}, {"role": "assistant", "content": ...}]}
+    pairs  {"source": ..., "target": ...}
+
+A record is one document. It is never split between rows, and it is read after its own first token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.roles import BESIDE, Roles
+from llmcurate.base.tokenizer_file import load_tokenizer, roles_of
+from train.config import TrainConfig, stages_of
+from train.data.chat import Chat as Template
+from train.data.chat import Message
+from train.data.feed import Feed
+from train.data.readers import Foreign, Ints
+from train.data.rows import Piece, Takes
+from train.data.shards import Shards
+from train.data.vocabulary import first_of
+from train.lab.objectives.denoise import apart
+from train.lab.tasks.labelled import Line, read_lines, shards_of, window_lengths
+from train.model.config import Task
+from train.objective_settings import Chat, Pairs
+from train.objectives.example import Draws, Example, Objective, causal_row, learns
+
+Flags = npt.NDArray[np.bool_]
+Encoded = tuple[Ints, Flags]  # ids and, for each, whether it is of an answer
+
+
+def messages_of(line: Line) -> list[Message]:
+    """Return the messages of a record. Raises ValueError if they are not texts with roles."""
+    messages = line.values.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise ValueError("messages must be a list of messages, each with role and content")
+    for message in messages:
+        if not isinstance(message, dict) or not {"role", "content"} <= message.keys():
+            raise ValueError("a message needs role and content")
+        for name, value in message.items():
+            Line(line.number, {name: value}).text(name)
+    return messages
+
+
+class AnswersFeed(Feed):
+    """The records of a JSONL file. ``tokenizer``: the model's, used unless the settings name one.
+    Raises ``LlmcurateError`` for a wrong record, with its line."""
+
+    def __init__(self, path: Path | None, config: TrainConfig, tokenizer: Path | None) -> None:
+        named = tokenizer if config.tokenizer is None else Path(config.tokenizer)
+        if named is None:
+            raise UsageError("no tokenizer: give the folder of a model, or set tokenizer")
+        self.own = named / "tokenizer.json" if named.is_dir() else named
+        super().__init__(path, config, takes=window_lengths)
+
+    def _read(self, path: Path, foreign: Foreign) -> Shards:
+        room = 1 + min(stage.context for stage in stages_of(self.config))
+        tokenizer = load_tokenizer(self.own)
+        roles = roles_of(self.own, tokenizer)
+        encode, end = self._encoder(tokenizer, roles)
+        ids, said, lines = list[Ints](), list[Flags](), list[int]()
+        records = cut = 0
+        for record in read_lines(path):
+            try:
+                tokens, counts = encode(record)
+            except (ValueError, UsageError) as error:
+                raise UsageError(f"{path}:{record.number}: {error}") from None
+            records, cut = records + 1, cut + (len(tokens) > room)
+            if counts[1:room].any():
+                ids.append(tokens[:room])
+                said.append(counts[:room])
+                lines.append(record.number)
+        if not ids:
+            raise UsageError(f"{path}: no record has an answer within {counted(room - 1, 'token')}")
+        beside = (self.own, *(self.own.parent / name for name in BESIDE))
+        digests = [file_digest(file) for file in (path, *beside) if file.is_file()]
+        note = f"{path.name}: {counted(records, 'record')}, {cut} longer than the context and cut"
+        return shards_of(
+            path,
+            self.own,
+            ids,
+            lines,
+            f"{digests} {room} {self.config.objective}",
+            said=said,
+            end=end,
+            begin=next(iter(first_of(roles)), None),
+            notes=(f"{note}, {records - len(ids)} left out: no answer in it",),
+        )
+
+    def _encoder(
+        self, tokenizer: Tokenizer, roles: Roles
+    ) -> tuple[Callable[[Line], Encoded], int | None]:
+        """Return a function that encodes a record, and the token that ends answers."""
+        asked = self.config.objective
+        if isinstance(asked, Chat):
+            template = Template(self.own)
+            return lambda line: template.encode(messages_of(line)), template.ending or roles.end
+        assert isinstance(asked, Pairs)
+        end, before = roles.end, first_of(roles)
+        if end is None:
+            raise UsageError(f"{self.own}: no token ends a text: add one such as <|endoftext|>")
+        behind = [end] if asked.form == "encoder-decoder" else []
+
+        def encode(line: Line) -> Encoded:
+            source, target = (
+                tokenizer.encode(line.text(name), add_special_tokens=False).ids
+                for name in ("source", "target")
+            )
+            ids = np.array([*before, *source, *behind, *target, end], np.int64)
+            return ids, np.arange(len(ids)) >= len(ids) - len(target) - 1
+
+        return encode, end
+
+
+@learns(Chat, by=("decoder",))
+class Answers(Objective):
+    """Predict the tokens of answers from all tokens before them."""
+
+    sparse = True
+    likelihood = False
+
+    @staticmethod
+    def takes(settings: Any) -> Takes | None:
+        return window_lengths
+
+    @classmethod
+    def feed(
+        cls,
+        path: Path | None,
+        config: TrainConfig,
+        *,
+        task: Task | None = None,
+        tokenizer: Path | None = None,
+    ) -> AnswersFeed:
+        return AnswersFeed(path, config, tokenizer)
+
+    def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
+        return causal_row(pieces, context)[0]
+
+
+@learns(Pairs, by=("decoder", "encoder-decoder"))
+class Targets(Answers):
+    """Predict a target from a source, which the encoder reads if the model has one."""
+
+    def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
+        if self.settings.form == "decoder":
+            return super().example(pieces, context, draws)
+        parts = []
+        for piece in pieces:
+            assert piece.counted is not None
+            first = int(piece.counted.argmax())
+            source, target = piece.tokens[:first], piece.tokens[first:]
+            start = piece.before if self.settings.start is None else self.settings.start
+            parts.append(
+                (
+                    replace(piece, tokens=source, counted=None),
+                    replace(piece, tokens=target, before=start, counted=None),
+                )
+            )
+        return apart(parts, context, context)
