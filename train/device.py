@@ -49,6 +49,16 @@ def in_products(x: torch.Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind)
 
 
+def bits_notices(device: torch.device, deterministic: bool) -> list[str]:
+    """Return a line for the log if a repeated run would end with slightly other weights, else no
+    line. Kernels of a GPU add in the order in which their threads end."""
+    if device.type != "cuda" or deterministic:
+        return []
+    return [
+        "a repeated run on a GPU differs in the last bits; deterministic=true makes it the same"
+    ]
+
+
 @contextmanager
 def same_bits(device: torch.device, wanted: bool) -> Iterator[None]:
     """Make a GPU compute the same bits each time, if ``wanted``. A CPU always does. This turns on

@@ -31,11 +31,7 @@ def entity_table() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return keys, values, np.frombuffer(b"".join(texts), np.uint8), ends
 
 
-def _windows_1252() -> np.ndarray:
-    return np.array([ord(html.unescape(f"&#{n};")) for n in range(128, 160)], np.int64)
-
-
-WINDOWS_1252 = _windows_1252()
+WINDOWS_1252 = np.array([ord(html.unescape(f"&#{n};")) for n in range(128, 160)], np.int64)
 
 
 @njit(nogil=True)

@@ -193,13 +193,10 @@ def change(config: Config, changes: dict[str, Any], where: str) -> Config:
     after all changes. Raises ``LlmcurateError``, which begins with ``where``."""
     values = to_dict(config)
     named = flatten(changes)
-    for name in sorted(named, key=_kinds_first):
+    kinds_first = sorted(named, key=lambda name: (not name.endswith("kind"), name.count(".")))
+    for name in kinds_first:
         _set_value(type(config), values, name.split("."), named[name], (where, name))
     return from_dict(type(config), values, where)
-
-
-def _kinds_first(name: str) -> tuple[bool, int]:
-    return not name.endswith("kind"), name.count(".")
 
 
 def unflatten(values: dict[str, Any]) -> dict[str, Any]:

@@ -169,10 +169,6 @@ PACE_SECONDS = 3600.0  # the pace is measured over an hour: a partition may take
 _displays: list[Progress] = []  # innermost last
 
 
-def _in_notebook() -> bool:
-    return "ipykernel" in sys.modules
-
-
 def fit_note(note: str, columns: int) -> str:
     """Return the comma-separated parts of a note that fit, or its first words if no part fits."""
     for comma in (", ", " "):
@@ -255,7 +251,7 @@ class Progress:
             self._log("".join(f", {part}" for part in parts))
 
     def _log(self, tail: str) -> None:
-        notebook = _in_notebook()
+        notebook = "ipykernel" in sys.modules
         if time.monotonic() - self._shown_at < (NOTEBOOK_SECONDS if notebook else LOG_SECONDS):
             return
         self._shown_at = time.monotonic()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from train.device import same_bits
+from train.device import bits_notices, same_bits
 
 
 def test_deterministic_mode_is_set_only_on_a_gpu_and_only_while_requested(monkeypatch):
@@ -27,3 +27,10 @@ def test_deterministic_mode_is_restored_after_an_error():
         pass
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.utils.deterministic.fill_uninitialized_memory == filled
+
+
+def test_the_log_says_where_the_same_run_may_end_with_other_bits():
+    (line,) = bits_notices(torch.device("cuda"), deterministic=False)
+    assert "deterministic=true" in line
+    assert bits_notices(torch.device("cuda"), deterministic=True) == []
+    assert bits_notices(torch.device("cpu"), deterministic=False) == []

@@ -7,7 +7,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -311,7 +310,10 @@ def keys_of(original: Original) -> dict[int, tuple[Key, ...]]:
     """Return {id: keys of the token}. The keys identify a token across tokenizers: two tokens are
     the same if they share a key. A byte-fallback token has its byte as a second key."""
     form, end = original.form, end_token(original.form)
-    special = partial(_special, end)
+
+    def special(text: str) -> Key:
+        return "special", "" if text == end else text
+
     if isinstance(form, ByteBpe):
         keys: dict[int, tuple[Key, ...]] = {n: (token,) for token, n in form.tokens.items()}
         return keys | {token.number: (special(token.content),) for token in form.added}
@@ -332,10 +334,6 @@ def keys_of(original: Original) -> dict[int, tuple[Key, ...]]:
         else:
             keys[number] = (special(text),)
     return keys
-
-
-def _special(end: str | None, text: str) -> Key:
-    return "special", "" if text == end else text
 
 
 _SUFFIXES = {Path(name).suffix: kind for kind, name in FILES.items()}

@@ -103,20 +103,6 @@ _CASELESS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
 
 
-def _cl100k(contractions: str, digits: str, marks: str, newlines: str) -> str:
-    return "|".join(
-        [
-            contractions,
-            rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}{marks}]+",
-            digits,
-            r" ?[^\s\p{L}\p{N}]+[\r\n]*",
-            newlines,
-            r"\s+(?!\S)",
-            r"\s+",
-        ]
-    )
-
-
 def o200k(digits: str) -> str:
     """Return GPT-4o's pattern with the given rule for digits."""
     return "|".join(
@@ -147,7 +133,17 @@ def _cl100k_oniguruma(digits: str) -> str:
 
 
 def _llama3(digits: str) -> str:
-    return _cl100k(_CASELESS, digits, "", r"\s*[\r\n]+")
+    return "|".join(
+        [
+            _CASELESS,
+            r"[^\r\n\p{L}\p{N}]?[\p{L}]+",
+            digits,
+            r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+            r"\s*[\r\n]+",
+            r"\s+(?!\S)",
+            r"\s+",
+        ]
+    )
 
 
 _DEEPSEEK = (

@@ -338,13 +338,15 @@ def _class(name: str, kind: TaskKind, parts: Mapping[str, Theirs]) -> TaskClass:
     return TaskClass(architecture=name + _NAMES[kind], parts=parts_from(parts))
 
 
-def of_encoder(name: str, pool: str, classifier: str = "classifier") -> dict[TaskKind, TaskClass]:
+def of_encoder(
+    name: str, pool: str | None, classifier: str = "classifier"
+) -> dict[TaskKind, TaskClass]:
     """Return transformers' classes for the tasks of an encoder like BERT. Their names begin with
     ``name``. In the class that classifies whole texts, the output matrix is called ``classifier``
-    and the layer before it ``pool``."""
-    text = {"head.transform.linear": pool, "head": classifier}
-    return {
-        "classify": _class(name, "classify", text),
+    and the layer before it, with tanh, ``pool``; None if that layer has another activation."""
+    text = {} if pool is None else {"head.transform.linear": pool, "head": classifier}
+    of_text: dict[TaskKind, TaskClass] = {"classify": _class(name, "classify", text)}
+    return (of_text if text else {}) | {
         "token": _class(name, "token", {"head": "classifier"}),
         "span": _class(name, "span", {"head": "qa_outputs"}),
     }

@@ -9,23 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from llmcurate.base.disk.units import counted, format_bytes, format_duration, format_scaled
 from llmcurate.base.terminal import table
-from train.config import TrainConfig, stages_of
+from train.config import TrainConfig
 from train.data.feed import FeedFigures
-from train.device import computes_in, pick_device
+from train.device import pick_device
 from train.loop.backends import LayerBackend, layer_backends
-from train.loop.distributed import parts_of, tensor_share
+from train.loop.distributed import parts_of
+from train.loop.memory import precision, step_memory
 from train.loop.pretrain import start_from
 from train.loop.start import make_plan
-from train.measure.accounting import Parameters, parameters, parts, run_cost
-from train.measure.describe import GPUS, Memory, training_memory
+from train.measure.accounting import Parameters, parts, run_cost
+from train.measure.describe import GPUS, Memory
 from train.model.config import ModelConfig
-from train.objectives.losses import chunk_of
 from train.runs.checkpoint import step_of
-from train.runs.plan import Plan
 
 PARTS = tuple(field.name for field in dataclasses.fields(Memory))
 
@@ -133,8 +130,8 @@ def forecast(
     _, flops = run_cost(plan.model, settings, done)
     if plan.teacher_start is not None:  # forward passes only: a third
         flops += run_cost(plan.teacher_start.config, settings, done)[1] / 3
-    memory = {kind: _memory(plan, kind, processes) for kind in {device.type: 0, "cuda": 0}}
-    half = _precision(settings, "cuda") == "bf16"
+    memory = {kind: step_memory(plan, kind, processes) for kind in {device.type: 0, "cuda": 0}}
+    half = precision(settings, "cuda") == "bf16"
     return Forecast(
         parameters=counted,
         steps=settings.steps,
@@ -145,7 +142,7 @@ def forecast(
         data=feed.summary(),
         attention=layer_backends(plan.model, settings, device),
         processes=processes,
-        memory=[OnDevice(kind, _precision(settings, kind), own) for kind, own in memory.items()],
+        memory=[OnDevice(kind, precision(settings, kind), own) for kind, own in memory.items()],
         mfu=MFU,
         gpus=[
             OnGpu(
@@ -157,58 +154,3 @@ def forecast(
             for gpu in GPUS
         ],
     )
-
-
-def _precision(settings: TrainConfig, kind: str) -> str:
-    half = computes_in(torch.device(kind), settings.precision) == torch.bfloat16
-    return "bf16" if half else "fp32"
-
-
-def _memory(plan: Plan, kind: str, processes: int) -> Memory:
-    """Return the memory of one process in the stage that needs most. The weights of whole blocks,
-    which FSDP gathers for a moment, are not counted.
-    """
-    settings = plan.train
-    parts, pieces = parts_of(settings, processes), settings.context_parallel
-    shapes = {(s.rows // (parts * s.accumulate), s.context) for s in stages_of(settings)}
-    stages = []
-    for rows, context in shapes:
-        memory = training_memory(
-            tensor_share(plan.model, settings),
-            rows=rows,
-            context=context // pieces,
-            precision=_precision(settings, kind),
-            recompute=settings.recompute,
-            optimizer=settings.optimizer,
-            loss_chunk=chunk_of(plan.model.vocab, settings.loss_chunk, kind),
-        )
-        more = _gathered(plan, kind, rows * (context - context // pieces))
-        activations, peak = memory.activations + more, memory.peak + more
-        stages.append(dataclasses.replace(memory, activations=activations, peak=peak))
-    most = max(stages, key=lambda memory: memory.peak)
-    average = most.weights if settings.ema else 0
-    share = parts * pieces // settings.replicas if settings.parallel == "fsdp" else 1
-    weights, gradients, optimizer = (
-        size // share for size in (most.weights + average, most.gradients, most.optimizer)
-    )
-    teacher = plan.teacher_start
-    taught = 0 if teacher is None else 4 * parameters(teacher.config)  # whole, in fp32
-    whole = most.weights + most.gradients + most.optimizer
-    resident = 0 if settings.offload and kind == "cuda" else weights + gradients + optimizer
-    return Memory(
-        weights=weights + taught,
-        gradients=gradients,
-        optimizer=optimizer,
-        activations=most.activations,
-        peak=max(most.peak - whole, 0 if resident else most.activations) + resident + taught,
-    )
-
-
-def _gathered(plan: Plan, kind: str, tokens: int) -> int:
-    own, every = tensor_share(plan.model, plan.train).attention, int(plan.train.recompute)
-    heads = own.kv_heads if kind == "cuda" else own.heads  # on a CPU they are repeated
-    blocks = plan.model.layers
-    if every:
-        blocks = max(1, blocks - -(-blocks // every))
-    width = 2 if _precision(plan.train, kind) == "bf16" else 4
-    return 2 * blocks * heads * own.head_dim * width * tokens

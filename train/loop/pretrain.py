@@ -30,11 +30,12 @@ from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.shards import Comparison
 from train.data.vocabulary import as_trained, roles_of_run
-from train.device import autocast, pick_device, same_bits
+from train.device import autocast, bits_notices, pick_device, same_bits
 from train.generate import continue_text
 from train.loop.backends import backends_line, layer_backends, try_kernels
 from train.loop.distributed import Ranks, ranks, reshard
 from train.loop.evaluate import Text, fingerprints, open_texts, text_notice
+from train.loop.memory import naming_memory
 from train.loop.start import make_plan
 from train.loop.training import Evaluation, Progress, Run
 from train.measure.accounting import active_parameters, parameters
@@ -204,17 +205,20 @@ def _pretrain(
             *(text_notice(name, text) for name, text in texts.items()),
             *failed,
             backends_line(layer_backends(plan.model, plan.train, group.device)),
+            *bits_notices(group.device, plan.train.deterministic),
         ):
             on_notice(line)
     if not group.first:
-        run = Run(plan, data, out, group, texts=texts)
-        run.train_to_end(start, on_progress)
+        with naming_memory(plan, group.device, group.count):
+            run = Run(plan, data, out, group, texts=texts)
+            run.train_to_end(start, on_progress)
         return summarise(run)
     first = 0 if start is None else checkpoint.step_of(start)
     comparison = Comparison(data.shards.values(), out / "compared.jsonl", first)
     try:
-        run = Run(plan, data, out, group, comparison.done, on_notice, texts)
-        run.train_to_end(start, on_progress)
+        with naming_memory(plan, group.device, group.count):
+            run = Run(plan, data, out, group, comparison.done, on_notice, texts)
+            run.train_to_end(start, on_progress)
         comparison.wait()
         return summarise(run)
     finally:

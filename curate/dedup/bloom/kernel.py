@@ -326,21 +326,12 @@ def _documents(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.arange(len(offsets)), offsets[:-1], offsets[1:]
 
 
-def paragraph_grams(
-    docs: Documents, size: int, least: int, seed: int, compare: str = "raw"
+def grams_of(
+    docs: Documents, whole: bool, size: int, least: int, seed: int, compare: str = "raw"
 ) -> Grams:
-    """Return the n-grams of each paragraph, as bff divides a text into paragraphs."""
-    rows, start, end = _windows(docs)
-    texts = in_form(docs.buffers()[0], start, end, compare)
-    keys, count = unit_grams(*texts, class_table(), state_table(), size, least, np.uint64(seed))
-    return _grams(docs, rows, start, end, keys, count, count)
-
-
-def document_grams(
-    docs: Documents, size: int, least: int, seed: int, compare: str = "raw"
-) -> Grams:
-    """Return the n-grams of each document. The unit is the document."""
-    rows, start, end = _documents(docs)
+    """Return the n-grams of each unit. A unit is the document if it is taken as a `whole`, else a
+    paragraph, as bff divides a text into paragraphs."""
+    rows, start, end = _documents(docs) if whole else _windows(docs)
     texts = in_form(docs.buffers()[0], start, end, compare)
     keys, count = unit_grams(*texts, class_table(), state_table(), size, least, np.uint64(seed))
     return _grams(docs, rows, start, end, keys, count, count)

@@ -178,12 +178,10 @@ class DedupBloom(DedupStep):
             grams = kernel.paragraph_keys(docs, self.seed, self.compare)
         elif self.mode == "dolma-document":
             grams = kernel.document_keys(docs, self.seed, self.key, self.compare)
-        elif self.mode == "document":
-            grams = kernel.document_grams(docs, *how)
         elif self.mode == "both":
             grams = kernel.both_grams(docs, *how)
         else:
-            grams = kernel.paragraph_grams(docs, *how)
+            grams = kernel.grams_of(docs, self.mode == "document", *how)
         return grams.table()
 
     def resolve(self, sketches: Sketches) -> Decided:

@@ -611,7 +611,20 @@ def text(result: Forecast) -> str:
         return "\n".join([short, *(f"  {line}" for line in result.missing)])
     rows = []
     for stage in result.stages:
-        rows.append([_title(stage), *_cells(stage), ""])
+        rows.append(
+            [
+                _title(stage),
+                _count(stage.documents_in),
+                _size(stage.bytes_in),
+                _size(stage.bytes_out),
+                _hours(stage.cpu),
+                _size(stage.peak_bytes),
+                _count(stage.objects) if stage.objects else "",
+                _clock(stage.wall),
+                _money(stage.cost),
+                "",
+            ]
+        )
         for step in stage.steps if len(stage.steps) > 1 else ():
             pace = ""
             if step.cpu and step.documents:
@@ -664,16 +677,3 @@ def _title(stage: StageForecast) -> str:
     if stage.peak_bytes is not None and not stage.single:
         return f"stage {stage.name[:2]}"
     return stage.name + (" (one process)" if stage.single and len(stage.steps) == 1 else "")
-
-
-def _cells(stage: StageForecast) -> list[str]:
-    return [
-        _count(stage.documents_in),
-        _size(stage.bytes_in),
-        _size(stage.bytes_out),
-        _hours(stage.cpu),
-        _size(stage.peak_bytes),
-        _count(stage.objects) if stage.objects else "",
-        _clock(stage.wall),
-        _money(stage.cost),
-    ]

@@ -40,14 +40,6 @@ ALWAYS = {
 PLACES = {"any": "anywhere", "suffix": "line_ends", "prefix": "line_starts"}
 
 
-def _rest(share: float) -> float:
-    return round(1 - share, 9)
-
-
-def _survivor(key: str) -> str:
-    return "c4" if key == "url" else "first"
-
-
 def _of_paragraphs(name: str) -> Theirs:
     return Theirs("skip_paragraph", False, lambda skip: None if skip else REPETITION[name])
 
@@ -92,7 +84,9 @@ RULES = {
     "symbol_ratio_filter": _quality(max_symbol_ratio=Theirs("max_symbol_to_word_ratio", 0.1)),
     "bullet_count_filter": _quality(max_bullet_lines=Theirs("max_bullet_start_ratio", 0.9)),
     "ellipsis_count_filter": _quality(max_ellipsis_lines=Theirs("max_ellipsis_end_ratio", 0.3)),
-    "alphabetic_word_ratio_filter": _quality(min_alpha_words=Theirs("max_ratio", 0.2, _rest)),
+    "alphabetic_word_ratio_filter": _quality(
+        min_alpha_words=Theirs("max_ratio", 0.2, lambda share: round(1 - share, 9))
+    ),
     "stop_word_filter": _quality(min_stop_words=Theirs("min_stop_word", 2)),
     "massive_web_repetition_filters": rule(
         "gopher_repetition",
@@ -115,7 +109,7 @@ RULES = {
     "lines exact_dedup": rule(
         "dedup_passages",
         unit="line",
-        survivor=Theirs("selection_key", "", _survivor),
+        survivor=Theirs("selection_key", "", lambda key: "c4" if key == "url" else "first"),
     ),
     "joined join_lines_modifier": rule("dedup_passages"),
     "joined within_page_dedup": rule("dedup_passages"),

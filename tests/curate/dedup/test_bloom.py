@@ -137,11 +137,11 @@ def test_empty_absent_blank_and_odd_texts_pass():
 
 @pytest.mark.parametrize("seed", [0, 12345])
 def test_keys_are_those_of_the_plain_rules_and_depend_on_the_seed(seed):
-    from curate.dedup.bloom.kernel import document_grams
+    from curate.dedup.bloom.kernel import grams_of
 
     text = "The mill, the mill; the river's mill\nthe house 3.5 m high."
     docs = documents({"id": ["a"], "text": [text]})
-    keys = document_grams(docs, 4, 4, seed).keys.tolist()
+    keys = grams_of(docs, True, 4, 4, seed).keys.tolist()
     words = [w for _, w in plain.tokens(text.encode())]
     salt = plain.mix(seed ^ 4) if seed else 4
     want = []

@@ -35,6 +35,9 @@ MODELS = {
     "roberta": small("roberta-tiny"),
     "albert": small("albert-tiny", **{"embedding.size": 20}),
     "modernbert": small("modernbert-tiny", **{"attention.window": 4}),
+    "electra": small("electra-tiny", **{"generator": None, "embedding.size": 20}),
+    "deberta": small("deberta-tiny"),
+    "deberta-v2": small("deberta-v3-small", layers=2),
     "llama": change(preset("tiny"), SIZES, "model"),
     "qwen2": change(preset("tiny"), {**SIZES, "attention.bias": "qkv"}, "model"),
     "gpt2": change(preset("gpt2-xl"), {**SIZES, **FULL}, "model"),
@@ -43,7 +46,7 @@ CASES = [
     (name, kind)
     for name, config in MODELS.items()
     for kind in ("classify", "token", "span")
-    if kind != "span" or not config.causal
+    if kind in FAMILIES[name].tasks
 ]
 
 

@@ -12,7 +12,7 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.messages import json_values
 from llmcurate.base.settings import change
 from train.config import Stage, TrainConfig
-from train.loop import forecast as ahead
+from train.loop import memory
 from train.loop.forecast import MFU, forecast
 from train.loop.pretrain import pretrain
 from train.measure.accounting import flops_per_token
@@ -28,7 +28,7 @@ SMALL = {"layers": 2}  # of tiny's four
 @pytest.fixture(scope="module", autouse=True)
 def _measured_once():
     """The memory of the same model and rows is the same in all tests; most of their time is it."""
-    known, measure = {}, ahead.training_memory
+    known, measure = {}, memory.training_memory
 
     def measured(model, **settings):
         key = repr((model, settings))
@@ -37,7 +37,7 @@ def _measured_once():
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ahead, "training_memory", measured)
+        patch.setattr(memory, "training_memory", measured)
         yield
 
 

@@ -147,6 +147,7 @@ ELECTRA = family.Family(
     name="electra",
     architecture="ElectraForMaskedLM",
     of_replaced="ElectraForPreTraining",
+    tasks=family.of_encoder("Electra", None),
     keys=(
         *_KEYS,
         keys.activated("hidden_act", {"gelu": "gelu"}, "gelu"),  # as its generator's head
@@ -360,6 +361,7 @@ _DEBERTA = (
 DEBERTA = family.Family(
     name="deberta",
     architecture="DebertaForMaskedLM",
+    tasks=family.of_encoder("Deberta", None),
     keys=(*_DEBERTA, keys.implied(("attention.bias", "but_keys"))),
     parts=(
         *parts("deberta", _LAYER, _V1, _HEADS),
@@ -378,6 +380,7 @@ DEBERTA_V2 = replace(
     DEBERTA,
     name="deberta-v2",
     architecture="DebertaV2ForMaskedLM",
+    tasks=family.of_encoder("DebertaV2", None),
     keys=(
         *_DEBERTA,
         keys.same("attention_head_size", "attention.head_dim", write=False),

@@ -1,0 +1,109 @@
+"""The memory of a training step: its estimate, and what to change when it is exhausted."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from llmcurate.base.disk.process import host
+from llmcurate.base.disk.units import counted, format_bytes
+from llmcurate.base.errors import RunFailed
+from train.config import TrainConfig, stages_of
+from train.device import computes_in
+from train.loop.distributed import parts_of, tensor_share
+from train.measure.accounting import parameters
+from train.measure.describe import Memory, training_memory
+from train.objectives.losses import chunk_of
+from train.runs.plan import Plan
+
+SAFE = 0.85  # of a device's memory; the estimate leaves out up to 20 % (``training_memory``)
+_EXHAUSTED = re.compile("out of memory|allocate memory")  # of a GPU, of PyTorch on a CPU
+
+
+@contextmanager
+def naming_memory(plan: Plan, device: torch.device, processes: int) -> Iterator[None]:
+    """Turn an error of exhausted memory into a ``RunFailed`` that says what would fit."""
+    try:
+        yield
+    except RuntimeError as error:  # that of a GPU is one, too
+        if not _EXHAUSTED.search(str(error)):
+            raise
+        raise RunFailed(_what_fits(plan, device, processes)) from error
+
+
+def _what_fits(plan: Plan, device: torch.device, processes: int) -> str:
+    """Return a line that names the largest part of a step's rows which fits, by the estimate."""
+    settings, of_gpu = plan.train, device.type == "cuda"
+    total = torch.cuda.get_device_properties(device).total_memory if of_gpu else host().memory
+    parts = parts_of(settings, processes)
+    rows = {stage.rows // parts for stage in stages_of(settings)}
+    shape = f"{max(rows) // settings.accumulate:,} x {counted(settings.context, 'token')} at once"
+    failed = f"the memory of {device}, {format_bytes(total)}, is too small for {shape}"
+    for more in range(settings.accumulate + 1, min(rows) + 1):
+        if any(size % more for size in rows):
+            continue
+        less = dataclasses.replace(plan, train=dataclasses.replace(settings, accumulate=more))
+        if (peak := step_memory(less, device.type, processes).peak) < SAFE * total:
+            fits = f"{counted(max(rows) // more, 'row')} at once: about {format_bytes(peak)}"
+            return f"{failed}: --set accumulate={more} trains the same in parts; {fits}"
+    return f"{failed}, and less does not fit: set recompute, a shorter --context or a smaller model"
+
+
+def precision(settings: TrainConfig, kind: str) -> str:
+    """Return bf16 or fp32: what a kind of device computes in."""
+    half = computes_in(torch.device(kind), settings.precision) == torch.bfloat16
+    return "bf16" if half else "fp32"
+
+
+def step_memory(plan: Plan, kind: str, processes: int) -> Memory:
+    """Return the memory of one process, in bytes, in the stage that needs most. The weights of
+    whole blocks, which FSDP gathers for a moment, are not counted.
+    """
+    settings = plan.train
+    parts, pieces = parts_of(settings, processes), settings.context_parallel
+    shapes = {(s.rows // (parts * s.accumulate), s.context) for s in stages_of(settings)}
+    stages = []
+    for rows, context in shapes:
+        memory = training_memory(
+            tensor_share(plan.model, settings),
+            rows=rows,
+            context=context // pieces,
+            precision=precision(settings, kind),
+            recompute=settings.recompute,
+            optimizer=settings.optimizer,
+            loss_chunk=chunk_of(plan.model.vocab, settings.loss_chunk, kind),
+        )
+        more = _gathered(plan, kind, rows * (context - context // pieces))
+        activations, peak = memory.activations + more, memory.peak + more
+        stages.append(dataclasses.replace(memory, activations=activations, peak=peak))
+    most = max(stages, key=lambda memory: memory.peak)
+    average = most.weights if settings.ema else 0
+    share = parts * pieces // settings.replicas if settings.parallel == "fsdp" else 1
+    weights, gradients, optimizer = (
+        size // share for size in (most.weights + average, most.gradients, most.optimizer)
+    )
+    teacher = plan.teacher_start
+    taught = 0 if teacher is None else 4 * parameters(teacher.config)  # whole, in fp32
+    whole = most.weights + most.gradients + most.optimizer
+    resident = 0 if settings.offload and kind == "cuda" else weights + gradients + optimizer
+    return Memory(
+        weights=weights + taught,
+        gradients=gradients,
+        optimizer=optimizer,
+        activations=most.activations,
+        peak=max(most.peak - whole, 0 if resident else most.activations) + resident + taught,
+    )
+
+
+def _gathered(plan: Plan, kind: str, tokens: int) -> int:
+    own, every = tensor_share(plan.model, plan.train).attention, int(plan.train.recompute)
+    heads = own.kv_heads if kind == "cuda" else own.heads  # on a CPU they are repeated
+    blocks = plan.model.layers
+    if every:
+        blocks = max(1, blocks - -(-blocks // every))
+    width = 2 if precision(plan.train, kind) == "bf16" else 4
+    return 2 * blocks * heads * own.head_dim * width * tokens
