@@ -32,8 +32,8 @@ def _plain(marked: str) -> str:
 
 
 class Chat:
-    """A tokenizer.json and the chat template beside it. Raises ``LlmcurateError`` if there is none,
-    or naming the file and line where it is wrong."""
+    """A tokenizer.json and the chat template beside it. Raises ``LlmcurateError`` if the template
+    is missing, or if it is wrong, with its file and line."""
 
     def __init__(self, tokenizer: Path) -> None:
         self.tokenizer = load_tokenizer(tokenizer)

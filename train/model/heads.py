@@ -55,8 +55,8 @@ class Transform(nn.Module):
 
 
 class HeadWeights(NamedTuple):
-    """What the head multiplies features by: a matrix [vocab, hidden] and a bias [vocab] or None,
-    with a task's head [labels, hidden] and [labels]. ``softcap``: the cap on logits, or None."""
+    """The weights of an output head: a matrix [vocab, hidden] and a bias [vocab] or None, in a
+    task's head [labels, hidden] and [labels]. ``softcap``: the cap on logits, or None."""
 
     weight: Tensor
     bias: Tensor | None
