@@ -46,6 +46,7 @@ BENCHMARKS: dict[str, tuple[int, str]] = {
     "archive_readers": (8, "{corpora}/web/web-00000.warc.gz --repeat 1"),
     "attention": (9, ""),
     "attention_compile": (9, "--gpu 90 --head-dim 64 --masks causal"),
+    "beside_nanochat": (15, ""),
     "bench_bloom": (8, "--keys 20000 --documents 300"),
     "bench_c4": (2, ""),
     "bench_checkpoint_memory": (24, "--model tiny"),
@@ -54,6 +55,7 @@ BENCHMARKS: dict[str, tuple[int, str]] = {
     "bench_driver": (7, "--partitions 100 1000 --linked 100 --ids 5000"),
     "bench_extract": (2, ""),
     "bench_filters": (2, "--documents 300"),
+    "bench_generate": (20, ""),
     "bench_help": (4, ""),
     "bench_language": (1, ""),
     "bench_lines": (7, ""),
@@ -74,6 +76,10 @@ BENCHMARKS: dict[str, tuple[int, str]] = {
     "bench_pretrain": (1, "--rounds 1"),
     "bench_quality": (1, "--smaller"),
     "bench_ray": (23, "--documents 100 --rounds 1"),
+    "bench_recipe": (
+        20,
+        "{corpora}/longtext/ru-novels.jsonl.zst -o {out} --variants NorMuon --seeds 0",
+    ),
     "bench_refresh": (23, "--documents 300 --rounds 1"),
     "bench_report": (8, "--documents 20000"),
     "bench_resolve": (

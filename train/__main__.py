@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("shards", type=Path, help="folder of token shards; -: the setting sources")
     parser.add_argument("out", type=Path, help="folder of the model; an unfinished run resumes")
     parser.add_argument("--model", default="tiny", help="a preset, or the folder of a model")
+    parser.add_argument("--plan", type=Path, help="a plan.json, for its model and settings")
     parser.add_argument(
         "--task", help="chat, pairs, classify, token or span; SHARDS is then a JSONL file"
     )
@@ -43,6 +44,12 @@ def main() -> int:
         if asked.task is not None:
             settings["objective"] = asked.task
         settings = unflatten(settings)  # eval.wiki=FOLDER
+        model: Any = asked.model
+        if asked.plan is not None:
+            from train.dial import read_plan
+
+            plan = read_plan(asked.plan)
+            model, settings = plan.model, plan.train | settings
         config = from_dict(TrainConfig, settings, "--set")
         from train.loop.distributed import first_process, processes
         from train.loop.pretrain import pretrain
@@ -54,19 +61,21 @@ def main() -> int:
             figures = forecast(
                 shards,
                 asked.out,
-                model=asked.model,
+                model=model,
                 changes=changes,
                 train=config,
                 processes=processes(),  # started by torchrun
             )
             if first_process():
-                text = "\n".join(figures.lines(asked.model))
+                text = "\n".join(
+                    figures.lines(asked.model if asked.plan is None else str(asked.plan))
+                )
                 print_result(figures, text, asked.json)
             return 0
         summary = pretrain(
             shards,
             asked.out,
-            model=asked.model,
+            model=model,
             changes=changes,
             train=config,
             on_progress=_print if asked.json else _say,
@@ -103,8 +112,9 @@ def _say(line: dict[str, Any]) -> None:
     loss = line.get("loss")
     shown = "no loss" if loss is None else f"loss {loss:.3f}"
     speed = f"{line['timing']['tokens_per_second']:,.0f} tokens/s"
-    left = timedelta(seconds=round(line["seconds_left"]))
-    say(f"step {line['step']} of {line['steps']}: {shown}, {speed}, {left} left")
+    seconds = line["seconds_left"]
+    left = "" if seconds is None else f", {timedelta(seconds=round(seconds))} left"
+    say(f"step {line['step']} of {line['steps']}: {shown}, {speed}{left}")
 
 
 def _summary_line(summary: dict[str, Any]) -> str:

@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt
 
+from llmcurate.base.disk.units import parse_duration
 from llmcurate.base.errors import UsageError
-from llmcurate.base.settings import dataclass
+from llmcurate.base.settings import dataclass, refuse_if
 from train.model.config import ModelConfig
 from train.model.position_settings import Rope, RopeScaling
 from train.objective_settings import Auto, Objective
@@ -113,7 +114,7 @@ class TrainConfig:
         "(train/objective_settings.py). `auto` is the model's usual one.",
     )
     optimizer: str = Field(
-        "adamw", description="The optimizer: `adamw`, `muon`, `adafactor` or `lion`."
+        "adamw", description="The optimizer: `adamw`, `muon`, `normuon`, `adafactor` or `lion`."
     )
     lr: float = Field(3e-3, gt=0, description="Learning rate after warm-up.")
     schedule: str = Field(
@@ -144,14 +145,15 @@ class TrainConfig:
         0.95,
         ge=0,
         le=1,
-        description="Decay of the average of squared gradients (AdamW), or of gradients (Lion).",
+        description="Decay of the average of squared gradients (AdamW), of squared updates "
+        "(NorMuon), or of gradients (Lion).",
     )
     eps: float = Field(
         1e-8,
         gt=0,
         description="Number added to the denominator of an update, so that it is never 0.",
     )
-    momentum: float = Field(0.95, ge=0, le=1, description="Momentum of Muon.")
+    momentum: float = Field(0.95, ge=0, le=1, description="Momentum of Muon and NorMuon.")
     clip: float = Field(
         1.0,
         gt=0,
@@ -397,6 +399,36 @@ class TrainConfig:
             raise UsageError(
                 f"steps is {self.steps}, the stages have {total}: set steps to {total}"
             )
+
+
+MAX_DEPTH = 64  # of the default model
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunBudget:
+    """The budget of a run, from which the settings follow that are not given."""
+
+    time: str | None = Field(
+        None,
+        description="Time for the run on this device, such as 30m or 2h: model, batch, steps and"
+        " learning rates follow from a trial of some seconds, the amount of text, and scaling laws."
+        " 5m if no model and no steps are given.",
+    )
+    tokens: int | None = Field(
+        None, ge=1, description="Tokens to train on, in place of a time. The model follows."
+    )
+    depth: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_DEPTH,
+        description="Layers of the default model, each 64 dimensions wider than one layer less."
+        " Without time and tokens, training reads as many tokens as suit its size.",
+    )
+
+    def __post_init__(self) -> None:
+        refuse_if(self.time is not None and self.tokens is not None, "give time or tokens")
+        if self.time is not None:
+            parse_duration(self.time)
 
 
 @functools.lru_cache(maxsize=16)

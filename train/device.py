@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import torch
 
+from llmcurate.base.disk.files import cache_folder
+from llmcurate.base.disk.process import peak_bytes
 from llmcurate.base.errors import UsageError
 
 
@@ -25,6 +30,12 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"device {name!r}: this PyTorch sees no GPU; use cpu")
     return device
+
+
+def generation(device: torch.device) -> int:
+    """Return the first number of a GPU's compute capability: 9 is Hopper. 0: no GPU here."""
+    seen = device.type == "cuda" and torch.cuda.is_available()
+    return torch.cuda.get_device_capability(device)[0] if seen else 0
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
@@ -47,6 +58,29 @@ def in_products(x: torch.Tensor) -> torch.dtype:
     if kind not in ("cpu", "cuda") or not torch.is_autocast_enabled(kind):
         return x.dtype
     return torch.get_autocast_dtype(kind)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Return the peak in bytes: of tensors on a GPU, of the process on a CPU."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_bytes()
+
+
+def keep_compiled() -> None:
+    """Let later runs find what torch.compile compiles: in our cache, unless the user has chosen
+    another folder. PyTorch's compiler, when it is imported, chooses one for temporary files."""
+    name, temporary = "TORCHINDUCTOR_CACHE_DIR", str(Path(gettempdir(), "torchinductor_"))
+    with suppress(RuntimeError):  # the user has no home
+        if os.environ.get(name, temporary).startswith(temporary):
+            os.environ[name] = str(cache_folder() / "torch")
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Return a context in which compiled modules run as if they were not compiled. Otherwise they
+    would be compiled again for the shapes of a scored or a generated text."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and to load it takes seconds
+        return nullcontext()
+    stance = getattr(torch.compiler, "set_stance", None)  # not in every PyTorch
+    return nullcontext() if stance is None else stance("force_eager")
 
 
 def bits_notices(device: torch.device, deterministic: bool) -> list[str]:

@@ -6,7 +6,6 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.roles import Roles
 from llmcurate.base.tokenizer_file import load_tokenizer, size_of
+from train.attention.choice import fix_for_compiler
 from train.data.chat import Chat
 from train.data.vocabulary import first_of, nameless, roles_of_run, token_of
 from train.device import pick_device
@@ -89,14 +89,23 @@ def penalise(logits: Tensor, seen: list[list[int]], penalty: float) -> Tensor:
     return logits
 
 
-def probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
-    """Return probabilities, float64 [rows, vocab], of penalised logits at a temperature over 0."""
-    scores = logits.double()
+def probabilities(logits: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """Return the tokens that may be drawn and their probabilities, int64 and float64 [rows,
+    candidates], from penalised logits [rows, vocab] at a temperature over 0. Tokens are in
+    ascending order. Some may have the probability 0."""
+    tokens = torch.arange(logits.shape[-1]).expand(logits.shape)
+    least: Tensor | None = None
+    if 0 < sampling.top_k < logits.shape[-1]:
+        likeliest = logits.topk(sampling.top_k, dim=-1)
+        least = likeliest.values[:, -1:]
+        if (most := int((logits >= least).sum(dim=-1).max())) > sampling.top_k:
+            likeliest = logits.topk(most, dim=-1)
+        tokens = likeliest.indices.sort(dim=-1).values
+    scores = logits.gather(-1, tokens).double()
     # Relative to the likeliest, so that no temperature makes scores infinite.
     scores = (scores - scores.max(dim=-1, keepdim=True).values) / sampling.temperature
-    if 0 < sampling.top_k < scores.shape[-1]:
-        least = scores.topk(sampling.top_k, dim=-1).values[:, -1:]
-        scores = scores.masked_fill(scores < least, -math.inf)
+    if least is not None:
+        scores = scores.masked_fill(logits.gather(-1, tokens) < least, -math.inf)
     chances = scores.softmax(dim=-1)
     if sampling.top_p < 1:
         ordered, order = chances.sort(dim=-1, descending=True, stable=True)
@@ -107,7 +116,7 @@ def probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
     if sampling.min_p > 0:
         least = chances.max(dim=-1, keepdim=True).values * sampling.min_p
         chances = chances.masked_fill(chances < least, 0.0)
-    return chances / chances.sum(dim=-1, keepdim=True)
+    return tokens, chances / chances.sum(dim=-1, keepdim=True)
 
 
 class Chooser:
@@ -124,18 +133,27 @@ class Chooser:
 
     def choose(self, logits: Tensor, seen: list[list[int]]) -> list[int]:
         """Return a token for each row of ``logits`` [rows, vocab]. ``seen``: each text so far."""
-        if not logits.isfinite().all():
+        if not torch.stack(logits.aminmax()).isfinite().all():
             raise RunFailed("the model's logits are not numbers: its weights are broken")
         logits = penalise(logits, seen, self.sampling.repetition_penalty)
         if self._never is not None:
             logits = logits.masked_fill(self._never, NEVER)
         if self.sampling.temperature == 0:
             return logits.argmax(dim=-1).tolist()
-        chances = probabilities(logits, self.sampling)
-        return [
-            int(torch.multinomial(row, 1, generator=draw))
-            for row, draw in zip(chances, self._draws, strict=True)
-        ]
+        tokens, chances = probabilities(logits, self.sampling)
+        # The shortest of exponential waits wins, as in ``torch.multinomial``, whose logarithms of
+        # all tokens would take longer than a small model's step.
+        waits = torch.empty(logits.shape, dtype=torch.float64)
+        for row, draw in zip(waits, self._draws, strict=True):
+            torch.rand(row.shape, generator=draw, out=row)
+        waits = -torch.log1p(-waits.gather(-1, tokens)).clamp(max=-(2.0**-54))  # never 0
+        winners = (chances / waits).argmax(dim=-1, keepdim=True)
+        chosen: list[int] = tokens.gather(-1, winners)[:, 0].tolist()
+        return chosen
+
+    def keep(self, rows: list[int]) -> None:
+        """Choose for these texts only from now on."""
+        self._draws = [self._draws[row] for row in rows]
 
     def permuted(self, count: int) -> Tensor:
         """Return 0 .. count - 1 in random order, with the random stream of the first text."""
@@ -325,7 +343,7 @@ class Texts:
     in both directions, up to the context's length, if the model was trained for that. ``known``:
     the tokens of each text. ``agree``: function that returns the logits to use when several
     processes compute them together. ``sources``: for an encoder-decoder, the ids that its encoder
-    reads for each text.
+    reads for each text. ``compiled``: True to compile the step that reads each text's newest token.
     """
 
     def __init__(
@@ -334,6 +352,7 @@ class Texts:
         prompts: list[list[int]],
         agree: Agree | None = None,
         sources: list[list[int]] | None = None,
+        compiled: bool = False,
     ) -> None:
         if not all(prompts) or not all(sources or [[0]]):
             raise ValueError("every prompt needs a token, and so does every source")
@@ -342,6 +361,10 @@ class Texts:
             raise UsageError(f"{kind} does not continue text: give a decoder or an encoder-decoder")
         self.model, self.known = model, [list(prompt) for prompt in prompts]
         self._agree = agree or (lambda logits: logits)
+        if compiled:
+            fix_for_compiler()
+        # Lengths are symbols, so that a longer text is not compiled again.
+        self._read_newest = torch.compile(_logits, dynamic=True) if compiled else _logits
         self._context = model.config.context
         self._endless = unbounded(model.config)
         self._start = [0 if self._endless else max(0, len(p) - self._context) for p in prompts]
@@ -360,15 +383,24 @@ class Texts:
     def logits(self) -> Tensor:
         """Return the next tokens' logits, [texts, vocab], on the CPU. Call once per ``append``."""
         if self._outgrown() or self._cache is None:
-            features = self._read_all()
+            logits = self.model.logits(self._read_all()[:, -1])
         else:
             newest = torch.tensor([[text[-1]] for text in self.known], device=self._device)
-            features = self.model.features(newest, cache=self._cache)
-        return self._agree(self.model.logits(features[:, -1]).cpu())
+            logits = self._read_newest(self.model, newest, self._cache)
+        return self._agree(logits.cpu())
 
     def append(self, tokens: list[int]) -> None:
         for text, token in zip(self.known, tokens, strict=True):
             text.append(token)
+
+    def keep(self, rows: list[int]) -> None:
+        """Continue only these texts."""
+        self.known = [self.known[row] for row in rows]
+        self._start = [self._start[row] for row in rows]
+        kept = torch.tensor(rows, device=self._device)
+        self._source = {name: tokens[kept] for name, tokens in self._source.items()}
+        if self._cache is not None:
+            self._cache.keep(kept)
 
     def _outgrown(self) -> bool:
         moved = False
@@ -395,6 +427,10 @@ class Texts:
                 **(self._source if first == 0 else {}),
             )
         return features
+
+
+def _logits(model: Decoder, newest: Tensor, cache: Cache) -> Tensor:
+    return model.logits(model.features(newest, cache=cache)[:, -1])
 
 
 def _padded(texts: list[list[int]], device: torch.device, *, before: bool) -> tuple[Tensor, Tensor]:
@@ -467,25 +503,6 @@ def generate(
     return completions[0].text
 
 
-def continue_text(
-    model: Decoder,
-    tokenizer: Tokenizer,
-    prompt: str,
-    *,
-    max_tokens: int,
-    temperature: float,
-    top_k: int,
-    seed: int,
-    agree: Agree | None = None,
-) -> str:
-    """Do what ``generate`` does with a model and tokenizer in memory. ``agree``: see ``Texts``."""
-    sampling = Sampling(temperature=temperature, top_k=top_k)
-    completions = complete(
-        model, tokenizer, [prompt], max_tokens=max_tokens, sampling=sampling, seed=seed, agree=agree
-    )
-    return completions[0].text
-
-
 def complete(
     model: Decoder,
     tokenizer: Tokenizer,
@@ -494,8 +511,9 @@ def complete(
     max_tokens: int,
     sampling: Sampling,
     seed: int,
-    batch: int = 8,
+    batch: int = 32,
     agree: Agree | None = None,
+    compiled: bool = False,
     filling: Filling | None = None,
     suffix: str | None = None,
     chat: Chat | None = None,
@@ -511,7 +529,7 @@ def complete(
     prompt is what a user says after the message ``system``, if any, and the text is the answer. An
     encoder fills
     the masks of a prompt as ``filling`` says. A prompt without masks gets ``max_tokens`` masks at
-    its end.
+    its end. ``agree`` and ``compiled``: see ``Texts``.
 
     The same seed gives the same text on the same device. Each prompt has its own random stream,
     whatever the other prompts are. Raises ``LlmcurateError`` if the model cannot do this.
@@ -537,23 +555,24 @@ def complete(
     if suffix is not None:
         ids = _with_suffix(model.config, tokenizer, prompts, suffix, roles)
         max_tokens = min(max_tokens, model.config.context - max(map(len, ids)))
-    completions: list[Completion] = []
-    never = nameless(tokenizer, model.config.vocab)
+    completions: dict[int, Completion] = {}
+    never, read = nameless(tokenizer, model.config.vocab), ids if sources is None else sources
+    # Texts of similar lengths together need the least padding.
+    order = sorted(range(len(ids)), key=lambda number: -len(read[number]))
     for first in range(0, len(ids), batch):
-        part = ids[first : first + batch]
-        chooser = Chooser(sampling, seed, list(range(first, first + len(part))), never)
-        read = None if sources is None else sources[first : first + batch]
-        texts = Texts(model, part, agree, read)
-        for produced, ended in _continue(texts, chooser, max_tokens, roles.ends):
-            completions.append(
-                Completion(
-                    prompt=prompts[len(completions)],
-                    text=tokenizer.decode(produced, skip_special_tokens=sources is None),
-                    tokens=len(produced),
-                    stopped="end" if ended else "length",
-                )
+        part = order[first : first + batch]
+        chooser = Chooser(sampling, seed, part, never)
+        encoded = None if sources is None else [sources[number] for number in part]
+        texts = Texts(model, [ids[number] for number in part], agree, encoded, compiled)
+        continued = _continue(texts, chooser, max_tokens, roles.ends)
+        for number, (produced, ended) in zip(part, continued, strict=True):
+            completions[number] = Completion(
+                prompt=prompts[number],
+                text=tokenizer.decode(produced, skip_special_tokens=sources is None),
+                tokens=len(produced),
+                stopped="end" if ended else "length",
             )
-    return completions
+    return [completions[number] for number in range(len(ids))]
 
 
 def _starts(
@@ -621,15 +640,22 @@ def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
 def _continue(
     texts: Texts, chooser: Chooser, max_tokens: int, ends: Sequence[int]
 ) -> list[tuple[list[int], bool]]:
-    """Return the new tokens of each text, and True if the text ended with one of ``ends``."""
-    lengths = [len(text) for text in texts.known]
-    ended = [False] * len(lengths)
+    """Return the new tokens of each text, and True if the text ended with one of ``ends``. Texts
+    that ended leave the batch when they are half of it."""
+    written: list[list[int]] = [[] for _ in texts.known]
+    ended, numbers = [False] * len(written), list(range(len(written)))
     for _ in range(max_tokens):
         tokens = chooser.choose(texts.logits(), texts.known)
-        ended = [done or token in ends for done, token in zip(ended, tokens, strict=True)]
         texts.append(tokens)
-        if all(ended):
+        for number, token in zip(numbers, tokens, strict=True):
+            ended[number] |= token in ends
+            if not ended[number]:
+                written[number].append(token)
+        left = [row for row, number in enumerate(numbers) if not ended[number]]
+        if not left:
             break
-    produced = [text[length:] for text, length in zip(texts.known, lengths, strict=True)]
-    written = [list(takewhile(lambda token: token not in ends, new)) for new in produced]
+        if 2 * len(left) <= len(numbers):
+            texts.keep(left)
+            chooser.keep(left)
+            numbers = [numbers[row] for row in left]
     return list(zip(written, ended, strict=True))

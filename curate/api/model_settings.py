@@ -73,7 +73,15 @@ class Generate(CommandSettings):
         " (Ghazvininejad et al. 2019), or sampled one by one (Wang and Cho 2019).",
     )
     rounds: int = Field(10, ge=1, description="Rounds of filling masks with an encoder.")
-    batch: int = Field(8, ge=1, description="Number of prompts to continue at the same time.")
+    batch: int = Field(32, ge=1, description="Number of prompts to continue at the same time.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", description="Precision of matrix products; `auto` is bf16 on a GPU."
+    )
+    compile: bool = Field(
+        False,
+        description="Compile the model with torch.compile: a wait before the second token of a"
+        " text, then faster ones.",
+    )
     seed: int = Field(0, description="Seed of the sampling; the same seed gives the same texts.")
     device: str = Field(
         "auto", description="Device: auto (a GPU if there is one), cpu, cuda or cuda:N."
@@ -90,9 +98,7 @@ class Evaluate(CommandSettings):
         None, ge=1, description="Tokens per window. Default: the model's context length."
     )
     batch: int = Field(8, ge=1, description="Number of windows to score at the same time.")
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="Precision of matrix products; `auto` is bf16 on a GPU."
-    )
+    precision: Literal["auto", "fp32", "bf16"] = Generate.field("precision")
     seed: int = Field(0, ge=0, description="Seed of the resamples for the intervals.")
     device: str = Generate.field("device")
     checkpoint: Literal["best", "last"] = Export.field("checkpoint")
@@ -107,7 +113,7 @@ class Predict(CommandSettings):
         None, ge=1, description="Tokens per window. Default: as in training."
     )
     batch: int = Field(8, ge=1, description="Number of windows to read at the same time.")
-    precision: Literal["auto", "fp32", "bf16"] = Evaluate.field("precision")
+    precision: Literal["auto", "fp32", "bf16"] = Generate.field("precision")
     device: str = Generate.field("device")
     checkpoint: Literal["best", "last"] = Export.field("checkpoint")
 
@@ -262,7 +268,7 @@ class ModelRopeSearch(CommandSettings):
         1344, ge=3, description="Most sets of factors to try; the default is the paper's 40 rounds."
     )
     batch: int = Field(8, ge=1, description="Number of texts to read at the same time.")
-    precision: Literal["auto", "fp32", "bf16"] = Evaluate.field("precision")
+    precision: Literal["auto", "fp32", "bf16"] = Generate.field("precision")
     seed: int = Field(0, ge=0, description="Seed of the search and of the sample of texts.")
     device: str = Generate.field("device")
 
@@ -284,7 +290,9 @@ class ModelShow(CommandSettings):
     precision: Literal["bf16", "fp32"] = Field(
         "bf16", description="Training precision; bf16 uses autocast."
     )
-    optimizer: str = Field("adamw", description="Optimizer: adamw, muon, lion or adafactor.")
+    optimizer: str = Field(
+        "adamw", description="Optimizer: adamw, muon, normuon, lion or adafactor."
+    )
     recompute: bool = Field(
         False, description="Recompute the activations inside blocks instead of storing them."
     )

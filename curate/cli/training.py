@@ -64,7 +64,14 @@ def say_checkpoint(model: Path, which: str, quiet: bool = False) -> None:
         say(line, quiet)
 
 
-@command(app, "pretrain", shared=RECIPE, reads=READS_TEXTS, panel="Train")
+@command(
+    app,
+    "pretrain",
+    shared=RECIPE,
+    reads=READS_TEXTS,
+    panel="Train",
+    flags={"time": "--for"},
+)
 def pretrain(
     shards: Annotated[
         Optional[Path],
@@ -100,7 +107,8 @@ def pretrain(
 
     \b
     Example:
-    llmcurate pretrain shards/ -o model --steps 200 --lr 0.001 --rows 8
+    llmcurate pretrain shards/ -o model --for 30m
+    llmcurate pretrain shards/ -o model --model 124m --steps 200 --lr 0.001 --rows 8
     llmcurate pretrain shards/ -o model --model 30m --set model.attention.window=64
     llmcurate pretrain chats.jsonl -o chat --model model --task chat
     llmcurate pretrain labelled.jsonl -o topics --model model --task classify
@@ -179,6 +187,7 @@ def generate(
     folder = newest("model", model, "--model")
     with needs_training():
         from train.data.chat import Chat
+        from train.device import autocast
         from train.generate import Filling, Sampling, complete, load
 
         sampling = Sampling(
@@ -190,19 +199,21 @@ def generate(
         )
         say_checkpoint(folder, chosen.checkpoint, as_json)
         trained, tokens = load(folder, device=chosen.device, which=chosen.checkpoint)
-        completions = complete(
-            trained,
-            tokens,
-            texts or [""],
-            max_tokens=chosen.max_tokens,
-            sampling=sampling,
-            seed=chosen.seed,
-            batch=chosen.batch,
-            filling=Filling(method=chosen.fill, rounds=chosen.rounds),
-            suffix=chosen.suffix,
-            chat=Chat(folder / "tokenizer.json") if chosen.chat else None,
-            system=chosen.system,
-        )
+        with autocast(trained.embedding.weight.device, chosen.precision):
+            completions = complete(
+                trained,
+                tokens,
+                texts or [""],
+                max_tokens=chosen.max_tokens,
+                sampling=sampling,
+                seed=chosen.seed,
+                batch=chosen.batch,
+                compiled=chosen.compile,
+                filling=Filling(method=chosen.fill, rounds=chosen.rounds),
+                suffix=chosen.suffix,
+                chat=Chat(folder / "tokenizer.json") if chosen.chat else None,
+                system=chosen.system,
+            )
     # An encoder-decoder writes a separate text.
     apart = chosen.chat or trained.encoder is not None
     suffix = chosen.suffix or ""

@@ -30,14 +30,27 @@ from curate.steps.contracts import (
 from curate.steps.functions import FunctionInFile, is_function
 from curate.steps.recipe import SettingNames
 from llmcurate.base.disk.files import file_digest, text_digest
+from llmcurate.base.disk.units import format_bytes
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.messages import json_values
-from llmcurate.base.settings import change, dotted_names, flatten, from_dict, shared, unflatten
+from llmcurate.base.settings import (
+    change,
+    dotted_names,
+    flatten,
+    from_dict,
+    refuse_if,
+    shared,
+    to_dict,
+    unflatten,
+)
 from llmcurate.base.start import command
-from train.config import TrainConfig, stages_of
+from train.config import RunBudget, TrainConfig, stages_of
 from train.model.config import ModelConfig
 from train.objective_settings import RECORDS
 
+_OF_RUN = frozenset({"processes", "time", "tokens", "depth", "plan"})  # not of TrainConfig
+PLAN = "plan.json"  # in OUT
+DEFAULT_TIME = "5m"  # of a run without a model, steps and a task
 LAST_LINES = 5  # of the processes' output, shown if no line is recognized as the error
 TORCHRUN = "torch.distributed.elastic."  # its own exception, which gives no cause
 # The prefix of a line of a process, or a line of torchrun's log.
@@ -107,7 +120,9 @@ class _Trained(Product):
     )
 
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from train.dial import Dialled
+else:
     _Trained = with_settings(_Trained, TrainConfig)
 
 
@@ -138,6 +153,14 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     eval: dict[str, str] = Field({}, description=shared(TrainConfig, "eval").description)
     eval_tokens: int = shared(TrainConfig, "eval_tokens")
     processes: int = Field(1, ge=1, description="Number of processes, one per GPU.")
+    time: str | None = shared(RunBudget, "time")
+    tokens: int | None = shared(RunBudget, "tokens")
+    depth: int | None = shared(RunBudget, "depth")
+    plan: str | None = Field(
+        None,
+        description="Path of the plan.json of another run, whose model and settings are used again;"
+        " settings given here replace its own.",
+    )
 
     @classmethod
     def setting_names(cls) -> list[str]:
@@ -170,7 +193,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
                 start = f"{name}."
                 dotted = {k: v for k, v in values.items() if str(k).startswith(start)}
                 if dotted:
-                    merged = values.get(name, default)
+                    merged = values.get(name, {} if name == "model" else default)
                     if not isinstance(merged, dict):
                         merged = dict.fromkeys(default or [""], merged)
                     merged = merged | {k.removeprefix(start): v for k, v in dotted.items()}
@@ -194,6 +217,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
 
         try:
             stages_of(self._config())
+            self._budget()
             if self._changes and self._preset in PRESETS:
                 change(preset(self._preset, context=self.context), self._changes, "model")
             check_names(self.eval)
@@ -213,12 +237,63 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         settings = self.model if isinstance(self.model, dict) else {}
         return flatten({name: value for name, value in settings.items() if name != "preset"})
 
+    @property
+    def _chosen_model(self) -> str | None:
+        """The preset or folder that the user chose, or None."""
+        if isinstance(self.model, dict):
+            return self.model.get("preset")
+        return self.model if "model" in self.model_fields_set else None
+
+    def _budget(self) -> RunBudget | None:
+        """Return the budget by which a run is planned; None if all its settings are known."""
+        given = self.model_fields_set
+        budget = RunBudget(time=self.time, tokens=self.tokens, depth=self.depth)
+        other = budget != RunBudget() or self._chosen_model is not None
+        refuse_if(self.plan is not None and other, "give a plan, or a budget and a model")
+        known = {"steps", "stages", "plan"} & given or self._chosen_model is not None
+        if budget != RunBudget():
+            return budget
+        if known or isinstance(self._config().objective, RECORDS):
+            return None
+        return RunBudget(time=DEFAULT_TIME)
+
+    def _planned(
+        self, shards: Path | None, out: Path | None, texts: dict[str, str] | None = None
+    ) -> tuple[Dialled | None, TrainConfig]:
+        """Return the plan of a run with a budget, or of another run, and the settings of training.
+        The plan is read from ``out``, if that has one."""
+        file = Path(self.plan) if self.plan is not None else None
+        if (budget := self._budget()) is not None and out is not None and (out / PLAN).is_file():
+            file = out / PLAN
+        if file is None and budget is None:
+            return None, self._config(texts)
+        from train.dial import dial, read_plan
+
+        whole = self._settings(texts)
+        given = {name: value for name, value in whole.items() if name in self.model_fields_set}
+        if file is not None:
+            plan = read_plan(file)
+            plan = replace(plan, model=change(plan.model, self._changes, "model"))
+        else:
+            assert budget is not None
+            plan = dial(
+                shards,
+                budget,
+                given=given,
+                model=self._chosen_model,
+                changes=self._changes,
+                processes=self.processes,
+            )
+        return plan, from_dict(TrainConfig, {**whole, **plan.train, **given}, "pretrain")
+
     def _check_parts(self) -> None:
         from train.model.presets import preset
 
         if not Path(self._preset).is_dir():
             with needs_training():
                 preset(self._preset)
+        if self.plan is not None and not Path(self.plan).is_file():
+            raise UsageError(f"{self.plan}: no such plan")
         labelled = isinstance(self._config().objective, RECORDS)
         for folder in [] if labelled else self._folders():
             if Path(folder).exists() and not are_shards(folder):
@@ -228,7 +303,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
                 )
 
     def _settings(self, texts: dict[str, str] | None = None) -> dict[str, Any]:
-        settings = self.model_dump(mode="json", exclude={"shards", "model", "processes"})
+        settings = self.model_dump(mode="json", exclude={"shards", "model", *_OF_RUN})
         return settings if texts is None else settings | {"eval": texts}
 
     def _texts(self, shards: Path | None, context: ProductContext) -> dict[str, str]:
@@ -268,6 +343,14 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         values = [v for v in self._changes.values() if isinstance(v, str) and is_function(v)]
         return [FunctionInFile.named(value) for value in values]
 
+    def resolved(self) -> dict[str, Any]:
+        """Return the settings for OUT's recipe. Those that a plan decides are left out."""
+        whole, budget = super().resolved(), self._budget()
+        if budget is None and self.plan is None:
+            return whole
+        given = {name: value for name, value in whole.items() if name in self.model_fields_set}
+        return given if budget is None else given | {"time": budget.time}
+
     def named_code(self) -> str | None:
         return ", ".join(file.shown for file in self._files()) or None
 
@@ -294,6 +377,8 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
             name: _shards_digest(path) if path.exists() else str(path)
             for name, path in zip(self.eval, map(Path, self.eval.values()), strict=True)
         }
+        if self.plan is not None:
+            settings["plan"] = file_digest(Path(self.plan))
         scored = {"eval": texts, "eval_tokens": self.eval_tokens}
         identity.contents |= {"shards": digests, "scored": scored}
         return replace(identity, settings=without_folders(settings))
@@ -309,19 +394,23 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     def estimate(self, out: Path, inputs: dict[str, Path], fresh: bool) -> Estimate | None:
         if self._takes_default() and "shards" not in inputs:
             return None
+        shards = Path(self.shards) if self.shards else inputs.get("shards")
         with needs_training():
             from train.loop.forecast import forecast
 
+            plan, config = self._planned(shards, None if fresh else out)
             figures = forecast(
-                Path(self.shards) if self.shards else inputs.get("shards"),
+                shards,
                 out,
-                model=self._preset,
-                changes=self._changes,
-                train=self._config(),
+                model=self._preset if plan is None else plan.model,
+                changes=self._changes if plan is None else None,
+                train=config,
                 resume=not fresh,
                 processes=self.processes,
             )
-        return Estimate(json_values(figures), ["", *figures.lines(self._preset)])
+        lines = [] if plan is None else ["", *plan.lines()]
+        title = self._preset if plan is None else "the planned model"
+        return Estimate(json_values(figures), [*lines, "", *figures.lines(title)])
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         with needs_training():
@@ -332,16 +421,24 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
                 raise UsageError("pretrain: give a folder of shards, or encode them in the recipe")
             shards = context.inputs["shards"]
         texts = self._texts(shards, context)
+        if self._budget() is not None and not (context.out / PLAN).is_file():
+            context.say("planning: a trial of some seconds on this device")
+        with needs_training():
+            plan, config = self._planned(shards, context.out, texts)
+        if plan is not None:
+            plan.write(context.out / PLAN)
+            for line in plan.lines():
+                context.say(line)
         if self.processes > 1:
-            summary = self._by_processes(shards, texts, context)
+            summary = self._by_processes(shards, config, context)
         else:
             with needs_training():
                 summary = pretrain(
                     shards,
                     context.out,
-                    model=self._preset,
-                    changes=self._changes,
-                    train=self._config(texts),
+                    model=self._preset if plan is None else plan.model,
+                    changes=self._changes if plan is None else None,
+                    train=config,
                     on_progress=lambda line: _progress(line, context),
                     on_notice=context.say,
                 )
@@ -354,11 +451,15 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         }
 
     def _by_processes(
-        self, shards: Path | None, texts: dict[str, str], context: ProductContext
+        self, shards: Path | None, config: TrainConfig, context: ProductContext
     ) -> dict[str, Any]:
-        arguments = [str(shards or "-"), str(context.out), "--json", "--model", self._preset]
+        arguments = [str(shards or "-"), str(context.out), "--json"]
         changed = {f"model.{name}": value for name, value in self._changes.items()}
-        for name, value in (self._settings(texts) | changed).items():
+        if (context.out / PLAN).is_file():
+            arguments, changed = [*arguments, "--plan", str(context.out / PLAN)], {}
+        else:
+            arguments += ["--model", self._preset]
+        for name, value in (to_dict(config) | changed).items():
             arguments += ["--set", f"{name}={json.dumps(value)}"]
         _, *script = command("train.__main__", *arguments)  # without Python, which torchrun adds
         by = ["--standalone", f"--nproc-per-node={self.processes}"]
@@ -402,9 +503,12 @@ def _progress(line: dict[str, Any], context: ProductContext) -> None:
         parts.append(f"{timing['tokens_per_second']:,.0f} tokens/s")
     if "mfu" in timing:
         parts.append(f"MFU {timing['mfu']:.1%}")
-    elif "flops_per_second" in timing:
-        parts.append(f"{timing['flops_per_second'] / 1e12:.3g} TFLOP/s")
-    context.progress(line.get("step", 0), ", ".join(parts), line.get("seconds_left"))
+    if "epochs" in line:
+        parts.append(f"{line['epochs']:.2f} epochs")
+    if "memory" in timing:
+        parts.append(format_bytes(timing["memory"]))
+    left = line.get("seconds_left")
+    context.progress(line.get("step", 0), ", ".join(parts), left, line["steps"])
 
 
 def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:

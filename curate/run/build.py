@@ -253,7 +253,7 @@ _DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{8,}\b")
 CHECKPOINTS, TOKENIZER = "checkpoints", "tokenizer.json"
 IN_PLACE = (
     *("metrics.jsonl", "spikes.json", "tensorboard", "metrics.csv", "wandb", "profile"),
-    *("sample.txt", "train.json", "shards.json", "compared.jsonl", CHECKPOINTS),
+    *("sample.txt", "train.json", "shards.json", "compared.jsonl", "plan.json", CHECKPOINTS),
 )
 
 

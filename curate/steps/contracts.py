@@ -414,8 +414,8 @@ class ProductContext:
     corpus: Callable[..., Iterator[pa.RecordBatch]]
     call_apart: CallApart
     inputs: dict[str, Path] = field(default_factory=dict)  # earlier products: kind -> folder
-    # Called with the units of work done, a note, and the estimated seconds left.
-    progress: Callable[[int, str, float | None], None] = lambda done, note, left: None
+    # Called with the units of work done, a note, the estimated seconds left, and all units.
+    progress: Callable[[int, str, float | None, int], None] = lambda done, note, left, total: None
     say: Callable[[str], None] = lambda line: None  # prints a line for the user
     workers: int = 1
     beside: bool = False  # True if steps on documents wrote OUT/corpus

@@ -232,18 +232,23 @@ class Progress:
             print_lines("")
 
     def update(
-        self, done: int | None = None, note: str = "", seconds_left: float | None = None
+        self,
+        done: int | None = None,
+        note: str = "",
+        seconds_left: float | None = None,
+        total: int | None = None,
     ) -> None:
         """Count one more unit as done, or set the number of finished units to `done`. `note` is
         shown beside the number. `seconds_left`, if the caller knows it, is shown in a log's line; a
-        bar estimates the remaining time itself."""
+        bar estimates the remaining time itself. `total` replaces the number of all units."""
         self.done = self.done + 1 if done is None else done
+        self.total = self.total if total is None else total
         note = one_line(note)
         if self._bar is not None:
             title, bar = columns_of(self.title), self._bar.columns[1].bar_width
             counts = 2 * len(str(max(self.total, self.done))) + 1  # 7 for the time, 5 for gaps
             note = fit_note(note, self._bar.console.width - title - bar - counts - 12)
-            self._bar.update(self._task, completed=self.done, note=note)
+            self._bar.update(self._task, completed=self.done, total=self.total, note=note)
         elif not self._quiet:
             parts = [note] if note else []
             if seconds_left is not None:

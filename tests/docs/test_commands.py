@@ -69,7 +69,8 @@ STEPS = "--steps 2 --rows 2 --context 64"
 # What makes a command small enough to try: pattern, replacement.
 SMALLER: tuple[tuple[str, str], ...] = (
     (r"--share 0.02", "--share 0.5"),
-    (r"^(llmcurate pretrain(?!.*--steps).*)", r"\1 --steps 2"),
+    (r"^(llmcurate pretrain.*)--for \S+", r"\1--tokens 500"),
+    (r"^(llmcurate pretrain(?!.*--(steps|tokens|depth|plan)).*)", r"\1 --steps 2"),
     (r"^(llmcurate pretrain(?!.*--context).*)", r"\1 --context 64"),
     (r"--steps [0-9]{3,}", "--steps 2"),
     (r"--rows [0-9]{2,}", "--rows 2"),

@@ -39,12 +39,12 @@ def short_samples():
     """The text that each run writes at its end, in the time of ten steps, has four tokens."""
     from train.loop import pretrain
 
-    def sample(model, tokenizer, prompt, **how):
-        return continue_text(model, tokenizer, prompt, **how | {"max_tokens": 4})
+    def sample(model, tokenizer, prompts, **how):
+        return complete(model, tokenizer, prompts, **how | {"max_tokens": 4})
 
-    continue_text = pretrain.continue_text
+    complete = pretrain.complete
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pretrain, "continue_text", sample)
+        patch.setattr(pretrain, "complete", sample)
         yield
 
 

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
+
 import torch
 
-from train.device import bits_notices, same_bits
+from train.device import bits_notices, keep_compiled, same_bits
 
 
 def test_deterministic_mode_is_set_only_on_a_gpu_and_only_while_requested(monkeypatch):
@@ -27,6 +31,21 @@ def test_deterministic_mode_is_restored_after_an_error():
         pass
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.utils.deterministic.fill_uninitialized_memory == filled
+
+
+def test_what_torch_compiles_is_kept_in_our_cache_unless_the_user_chose_a_folder(
+    monkeypatch, tmp_path
+):
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/chosen")
+    keep_compiled()
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "/chosen"
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    assert Path(cache_dir()).parent == Path(tempfile.gettempdir())
+    keep_compiled()
+    assert Path(cache_dir()) == tmp_path / "torch"
 
 
 def test_the_log_says_where_the_same_run_may_end_with_other_bits():

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from train.attention.mask import Alibi, Mask
+from train.device import generation
 
 TRITON_INSTALLED: bool = importlib.util.find_spec("triton") is not None
 
@@ -86,8 +87,8 @@ class Backend:
     forward_only: frozenset[str] = frozenset()
     # Returns the reason for any other refusal.
     other_refusal: Callable[[Tensor, Mask], str | None] | None = None
-    # Builds what it stores in a mask for all layers.
-    prepare: Callable[[Mask], object] | None = None
+    # Builds what it stores in a mask for all layers; with True, for layers that are compiled.
+    prepare: Callable[[Mask, bool], object] | None = None
 
     def refusal(self, q: Tensor, mask: Mask, values: int | None = None) -> str | None:
         """Return why this back end does not support attention for such queries and mask, or None if
@@ -130,12 +131,21 @@ def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = No
         return weights.to(v.dtype) @ v
 
 
-def _make_dense(mask: Mask) -> None:
-    if mask.features <= {"causal"} or lengths_of(mask) is not None:
+def _make_dense(mask: Mask, compiled: bool) -> None:
+    if mask.features <= {"causal"} or (not compiled and lengths_of(mask) is not None):
         return
     _ = mask.dense
     if mask.bias is not None or mask.content:
         _ = mask.distance
+
+
+def has_cudnn(device: torch.device) -> bool:
+    """Return True if SDPA takes cuDNN's kernel for plain masks on this device: PyTorch 2.11, seen
+    on an H200, and 2.13, check_prefer_cudnn_attention in its sdp_utils.cpp. PyTorch 2.9 does not.
+    The kernel's gradients are not deterministic."""
+    recent = torch.__version__ >= "2.11" and (torch.backends.cudnn.version() or 0) > 91_500
+    same_bits = torch.are_deterministic_algorithms_enabled()
+    return recent and not same_bits and generation(device) in (9, 10)
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = None) -> Tensor:
@@ -146,18 +156,35 @@ def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = Non
     narrower = q.shape[-1] - v.shape[-1]
     if narrower > 0 and mask.queries > 1 and q.device.type == "cpu":
         return sdpa(q, k, F.pad(v, (0, narrower)), mask, added)[..., :-narrower]
+    if mask.queries == 1:
+        return _one_query(q, k, v, mask, added)
     k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
     if mask.features <= {"causal"}:
         return F.scaled_dot_product_attention(q, k, v, is_causal=mask.causal)
-    if mask.queries == 1 and mask.features <= {"causal", "offset"}:  # the newest sees all keys
-        return F.scaled_dot_product_attention(q, k, v)
     if (lengths := lengths_of(mask)) is not None:
         return by_document(q, k, v, lengths)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=_seen(q, mask, added))
+
+
+def _one_query(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None) -> Tensor:
+    """Return the attention of one query per row, as in generation. The heads that share keys are
+    computed as several queries of one head, so that the cache is not copied for each of them."""
+
+    def shared(x: Tensor) -> Tensor:
+        return x if x.shape[1] == 1 else x.reshape(x.shape[0], k.shape[1], -1, x.shape[3])
+
+    every = mask.features <= {"causal", "offset"}  # the newest token sees all keys
+    seen = None if every else shared(_seen(q, mask, added))
+    out = F.scaled_dot_product_attention(shared(q), k, v, attn_mask=seen)
+    return out.reshape(*q.shape[:3], -1)
+
+
+def _seen(q: Tensor, mask: Mask, added: Tensor | None) -> Tensor:
+    """Return the mask, bool or with biases, as PyTorch's function reads it."""
     bias = mask.scores(q.dtype)
     if added is not None:
         bias = added.to(q.dtype) if bias is None else bias + added.to(q.dtype)
-    seen = mask.dense if bias is None else bias.masked_fill(~mask.dense, float("-inf"))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+    return mask.dense if bias is None else bias.masked_fill(~mask.dense, float("-inf"))
 
 
 def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
@@ -234,7 +261,7 @@ BACKENDS: dict[str, Backend] = {
         dtypes=_FLOATS,
         devices=frozenset({"cpu", "cuda"}),
         other_refusal=_triton_refusal,
-        prepare=lambda mask: mask.spans,
+        prepare=lambda mask, compiled: mask.spans,
     ),
     "eager": Backend(
         attention=eager,

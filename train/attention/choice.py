@@ -1,7 +1,7 @@
 """Choose the attention back end: each device has a table of back ends, and ``auto`` takes the first
-row that fits. The order of the rows follows from measurements on an H200
-(``benchmarks/attention.py``). For a plain mask, SDPA on an H200 runs cuDNN's kernel, which is
-faster than our Triton kernel. SDPA's flash kernel is slower than ours."""
+row that fits. The order of the rows follows from measurements on an H100 and an H200
+(``benchmarks/attention.py``, docs/performance.md). For a plain mask cuDNN's kernel is the fastest,
+ours is next, and SDPA's FlashAttention-2 is slower from 1,024 tokens on."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from llmcurate.base.errors import UsageError
-from train.attention.backends import BACKENDS
+from train.attention.backends import BACKENDS, has_cudnn
 from train.attention.context import SharedMask
 from train.attention.mask import Mask, positions_of
+from train.device import generation
 
 _PLAIN = frozenset({"causal"})
 _HALF = frozenset({torch.bfloat16, torch.float16})
@@ -27,16 +28,21 @@ class Row:
     """A row of a device's table: a back end, and the masks and dtypes for which ``auto`` uses it.
     ``masks``: the mask features that it is used for. ``dtypes``: the dtypes. None: all that the
     back end supports. ``single``: True if ``auto`` also uses it for a single query, as in
-    generation, with any mask."""
+    generation, with any mask. ``on``: the devices that it is used on. ``least``: the fewest keys.
+    """
 
     backend: str
     why: str
     masks: frozenset[str] | None = None
     dtypes: frozenset[torch.dtype] | None = None
     single: bool = False
+    on: Callable[[torch.device], bool] | None = None
+    least: int = 0
 
     def fits(self, q: Any, mask: Mask, values: int | None = None) -> bool:
         if self.dtypes is not None and q.dtype not in self.dtypes:
+            return False
+        if mask.keys < self.least or (self.on is not None and not self.on(q.device)):
             return False
         wanted = self.masks is None or mask.features <= self.masks
         if not wanted and not (self.single and mask.queries == 1):
@@ -54,7 +60,22 @@ TABLE: dict[str, tuple[Row, ...]] = {
     "cuda": (
         Row(
             backend="sdpa",
-            why="PyTorch's flash kernels do plain attention",
+            why="cuDNN's kernel is the fastest for plain masks",
+            masks=_PLAIN,
+            dtypes=_HALF,
+            on=has_cudnn,
+        ),
+        Row(
+            backend="triton",
+            why="without cuDNN's kernel it is the fastest on this card from 1,024 tokens on",
+            masks=_PLAIN,
+            dtypes=_HALF,
+            on=lambda device: generation(device) == 9,
+            least=1_024,
+        ),
+        Row(
+            backend="sdpa",
+            why="PyTorch's FlashAttention-2 does plain masks",
             masks=_PLAIN,
             single=True,
         ),
@@ -69,6 +90,12 @@ TABLE: dict[str, tuple[Row, ...]] = {
     ),
     "cpu": (Row(backend="sdpa", why="PyTorch's kernels are the fastest on a CPU"), _REFERENCE),
 }
+
+
+def fix_for_compiler() -> None:
+    """Let torch.compile take what the table asks about a device as constants."""
+    for fact in (has_cudnn, generation):
+        torch.compiler.assume_constant_result(fact)
 
 
 def choose(q: Any, mask: Mask, values: int | None = None) -> Row:
@@ -133,19 +160,24 @@ def attend(
 
 
 def prepare(
-    q: Tensor, mask: Mask | SharedMask, backend: str = "auto", values: int | None = None
+    q: Tensor,
+    mask: Mask | SharedMask,
+    backend: str = "auto",
+    values: int | None = None,
+    compiled: bool = False,
 ) -> None:
     """Compute what the back end stores in a mask for all layers. Only shape, dtype and device of
     ``q`` are read. Call this before an activation checkpoint (a block that is computed again in the
-    backward pass) runs attention, because code inside it must not store anything.
+    backward pass) runs attention, because code inside it must not store anything. ``compiled``:
+    True if blocks are compiled one by one; each would be compiled again for a mask with more in it.
     """
     if isinstance(mask, SharedMask):
         for each in mask.chunks:
-            prepare(q, each, backend, values)
+            prepare(q, each, backend, values, compiled)
         return
     make = BACKENDS[resolve(backend, q, mask, values).backend].prepare
     if make is not None:
-        make(mask)
+        make(mask, compiled)
 
 
 LENGTH = 160  # tokens: more than one block of any kernel

@@ -11,16 +11,36 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
+from llmcurate.base.errors import RunFailed
 from train.attention.mask import Alibi, Mask, Relative, window_mask
+
+# Most shapes for which a process compiles it. After 8, PyTorch would run it 50 times more slowly.
+SHAPES = 64
 
 
 @cache
-def _compiled() -> Any:
+def _kernel() -> Any:
     return torch.compile(flex_attention, dynamic=False)
 
 
+def compiled(*tensors: Tensor, **settings: Any) -> Any:
+    """Run ``flex_attention`` as a kernel for these shapes. Raises ``RunFailed`` if it was compiled
+    for ``SHAPES`` others."""
+    from torch._dynamo import config, exc
+
+    try:
+        with config.patch(recompile_limit=SHAPES, fail_on_recompile_limit_hit=True):
+            return _kernel()(*tensors, **settings)
+    except exc.FailOnRecompileLimitHit as error:
+        raise RunFailed(
+            f"attention flex is compiled for at most {SHAPES} shapes of rows, and more have come:"
+            " choose attention sdpa, or rows of fewer lengths"
+        ) from error
+
+
 def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    run = _compiled() if q.is_cuda else flex_attention
+    inside = torch.compiler.is_compiling()  # the caller is compiled, and this function with it
+    run: Any = compiled if q.is_cuda and not inside else flex_attention
     # Built once per mask, not once per layer.
     block = mask.__dict__.setdefault("_flex_block", None) or block_mask(mask, q.shape[0])
     mask.__dict__["_flex_block"] = block

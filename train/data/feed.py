@@ -172,6 +172,13 @@ class FeedFigures:
     stages: list[StageFigures]
     notes: list[str]
 
+    @property
+    def epochs(self) -> float:
+        """The number of times that the whole run reads its text."""
+        sources = self.sources.values()
+        unique = sum(source.unique_tokens for source in sources)
+        return sum(source.tokens for source in sources) / max(1, unique)
+
 
 class Feed(Steps):
     """The sources of a run, and the rows on which each step trains. ``roles`` are the special
@@ -366,8 +373,7 @@ class Feed(Steps):
         return [*lines, self._epochs_line(figures)]
 
     def _epochs_line(self, figures: FeedFigures) -> str:
-        sources, steps = figures.sources.values(), self.config.steps
-        times = sum(s.tokens for s in sources) / max(1, sum(s.unique_tokens for s in sources))
+        steps, times = self.config.steps, figures.epochs
         line = f"{counted(steps, 'step')} read the corpus {times:.1f} times"
         if times > MAX_USEFUL_EPOCHS:
             fitting = max(1, int(steps * MAX_USEFUL_EPOCHS / times))

@@ -24,7 +24,7 @@ FAMILIES = {family.name: family for family in _FOUND}
 
 # Settings that training alone needs, or that decoding alone needs.
 _OTHER = re.compile(
-    r"dropout|encoder\.(start|learns)|head\.task\..*|attention\.seed|feed_forward\."
+    r"dropout|zero_projections|encoder\.(start|learns)|head\.task\..*|attention\.seed|feed_forward\."
     r"(balance|device_balance|router_z|jitter|random_second|capacity)"
 )
 _COUNTS = ("sinks", "globals", "random", "block")

@@ -12,7 +12,7 @@ import torch
 from train.attention import BACKENDS, Mask, Relative
 from train.attention.choice import EXCLUDED, fault, resolve
 from train.config import TrainConfig
-from train.device import computes_in
+from train.device import computes_in, generation
 from train.model.attention_settings import AttentionPattern
 from train.model.cache import SourceTokens
 from train.model.config import ModelConfig
@@ -51,12 +51,20 @@ def layer_backends(
 
 def try_kernels(model: ModelConfig, train: TrainConfig, device: torch.device) -> list[str]:
     """Compare our Triton kernels with the eager reference on a small case of each kind of layer.
-    Kernels that fail are not used; return a line of text for each failure.
+    Kernels that fail are not used; return a line of text for each failure. On a card that the table
+    of tiles lacks, choose tiles first, which takes a minute at the first use.
     """
     lines, own, queries = [], model.attention, _query_traits(model, train, device)
     for _, mask in _layer_kinds(model, train, device):
         if resolve(train.attention, queries, mask, own.value_dim).backend != "triton":
             continue
+        half = queries.dtype != torch.float32
+        if half and not train.deterministic and generation(device) not in (0, 9):
+            from train.attention.flash.tune import measure
+
+            shape, ends = (2, own.heads, 4_096, own.head_dim), torch.arange(512, 4_097, 512)
+            q = torch.randn(shape, dtype=queries.dtype, device=device, requires_grad=True)
+            measure(q, ends.to(device).expand(2, -1))
         failure = fault("triton", mask, own.heads, own.kv_heads, own.head_dim, queries.dtype)
         if failure is not None:
             EXCLUDED["triton"] = failure

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,22 +37,48 @@ def naming_memory(plan: Plan, device: torch.device, processes: int) -> Iterator[
         raise RunFailed(_what_fits(plan, device, processes)) from error
 
 
+def memory_of(device: torch.device) -> int:
+    """Return the memory of a device in bytes."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return host().memory
+
+
+def smallest_accumulate(
+    plan: Plan, kind: str, processes: int, total: float, least: int = 1
+) -> int | None:
+    """Return the smallest number of micro-batches, at least ``least``, whose memory by the estimate
+    fits in ``total`` bytes of a device of each process; None if none fits."""
+    settings = plan.train
+    parts = parts_of(settings, processes)
+    common = math.gcd(*(stage.rows // parts for stage in stages_of(settings)))
+    numbers = [number for number in range(least, common + 1) if common % number == 0]
+
+    def fits(number: int) -> bool:
+        part = dataclasses.replace(settings, accumulate=number)
+        whole = dataclasses.replace(plan, train=part)
+        return step_memory(whole, kind, processes).peak < SAFE * total
+
+    first = bisect_left(numbers, True, key=fits)  # smaller parts need less
+    return numbers[first] if first < len(numbers) else None
+
+
 def _what_fits(plan: Plan, device: torch.device, processes: int) -> str:
     """Return a line that names the largest part of a step's rows which fits, by the estimate."""
-    settings, of_gpu = plan.train, device.type == "cuda"
-    total = torch.cuda.get_device_properties(device).total_memory if of_gpu else host().memory
-    parts = parts_of(settings, processes)
-    rows = {stage.rows // parts for stage in stages_of(settings)}
-    shape = f"{max(rows) // settings.accumulate:,} x {counted(settings.context, 'token')} at once"
+    settings, total = plan.train, memory_of(device)
+    most = max(stage.rows for stage in stages_of(settings)) // parts_of(settings, processes)
+    shape = f"{most // settings.accumulate:,} x {counted(settings.context, 'token')} at once"
     failed = f"the memory of {device}, {format_bytes(total)}, is too small for {shape}"
-    for more in range(settings.accumulate + 1, min(rows) + 1):
-        if any(size % more for size in rows):
-            continue
-        less = dataclasses.replace(plan, train=dataclasses.replace(settings, accumulate=more))
-        if (peak := step_memory(less, device.type, processes).peak) < SAFE * total:
-            fits = f"{counted(max(rows) // more, 'row')} at once: about {format_bytes(peak)}"
-            return f"{failed}: --set accumulate={more} trains the same in parts; {fits}"
-    return f"{failed}, and less does not fit: set recompute, a shorter --context or a smaller model"
+    more = smallest_accumulate(plan, device.type, processes, total, settings.accumulate + 1)
+    if more is None:
+        return (
+            f"{failed}, and less does not fit: set recompute, a shorter --context or a smaller"
+            " model"
+        )
+    less = dataclasses.replace(plan, train=dataclasses.replace(settings, accumulate=more))
+    peak = step_memory(less, device.type, processes).peak
+    fits = f"{counted(most // more, 'row')} at once: about {format_bytes(peak)}"
+    return f"{failed}: --set accumulate={more} trains the same in parts; {fits}"
 
 
 def precision(settings: TrainConfig, kind: str) -> str:

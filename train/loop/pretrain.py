@@ -30,8 +30,8 @@ from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.shards import Comparison
 from train.data.vocabulary import as_trained, roles_of_run
-from train.device import autocast, bits_notices, pick_device, same_bits
-from train.generate import continue_text
+from train.device import autocast, bits_notices, keep_compiled, pick_device, same_bits, uncompiled
+from train.generate import Sampling, complete
 from train.loop.backends import backends_line, layer_backends, try_kernels
 from train.loop.distributed import Ranks, ranks, reshard
 from train.loop.evaluate import Text, fingerprints, open_texts, text_notice
@@ -51,7 +51,7 @@ def summarise(run: Run) -> dict[str, Any]:
     """Generate a text; write ``sample.txt`` and ``train.json``. Every process must call it."""
     plan, settings, out = run.plan, run.plan.train, run.out
     scores = run.scores or run.evaluate()
-    with run.average.swapped() if run.average is not None else nullcontext():
+    with uncompiled(), run.average.swapped() if run.average is not None else nullcontext():
         sample = None
         # With split weights, all processes generate together.
         together = run.saver.parts
@@ -61,16 +61,15 @@ def summarise(run: Run) -> dict[str, Any]:
             with autocast(run.ranks.device, settings.precision) if together else nullcontext():
                 tokenizer = load_tokenizer(out / "tokenizer.json")
                 run.model.special = roles_of_run(out / "tokenizer.json", tokenizer)
-                sample = continue_text(
+                sample = complete(
                     run.model.eval(),
                     tokenizer,
-                    "",
+                    [""],
                     max_tokens=min(200, plan.model.context),
-                    temperature=0.8,
-                    top_k=50,
+                    sampling=Sampling(temperature=0.8, top_k=50),
                     seed=settings.seed,
                     agree=run.ranks.agreed if together else None,
-                )
+                )[0].text
             reshard(run.model)
     if run.ranks.first:
         if sample is not None:
@@ -111,8 +110,7 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
         "flops_per_token": run.flops,
         "steps": settings.steps,
         "tokens": run.tokens,
-        "epochs": sum(source.tokens for source in sources)
-        / max(1, sum(source.unique_tokens for source in sources)),
+        "epochs": data.epochs,
         "first_loss": losses[0] if losses and lines[0]["step"] == 1 else None,
         "last_loss": losses[-1] if losses else None,
         "skipped_steps": sum("skipped" in line for line in lines),
@@ -158,14 +156,16 @@ def pretrain(
     PyTorch, same kind of GPU), the resumed run ends with the same bits as one that never
     stopped. A finished run is not trained again, but scored again if the texts have changed.
 
-    ``on_progress`` is called with each line of metrics, to which the run's ``steps`` and
-    ``seconds_left`` are added; ``on_notice`` is called with lines of text before training. Raises
-    ``LlmcurateError``, also if the run in ``out`` has other settings. Training that diverges stops
-    and keeps its last checkpoint.
+    ``on_progress`` is called with each line of metrics, to which the run's ``steps``, its
+    ``epochs`` so far and ``seconds_left`` (None before it is known) are added; ``on_notice`` is
+    called with lines of text before training and while it compiles. Raises ``LlmcurateError``,
+    also if the run in ``out`` has other settings. Training that diverges stops and keeps its last
+    checkpoint.
     """
     with plugin_errors():
         plan, data = make_plan(shards, model, train or TrainConfig(), changes)
     device = pick_device(plan.train.device)
+    keep_compiled()
     with plugin_errors(), same_bits(device, plan.train.deterministic), ranks(plan.train) as group:
         if not group.first:
             on_progress = on_notice = None

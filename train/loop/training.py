@@ -20,6 +20,7 @@ import dataclasses
 import json
 import math
 import statistics
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -33,12 +34,13 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from llmcurate.base.disk.files import replacing, write_atomic
 from llmcurate.base.disk.sealed_json import encode_json, seal, unseal
-from llmcurate.base.disk.units import counted
+from llmcurate.base.disk.units import counted, format_duration
 from llmcurate.base.errors import LlmcurateError, RunFailed
 from llmcurate.base.index import modules_of
 from llmcurate.base.messages import json_values
 from train.config import TrainConfig, locate, model_at
 from train.data.feed import Feed
+from train.device import peak_memory, uncompiled
 from train.loop.distributed import Ranks, place_model, reshard
 from train.loop.evaluate import SCORES, Scores, Scoring, Text, evaluate, held_out_rows, terms_of
 from train.loop.start import (
@@ -179,6 +181,29 @@ def profiled(out: Path, steps: int, left: int, device: torch.device) -> Iterator
         yield running.step
 
 
+@contextmanager
+def compiling(say: Callable[[str], object] | None, first: float = 5.0) -> Iterator[None]:
+    """Call ``say`` with a line about the time that the body takes: after ``first`` seconds, after
+    twice as many and so on, and at its end. There is no call if the body is shorter."""
+    began, ended = time.perf_counter(), threading.Event()
+
+    def wait() -> None:
+        after = first
+        while say is not None and not ended.wait(max(0.0, began + after - time.perf_counter())):
+            say(f"compiling the model, {format_duration(after)} so far")
+            after *= 2
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    if say is not None and (seconds := time.perf_counter() - began) >= first:
+        say(f"compiled in {format_duration(seconds)}; a later run finds it in the cache")
+
+
 class Pace:
     """Estimator of the seconds left. The estimate uses operations per second, because steps of
     different stages need different times. Measurement begins at the first call of ``left``, so
@@ -189,11 +214,13 @@ class Pace:
         self._began = time.perf_counter(), self._operations(done)
         self._settled = False
 
-    def left(self, done: int) -> float:
-        """Return the estimated seconds left after ``done`` steps."""
+    def left(self, done: int) -> float | None:
+        """Return the estimated seconds left after ``done`` steps. None: only compiled so far."""
         (then, before), now, work = self._began, time.perf_counter(), self._operations(done)
         if not self._settled:
             self._began, self._settled = (now, work), True
+            if self._train.compile and work:
+                return None
         return work * (now - then) / (before - work) if work else 0.0
 
     def _operations(self, done: int) -> float:
@@ -352,7 +379,8 @@ class Run:
         device only when lines are logged, or at every step if ``spike`` is skip.
         """
         settings, pending = self.plan.train, Pending()
-        pace = Pace(self.plan.model, settings, first)
+        pace, epochs = Pace(self.plan.model, settings, first), self.sampler.summary().epochs
+        positions, _ = run_cost(self.plan.model, settings)
         reasons: dict[int, tuple[str, int]] = {}
 
         def allow(loss: float, norm: float) -> bool:
@@ -368,14 +396,16 @@ class Run:
             measured = None
             if self.passed.reason(step) is None:
                 skips = settings.spike == "skip"
-                measured = self.stepper.step(step, rate, allow if skips else None)
+                with compiling(self.on_notice if settings.compile and step == first else None):
+                    measured = self.stepper.step(step, rate, allow if skips else None)
                 if self.average is not None and measured.updated:
                     self.average.update(step)
             traced_step()
             pending.add(done, rate, measured)
             scored = done == settings.steps or done % settings.eval_every == 0
             saved = self.saver.due(done)
-            if not (scored or saved or done % settings.log_every == 0):
+            # The first step compiles, so its time is not averaged with others.
+            if not (scored or saved or step == first or done % settings.log_every == 0):
                 continue
             lines: list[dict[str, Any]] = []
             try:
@@ -401,7 +431,9 @@ class Run:
                     log.sync()
                 self.save(done, log)
             if on_progress is not None:
+                left, _ = run_cost(self.plan.model, settings, done)
                 ahead = {"steps": settings.steps, "seconds_left": pace.left(done)}
+                ahead["epochs"] = epochs * (1 - left / positions)
                 for line in lines:
                     on_progress({**line, **ahead})
             pending.restart()
@@ -438,6 +470,7 @@ class Run:
         line["tokens"] = self.tokens
         rate = line.pop("read") / max(line["timing"]["seconds"], 1e-9)
         line["timing"] |= {"tokens_per_second": rate, "flops_per_second": rate * self.flops}
+        line["timing"]["memory"] = peak_memory(self.ranks.device)
         if self.peak is not None:
             line["timing"]["mfu"] = rate * self.flops / (self.peak * self.ranks.count)
         return line
@@ -479,7 +512,7 @@ class Run:
         """Score held-out text by the run's objective, other texts by next-token prediction."""
         settings = self.plan.train
         scoring = Scoring(self.ranks, settings.rows, settings.precision, settings.loss_chunk)
-        with self.average.swapped() if self.average is not None else nullcontext():
+        with uncompiled(), self.average.swapped() if self.average is not None else nullcontext():
             held_out = self._held_out(scoring)
             texts = {
                 name: text.score(text.nats(self.model, scoring))

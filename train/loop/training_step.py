@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from train.attention.choice import fix_for_compiler
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.packing import mix64
@@ -72,10 +73,14 @@ class Stepper:
         self.config, self.ranks = config, ranks
         losses = Losses(model, config, teacher, ranks.context_parallel)
         if config.compile:
+            fix_for_compiler()
             # FSDP2's hooks run between blocks, so blocks are compiled one by one.
+            apart = config.parallel == "fsdp"
             blocks = {block: None for stack in model.stacks for block in stack.blocks}
-            for part in blocks if config.parallel == "fsdp" else [losses]:
+            for part in blocks if apart else [losses]:
                 part.compile()
+            for stack in model.stacks:
+                stack.compiled = apart
         self.losses = parallel(losses, config, ranks)
         self.by_heads = [weight for _, weight, role in roles(model) if role.split == "heads"]
         self.objective = objective(config, sampler.vocabulary)

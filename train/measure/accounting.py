@@ -26,6 +26,7 @@ from train.model.roles import Role, roles
 from train.objective_settings import Denoiser
 from train.objectives.objectives import kind_of
 
+TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al. 2022, table 3, at about 10^21 operations
 BLOCKS = "stack.blocks."  # in the model, its encoder and its generator
 
 _NORMS = {

@@ -4,7 +4,7 @@ window, so that the memory does not grow with the text."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -52,6 +52,13 @@ class LayerCache:
         self._length = end
         return keys[:, :, :end], values[:, :, :end]
 
+    def keep(self, rows: Tensor) -> None:
+        """Keep only these rows of the batch."""
+        self._store, self.cross = (
+            None if held is None else (held[0][rows], held[1][rows])
+            for held in (self._store, self.cross)
+        )
+
     @property
     def bytes(self) -> int:
         held = (*(self._store or ()), *(self.cross or ()))
@@ -73,14 +80,19 @@ class CachedPositions:
         self._cached: tuple[Tensor, Tensor] | None = None
 
     def extend(self, positions: Tensor, documents: Tensor) -> tuple[Tensor, Tensor]:
-        if self._cached is not None:
-            positions = torch.cat((self._cached[0], positions), dim=1)
-            documents = torch.cat((self._cached[1], documents), dim=1)
+        # Copied even if first: a view would be compiled apart from what later tokens make of it.
+        before = self._cached or (positions[:, :0], documents[:, :0])
+        positions = torch.cat((before[0], positions), dim=1)
+        documents = torch.cat((before[1], documents), dim=1)
         self._cached = positions, documents
         if self.pattern.cached_tokens is not None:
             self.kept = self._choose(positions, documents)
             self._cached = positions.gather(1, self.kept), documents.gather(1, self.kept)
         return positions, documents
+
+    def keep(self, rows: Tensor) -> None:
+        if self._cached is not None:
+            self._cached = self._cached[0][rows], self._cached[1][rows]
 
     def _choose(self, positions: Tensor, documents: Tensor) -> Tensor:
         assert self.pattern.cached_tokens is not None
@@ -136,6 +148,16 @@ class Cache:
     @property
     def bytes(self) -> int:
         return sum(layer.bytes for layer in self.layers)
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep only these rows of the batch. ``rows``: int64 [kept rows], on the cache's device."""
+        for layer in self.layers:
+            layer.keep(rows)
+        for pattern in self.positions.values():
+            pattern.keep(rows)
+        self._next = None if self._next is None else self._next[rows]
+        if self.source is not None and self.source.documents is not None:
+            self.source = replace(self.source, documents=self.source.documents[rows])
 
     def extend(
         self, pattern: AttentionPattern, positions: Tensor, documents: Tensor | None

@@ -530,6 +530,11 @@ class ModelConfig(Stack):
         "the output then follow muP (Yang et al. 2022), so that the rate also fits other sizes "
         "with the same head_dim. Without a value muP is off.",
     )
+    zero_projections: bool = Field(
+        False,
+        description="Start with zeros in the matrices that write to the residual stream, so that "
+        "each block starts as the identity (Zhang et al. 2019, Fixup).",
+    )
     embedding: Embedding = Field(default_factory=Embedding, description="The embedding.")
     head: Head = Field(default_factory=Head, description="The output head.")
     encoder: Encoder | None = Field(
@@ -613,8 +618,10 @@ class ModelConfig(Stack):
     def residual_scale(self) -> float:
         """Factor on the initial weights that write to the residual stream: 1 / sqrt of the number
         of such matrices (two per layer, three with cross-attention; Radford et al. 2019), or
-        DeepNorm's beta.
+        DeepNorm's beta. With ``zero_projections`` it is 0.
         """
+        if self.zero_projections:
+            return 0.0
         if self.deepnorm_scales is not None:
             return self.deepnorm_scales[1]
         return float(((2 if self.encoder is None else 3) * self.layers) ** -0.5)

@@ -70,6 +70,7 @@ class Stack(nn.Module):
     def __init__(self, config: ModelConfig, backend: str, other: Stack | None = None) -> None:
         super().__init__()
         self.config, self.backend, self.recompute = config, backend, False
+        self.compiled = False  # True if each block is compiled by itself
         self.positions = positions(config)
         if other is None:
             self.blocks = nn.ModuleList(
@@ -108,7 +109,7 @@ class Stack(nn.Module):
             places = parallel.own(places)
         rotations = {s: self.positions.rotation(places, s.window is not None) for s in masks}
         every = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
-        if every:
+        if every or (self.compiled and cache is None):
             self._prepare(x, [*masks.values(), *([] if cross is None else [cross])])
         counted = None if documents is None else documents >= 0
         for layer, parts in self.config.steps:
@@ -138,7 +139,7 @@ class Stack(nn.Module):
         own = self.config.attention
         like = x.new_empty(0, own.heads, x.shape[1], own.head_dim)
         for mask in masks:
-            prepare(like, mask, self.backend, own.value_dim)
+            prepare(like, mask, self.backend, own.value_dim, self.compiled)
 
     def masks(
         self,

@@ -1,4 +1,4 @@
-"""The optimisers AdamW, Muon, Adafactor and Lion, and the weights that each of them updates."""
+"""The optimisers AdamW, Muon, NorMuon, Adafactor and Lion, and the weights that each updates."""
 
 from __future__ import annotations
 
@@ -292,8 +292,15 @@ class Muon(torch.optim.Optimizer):
     def _update(self, weights: list[Tensor], group: dict[str, Any]) -> None:
         scale = 0.2 * max(weights[0].shape[-2:]) ** 0.5
         updates = list(mapped(orthogonal, self._nesterov(weights, group["momentum"])))
+        updates = self._balanced(weights, updates, group)
         torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(weights, updates, alpha=-group["lr"] * scale)
+
+    def _balanced(
+        self, weights: list[Tensor], updates: list[Tensor], group: dict[str, Any]
+    ) -> list[Tensor]:
+        """Return the updates as they are; NorMuon divides their rows."""
+        return updates
 
     def _nesterov(self, weights: list[Tensor], mu: float) -> list[Tensor]:
         for weight in weights:
@@ -306,13 +313,51 @@ class Muon(torch.optim.Optimizer):
         return gradients  # now Nesterov's updates
 
 
+class NorMuon(Muon):
+    """NorMuon (Li et al. 2025, arXiv 2510.05491, algorithm 1): Muon with updates that have about
+    the same size for each output. Rows of an update are divided by the root of a running mean of
+    their squares. The update is then scaled back to the norm that it has in Muon.
+    """
+
+    def _balanced(
+        self, weights: list[Tensor], updates: list[Tensor], group: dict[str, Any]
+    ) -> list[Tensor]:
+        for weight in weights:
+            if "square" not in self.state[weight]:
+                self.state[weight]["square"] = _zeros(weight, weight.shape[:-1], split=False)
+        whole = torch.stack([gather(update) for update in updates])
+        squares = [self.state[weight]["square"] for weight in weights]
+        torch._foreach_lerp_(squares, list(whole.square().mean(-1)), 1 - group["beta2"])
+        balanced = whole / (torch.stack(squares).sqrt()[..., None] + group["eps"])
+        before, after = (torch.linalg.matrix_norm(x, keepdim=True) for x in (whole, balanced))
+        balanced *= before / after.clamp(min=group["eps"])  # the first gradients may be 0
+        return [split_like(x, weight) for x, weight in zip(balanced, weights, strict=True)]
+
+
 def muon(groups: Groups, config: TrainConfig) -> list[Part]:
-    optimizer = Muon(
-        [{"params": groups.hidden}],
-        {"lr": config.lr, "momentum": config.momentum, "weight_decay": config.weight_decay},
-    )
+    return _with_adamw(Muon, _momentum_state, groups, config)
+
+
+def normuon(groups: Groups, config: TrainConfig) -> list[Part]:
+    return _with_adamw(NorMuon, _normuon_state, groups, config)
+
+
+def _normuon_state(weight: Tensor) -> dict[str, torch.Size]:
+    return {"momentum": weight.shape, "square": weight.shape[:-1]}
+
+
+def _with_adamw(
+    kind: type[Muon],
+    state: Callable[[Tensor], dict[str, torch.Size]],
+    groups: Groups,
+    config: TrainConfig,
+) -> list[Part]:
+    """Return the optimiser ``kind`` of hidden matrices, and AdamW for all other weights."""
+    names = ("lr", "momentum", "weight_decay", "beta2", "eps")
+    settings = {name: getattr(config, name) for name in names}
+    optimizer = kind([{"params": groups.hidden}], settings)
     by_adamw = _adamw_part(groups.head, groups.exempt, config, groups.rates)
-    return [Part(optimizer=optimizer, state=_momentum_state), by_adamw]
+    return [Part(optimizer=optimizer, state=state), by_adamw]
 
 
 class Lion(torch.optim.Optimizer):
@@ -410,6 +455,7 @@ def _adafactor_state(parameter: Tensor) -> dict[str, torch.Size]:
 OPTIMIZERS: dict[str, Callable[[Groups, TrainConfig], list[Part]]] = {
     "adamw": adamw,
     "muon": muon,
+    "normuon": normuon,
     "adafactor": adafactor,
     "lion": lion,
 }

@@ -26,7 +26,7 @@ SCORES = ("loss", "bits_per_byte")
 NAMES = {
     "train": ("loss", "z_loss", "lr", "grad_norm", "tokens"),
     "held_out": SCORES,
-    "timing": ("seconds", "tokens_per_second", "flops_per_second", "mfu"),
+    "timing": ("seconds", "tokens_per_second", "flops_per_second", "mfu", "memory"),
 }
 
 

@@ -10,6 +10,7 @@ from llmcurate.base.errors import UsageError
 _NUMBER = r"\s*(\d[\d_]*(?:\.\d+)?(?:e\d+)?)\s*"
 _SIZE = re.compile(_NUMBER + r"([kKMGTPE]?)(i?)B?\s*", re.ASCII)
 _COUNT = re.compile(_NUMBER + r"([kMBGT]?)\s*", re.ASCII | re.IGNORECASE)
+_DURATION = re.compile("".join(rf"(?:{_NUMBER}{unit})?" for unit in "dhms") + r"\s*", re.ASCII)
 _POWERS = " kMGTPE"
 
 
@@ -37,6 +38,17 @@ def parse_count(text: str | float) -> float:
         raise ValueError("give a number, such as 100000, 100k or 1e5")
     number, prefix = match.groups()
     return float(number) * 1000.0 ** " kmgt".index(prefix.lower().replace("b", "g") or " ")
+
+
+def parse_duration(text: str, option: str = "--for") -> float:
+    """Return the seconds of `30m`, `1h30m`, `2 d` or `90s`. Raises UsageError for other texts and
+    for 0; the message names `option`."""
+    match = _DURATION.fullmatch(text)
+    parts = zip(match.groups() if match else (), (86_400, 3600, 60, 1), strict=False)
+    seconds = sum(float(number or 0) * size for number, size in parts)
+    if seconds <= 0:
+        raise UsageError(f"{option} {text}: give a time, such as 30m, 1h30m or 2h")
+    return seconds
 
 
 def as_whole(value: Any) -> Any:

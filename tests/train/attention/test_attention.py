@@ -12,7 +12,18 @@ import torch
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change as changed
 from tests.train.attention.cases import MASKS, PREFIX, case, mask, untraced
-from train.attention import BACKENDS, Alibi, Backend, Relative, attend, backends, positions_of
+from train import device as devices
+from train.attention import (
+    BACKENDS,
+    Alibi,
+    Backend,
+    Mask,
+    Relative,
+    attend,
+    backends,
+    choice,
+    positions_of,
+)
 from train.attention.backends import lengths_of
 from train.attention.choice import choose
 from train.config import TrainConfig
@@ -256,6 +267,59 @@ def test_auto_goes_by_mask_dtype_and_device(device, dtype, queries, more, taken,
         dtype=dtype, device=torch.device(device), requires_grad=False, shape=(2, 4, queries, 16)
     )
     assert choose(q, mask(queries=queries, **more)).backend == taken
+
+
+HOPPER, AMPERE, BLACKWELL = 9, 8, 10
+OLD, NEW = 91_001, 91_600  # cuDNN 9.10.1 and 9.16.0
+
+
+@pytest.mark.parametrize(
+    ("card", "cudnn", "same_bits", "keys", "more", "taken", "why"),
+    [
+        (HOPPER, NEW, False, 4096, {}, "sdpa", "cuDNN"),
+        (BLACKWELL, NEW, False, 256, {"causal": False}, "sdpa", "cuDNN"),
+        (HOPPER, OLD, False, 4096, {}, "triton", "without cuDNN"),
+        (HOPPER, NEW, True, 4096, {}, "triton", "without cuDNN"),
+        (HOPPER, NEW, True, 512, {}, "sdpa", "FlashAttention-2"),
+        (AMPERE, NEW, False, 4096, {}, "sdpa", "FlashAttention-2"),
+        (BLACKWELL, OLD, False, 4096, {}, "sdpa", "FlashAttention-2"),
+        (HOPPER, NEW, False, 4096, {"window": 64}, "triton", "no block that the mask empties"),
+        (AMPERE, OLD, True, 4096, {"window": 64}, "triton", "no block that the mask empties"),
+    ],
+)
+def test_auto_takes_the_fastest_for_a_mask_on_a_card(
+    card, cudnn, same_bits, keys, more, taken, why, on_card, monkeypatch
+):
+    on_card(card, cudnn)
+    own = Mask(queries=keys, keys=keys, device=torch.device("meta"), **more)
+    shape = (2, 4, keys, 64)
+    q = SimpleNamespace(dtype=HALF, device=torch.device("cuda"), requires_grad=True, shape=shape)
+    with devices.same_bits(q.device, same_bits):
+        row = choose(q, own)
+    assert row.backend == taken and why in row.why
+
+
+@pytest.fixture
+def on_card(monkeypatch):
+    """A function after which PyTorch says that this machine has such a card and such a cuDNN."""
+    op = pytest.importorskip("train.attention.flash.op")
+    monkeypatch.setattr(op, "INTERPRETED", False)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+
+    def pretend(card, cudnn):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (card, 0))
+        monkeypatch.setattr(torch.backends.cudnn, "version", lambda: cudnn)
+
+    return pretend
+
+
+def test_the_table_of_a_gpu_can_be_read_while_a_compiler_traces(monkeypatch):
+    monkeypatch.setitem(choice.TABLE, "cpu", choice.TABLE["cuda"])
+    torch._dynamo.reset()
+    q, k, v = case()
+    run = torch.compile(attend, fullgraph=True, backend="eager")
+    torch.testing.assert_close(run(q, k, v, mask()), attend(q, k, v, mask(), "eager"))
 
 
 def test_without_triton_auto_takes_flex(monkeypatch):

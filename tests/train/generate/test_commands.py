@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
+import train.generate
 from curate.cli.app import invoke
 from llmcurate.base.settings import change
 from llmcurate.base.terminal import visible
@@ -58,6 +60,19 @@ def test_every_option_changes_the_text(run, capsys):
         ("--repetition-penalty", 9), ("--seed", 8),
     ):  # fmt: skip
         assert generate(capsys, *common, *option)[1] != plain
+
+
+def test_precision_and_compilation_are_those_asked_for(run, monkeypatch, capsys):
+    seen, complete = [], train.generate.complete
+
+    def spied(*given, compiled, **how):
+        seen.append((torch.is_autocast_enabled("cpu"), compiled))
+        return complete(*given, **how)
+
+    monkeypatch.setattr(train.generate, "complete", spied)
+    for options in ((), ("--precision", "bf16"), ("--compile",)):
+        assert generate(capsys, "the cat", "--model", run, "--max-tokens", 2, *options)[0] == 0
+    assert seen == [(False, False), (True, False), (False, True)]
 
 
 @pytest.mark.parametrize(

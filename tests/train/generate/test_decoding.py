@@ -12,6 +12,7 @@ from llmcurate.base.tokenizer_file import load_tokenizer
 from tests.train.generate.streams import continue_ids
 from tests.train.loop.small_runs import build
 from train.data.vocabulary import roles_of_run
+from train.device import autocast
 from train.generate import GREEDY, Chooser, Sampling, Texts, complete, unbounded
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
@@ -123,6 +124,45 @@ def test_a_full_model_keeps_no_more_than_its_context():
     assert max(sizes) <= 2 * 2 * 64 * 8 * 4  # room for 64 tokens
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["position rope", "window and sinks", pytest.param("position t5", marks=pytest.mark.slow)],
+)
+def test_the_step_is_compiled_once_for_all_lengths(name, monkeypatch):
+    """And whole, without a break of the graph."""
+    compilations, compiler = [], torch.compile
+
+    def backend(graph, _):
+        compilations.append(graph)
+        return graph
+
+    def whole(function, **how):
+        return compiler(function, **how, fullgraph=True, backend=backend)
+
+    torch.compiler.reset()
+    monkeypatch.setattr(torch, "compile", whole)
+    model = make(KINDS[name])
+    plain, compiled = Texts(model, PROMPTS), Texts(model, PROMPTS, compiled=True)
+    for token in range(11):
+        expected = plain.logits()
+        torch.testing.assert_close(compiled.logits(), expected, rtol=1e-4, atol=1e-4)
+        for texts in (plain, compiled):
+            texts.append([token, 3, 5])
+    assert len(compilations) == 1
+
+
+def test_a_cache_in_bfloat16_is_half_as_large():
+    model, sizes, logits = make({}), [], []
+    for precision in ("fp32", "bf16"):
+        texts = Texts(model, PROMPTS)
+        with autocast(torch.device("cpu"), precision):
+            logits.append(texts.logits())
+        sizes.append(texts.cache_bytes)
+    assert sizes[0] == 2 * sizes[1] > 0
+    torch.testing.assert_close(*logits, rtol=0.1, atol=0.3)
+    assert not torch.equal(*logits)
+
+
 @pytest.fixture(scope="module")
 def writer(small_tokenizer):
     model, tokenizer = build(dataclasses.replace(SHAPE, vocab=270)), load_tokenizer(small_tokenizer)
@@ -165,6 +205,24 @@ def test_a_text_stops_at_the_end_of_text_token_and_the_others_go_on(writer):
         first.append(token)
     assert completions[0].text == tokenizer.decode(first)
     assert completions[0].tokens == len(first)
+
+
+def test_texts_that_ended_leave_the_batch_and_change_no_other(writer, monkeypatch):
+    """A quarter of the vocabulary ends a text."""
+    model, sizes, choose = writer[0], [], Chooser.choose
+    monkeypatch.setattr(model, "special", dataclasses.replace(model.special, ends=tuple(range(68))))
+
+    def counted(self, logits, seen):
+        sizes.append(len(logits))
+        return choose(self, logits, seen)
+
+    prompts = ["the cat sat", "mat", "on the mat the"] * 4
+    alone = completed(writer, prompts, batch=1)
+    monkeypatch.setattr(Chooser, "choose", counted)
+    assert completed(writer, prompts, batch=12) == alone
+    assert sizes[0] == 12
+    assert len(set(sizes)) > 2
+    assert sizes == sorted(sizes, reverse=True)
 
 
 def test_a_repetition_penalty_leaves_fewer_repetitions(writer):

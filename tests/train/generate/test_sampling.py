@@ -17,6 +17,12 @@ from train.generate import GREEDY, Chooser, Sampling, penalise, probabilities
 LOGITS = st.lists(st.integers(-40, 40).map(lambda n: n / 8), min_size=1, max_size=12)
 
 
+def spread(logits: torch.Tensor, how: Sampling) -> torch.Tensor:
+    """The probability of every token of the vocabulary."""
+    tokens, chances = probabilities(logits, how)
+    return torch.zeros(logits.shape, dtype=torch.float64).scatter(-1, tokens, chances)
+
+
 def softmax(values: list[float]) -> list[float]:
     top = max(values)
     powers = [math.exp(value - top) for value in values]
@@ -59,7 +65,7 @@ def softmax_of(values: list[float], alive: set[int]) -> list[float]:
 )
 def test_probabilities_are_those_of_plain_python(values, temperature, top_k, top_p, min_p):
     how = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-    actual = probabilities(torch.tensor([values, values[::-1]], dtype=torch.float64), how)
+    actual = spread(torch.tensor([values, values[::-1]], dtype=torch.float64), how)
     assert actual[0].tolist() == pytest.approx(plainly(values, how), abs=1e-12)
     assert actual[1].tolist() == pytest.approx(plainly(values[::-1], how), abs=1e-12)
 
@@ -87,7 +93,7 @@ def test_every_sampler_agrees_with_transformers():
         logits_process.MinPLogitsWarper(0.05),
     ):
         scores = step(seen, scores)
-    actual = probabilities(penalise(logits, seen.tolist(), 1.3), how)
+    actual = spread(penalise(logits, seen.tolist(), 1.3), how)
     torch.testing.assert_close(actual, scores.softmax(dim=-1))
     assert 1 < int((actual > 0).sum(dim=-1).max()) < 20
 
@@ -101,6 +107,23 @@ def test_draws_follow_the_probabilities_and_the_seed():
         assert counts[token] / 4000 == pytest.approx(chance, abs=0.03)
     again = Chooser(Sampling(temperature=1.0), 5, [0])
     assert drawn[:50] == [again.choose(logits, [[]])[0] for _ in range(50)]
+
+
+@pytest.mark.parametrize("how", [Sampling(top_k=7), Sampling(top_k=0, top_p=0.9, min_p=0.01)])
+def test_a_draw_is_the_shortest_wait_of_all_tokens(how):
+    """Exponential waits of the whole vocabulary, each divided by the token's probability."""
+    logits = torch.randn(1, 400, generator=torch.Generator().manual_seed(3))
+    chooser, draw = Chooser(how, 11, [0]), torch.Generator().manual_seed(11)
+    chances, expected = spread(logits, how)[0].tolist(), []
+    for _ in range(200):
+        numbers = torch.rand(400, dtype=torch.float64, generator=draw).tolist()
+        waits = [
+            -math.log(1 - number) / chance if chance else math.inf
+            for number, chance in zip(numbers, chances, strict=True)
+        ]
+        expected.append(waits.index(min(waits)))
+    assert [chooser.choose(logits, [[]])[0] for _ in range(200)] == expected
+    assert len(set(expected)) > 3
 
 
 def test_a_text_draws_the_same_whatever_is_beside_it():
@@ -119,7 +142,7 @@ def test_a_temperature_near_0_is_greedy():
 
 
 def test_broken_logits_are_reported():
-    for value in (math.nan, math.inf):
+    for value in (math.nan, math.inf, -math.inf):
         with pytest.raises(LlmcurateError, match="not numbers"):
             Chooser(Sampling(), 0, [0]).choose(torch.tensor([[0.0, value]]), [[]])
 
@@ -144,5 +167,5 @@ def test_random_rows_of_a_large_vocabulary_stay_probabilities():
             temperature=draw.choice([0.01, 1, 9]), top_k=draw.choice([0, 1, 40]),
             top_p=draw.choice([0.01, 0.5, 1]), min_p=draw.choice([0, 0.5, 1]),
         )  # fmt: skip
-        actual = probabilities(torch.randn(2, 5000) * draw.choice([0.1, 30]), how)
+        actual = spread(torch.randn(2, 5000) * draw.choice([0.1, 30]), how)
         assert actual.sum(dim=-1).tolist() == pytest.approx([1, 1])

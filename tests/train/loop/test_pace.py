@@ -41,6 +41,28 @@ def test_steps_of_a_later_stage_count_by_their_operations(clock):
     assert left.left(10) == pytest.approx(10.0 + 10.0 * later)
 
 
+def test_the_time_of_a_step_that_compiles_is_no_pace(clock):
+    left = training.Pace(MODEL, TrainConfig(steps=100, context=64, compile=True), 20)
+    clock[0] = 70.0
+    assert left.left(21) is None
+    clock[0] += 20.0
+    assert left.left(41) == pytest.approx(59.0)
+
+
+def test_a_long_compilation_says_so_again_and_again_and_a_short_one_says_nothing():
+    lines = []
+    with training.compiling(lines.append, first=0.02):
+        while len(lines) < 3:
+            pass
+    assert [line.partition(",")[0] for line in lines[:3]] == ["compiling the model"] * 3
+    assert lines[-1].startswith("compiled in ") and "cache" in lines[-1]
+    for say, first in ((lines.append, 3600.0), (None, 0.0)):
+        before = [*lines]
+        with training.compiling(say, first):
+            pass
+        assert lines == before
+
+
 def test_every_line_of_progress_has_speed_and_time_left(shard_folder, tmp_path, capsys):
     from train.__main__ import _say
 
@@ -54,4 +76,11 @@ def test_every_line_of_progress_has_speed_and_time_left(shard_folder, tmp_path, 
     assert all(seconds > 0 for seconds in left[:-1]) and left[-1] == 0
     _say(lines[0] | {"seconds_left": 3725.4})
     assert capsys.readouterr().err.endswith(" tokens/s, 1:02:05 left\n")
+    of_text = pretrain(shard_folder, tmp_path, train=train)["epochs"]
+    assert [line["epochs"] for line in lines] == pytest.approx(
+        [of_text * n / 4 for n in (1, 2, 3, 4)]
+    )
+    assert all(line["timing"]["memory"] > 1 << 20 for line in lines)
+    _say(lines[0] | {"seconds_left": None})
+    assert capsys.readouterr().err.endswith(" tokens/s\n")
     assert "seconds_left" not in (tmp_path / "metrics.jsonl").read_text()

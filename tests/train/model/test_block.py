@@ -68,6 +68,17 @@ def test_a_sandwich_generates_from_its_cache_what_it_says_of_whole_texts() -> No
     torch.testing.assert_close(torch.cat(parts, 1), model(TOKENS))
 
 
+@pytest.mark.parametrize("residual", ["serial", "parallel"])
+def test_with_projections_of_zeros_blocks_begin_as_the_identity(residual: str) -> None:
+    config = shaped(residual=residual)
+    model = built(change(config, {"zero_projections": True}, "model"))
+    torch.testing.assert_close(model.features(TOKENS), model.stack.norm(model.embedding(TOKENS)))
+    drawn = dict(built(config).named_parameters())
+    for name, weight in model.named_parameters():
+        zero = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
+        assert torch.equal(weight, drawn[name] * (not zero)), name
+
+
 def test_rezero_begins_as_the_identity_and_weighs_what_is_added() -> None:
     model = built(shaped(residual="rezero", **{"norm.place": "none"}))
     torch.testing.assert_close(model.features(TOKENS), model.embedding(TOKENS))

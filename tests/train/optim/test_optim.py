@@ -78,13 +78,26 @@ def lion(w, g, state, t, lr, decay):
     return w - lr * ((0.8 * m + 0.2 * g).sign() + decay * w)
 
 
-def muon(w, g, state, t, lr, decay):
+def orthogonalised(g, state):
     m = state["m"] = 0.7 * state.get("m", 0) + 0.3 * g
     update = 0.3 * g + 0.7 * m
     u, s, v = torch.linalg.svd(update / (update.norm() + 1e-7), full_matrices=False)
     for _ in range(5):  # the iteration acts on each singular value
         s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
-    return w - lr * (0.2 * max(w.shape) ** 0.5 * (u * s) @ v + decay * w)
+    return (u * s) @ v
+
+
+def muon(w, g, state, t, lr, decay):
+    return w - lr * (0.2 * max(w.shape) ** 0.5 * orthogonalised(g, state) + decay * w)
+
+
+def normuon(w, g, state, t, lr, decay):
+    update = orthogonalised(g, state)
+    square = torch.stack([row.dot(row) / len(row) for row in update])
+    v = state["v"] = 0.9 * state.get("v", 0) + 0.1 * square
+    even = torch.stack([row / (size**0.5 + 1e-8) for row, size in zip(update, v, strict=True)])
+    even = even * update.norm() / even.norm()
+    return w - lr * (0.2 * max(w.shape) ** 0.5 * even + decay * w)
 
 
 def adafactor(w, g, state, t, lr, decay):
@@ -102,7 +115,7 @@ def adafactor(w, g, state, t, lr, decay):
     return w - lr * decay * w - lr * scale * update
 
 
-REFERENCES = {"adamw": adamw, "lion": lion, "muon": muon, "adafactor": adafactor}
+REFERENCES = {rule.__name__: rule for rule in (adamw, lion, muon, normuon, adafactor)}
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))
@@ -116,7 +129,7 @@ def test_five_steps_equal_the_reference(name):
             else 0
         )
         rule = REFERENCES[name]
-        if name == "muon" and key not in ("inner.weight", "second.weight"):
+        if name in ("muon", "normuon") and key not in ("inner.weight", "second.weight"):
             rule = adamw
         weight, state = parameter.data, {}
         for step in range(5):
@@ -165,6 +178,17 @@ def test_muons_update_has_singular_values_about_one(shape):
     values = torch.linalg.svdvals(orthogonal(matrices))
     assert values.max() < 1.3 and values.median() > 0.6
     assert orthogonal(torch.zeros(shape)).abs().max() == 0
+
+
+def test_normuon_makes_no_update_of_gradients_that_are_0():
+    """The first gradients of matrices whose output goes into a matrix of zeros are 0."""
+    model = Small()
+    optimizer = optimizers(model, dataclasses.replace(TRAIN, optimizer="normuon", weight_decay=0.0))
+    before = model.inner.weight.detach().clone()
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    assert torch.equal(model.inner.weight, before)
 
 
 def test_every_weight_is_in_one_group_and_only_maps_decay():

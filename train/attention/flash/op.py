@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -17,10 +16,11 @@ from torch import Tensor
 from llmcurate.base.errors import UsageError
 from train.attention.flash import backward, forward
 from train.attention.flash.spans import Spans, bounds_of_ends, reach_of
+from train.device import generation
 
-# Block sizes by head_dim and GPU. They are fixed: other blocks add up in another order, so that
-# tuning at run time would make a run's bits depend on a clock. ``benchmarks/attention.py --tune``
-# tries others; enter what it finds here.
+# Block sizes by head_dim and GPU. Other blocks add up in another order, so that a run's bits depend
+# on them. ``benchmarks/attention.py --tune`` tries others; enter what it finds here. On a card that
+# the table lacks, tune.py measures some, but never for a run with ``deterministic``.
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,10 @@ SMALL = Tiles(_SMALL, _SMALL, _SMALL)
 SINGLE = Tiles(Tile(32, 32, 4, 1), Tile(32, 32, 4, 1), Tile(32, 32, 4, 1))
 
 
+# What tune.py measured on this card, by padded head_dim, dtype and if rows are long.
+MEASURED: dict[tuple[int, torch.dtype, bool], Tiles] = {}
+
+
 def padded(head_dim: int) -> int:
     """Return how many dimensions a kernel computes with: the next power of two, at least 16."""
     return max(16, 1 << (head_dim - 1).bit_length())
@@ -93,17 +97,14 @@ def padded(head_dim: int) -> int:
 
 def tiles(head_dim: int, dtype: torch.dtype, device: torch.device, long: bool) -> Tiles:
     """Return the tiles for a head_dim of up to 256. ``long``: True for ``LONG`` or more keys."""
+    if (measured := MEASURED.get((padded(head_dim), dtype, long))) is not None:
+        return measured
     if device.type != "cuda":
         return SMALL
     if dtype == torch.float32:
         return SINGLE if padded(head_dim) <= 128 else SMALL
     size = max(64, padded(head_dim))
-    return HOPPER[size, long] if _major(device) == 9 else OTHER[size]
-
-
-@cache
-def _major(device: torch.device) -> int:
-    return torch.cuda.get_device_capability(device)[0]
+    return HOPPER[size, long] if generation(device) == 9 else OTHER[size]
 
 
 # Triton decides this when a kernel is defined, so it holds for the whole process.

@@ -311,15 +311,20 @@ class Replaced(Masked):
         return dataclasses.replace(row, inputs=inputs, chances=chances)
 
 
+_BITS = 48  # of a probability, which as float32 has 24; their sum fits into int64
+
+
 @torch.no_grad()
 def sampled(read: Tensor, head: HeadWeights, chances: Tensor, chunk: int) -> Tensor:
     """Sample a token for each row of ``read`` [tokens, hidden] from the softmax of the head's
-    logits: the inverse cumulative distribution at ``chances``, float64 [tokens] in [0, 1)."""
+    logits: the inverse cumulative distribution at ``chances``, float64 [tokens] in [0, 1). Sums are
+    of whole numbers, because sums of floats on a GPU depend on the order of its threads."""
     bias = None if head.bias is None else head.bias.to(read.dtype)
     cast, drawn = head._replace(weight=head.weight.to(read.dtype), bias=bias), []
     for x, chance in zip(read.split(chunk), chances.split(chunk), strict=True):
-        below = cast.logits(x).softmax(-1).cumsum(-1, dtype=torch.float64)
-        drawn.append(torch.searchsorted(below, (chance * below[:, -1])[:, None], right=True)[:, 0])
+        below = (cast.logits(x).softmax(-1).double() * 2**_BITS).long().cumsum(-1)
+        place = (chance * below[:, -1]).long()
+        drawn.append(torch.searchsorted(below, place[:, None], right=True)[:, 0])
     return torch.cat(drawn).clamp(max=len(head.weight) - 1)
 
 

@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from train.measure.accounting import TOKENS_PER_PARAMETER
+
 Floats = npt.NDArray[np.float64]
 PER_PAIR = 6.0  # operations per parameter and token
 _MOST = 300.0  # of a logarithm: exponents near 0, from few points, give huge values
@@ -134,9 +136,6 @@ class Repeats:
         tokens = flops / PER_PAIR / sizes
         best = int(np.argmin(self.loss(law, sizes, tokens, unique)))
         return float(sizes[best]), float(tokens[best])
-
-
-TOKENS_PER_PARAMETER = 20.0  # Hoffmann et al. 2022, table 3, at about 10^21 operations
 
 
 def rule_of_twenty(flops: float) -> tuple[float, float]:
