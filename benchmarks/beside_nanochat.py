@@ -6,7 +6,7 @@
 SHARDS is a folder that `llmcurate pretrain` reads. The two models train in turn, nanochat's
 first, in separate processes. Ours is trained by `pretrain` as a user runs it. The checkout provides
 nanochat's GPT and its optimizer. The plain loop around them is in this file, with the rates and
-schedules of nanochat's scripts/base_train.py: rates times the square root of the batch over 2^19
+schedules of nanochat's `base_train`: rates times the square root of the batch over 2^19
 tokens, warm-up, a linear fall over the last 65 % of the steps, and a momentum and a weight decay of
 Muon that change with the step.
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from train.objectives.example import Example
 
 STAND_IN = ROOT / "benchmarks" / "peers" / "nanochat_stand_in"
-HEAD_DIM, WIDTH_PER_LAYER = 128, 64  # nanochat, scripts/base_train.py at 92d63d4 (July 2026)
+HEAD_DIM, WIDTH_PER_LAYER = 128, 64  # nanochat's base_train at 92d63d4 (July 2026)
 # The same script's defaults.
 RATES = {"embedding_lr": 0.3, "unembedding_lr": 0.008, "matrix_lr": 0.02, "scalar_lr": 0.5}
 WEIGHT_DECAY, BATCH_TOKENS, TUNED_DEPTH = 0.28, 2**19, 12

@@ -262,7 +262,7 @@ class Dial:
         return -(-steps // points)
 
     def _parameters(self, size: int) -> int:
-        return parameters(self._config(size, 128))
+        return parameters(self._config(size, CONTEXTS[self.machine.kind][1]))
 
     def _best(self) -> int:
         """Return the size whose tokens, by the speeds known so far, are nearest to the best number
@@ -306,7 +306,7 @@ class Dial:
         tokens = train["steps"] * batch
         rate = self._rate(size)
         speed = f"{format_short(rate)} tokens/s"
-        rule = f"{tokens / parameters(config):.2g} tokens per parameter"
+        rule = f"tokens/parameters: {tokens / parameters(config):.2g}"
         if "steps" in given or self.budget.tokens is not None:
             amount = "as given"
         elif tokens > self.most - batch:
@@ -314,7 +314,7 @@ class Dial:
         else:
             amount = rule if self.seconds is None else f"{self.budget.time} at {speed}, measured"
         layers = f"{counted(config.layers, 'layer')} of {config.hidden}"
-        rows = f"{train['rows']} rows of {counted(train['context'], 'token')}"
+        rows = f"{counted(train['rows'], 'row')} of {counted(train['context'], 'token')}"
         at_once = train["rows"] // train["accumulate"]
         memory = format_bytes(machine.memory)
         fit = (

@@ -38,7 +38,7 @@ def test_a_plan_is_printed_with_reasons_kept_and_replayed_to_the_same_bytes(
     assert invoke([*command, "-o", str(first), "--tokens", "1k"]) == 0
     said = capsys.readouterr().err
     plan = unseal(json.loads((first / "plan.json").read_bytes()))
-    assert plan["train"]["optimizer"] == "muon" and plan["train"]["rows"] == 2
+    assert plan["train"]["schedule"] == "wsd" and plan["train"]["rows"] == 2
     for name, value, reason in plan["reasons"]:
         line = f"pretrain: {name:<9}  {value}; {reason}"
         assert line in said and len(line) <= 80

@@ -59,7 +59,8 @@ def smallest_accumulate(
         whole = dataclasses.replace(plan, train=part)
         return step_memory(whole, kind, processes).peak < SAFE * total
 
-    first = bisect_left(numbers, True, key=fits)  # smaller parts need less
+    # An estimate takes seconds. Often all rows fit; else, smaller parts need less.
+    first = 0 if numbers and fits(numbers[0]) else bisect_left(numbers, True, 1, key=fits)
     return numbers[first] if first < len(numbers) else None
 
 

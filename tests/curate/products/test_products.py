@@ -256,17 +256,15 @@ def test_every_setting_of_training_can_be_given_in_a_recipe():
     from dataclasses import fields
 
     from curate.products.pretraining import PretrainProduct
-    from train.config import TrainConfig
+    from train.config import RunBudget, TrainConfig
 
     ours, defaults = PretrainProduct.model_fields, TrainConfig()
     for field in fields(TrainConfig):
         default = getattr(defaults, field.name)
         assert ours[field.name].default == getattr(default, "kind", default), field.name
-    assert set(ours) - {field.name for field in fields(TrainConfig)} == {
-        "model",
-        "shards",
-        "processes",
-    }
+    of_budget = {field.name for field in fields(RunBudget)}
+    own = {"model", "shards", "processes", "plan"}
+    assert set(ours) - {field.name for field in fields(TrainConfig)} == own | of_budget
 
 
 def test_products_without_document_steps_read_the_input_itself(built):

@@ -134,7 +134,7 @@ def test_a_setting_of_one_name_needs_no_section():
     recipe = parse(text, "r.yaml", (*sets, "objective.form=causal", "attention.window=16"))
     c4, _, minhash, pretrain = recipe.steps
     assert (c4.min_sentences, minhash.verify, recipe.read.batch_rows) == (1, 0.8, 9)
-    assert pretrain.model == {"preset": "tiny", "layers": 2, "attention": {"window": 16}}
+    assert pretrain.model == {"layers": 2, "attention": {"window": 16}}
     assert pretrain.objective == {"kind": "spans", "form": "causal"}
 
 
