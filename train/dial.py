@@ -53,8 +53,8 @@ ROWS = 16  # of a batch, at least, if that leaves the shortest context
 CONTEXTS = {"cpu": (128, 512), "cuda": (256, 2048)}  # shortest and longest
 POINTS = 20  # evaluations and checkpoints of a run, if they take no more than
 ASIDE = 0.05  # of its time
-DISK = 200e6  # bytes of a checkpoint written per second
-AROUND = 8.0  # seconds before the first step and after the last one
+DISK = 200e6  # bytes of a checkpoint written per second: low, so that time is left over
+AROUND = 8.0  # seconds to start and to end, as on two CPU cores
 # Settings with paths, or of this machine: a plan that is replayed elsewhere does not have them.
 LOCAL = frozenset({"sources", "stages", "eval", "teacher", "tokenizer", "device"})
 # The best tokens per parameter: about 3 at a million parameters (docs/training.md, One budget), 8

@@ -1,5 +1,6 @@
-"""The default recipe: a model for each depth, and settings of training that suit it. Trainings
-with three seeds at small sizes decided each choice (docs/training.md, "The default recipe")."""
+"""The default recipe: a model for each depth, and settings of training that suit it. Short
+trainings decided optimizer, schedule and initial weights (docs/training.md, "The default recipe").
+"""
 
 from __future__ import annotations
 
