@@ -130,6 +130,11 @@ def test_what_was_given_stays_and_the_rest_follows() -> None:
     assert {name: getattr(train, name) for name in given} == given
     assert model.attention.window == 32
     assert train.schedule == "wsd"
+
+
+@pytest.mark.lab
+@pytest.mark.usefixtures("linear_memory")
+def test_a_named_model_is_trained_as_it_is() -> None:
     own, _ = of_plan(planned(RunBudget(time="10m"), LAPTOP, 5e10, model="bert-tiny"))
     assert not own.causal and own.vocab == 8192
 

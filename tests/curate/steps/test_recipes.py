@@ -142,7 +142,11 @@ def test_a_setting_of_one_name_needs_no_section():
     ("item", "places"),
     [
         ("survivor=newest", "dedup_exact.survivor or dedup_minhash.survivor"),
-        ("layers=2", "pretrain.model.layers or pretrain.model.encoder.layers"),
+        pytest.param(
+            "layers=2",
+            "pretrain.model.layers or pretrain.model.encoder.layers",
+            marks=pytest.mark.lab,
+        ),
     ],
 )
 def test_a_setting_of_several_names_them_and_each_of_them_works(item, places):

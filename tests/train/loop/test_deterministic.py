@@ -78,11 +78,10 @@ def test_the_list_names_operations_that_the_recorder_finds():
     ("model", "changes"),
     [
         ("tiny", {"attention.window": 8, "attention.sinks": 2}),
-        ("mixtral-tiny", {}),
-        ("deepseek-tiny", {}),
-        ("bert-tiny", {}),
-        ("electra-tiny", {}),
-        ("t5-tiny", {}),
+        *(
+            pytest.param(name, {}, marks=pytest.mark.lab)
+            for name in ("mixtral-tiny", "deepseek-tiny", "bert-tiny", "electra-tiny", "t5-tiny")
+        ),
     ],
 )
 def test_a_run_needs_no_operation_without_a_deterministic_form(
