@@ -158,7 +158,10 @@ def test_transformers_reads_the_model_from_the_file(name, dtype, run_of, tmp_pat
     assert difference(in_transformers(file, ids), run, ids) < CLOSE[dtype]
 
 
-@pytest.mark.parametrize("name", PLAIN | OTHERS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.lab) if n == "mixtral" else n for n in PLAIN | OTHERS],
+)
 def test_llama_cpp_computes_the_same_logits(name, run_of, tmp_path):
     config = (PLAIN | OTHERS)[name]
     run, file = run_of(config), tmp_path / "model.gguf"
@@ -186,6 +189,7 @@ def test_llama_cpp_continues_texts_as_we_do(run_of, llama_tokenizer, tmp_path):
         assert tokens.decode(ids[:end]) == completion.text
 
 
+@pytest.mark.lab
 def test_all_experts_are_in_one_tensor_and_the_router_is_exact(run_of, tmp_path):
     run, file = run_of(MIXTRAL), tmp_path / "model.gguf"
     export_gguf(run, file, add_tokenizer, dtype="bfloat16")
