@@ -17,8 +17,8 @@ intervals between log lines, without the first two, in which a model may be comp
 What decides the comparison besides the optimizers:
 - Rows hold several documents. In nanochat a token sees all earlier tokens of its row, in ours only
   those of the same document.
-- nanochat has a feed-forward without gate, an untied head, a table of embeddings for the values of
-  every second layer, and a cap of 15 on logits, which its loss includes. The tables take memory but
+- nanochat has a feed-forward without gate, a table of embeddings for the values of every second
+  layer, and a cap of 15 on logits, which its loss includes. The tables take memory but
   no matrix products: compare the two columns of parameters.
 - On a Hopper GPU with the package `kernels`, nanochat runs FlashAttention 3, otherwise PyTorch's
   SDPA. SDPA needs a dense mask for nanochat's windows (--windows SSSL), so the default here is L:

@@ -37,6 +37,7 @@ NO_BENCHMARKS = {
     "extract_scores": "rows and intervals that the others import",
     "extract_shown": "the page of bench_extract --show",
     "migrate_published": "needs checkouts of other tools",
+    "recipe_choices": "patches that bench_recipe imports",
     "published_tokenizers": "needs the tokenizers of other tools",
     "fit_extract": "makes curate/extract/main-text.npz: an hour",
     "fit_profiles": "makes curate/text/profiles.yaml from a run on real pages",

@@ -19,6 +19,7 @@ from llmcurate.base.settings import from_dict, unflatten
 from llmcurate.base.terminal import echo, print_result, say
 from train.config import TrainConfig
 from train.model.plugin_settings import TRUST_CODE
+from train.recipe import as_published
 
 
 def main() -> int:
@@ -27,12 +28,8 @@ def main() -> int:
     parser.add_argument("out", type=Path, help="folder of the model; an unfinished run resumes")
     parser.add_argument("--model", default="tiny", help="a preset, or the folder of a model")
     parser.add_argument("--plan", type=Path, help="a plan.json, for its model and settings")
-    parser.add_argument(
-        "--task", help="chat, pairs, classify, token or span; SHARDS is then a JSONL file"
-    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="sets")
     parser.add_argument("--trust-code", action="store_true", help="run Python code inside models")
-    parser.add_argument("--dry-run", action="store_true", help="print what the run would need")
     parser.add_argument("--json", action="store_true", help="print metrics and summary as JSON")
     asked = parser.parse_args()
     if asked.trust_code:
@@ -41,8 +38,6 @@ def main() -> int:
         settings = _settings(asked.sets)
         of_model = [name for name in settings if name.startswith("model.")]
         changes = {name.removeprefix("model."): settings.pop(name) for name in of_model}
-        if asked.task is not None:
-            settings["objective"] = asked.task
         settings = unflatten(settings)  # eval.wiki=FOLDER
         model: Any = asked.model
         if asked.plan is not None:
@@ -50,30 +45,13 @@ def main() -> int:
 
             plan = read_plan(asked.plan)
             model, settings = plan.model, plan.train | settings
+        settings = as_published(model, settings, changed=bool(changes))
         config = from_dict(TrainConfig, settings, "--set")
-        from train.loop.distributed import first_process, processes
+        from train.loop.distributed import first_process
         from train.loop.pretrain import pretrain
 
-        shards = None if str(asked.shards) == "-" else asked.shards
-        if asked.dry_run:
-            from train.loop.forecast import forecast
-
-            figures = forecast(
-                shards,
-                asked.out,
-                model=model,
-                changes=changes,
-                train=config,
-                processes=processes(),  # started by torchrun
-            )
-            if first_process():
-                text = "\n".join(
-                    figures.lines(asked.model if asked.plan is None else str(asked.plan))
-                )
-                print_result(figures, text, asked.json)
-            return 0
         summary = pretrain(
-            shards,
+            None if str(asked.shards) == "-" else asked.shards,
             asked.out,
             model=model,
             changes=changes,

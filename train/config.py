@@ -114,7 +114,7 @@ class TrainConfig:
         "(train/objective_settings.py). `auto` is the model's usual one.",
     )
     optimizer: str = Field(
-        "adamw", description="The optimizer: `adamw`, `muon`, `normuon`, `adafactor` or `lion`."
+        "adamw", description="The optimizer: `adamw`, `muon`, `adafactor` or `lion`."
     )
     lr: float = Field(3e-3, gt=0, description="Learning rate after warm-up.")
     schedule: str = Field(
@@ -145,15 +145,20 @@ class TrainConfig:
         0.95,
         ge=0,
         le=1,
-        description="Decay of the average of squared gradients (AdamW), of squared updates "
-        "(NorMuon), or of gradients (Lion).",
+        description="Decay of the average of squared gradients (AdamW), or of gradients (Lion).",
     )
     eps: float = Field(
         1e-8,
         gt=0,
         description="Number added to the denominator of an update, so that it is never 0.",
     )
-    momentum: float = Field(0.95, ge=0, le=1, description="Momentum of Muon and NorMuon.")
+    momentum: float = Field(0.95, ge=0, le=1, description="Momentum of Muon.")
+    embedding_rate: float = Field(
+        1.0, gt=0, description="Learning rate of embeddings, relative to `lr`."
+    )
+    head_rate: float = Field(
+        1.0, gt=0, description="Learning rate of a head that is not tied, relative to `lr`."
+    )
     clip: float = Field(
         1.0,
         gt=0,

@@ -37,7 +37,12 @@ from train.loop.distributed import Ranks, parts_of
 from train.loop.memory import SAFE, memory_of, smallest_accumulate
 from train.loop.start import make_plan
 from train.loop.training import Run
-from train.measure.accounting import TOKENS_PER_PARAMETER, flops_per_token, parameters
+from train.measure.accounting import (
+    TOKENS_PER_PARAMETER,
+    flops_per_token,
+    matmul_parameters,
+    parameters,
+)
 from train.model.config import ModelConfig
 from train.model.presets import PRESETS, preset
 from train.recipe import default_model, default_training
@@ -57,8 +62,9 @@ DISK = 200e6  # bytes of a checkpoint written per second: low, so that time is l
 AROUND = 8.0  # seconds to start and to end, as on two CPU cores
 # Settings with paths, or of this machine: a plan that is replayed elsewhere does not have them.
 LOCAL = frozenset({"sources", "stages", "eval", "teacher", "tokenizer", "device"})
-# The best tokens per parameter: about 3 at a million parameters (docs/training.md, One budget), 8
-# to 12 at hundreds of millions with Muon (nanochat's base_train.py), at most Hoffmann et al.'s 20.
+# The best tokens per parameter in matrix products: about 3 at a million (docs/training.md, One
+# budget), 8 to 12 at hundreds of millions with Muon (nanochat's base_train.py), at most Hoffmann et
+# al.'s 20.
 RATIO, RATIO_AT, RATIO_POWER = 3.0, 1e6, 0.25
 STATE = 16  # bytes for a weight, its gradient and its state in AdamW, all in float32
 
@@ -112,7 +118,8 @@ def read_plan(path: Path) -> Dialled:
 
 
 def best_tokens(parameters: int) -> float:
-    """Return the tokens on which a model of the default recipe is best trained."""
+    """Return the tokens on which a model of the default recipe is best trained, from the number of
+    its parameters in matrix products."""
     ratio = RATIO * (parameters / RATIO_AT) ** RATIO_POWER
     return parameters * min(TOKENS_PER_PARAMETER, ratio)
 
@@ -246,7 +253,7 @@ class Dial:
             return min(self.most, max(1.0, (1 - ASIDE) * left * self._rate(size)))
         if self.budget.tokens is not None:
             return self.budget.tokens
-        return min(self.most, best_tokens(self._parameters(size)))
+        return min(self.most, self._best_tokens(size))
 
     def _rate(self, size: int) -> float:
         """Return the tokens per second of all processes."""
@@ -264,6 +271,9 @@ class Dial:
     def _parameters(self, size: int) -> int:
         return parameters(self._config(size, CONTEXTS[self.machine.kind][1]))
 
+    def _best_tokens(self, size: int) -> float:
+        return best_tokens(matmul_parameters(self._config(size, CONTEXTS[self.machine.kind][1])))
+
     def _best(self) -> int:
         """Return the size whose tokens, by the speeds known so far, are nearest to the best number
         for it. Its weights fit the memory."""
@@ -271,7 +281,7 @@ class Dial:
         fit = [size for size in self.sizes if STATE * self._parameters(size) < room]
 
         def distance(size: int) -> float:
-            return abs(math.log(self._tokens(size) / best_tokens(self._parameters(size))))
+            return abs(math.log(self._tokens(size) / self._best_tokens(size)))
 
         return min(fit, key=distance, default=self.sizes[0])
 
@@ -288,8 +298,9 @@ class Dial:
     def _settings(self, size: int, shape: dict[str, Any], steps: int = 1000) -> dict[str, Any]:
         """Return settings of training for a number of steps of a batch."""
         layers = self._config(size, shape["context"]).layers
+        epochs = steps * shape["rows"] * shape["context"] / self.distinct
         return {
-            **default_training(steps=steps, depth=layers),
+            **default_training(steps=steps, depth=layers, epochs=epochs),
             **({"compile": True} if self.machine.kind == "cuda" else {}),
             **shape,
             "steps": steps,
@@ -306,7 +317,7 @@ class Dial:
         tokens = train["steps"] * batch
         rate = self._rate(size)
         speed = f"{format_short(rate)} tokens/s"
-        rule = f"tokens/parameters: {tokens / parameters(config):.2g}"
+        rule = f"tokens per weight: {tokens / matmul_parameters(config):.2g}"
         if "steps" in given or self.budget.tokens is not None:
             amount = "as given"
         elif tokens > self.most - batch:

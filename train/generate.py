@@ -252,17 +252,29 @@ def fill(
     ``never``: as in ``Chooser``. Raises ``LlmcurateError`` if a text is longer than the model's
     context."""
     width = max(map(len, texts))
-    if width > model.config.context:
-        raise UsageError(
-            f"a text has {counted(width, 'token')} with its masks, but the model's context is"
-            f" {model.config.context}: give a shorter one"
-        )
     ids = torch.zeros(len(texts), width, dtype=torch.long)
     documents = torch.full_like(ids, -1)
     for row, text in enumerate(texts):
         ids[row, : len(text)], documents[row, : len(text)] = torch.tensor(text), 0
     blank = (ids == mask) & (documents == 0)
-    device = model.embedding.weight.device
+    read = _reader(model, documents, mask, never)
+    if filling.method == "gibbs":
+        choosers = [Chooser(sampling, seed, [number]) for number in numbers]
+        filled = gibbs(read, ids, blank, mask, filling.rounds, choosers)
+    else:
+        filled = mask_predict(read, ids, blank, mask, filling.rounds)
+    return [row[: len(text)].tolist() for row, text in zip(filled, texts, strict=True)]
+
+
+def _reader(model: Decoder, documents: Tensor, mask: int, never: Tensor | None) -> Read:
+    """Return a function of ids [texts, length] and places (bool) to the logits at these places.
+    Raises ``LlmcurateError`` if the texts are longer than the model's context."""
+    device, width = model.embedding.weight.device, documents.shape[1]
+    if width > model.config.context:
+        raise UsageError(
+            f"a text has {counted(width, 'token')} with its masks, but the model's context is"
+            f" {model.config.context}: give a shorter one"
+        )
 
     def read(shown: Tensor, places: Tensor) -> Tensor:
         features = model.features(shown.to(device), documents=documents.to(device))
@@ -272,12 +284,44 @@ def fill(
         logits[:, mask] = NEVER
         return logits if never is None else logits.masked_fill(never, NEVER)
 
-    if filling.method == "gibbs":
-        choosers = [Chooser(sampling, seed, [number]) for number in numbers]
-        filled = gibbs(read, ids, blank, mask, filling.rounds, choosers)
-    else:
-        filled = mask_predict(read, ids, blank, mask, filling.rounds)
-    return [row[: len(text)].tolist() for row, text in zip(filled, texts, strict=True)]
+    return read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A token for a mask, and its probability."""
+
+    token: str
+    id: int
+    probability: float
+
+
+@torch.no_grad()
+def candidates(
+    model: Decoder, tokenizer: Tokenizer, prompt: str, count: int
+) -> list[list[Candidate]]:
+    """Return the ``count`` likeliest tokens of each mask in a prompt, the likeliest first. All
+    masks are read as masks. Raises ``LlmcurateError`` if the model fills no masks, the prompt has
+    none, or it is too long."""
+    mask, end = model.special.mask, model.special.end
+    if not model.config.fills or mask is None:
+        raise UsageError("top lists the candidates of masks: it needs an encoder with a mask token")
+    ids, _ = with_masks(tokenizer, prompt, mask)
+    if mask not in ids:
+        raise UsageError(
+            f"top lists the candidates of masks, but a prompt has no {tokenizer.id_to_token(mask)}"
+        )
+    text = torch.tensor([([] if end is None else [end]) + ids])
+    never = nameless(tokenizer, model.config.vocab)
+    read = _reader(model, torch.zeros_like(text), mask, never)
+    best = read(text, text == mask).softmax(-1).topk(min(count, model.config.vocab))
+    return [
+        [
+            Candidate(token=tokenizer.decode([number]), id=number, probability=chance)
+            for number, chance in zip(numbers, chances, strict=True)
+        ]
+        for numbers, chances in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
 
 
 def mask_predict(read: Read, ids: Tensor, blank: Tensor, mask: int, rounds: int) -> Tensor:
@@ -555,8 +599,50 @@ def complete(
     if suffix is not None:
         ids = _with_suffix(model.config, tokenizer, prompts, suffix, roles)
         max_tokens = min(max_tokens, model.config.context - max(map(len, ids)))
-    completions: dict[int, Completion] = {}
-    never, read = nameless(tokenizer, model.config.vocab), ids if sources is None else sources
+    never = nameless(tokenizer, model.config.vocab)
+    continued = continue_ids(
+        model,
+        ids,
+        max_tokens=max_tokens,
+        sampling=sampling,
+        seed=seed,
+        batch=batch,
+        ends=roles.ends,
+        never=never,
+        sources=sources,
+        agree=agree,
+        compiled=compiled,
+    )
+    return [
+        Completion(
+            prompt=prompt,
+            text=tokenizer.decode(produced, skip_special_tokens=sources is None),
+            tokens=len(produced),
+            stopped="end" if ended else "length",
+        )
+        for prompt, (produced, ended) in zip(prompts, continued, strict=True)
+    ]
+
+
+def continue_ids(
+    model: Decoder,
+    ids: list[list[int]],
+    *,
+    max_tokens: int,
+    sampling: Sampling,
+    seed: int,
+    batch: int,
+    ends: Sequence[int],
+    never: Tensor | None = None,
+    sources: list[list[int]] | None = None,
+    agree: Agree | None = None,
+    compiled: bool = False,
+    stops: Callable[[list[int]], bool] | None = None,
+) -> list[tuple[list[int], bool]]:
+    """Return the new ids of each text, and True if one of ``ends`` ended it or ``stops`` is true of
+    its new ids. Other parameters: see ``complete``, ``Chooser`` and ``Texts``."""
+    results: dict[int, tuple[list[int], bool]] = {}
+    read = ids if sources is None else sources
     # Texts of similar lengths together need the least padding.
     order = sorted(range(len(ids)), key=lambda number: -len(read[number]))
     for first in range(0, len(ids), batch):
@@ -564,15 +650,9 @@ def complete(
         chooser = Chooser(sampling, seed, part, never)
         encoded = None if sources is None else [sources[number] for number in part]
         texts = Texts(model, [ids[number] for number in part], agree, encoded, compiled)
-        continued = _continue(texts, chooser, max_tokens, roles.ends)
-        for number, (produced, ended) in zip(part, continued, strict=True):
-            completions[number] = Completion(
-                prompt=prompts[number],
-                text=tokenizer.decode(produced, skip_special_tokens=sources is None),
-                tokens=len(produced),
-                stopped="end" if ended else "length",
-            )
-    return [completions[number] for number in range(len(ids))]
+        continued = _continue(texts, chooser, max_tokens, ends, stops)
+        results |= dict(zip(part, continued, strict=True))
+    return [results[number] for number in range(len(ids))]
 
 
 def _starts(
@@ -638,10 +718,14 @@ def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _continue(
-    texts: Texts, chooser: Chooser, max_tokens: int, ends: Sequence[int]
+    texts: Texts,
+    chooser: Chooser,
+    max_tokens: int,
+    ends: Sequence[int],
+    stops: Callable[[list[int]], bool] | None,
 ) -> list[tuple[list[int], bool]]:
-    """Return the new tokens of each text, and True if the text ended with one of ``ends``. Texts
-    that ended leave the batch when they are half of it."""
+    """Return what ``continue_ids`` returns for a batch. Texts that ended leave the batch when they
+    are half of it."""
     written: list[list[int]] = [[] for _ in texts.known]
     ended, numbers = [False] * len(written), list(range(len(written)))
     for _ in range(max_tokens):
@@ -651,6 +735,7 @@ def _continue(
             ended[number] |= token in ends
             if not ended[number]:
                 written[number].append(token)
+                ended[number] = stops is not None and stops(written[number])
         left = [row for row, number in enumerate(numbers) if not ended[number]]
         if not left:
             break

@@ -1,14 +1,20 @@
 """The default recipe: a model for each depth, and settings of training that suit it. Short
 trainings decided optimizer, schedule and initial weights (docs/training.md, "The default recipe").
+A published preset has its published settings instead.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from llmcurate.base.settings import kinds_of
+from train.config import TrainConfig
 from train.model.attention_settings import heads_of
-from train.model.config import Head, ModelConfig
+from train.model.config import Embedding, Head, ModelConfig
 from train.model.feed_forward_settings import Dense
+from train.model.presets import TRAININGS
+from train.model.published import Published
+from train.objective_settings import RECORDS
 
 # nanochat (Karpathy 2025): one number, the depth, gives the width.
 WIDTH_PER_LAYER = 64
@@ -19,6 +25,13 @@ MULTIPLE = 64
 # Learning rate at depth 1. In short trainings at depths 1 and 2, 0.006 was worse by 0.15 nats, and
 # twice this rate no better (seed 0).
 RATE = 0.0177
+# As in nanochat, embedding and head have rates of their own, and the embedding this deviation.
+# Tried with seed 0: 6, 16 and 40 times the rate; 0.1, 0.3, 0.5 and 1 times; deviations of 0.05 to
+# 0.8.
+EMBEDDING_RATE, HEAD_RATE, EMBEDDING_STD = 16.0, 0.5, 0.8
+# A text that is read more often than this gets a head of half the rate, which learns it by heart
+# less (docs/training.md).
+FEW_EPOCHS = 2
 
 
 def default_model(depth: int, *, vocab: int, context: int) -> ModelConfig:
@@ -35,7 +48,8 @@ def default_model(depth: int, *, vocab: int, context: int) -> ModelConfig:
         hidden=hidden,
         attention=heads_of(hidden, hidden // head_dim),
         feed_forward=Dense(width=width),
-        head=Head(tied=True),
+        embedding=Embedding(std=EMBEDDING_STD),
+        head=Head(tied=False),
         zero_projections=True,
     )
 
@@ -47,17 +61,37 @@ def default_rate(depth: int) -> float:
     return RATE * depth**-0.5
 
 
-def default_training(*, steps: int, depth: int = 12) -> dict[str, Any]:
-    """Return settings of ``TrainConfig`` that depend on the number of steps and the depth only: the
-    optimizer, its rates and the schedule."""
+def default_training(*, steps: int, depth: int = 12, epochs: float = 1.0) -> dict[str, Any]:
+    """Return settings of ``TrainConfig`` that depend on the numbers of steps and epochs and on the
+    depth only: the optimizer, its rates and the schedule."""
     return {
-        "optimizer": "normuon",
+        "optimizer": "muon",
         "schedule": "wsd",
         "lr": default_rate(depth),
         "warmup": min(100, max(1, steps // 20)),
         "decay": 0.5,
         "lr_floor": 0.05,
         "weight_decay": 0.1,
+        "embedding_rate": EMBEDDING_RATE,
+        "head_rate": HEAD_RATE if epochs <= FEW_EPOCHS else HEAD_RATE / 2,
+        "beta1": 0.8,
         "momentum": 0.95,
         "clip": 1.0,
     }
+
+
+def as_published(model: Any, given: dict[str, Any], *, changed: bool) -> dict[str, Any]:
+    """Return the settings ``given``, and those with which the preset ``model`` was trained, as
+    ``Published.fill`` chooses them. ``changed``: True if the model is not quite the preset. Other
+    models have none, and neither has training on a file of labels or conversations."""
+    objective = given.get("objective")
+    kind = objective.get("kind") if isinstance(objective, dict) else objective
+    published = None if any(kind in kinds_of(each) for each in RECORDS) else published_of(model)
+    if published is None:
+        return given
+    return published.fill(given, usual_steps=TrainConfig.steps, changed=changed) | given
+
+
+def published_of(model: Any) -> Published | None:
+    """Return the published training of the preset ``model``, or None."""
+    return TRAININGS.get(model) if isinstance(model, str) else None

@@ -73,6 +73,9 @@ class Generate(CommandSettings):
         " (Ghazvininejad et al. 2019), or sampled one by one (Wang and Cho 2019).",
     )
     rounds: int = Field(10, ge=1, description="Rounds of filling masks with an encoder.")
+    top: int = Field(
+        0, ge=0, description="List this many likeliest tokens of each mask, with probabilities."
+    )
     batch: int = Field(32, ge=1, description="Number of prompts to continue at the same time.")
     precision: Literal["auto", "fp32", "bf16"] = Field(
         "auto", description="Precision of matrix products; `auto` is bf16 on a GPU."
@@ -98,6 +101,22 @@ class Evaluate(CommandSettings):
         None, ge=1, description="Tokens per window. Default: the model's context length."
     )
     batch: int = Field(8, ge=1, description="Number of windows to score at the same time.")
+    last_word: bool = Field(
+        False, description="Score only the last word of each document, as LAMBADA does."
+    )
+    task: tuple[str, ...] = Field(
+        (),
+        description="Task of lm-evaluation-harness, such as arc_easy; needs `llmcurate[lm-eval]`.",
+    )
+    task_folder: Path | None = Field(None, description="Folder with task files of your own.")
+    few_shot: int | None = Field(
+        None,
+        ge=0,
+        description="Examples before each question of a task. Default: as the task says.",
+    )
+    limit: int | None = Field(
+        None, ge=1, description="Number of questions of each task. Default: all."
+    )
     precision: Literal["auto", "fp32", "bf16"] = Generate.field("precision")
     seed: int = Field(0, ge=0, description="Seed of the resamples for the intervals.")
     device: str = Generate.field("device")
@@ -243,18 +262,6 @@ class MixSearch(CommandSettings):
     device: str = Ablate.field("device")
 
 
-class ModelCoordinates(CommandSettings):
-    """The options of `llmcurate model coordinates`, the coordinate check of muP."""
-
-    command = "model coordinates"
-
-    widths: str = Field("64,128,256,512", description="Hidden sizes, separated by commas.")
-    steps: int = Field(4, ge=1, description="Training steps per size.")
-    lr: float = Field(0.01, gt=0, description="Learning rate.")
-    optimizer: Literal["adamw", "lion"] = Field("adamw", description="Optimizer.")
-    seed: int = Field(0, ge=0, description="Seed of the weights and tokens.")
-
-
 class ModelRopeSearch(CommandSettings):
     """The options of `llmcurate model rope-search`, which extends the context of a model."""
 
@@ -286,13 +293,16 @@ class ModelShow(CommandSettings):
         None, ge=1, description="Tokens per row. Default: the model's context, at most 4,096."
     )
     batch: int = Field(1, ge=1, description="Number of texts decoded in parallel.")
+    tokens: int | None = Field(
+        None,
+        ge=1,
+        description="Tokens of the whole training. Default: as published, else 20 per parameter.",
+    )
     vocab: int | None = Field(None, ge=1, description="Vocabulary size. Default: the model's.")
     precision: Literal["bf16", "fp32"] = Field(
         "bf16", description="Training precision; bf16 uses autocast."
     )
-    optimizer: str = Field(
-        "adamw", description="Optimizer: adamw, muon, normuon, lion or adafactor."
-    )
+    optimizer: str = Field("adamw", description="Optimizer: adamw, muon, lion or adafactor.")
     recompute: bool = Field(
         False, description="Recompute the activations inside blocks instead of storing them."
     )

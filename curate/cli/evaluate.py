@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -22,7 +23,7 @@ from curate.cli.options import (
     reading,
 )
 from curate.cli.settings import READS_TEXTS, command
-from curate.products.needs import needs_training
+from curate.products.needs import needs_harness, needs_training
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import echo, print_result, say, suggest, table
 
@@ -58,36 +59,48 @@ def evaluate(
     read: ReadOptions,
     **settings: Any,
 ) -> None:
-    """Score a model on texts and questions.
+    """Score a model on texts, questions and tasks.
 
     Texts are scored in bits per byte for each source, and questions by accuracy. A question is a
-    line {"context", "continuation"} or {"context", "choices", "answer"}. Intervals are 95 %
-    bootstrap intervals of 1,000 resamples.
+    line {"context", "continuation"}. Intervals are 95 % bootstrap intervals of 1,000 resamples.
+    Tasks are those of lm-evaluation-harness, by name or in files of your own.
 
     \b
     Example:
     llmcurate evaluate model --on news=news.jsonl --on quiz=quiz.jsonl --json
+    llmcurate evaluate model --on lambada=lambada.jsonl --last-word
+    llmcurate evaluate model --task hellaswag --task arc_easy --few-shot 5
     """
     import tempfile
 
     from curate.api.model_settings import Evaluate
     from curate.cli.training import say_checkpoint
     from curate.formats.folders import require_kind
-    from curate.products.eval_texts import as_shards, named_paths
+    from curate.products.eval_texts import (
+        are_shards,
+        as_shards,
+        named_paths,
+        texts_of,
+        words_and_lines,
+    )
 
     folder = newest("model", model, "MODEL")
     require_kind(folder, "model", "transformers")
     chosen = Evaluate.of(**settings)
     paths = named_paths([*(named or []), *(on or [])])
-    if not paths:
-        raise UsageError("name the texts: --on NAME=PATH")
+    if not (paths or chosen.task):
+        raise UsageError("name the texts or tasks: --on NAME=PATH or --task NAME")
     with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-evaluate-") as place:
         from train.evaluate.judge import judge, open_model
-        from train.evaluate.questions import are_questions
+        from train.evaluate.questions import are_questions, last_words, read_questions
 
         say_checkpoint(folder, chosen.checkpoint, quiet or as_json)
         judged = open_model(folder, device=chosen.device, which=chosen.checkpoint)
-        asked = {name: Path(path) for name, path in paths.items() if are_questions(Path(path))}
+        documents = {n: p for n, p in paths.items() if not are_questions(Path(p))}
+        asked = {n: read_questions(Path(p)) for n, p in paths.items() if n not in documents}
+        if chosen.last_word:
+            asked |= {n: last_words(texts_of(p, reading(read)), p) for n, p in documents.items()}
+            documents = {}
         texts = {
             name: as_shards(
                 path,
@@ -96,22 +109,45 @@ def evaluate(
                 lambda line: say(line, quiet),
                 read=reading(read),
             )
-            for name, path in paths.items()
-            if name not in asked
+            for name, path in documents.items()
+        }
+        words = {
+            name: sum(map(words_and_lines, texts_of(path, reading(read))))
+            for name, path in documents.items()
+            if not are_shards(path)
         }
         figures = judge(
             judged,
             texts=texts,
             questions=asked,
+            words=words,
             context=chosen.context,
             batch_rows=chosen.batch,
             precision=chosen.precision,
             seed=chosen.seed,
         )
+        if chosen.task:
+            with needs_harness():
+                from train.evaluate.harness import HarnessModel, run_tasks
+
+                scored = run_tasks(
+                    HarnessModel(
+                        judged,
+                        batch_size=chosen.batch,
+                        precision=chosen.precision,
+                        max_length=chosen.context,
+                    ),
+                    chosen.task,
+                    folder=chosen.task_folder,
+                    few_shot=chosen.few_shot,
+                    limit=chosen.limit,
+                    seed=chosen.seed,
+                )
+            figures = replace(figures, tasks=scored)
     print_result(figures, evaluation_text(figures), as_json)
     is_ours = (folder / "checkpoints").is_dir()
-    words = ("generate", "--model", folder) if is_ours else ("import", folder, "-o", "model")
-    suggest(*words, quiet=quiet or as_json)
+    following = ("generate", "--model", folder) if is_ours else ("import", folder, "-o", "model")
+    suggest(*following, quiet=quiet or as_json)
 
 
 def evaluation_text(figures: Judgement) -> str:
@@ -119,31 +155,49 @@ def evaluation_text(figures: Judgement) -> str:
 
     texts, questions = [], []
     for name, own in figures.texts.items():
-        texts.append([plain(name, 48), *_cells(own), _bounds(own.bits_per_byte_interval)])
-        texts += [[f"  {plain(n, 46)}", *_cells(s), ""] for n, s in own.sources.items()]
+        by_word = "-" if own.word_perplexity is None else f"{own.word_perplexity:,.4g}"
+        bounds = _bounds(own.bits_per_byte_interval)
+        texts.append([plain(name, 48), *_cells(own), bounds, by_word])
+        texts += [[f"  {plain(n, 46)}", *_cells(s), "", ""] for n, s in own.sources.items()]
     score: Any
     for name, score in figures.questions.items():
-        by_bytes = score.get("accuracy_by_bytes")
         questions.append(
             [
                 plain(name, 48),
                 f"{score['questions']:,}",
                 f"{score['accuracy']:.3f}",
                 _bounds(score["accuracy_interval"]),
-                "-" if by_bytes is None else f"{by_bytes:.3f}",
-                _bounds(score.get("accuracy_by_bytes_interval")),
+                f"{score['perplexity']:,.4g}",
                 f"{score['log_likelihood']:.3f}",
                 f"{score['bits_per_byte']:.3f}",
             ]
         )
     lines = []
     if texts:
-        head = ["text", "documents", "tokens", "loss", "bits/byte", "95 %"]
+        head = ["text", "documents", "tokens", "loss", "bits/byte", "95 %", "perplexity/word"]
         lines += table(head, texts)
     if questions:
-        head = ["questions", "number", "accuracy", "95 %", "by bytes", "95 %"]
-        lines += table([*head, "log-likelihood", "bits/byte"], questions)
+        head = ["questions", "number", "accuracy", "95 %", "perplexity", "log-likelihood"]
+        lines += table([*head, "bits/byte"], questions)
+    if figures.tasks:
+        lines += table(["task", "measure", "figure", "standard error"], _task_rows(figures.tasks))
     return "\n".join(lines)
+
+
+def _task_rows(tasks: dict[str, dict[str, Any]]) -> list[list[str]]:
+    """Return rows for the measures of tasks. The harness names a measure `acc,none` with its filter
+    and the standard error `acc_stderr,none`."""
+    rows = []
+    for task, measures in tasks.items():
+        for key, value in measures.items():
+            measure, comma, filter_name = key.partition(",")
+            if not comma or measure.endswith("_stderr"):
+                continue
+            error = measures.get(f"{measure}_stderr,{filter_name}")
+            shown = measure if filter_name == "none" else f"{measure} ({filter_name})"
+            cells = ("-" if not isinstance(v, (int, float)) else f"{v:.4g}" for v in (value, error))
+            rows.append([task, shown, *cells])
+    return rows
 
 
 def _cells(score: Score) -> list[str]:

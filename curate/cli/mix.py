@@ -37,8 +37,9 @@ def mix(
     weights: Annotated[
         str,
         typer.Option(
-            help="Weights of the sources: proportional, temperature, unimax, llama1, or"
-            " NAME=WEIGHT,... (0 for sources not named)."
+            help="Weights of the sources: proportional, temperature, unimax, a published mixture"
+            " (llama1, pile, gpt3, massivetext, dolma, roots), or NAME=WEIGHT,... (0 for sources"
+            " not named)."
         ),
     ] = "proportional",
     shards: Annotated[

@@ -49,7 +49,7 @@ def model_show(
     chosen = ModelShow.of(**settings)
     with needs_training():
         from train.measure.describe import describe, find_gpu
-        from train.model.presets import OWN
+        from train.model.presets import TRAININGS
         from train.optim.optimizers import OPTIMIZERS
 
         if chosen.optimizer not in OPTIMIZERS:
@@ -57,6 +57,8 @@ def model_show(
                 f"--optimizer is {chosen.optimizer!r}: choose one of {', '.join(OPTIMIZERS)}"
             )
         config = config_of(model, chosen.vocab, sets or [])
+        published = TRAININGS.get(model)
+        tokens = published.tokens if published is not None else None
         facts = describe(
             config,
             device=find_gpu(chosen.gpu),
@@ -66,9 +68,14 @@ def model_show(
             precision=chosen.precision,
             optimizer=chosen.optimizer,
             recompute=chosen.recompute,
-            preset=None if Path(model).is_dir() or model in OWN else model,
+            tokens=chosen.tokens or tokens,
         )
-    print_result(facts, "\n".join(model_lines(model, facts)), as_json)
+    lines = list(model_lines(model, facts))
+    if published is not None:
+        facts["published"] = {"source": published.source, **published.values}
+        rows = table((), published.table(), left=(0, 1), indent=2)
+        lines += ["", "Training as published", *rows]
+    print_result(facts, "\n".join(lines), as_json)
 
 
 def config_of(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
@@ -145,6 +152,11 @@ def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:
     if writes:
         costs.append(("KV cache, bf16", f"{facts['cache_bytes_per_token']:,} bytes"))
     yield from table((), costs, indent=2)
+    used, tokens = active or total["total"], facts["training_tokens"]
+    yield (
+        f"Compute, 6 x parameters x tokens ({_parameters(used)} and {_parameters(tokens)}):"
+        f" {facts['training_flops']:.1e} FLOP"
+    )
     yield ""
     memory = facts["memory"]
     setup = f"{counted(facts['rows'], 'row')} of {counted(facts['context'], 'token')}"

@@ -298,7 +298,7 @@ Scratch = Annotated[
     Optional[Path],
     typer.Option(
         metavar="PATH",
-        help="Working folder if OUT is a URL; with --engine ray or slurm all machines must see it."
+        help="Working folder if OUT is a URL; with --engine slurm all machines must see it."
         " The default is in the user's cache folder.",
     ),
 ]

@@ -34,6 +34,7 @@ from llmcurate.base.terminal import echo, print_result, say, suggest, table
 
 if TYPE_CHECKING:
     from curate.run.workspace import Workspace
+    from train.generate import Candidate
     from train.measure.step_documents import Step
 
 _SOURCES = re.compile(r"(pretrain\.)?sources=")
@@ -177,6 +178,7 @@ def generate(
     llmcurate generate "The river" "In spring" --model model --top-p 0.9 --top-k 0
     llmcurate generate "Where do otters live?" --model chat --chat --system "Be brief."
     llmcurate generate "The [MASK] is [MASK] [MASK]." --model bert --fill gibbs
+    llmcurate generate "The [MASK] flows." --model bert --top 5 --json
     """
     from curate.api.model_settings import Generate
 
@@ -188,7 +190,7 @@ def generate(
     with needs_training():
         from train.data.chat import Chat
         from train.device import autocast
-        from train.generate import Filling, Sampling, complete, load
+        from train.generate import Filling, Sampling, candidates, complete, load
 
         sampling = Sampling(
             temperature=chosen.temperature,
@@ -200,6 +202,8 @@ def generate(
         say_checkpoint(folder, chosen.checkpoint, as_json)
         trained, tokens = load(folder, device=chosen.device, which=chosen.checkpoint)
         with autocast(trained.embedding.weight.device, chosen.precision):
+            asked = texts if chosen.top else []
+            likeliest = [candidates(trained, tokens, text, chosen.top) for text in asked]
             completions = complete(
                 trained,
                 tokens,
@@ -217,11 +221,23 @@ def generate(
     # An encoder-decoder writes a separate text.
     apart = chosen.chat or trained.encoder is not None
     suffix = chosen.suffix or ""
-    text = "\n---\n".join(c.text if apart else c.prompt + c.text + suffix for c in completions)
-    print_result(
-        {"seed": chosen.seed, "completions": [vars(c) for c in completions]}, text, as_json
+    listed = [_candidate_lines(masks) for masks in likeliest] or [""] * len(completions)
+    text = "\n---\n".join(
+        (c.text if apart else c.prompt + c.text + suffix) + lines
+        for c, lines in zip(completions, listed, strict=True)
     )
+    facts: list[dict[str, Any]] = [dict(vars(c)) for c in completions]
+    for fact, masks in zip(facts, likeliest, strict=False):  # none without --top
+        fact["candidates"] = [[vars(candidate) for candidate in mask] for mask in masks]
+    print_result({"seed": chosen.seed, "completions": facts}, text, as_json)
     suggest("export", *([model] if model else ["--format", "hf"]), "-o", "hf", quiet=as_json)
+
+
+def _candidate_lines(masks: list[list[Candidate]]) -> str:
+    lines = [
+        ", ".join(f"{each.token.strip()} {each.probability:.3f}" for each in mask) for mask in masks
+    ]
+    return "".join(f"\n  mask {number}: {line}" for number, line in enumerate(lines, 1))
 
 
 @app.command(rich_help_panel="Train")

@@ -190,6 +190,13 @@ def all_written(out: Path, dedups: list[IndexedStep]) -> bool:
     )
 
 
+def needed(out: Path, dedups: list[IndexedStep]) -> list[Path]:
+    """Return the paths of the files that `all_written` looks at."""
+    leaves = [out / name for dedup in dedups for name in dedup.leaves]
+    made = [dedup.step for dedup in dedups if dedup.step.settings is not None]
+    return [*leaves, *(out / FOLDER / step.label / RECORD for step in made)]
+
+
 def record_before(step: Comparable, name: str, key: str) -> IndexRecord:
     """Return the content of index.json for an index that has no files yet."""
     settings = step.settings or {}

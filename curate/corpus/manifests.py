@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
@@ -136,14 +136,14 @@ def kept_ids(out: Path) -> str:
     return total_ids(str(f["ids"]) for name, f in _streamed(manifest_path(out / "corpus")) if name)
 
 
-def is_complete(folder: Path, stage: str) -> bool:
+def is_complete(folder: Path, stage: str, exists: Callable[[Path], bool] = Path.exists) -> bool:
     """Return True if the folder's manifest was written by this stage and all files in it exist."""
     try:
         files = _streamed(manifest_path(folder))
         _, manifest = next(files)
         if (manifest["version"], manifest["stage"]) != (MANIFEST_VERSION, stage):
             return False
-        return all((folder / name).exists() for name, _ in files)
+        return all(exists(folder / name) for name, _ in files)
     except (OSError, ValueError, KeyError):
         return False
 

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, cast
 
+from llmcurate.base.disk.store import LOCAL, Mirror, Store
 from llmcurate.base.errors import Damaged, LlmcurateError, RunFailed, UnexpectedError, UsageError
 from llmcurate.base.kernels import compile_time
 from llmcurate.base.messages import Message, decode
@@ -24,10 +25,12 @@ from llmcurate.base.messages import Message, decode
 
 @dataclass(frozen=True)
 class Call(Message):
-    """A message to a worker: call the function named "module:function" with this task, as JSON."""
+    """A message to a worker: call the function named "module:function" with this task, as JSON. If
+    OUT is a URL, `store` says where it is, and where the worker has its files."""
 
     function: str
     task: str
+    store: Mirror | None = None
 
 
 @dataclass(frozen=True)
@@ -194,11 +197,13 @@ Self = TypeVar("Self", bound="TaskLoop")
 @dataclass(frozen=True)
 class Jobs:
     """The options for asking a cluster for workers. `options` are options of sbatch, as KEY=VALUE.
-    `folder` is OUT, which all machines must see. `quiet` turns off messages on workers."""
+    `folder` is OUT, which all machines must see unless it is the mirror of `store`. `quiet` turns
+    off messages on workers."""
 
     options: Sequence[str]
     folder: Path
     quiet: bool = False
+    store: Store = LOCAL
 
 
 OnDeath = Callable[[T, Death], T]
@@ -237,6 +242,7 @@ class TaskLoop(ABC):
 
     def __init__(self, count: int, tick: Callable[[], None]) -> None:
         self._count, self._tick = count, tick
+        self._store = LOCAL  # with another one, results name files of OUT
         self.cpu = 0.0  # seconds that tasks have taken in workers
 
     def __enter__(self: Self) -> Self:
@@ -285,7 +291,7 @@ class TaskLoop(ABC):
                         raise answer.error()
                     else:
                         self.cpu += answer.cpu
-                        yield task, decode(result, answer.result)
+                        yield task, decode(result, self._store.places(answer.result))
                 self._tick()
         except BaseException:
             self.close()

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from abc import abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from curate.engines import idle_workers
 from curate.engines.base import Answer, Call, Death, Done, Failed, Hello, TaskLoop, Verbatim, refill
 from curate.engines.local import LocalEngine
-from llmcurate.base.disk.files import temporary_name
+from llmcurate.base.disk.files import clear_dead, remove, temporary_name
+from llmcurate.base.disk.store import LOCAL, Mirror, Store
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.messages import encode
 from llmcurate.version import __version__
@@ -40,7 +43,8 @@ class Host:
     steps and models once and ends with the host. The host itself runs no code of a step, so a step
     that crashes ends only the process, and the same documents are blamed as on one machine.
     `environment` holds the driver's variables that decide what steps do. `folder` is the driver's
-    working folder, for relative paths. `tick` is called at least twice a second during a task."""
+    working folder, for relative paths. `tick` is called at least twice a second during a task. If
+    OUT is a URL, the host has its files in a temporary folder of its own."""
 
     def __init__(
         self, environment: dict[str, str], folder: str, tick: Callable[[], None] = lambda: None
@@ -50,6 +54,7 @@ class Host:
             os.chdir(folder)
         idle_workers.start()  # loads its libraries while other hosts are being placed
         self._engine = LocalEngine(1, tick)
+        self._store = LOCAL
 
     def hello(self, files: Iterable[str], name: str = "") -> Hello:
         """Return the worker's first message. It names the `files` that this machine cannot see."""
@@ -59,8 +64,20 @@ class Host:
     def end(self) -> None:
         self._engine.close()
         idle_workers.stop()
+        if self._store.url:
+            remove(self._store.root, inside=self._store.root.parent)
+
+    def _open(self, url: str) -> None:
+        temporary = Path(tempfile.gettempdir())
+        clear_dead(temporary, "store")  # of hosts that were killed
+        folder = temporary / temporary_name("store")
+        folder.mkdir(mode=0o700)
+        self._store = Store(Mirror(url, folder, temporary=True))
+        self._engine.mirror = self._store.mirror
 
     def run(self, call: Call) -> Answer:
+        if call.store is not None and call.store.url != self._store.url:
+            self._open(call.store.url)
         cpu_before = self._engine.cpu
         deaths: list[Death] = []
 
@@ -69,13 +86,15 @@ class Host:
             raise _Died
 
         try:
-            tasks = [Verbatim(call.task)]
+            tasks = [Verbatim(self._store.places(call.task))]
             ((_, result),) = list(self._engine.map(call.function, tasks, Verbatim, on_death))
         except _Died:
             return deaths[0]
         except LlmcurateError as error:
-            return Failed.of(error)
-        return Done(result.text, self._engine.cpu - cpu_before)
+            failed, store = Failed.of(error), self._store
+            here = str(store.root)
+            return replace(failed, message=failed.message.replace(here, store.url or here))
+        return Done(self._store.names(result.text), self._engine.cpu - cpu_before)
 
 
 class HostsEngine(TaskLoop):
@@ -95,8 +114,10 @@ class HostsEngine(TaskLoop):
         tick: Callable[[], None],
         folder: Path | None,
         shared: Iterable[str],
+        store: Store = LOCAL,
     ) -> None:
         super().__init__(1, tick)  # the number of workers is set on connecting
+        self._store = store
         self._most = most
         self._folder, self._shared = folder, [*map(Path, shared)]
         self._marker: Path | None = None
@@ -157,7 +178,8 @@ class HostsEngine(TaskLoop):
             self._start(missing)
         while waiting and self._idle:
             task = waiting.popleft()
-            self._hand_out(self._idle.pop(), Call(function, encode(task).decode()), task)
+            text = self._store.names(encode(task).decode())
+            self._hand_out(self._idle.pop(), Call(function, text, self._store.mirror), task)
 
     def _accept(self, hello: Hello) -> None:
         if hello.version != __version__:

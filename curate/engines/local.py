@@ -33,6 +33,7 @@ from curate.engines.base import (
     WorkerMessage,
     read_line,
 )
+from llmcurate.base.disk.store import Mirror
 from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import encode
 from llmcurate.base.terminal import show_note
@@ -74,6 +75,7 @@ class LocalEngine(TaskLoop):
         self.here = True  # workers are on this machine
         self._environment = environment
         self._helper = helper
+        self.mirror: Mirror | None = None  # if OUT is a URL
         self.kernels = 0  # number compiled by workers
         self._ready: set[str] = set()  # steps whose kernels are compiled
         self._steps = 0  # in the run
@@ -112,7 +114,7 @@ class LocalEngine(TaskLoop):
             worker = idle.pop()
             worker.task = waiting.popleft()
             worker.documents, worker.seconds = None, 0.0
-            self._send(worker, Call(function, encode(worker.task).decode()))
+            self._send(worker, Call(function, encode(worker.task).decode(), self.mirror))
 
     def _send(self, worker: _Worker, call: Call) -> None:
         assert worker.process.stdin is not None

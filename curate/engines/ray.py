@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from curate.engines.base import Answer, Call, Failed, Hello, Jobs
 from curate.engines.hosts import Host, HostsEngine, host_environment
+from llmcurate.base.disk.store import LOCAL
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import say
@@ -64,8 +65,9 @@ class RayEngine(HostsEngine):
     cluster or a file is missing. `workers` is the number to ask for; 0 means one per CPU of the
     cluster, including nodes that join. `most` is the largest number of tasks at one time. `address`
     is the address of a running cluster (`auto`, `HOST:PORT`, `ray://HOST:PORT`); with None a
-    cluster is started on this machine. `jobs` holds the folder that every machine must see, and
-    `quiet`, which turns off messages on nodes. Every machine must also see the files in `shared`.
+    cluster is started on this machine. `jobs` holds the folder that every machine must see, or the
+    store, and `quiet`, which turns off messages on nodes. Every machine must also see the files in
+    `shared`.
     """
 
     name = "Ray"
@@ -80,7 +82,9 @@ class RayEngine(HostsEngine):
         jobs: Jobs | None = None,
         shared: Iterable[str] = (),
     ) -> None:
-        super().__init__(most, tick, jobs.folder if jobs else None, shared)
+        store = jobs.store if jobs else LOCAL
+        folder = jobs.folder if jobs and not store.url else None
+        super().__init__(most, tick, folder, shared, store)
         self._quiet = jobs is not None and jobs.quiet
         self._nodes: dict[str, _Node] = {}  # as of the last look
         self._own_node: str | None = None  # whose agent carries this process's messages

@@ -64,7 +64,7 @@ class SlurmEngine(HostsEngine):
     ) -> None:
         if workers < 1:
             raise UsageError("--engine slurm needs --workers N, the number of jobs")
-        super().__init__(most, tick, jobs.folder, shared)
+        super().__init__(most, tick, jobs.folder, shared, jobs.store)
         self._local, self._options = sbatch_options(jobs.options)
         self._workers, self._address = workers, address
         self._home, self._quiet = jobs.folder.absolute() / FOLDER, jobs.quiet

@@ -31,6 +31,7 @@ from curate.engines.base import (
     cpu_seconds,
     line_of,
 )
+from llmcurate.base.disk.store import LOCAL, Mirror, Store, using
 from llmcurate.base.kernels import compile_time
 from llmcurate.base.messages import decode, encode
 from llmcurate.base.start import late_pandas
@@ -122,7 +123,10 @@ def _run(call: Call) -> Done | Failed:
         function = resolve_name(call.function)
         task: object = decode(_task_type(function), call.task)
         began = cpu_seconds()
-        result = function(task)
+        store = _store_of(call.store)
+        with using(store):
+            result = function(task)
+        store.release()
         return Done(encode(result).decode(), cpu_seconds() - began)
     except MemoryError:
         return Failed("memory")
@@ -131,6 +135,11 @@ def _run(call: Call) -> Done | Failed:
         if isinstance(known, LlmcurateError):
             return replace(Failed.of(known), traceback=traceback.format_exc())
         return Failed("bug", error_with_place(error), 1, traceback.format_exc())
+
+
+@functools.cache
+def _store_of(mirror: Mirror | None) -> Store:
+    return Store(mirror) if mirror else LOCAL
 
 
 @functools.cache

@@ -19,40 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.mix.published import PRESETS, preset_weights
 from llmcurate.base.errors import UsageError
-
-
-@dataclass(frozen=True)
-class Row:
-    """A source of a published mixture. percent: the source's share of the sampled tokens. epochs:
-    how often the source was read. disk_gb: its size on disk as printed in the paper."""
-
-    percent: str
-    epochs: str
-    disk_gb: int
-
-    def unique(self, total: int) -> Fraction:
-        """Return the number of unique tokens of the source in a mixture of `total` tokens."""
-        return Fraction(self.percent) / 100 * total / Fraction(self.epochs)
-
-
-# Touvron et al. 2023 (LLaMA), table 1; the epochs are of a run of 1.4 T tokens.
-LLAMA1_TOKENS = 1_400_000_000_000
-LLAMA1 = {
-    "commoncrawl": Row("67.0", "1.10", 3300),
-    "c4": Row("15.0", "1.06", 783),
-    "github": Row("4.5", "0.64", 328),
-    "wikipedia": Row("4.5", "2.45", 83),
-    "books": Row("4.5", "2.23", 85),
-    "arxiv": Row("2.5", "1.06", 92),
-    "stackexchange": Row("2.0", "1.03", 78),
-}
-PRESETS = {"llama1": LLAMA1}
-
-
-def preset_weights(preset: str) -> dict[str, Fraction]:
-    return {name: Fraction(row.percent) for name, row in PRESETS[preset].items()}
-
 
 # Shares are exact fractions and ties are broken by name, so the result does not depend on the order
 # of the sources or on rounded sums. The remainder after rounding down goes to the largest fractions

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
-from curate.mix.design import POLICIES, PRESETS, Request
+from curate.mix.design import POLICIES, Request
+from curate.mix.published import PRESETS
 from curate.mix.sources import Source, named
 from curate.steps.contracts import Identity, Product, digest
 from llmcurate.base.disk.units import as_whole, parse_count
@@ -160,8 +161,8 @@ class MixSettings(Product):
     weights: str | dict[str, float] = Field(
         "proportional",
         description="Weights of the sources: `proportional` to their sizes, `temperature` (size **"
-        " alpha; Xue et al. 2021), `unimax` (Chung et al. 2023), `llama1` (Touvron et al. 2023,"
-        " table 1), or one number per name.",
+        " alpha; Xue et al. 2021), `unimax` (Chung et al. 2023), those of a published mixture"
+        " (`llama1`, `pile`, `gpt3`, `massivetext`, `dolma`, `roots`), or one number per name.",
     )
     alpha: float = Field(
         0.3,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from curate.formats.read_settings import ReadSettings
@@ -41,6 +41,19 @@ def are_shards(path: str) -> bool:
         names = [file.name for below in (place, place / "train") for file in below.glob("*")]
         return (place / "manifest.json").is_file() or any(map(_SHARDS.fullmatch, names))
     return _SHARDS.fullmatch(place.name) is not None
+
+
+def texts_of(path: str, read: ReadSettings | None = None) -> Iterator[str]:
+    """Yield the texts of the documents of a path."""
+    from curate.corpus.direct_input import DirectInput
+
+    for batch in DirectInput.of_texts([path], read, quiet=True).batches(["text"]):
+        yield from (text or "" for text in batch["text"].to_pylist())
+
+
+def words_and_lines(text: str) -> int:
+    """Return the number of words, which white space separates, and of line ends."""
+    return len(text.split()) + text.count("\n") + (not text.endswith("\n"))
 
 
 def as_shards(

@@ -26,3 +26,13 @@ def needs_training() -> Iterator[None]:
         if (failure := failure_of(error)) is None:
             raise
         raise failure from None
+
+
+@contextmanager
+def needs_harness() -> Iterator[None]:
+    """Raise RunFailed if a package of lm-evaluation-harness is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        fix = "run pip install 'llmcurate[lm-eval]'"
+        raise RunFailed(f"tasks of lm-evaluation-harness need {error.name}: {fix}") from None

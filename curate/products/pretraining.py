@@ -167,6 +167,19 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         of_model = [f"model.{name}" for name in NAMES["model"]()]
         return list(dict.fromkeys([*cls.model_fields, *NAMES["pretrain"](), *of_model]))
 
+    @model_validator(mode="before")  # after the two below, which give all settings their names
+    @classmethod
+    def _as_published(cls, values: Any) -> Any:
+        """Add the settings with which the chosen preset was trained, as published."""
+        from train.recipe import as_published
+
+        if not isinstance(values, dict) or not _OF_RUN.isdisjoint({*values} - {"processes"}):
+            return values
+        model = values.get("model")
+        changes = dict(model) if isinstance(model, dict) else {"preset": model}
+        name = changes.pop("preset", None)
+        return as_published(name, values, changed=bool(changes))
+
     @model_validator(mode="before")
     @classmethod
     def _steps_of_stages(cls, values: Any) -> Any:
@@ -266,7 +279,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         if (budget := self._budget()) is not None and out is not None and (out / PLAN).is_file():
             file = out / PLAN
         if file is None and budget is None:
-            return None, self._config(texts)
+            return None, self._in_parts(self._config(texts))
         from train.dial import dial, read_plan
 
         whole = self._settings(texts)
@@ -285,6 +298,29 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
                 processes=self.processes,
             )
         return plan, from_dict(TrainConfig, {**whole, **plan.train, **given}, "pretrain")
+
+    def _in_parts(self, config: TrainConfig) -> TrainConfig:
+        """Return the settings with as many micro-batches as this machine needs for the batch of a
+        published training, unless their number is given."""
+        from train.recipe import published_of
+
+        published = published_of(self._chosen_model)
+        given = "accumulate" in self.model_fields_set
+        if published is None or given or config.rows != published.rows:
+            return config
+        from train.loop.memory import in_parts
+
+        return in_parts(self._preset, config, self.processes)
+
+    def _published_line(self, config: TrainConfig) -> str | None:
+        """Return a line that says which settings are those of the preset's published training."""
+        from train.recipe import published_of
+
+        published = published_of(self._chosen_model)
+        planned = self._budget() is not None
+        if published is None or planned or isinstance(config.objective, RECORDS):
+            return None
+        return published.line(self._preset, to_dict(config))
 
     def _check_parts(self) -> None:
         from train.model.presets import preset
@@ -409,6 +445,8 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
                 processes=self.processes,
             )
         lines = [] if plan is None else ["", *plan.lines()]
+        if line := self._published_line(config):
+            lines = ["", line]
         title = self._preset if plan is None else "the planned model"
         return Estimate(json_values(figures), [*lines, "", *figures.lines(title)])
 
@@ -429,6 +467,8 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
             plan.write(context.out / PLAN)
             for line in plan.lines():
                 context.say(line)
+        if said := self._published_line(config):
+            context.say(said)
         if self.processes > 1:
             summary = self._by_processes(shards, config, context)
         else:

@@ -26,7 +26,7 @@ from curate.run.messages import Assembled, AssembleTask, FileRecord
 from llmcurate.base.disk.database import literal, scratch_database
 from llmcurate.base.disk.files import clear_temporary, file_digest, remove, replacing, sync_path
 from llmcurate.base.disk.parquet_writer import conform, writing
-from llmcurate.base.disk.seals import verify
+from llmcurate.base.disk.store import current, verify
 
 BATCH_ROWS = 1000
 DECISIONS = "id, cluster, kept_id, partner_id, similarity, method, span_start, span_end"
@@ -87,6 +87,7 @@ def assemble_partition(task: AssembleTask) -> Assembled:
     kept |= {"name": name, "text_bytes": task.kept_bytes, "ids": file_ids_hash(target)}
     rejected_target = task.rejected / name
     rejected = _write_rejected(task, changed, schema, rejected_target)
+    current().put(target, rejected_target)
     changes = target.stat().st_mtime_ns, rejected_target.stat().st_mtime_ns
     return Assembled(kept, {"name": name, **rejected}, *changes, cpu_seconds() - began)
 

@@ -42,8 +42,8 @@ from llmcurate.base.disk.files import (
     text_digest,
     write_text,
 )
-from llmcurate.base.disk.publish import manifests
-from llmcurate.base.disk.seals import seal, verify
+from llmcurate.base.disk.seals import seal
+from llmcurate.base.disk.store import manifests, verify
 from llmcurate.base.errors import UsageError
 from llmcurate.base.pages.html import plain
 from llmcurate.base.terminal import Progress, say

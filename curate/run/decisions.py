@@ -22,6 +22,7 @@ from curate.steps.failures import failing
 from llmcurate.base.disk.database import literal, scratch_database
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.seals import seal
+from llmcurate.base.disk.store import current
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import TooMuchRemoved
 
@@ -263,8 +264,11 @@ def overlooked(step: CorpusStep, folder: Path, parts: int, decisions: Path) -> s
 
 def _kept_texts(folder: Path, parts: int, decisions: Path) -> Iterator[str]:
     for part in np.random.default_rng(parts).permutation(parts)[:PARTS].tolist():
-        if not part_path(folder, part, "kept").exists():  # a rehearsal has only sketches
+        paths = [part_path(folder, part, kind) for kind in ("kept", "keys")]
+        if not all(map(current().holds, paths)):  # a rehearsal has only sketches
             continue
+        for path in paths:
+            current().read(path)
         of_part = [("part", "==", part), ("drop", "==", True)]
         gone = {*pq.read_table(decisions, columns=["n"], filters=of_part)["n"].to_pylist()}
         for batch in read_kept(folder, part, 100):

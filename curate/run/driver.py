@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from curate.run import assemble
 from curate.run.build import check_made, restart_out
 from curate.run.earlier import make_index
 from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
-from curate.run.ledger import Ledger
+from curate.run.ledger import RUN, Ledger
 from curate.run.messages import Assembled, AssembleTask, Built, CorpusRecord
 from curate.run.plan import (
     MapStage,
@@ -31,10 +32,27 @@ from curate.run.plan import (
 from curate.run.records import Options, Outcome, RunRecord, Upload, read_record
 from curate.run.stages import Report, Stages, begin_report
 from curate.steps.recipe import Recipe
-from llmcurate.base.disk.files import clear_temporary, paths_inside, remove, scratch_of, url_of
+from llmcurate.base.disk.files import (
+    clear_temporary,
+    make_folder,
+    paths_inside,
+    remove,
+    remove_files,
+    scratch_of,
+    url_of,
+)
 from llmcurate.base.disk.process import cores
-from llmcurate.base.disk.publish import Store, publish
-from llmcurate.base.disk.seals import Seal, seal, verify
+from llmcurate.base.disk.seals import Seal, seal
+from llmcurate.base.disk.store import (
+    LEDGER,
+    LIST,
+    Mirror,
+    Store,
+    current,
+    publish,
+    using,
+    verify,
+)
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import Damaged, RunFailed, UsageError, disk_error, set_error_file
 from llmcurate.base.terminal import Progress, prompt_interrupt, say
@@ -81,6 +99,7 @@ class _Run:
     def __init__(self, plan: RunPlan, out: Path, options: Options, ledger: Ledger) -> None:
         self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
         self.home = plan.home(out)
+        self.store = current()
         self.outcome = Outcome(out, plan)
         self.intact = Intact(options)
         self.stages = Stages(plan, out, options, ledger, self.outcome, self.intact)
@@ -127,42 +146,56 @@ class _Run:
         assemble.clear_unfinished(self.home)
         for documents in self.plan.against:
             make_index(documents, run_planned, self.options)
-        with self._engine() as engine:
+        apart = self.store.url and self.options.engine != "local"
+        with (
+            self._engine() as engine,
+            self._engine("local") if apart else nullcontext(engine) as here,
+        ):
             for stage in self.plan.stages:
-                self.stages.run(stage, engine)
+                self.stages.run(stage, engine, here)
             if self.plan.stages:
-                self._write_corpus(engine)
-                indexes.write_indexes(self.out, self.stages.indexes())
+                self._write_corpus(engine, here)
+                made = self.stages.indexes()
+                if self.store.url and not indexes.all_written(self.out, made):
+                    for step in made:
+                        self.store.read_all((Path(p), s) for p, s in step.seals().items())
+                indexes.write_indexes(self.out, made)
             with self.intact.reading(lambda: self._changed_files(products=False)):
                 if self.plan.stages:
                     self.outcome.kept_ids = manifests.kept_ids(self.out)
-                write = self._begin_report(report, engine)
+                write = self._begin_report(report, here)
         if self.plan.products:
             self._build_products()
         return write
 
-    def _engine(self) -> Engine:
+    def _engine(self, name: str = "") -> Engine:
         options = self.options
         inputs = [f.path for f in self.plan.inputs.files if "://" not in f.path]
         return open_engine(
-            options.engine,
-            options.address,
+            name or options.engine,
+            None if name else options.address,
             (options.workers, options.count()),
             self.parts,
             self.ledger.beat,
-            Jobs(options.slurm, self.home, options.quiet),
+            Jobs(options.slurm, self.home, options.quiet, self.store),
             inputs[:1],
         )
 
-    def _write_corpus(self, engine: Engine) -> None:
+    def _write_corpus(self, engine: Engine, here: Engine) -> None:
         key = self.plan.corpus_key
         folders = [stage_folder(self.out, s.folder_name) for s in self.plan.stages]
         decided = [decisions_path(self.out, s) for s in self.plan.stages if s.sketch]
-        if self._has_corpus(key) and self._corpus_is_intact(key, engine):
+        if self._has_corpus(key) and self._corpus_is_intact(key, here):
             return
         self.ledger.forget_stage(CORPUS)
         self._corpus_checked_at = 0
-        corpus, rejected = self.out / ".corpus-new", self.out / ".rejected-new"
+        names = [".corpus-new", ".rejected-new"]
+        if self.store.url:  # it cannot rename: parts get their names at once, manifests come last
+            names = [*manifests.FOLDERS]
+            beside = [manifests.manifest_path(self.out / name) for name in names]
+            self.store.delete([LIST, *(path.name for path in beside)])
+            remove_files(beside, inside=self.out)
+        corpus, rejected = (self.out / name for name in names)
         for folder in (corpus, rejected):
             remove(folder, inside=self.out)
             folder.mkdir()
@@ -207,14 +240,26 @@ class _Run:
         else:
             (self.out / "decisions.parquet").unlink(missing_ok=True)
         for kind, aside, name in (("rejected", rejected, "rejected"), ("kept", corpus, "corpus")):
-            assemble.swap(aside, self.out / name)
+            if not self.store.url:
+                assemble.swap(aside, self.out / name)
             results = self.ledger.results(assembled, Assembled)
             files = (r.kept if kind == "kept" else r.rejected for _, r in results)
             manifests.write_manifest(self.out / name, files, key)
             path = manifests.manifest_path(self.out / name)
             seals_beside[path.name] = seal(path)
+        self._offer(seals_beside)
         at = newest(self.out / name for name in seals_beside)
         self.ledger.commit_stage(CORPUS, CorpusRecord(key, seals_beside, at))
+
+    def _offer(self, beside: Iterable[str]) -> None:
+        """Remove the parts of an earlier corpus from the store. Then put the manifests."""
+        if self.store.url:
+            self.store.relist()
+            for name in manifests.FOLDERS:
+                parts = {f"{name}/{file}" for file, _ in manifests.entries(self.out / name)}
+                there = {n for n in self.store.listing if n.startswith(f"{name}/")}
+                self.store.delete(there - parts)
+            self.store.put(*(self.out / name for name in beside))
 
     def _begin_report(self, report: Report, engine: Engine) -> Callable[[], None]:
         before, run = engine.cpu, mapping(engine, "the report")
@@ -243,18 +288,24 @@ class _Run:
             self.outcome.products.append(record)
 
     def _restore(self) -> bool:
+        if self.store.url and LIST not in self.store.listing:
+            return False
         if self.intact.changed_since(self.out, self.ledger):
             return False
         path = self.home / "run.json"
-        if not all((self.home / n).exists() for n in ("run.json", "recipe.yaml", "report.html")):
+        records = [self.home / name for name in ("run.json", "recipe.yaml", "report.html")]
+        records += indexes.needed(self.out, self.stages.indexes()) if self.store.url else []
+        if not all(map(self.store.holds, records)):
             return False
+        for file in records:
+            self.store.read(file)
         if self.plan.stages and not self._has_corpus(self.plan.corpus_key):
             return False
         if self.plan.stages and not indexes.all_written(self.out, self.stages.indexes()):
             return False
         record = RunRecord.of(read_record(self.home))
         for product in record.products:
-            if not all(f.exists() for f in paths_inside(self.out, product["files"], path)):
+            if not all(map(self.store.holds, paths_inside(self.out, product["files"], path))):
                 return False
         self.outcome.stages, self.outcome.products = record.stages, record.products
         self.outcome.seconds = record.totals.seconds
@@ -274,6 +325,8 @@ class _Run:
 
     def _prepare_retry(self, damage: Damaged) -> None:
         self.intact.record_damage(damage)
+        self.store.trusted = False
+        self.store.relist()
         self.outcome = Outcome(self.out, self.plan)
         self.stages.outcome = self.outcome
 
@@ -317,9 +370,15 @@ class _Run:
 
     def _has_corpus(self, key: str) -> bool:
         decided = any(s.sketch for s in self.plan.stages)
-        if decided and not (self.out / "decisions.parquet").exists():
+        if decided and not self.store.holds(self.out / "decisions.parquet"):
             return False
-        return all(manifests.is_complete(self.out / name, key) for name in manifests.FOLDERS)
+        for name in manifests.FOLDERS:
+            if self.store.lacks(path := manifests.manifest_path(self.out / name)):
+                self.store.read(path)
+        return all(
+            manifests.is_complete(self.out / name, key, self.store.holds)
+            for name in manifests.FOLDERS
+        )
 
     def _check_counts(self, documents: Counter[str]) -> None:
         totals = self.outcome.totals()
@@ -346,13 +405,19 @@ def working_folder(out: Path, scratch: Path | None = None) -> tuple[Path, str | 
 def run_plan(plan: RunPlan, folder: Path, options: Options, url: str | None = None) -> Outcome:
     """Run a plan in a folder and write its report. An unfinished run is continued, and finished
     stages are reused. If a `url` is given, results are then uploaded to it."""
-    store = Store(url) if url else None
-    if store is not None:
-        store.retried(store.check, tries=2)
-    outcome = run_planned(plan, folder, replace(options, published=store is not None))
-    if store is not None:
+    if url is None:
+        return run_planned(plan, folder, options)
+    store = Store(Mirror(url, folder))
+    with store.driving(say), using(store):
+        before = store.listed()
+        for home in (folder, folder / RUN):  # an empty mirror gets its ledger from the store
+            if any(n.startswith(f"{store.name(home / LEDGER)}/") for n in store.listing):
+                make_folder(home)
+                (home / Ledger.file).touch()
+        outcome = run_planned(plan, folder, replace(options, published=True))
         say(f"uploading new files to {store.url}", options.quiet)
-        outcome.published = Upload(store.url, **publish(folder, store))
+        store.relist()
+        outcome.published = Upload(store.url, **publish(store, before, outcome.nothing_new))
     return outcome
 
 
@@ -389,4 +454,6 @@ def open_engine(
         return RayEngine(workers[0], tasks, address, tick, jobs, shared)
     from curate.engines.local import LocalEngine
 
-    return LocalEngine(min(workers[1], max(1, tasks)), tick, helper=workers[1] > tasks)
+    engine = LocalEngine(min(workers[1], max(1, tasks)), tick, helper=workers[1] > tasks)
+    engine.mirror = jobs.store.mirror
+    return engine

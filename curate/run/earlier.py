@@ -13,6 +13,7 @@ from curate.corpus import indexes
 from curate.run.plan import EarlierDocuments, RunPlan
 from curate.run.records import Options, Outcome
 from llmcurate.base.disk.files import remove
+from llmcurate.base.disk.store import LOCAL, using
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed
 from llmcurate.base.terminal import say
@@ -28,7 +29,10 @@ def make_index(earlier: EarlierDocuments, run: Run, options: Options) -> None:
         remove(folder, inside=out)
         say(f"{earlier.against}: making an index of its documents, once", options.quiet)
         alone = replace(options, restart=None, published=False)
-        totals = run(earlier.plan, out, alone, lambda *report: lambda: None).totals()
+        if options.published:  # the other machines do not see this one's cache
+            alone = replace(alone, engine="local", address=None, slurm=())
+        with using(LOCAL):
+            totals = run(earlier.plan, out, alone, lambda *report: lambda: None).totals()
         say(f"{earlier.against}: {counted(totals.read, 'document')} indexed", options.quiet)
     for path in out.iterdir():
         if path.name != indexes.FOLDER:

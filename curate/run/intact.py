@@ -16,6 +16,7 @@ from curate.run.records import Options
 from llmcurate.base.disk import seals
 from llmcurate.base.disk.files import path_inside
 from llmcurate.base.disk.seals import Seal
+from llmcurate.base.disk.store import current
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import Damaged, RunFailed, UsageError
 from llmcurate.base.terminal import Progress, say
@@ -45,11 +46,19 @@ class Intact:
         """Return {path: what is wrong} for the files that differ from their seals (sizes and
         digests). The workers of `engine` compare the files if there are many; if `engine` is None,
         this process compares them. `most` is the largest possible number of files."""
-        source = seals.tasks(files)
+        store, differences = current(), dict[str, str]()
+
+        def in_mirror() -> Iterator[tuple[Path, Seal]]:
+            for path, sealed in files:
+                if not store.lacks(path):
+                    yield path, sealed
+                elif (difference := store.fault(path, sealed)) is not None:
+                    differences[str(path)] = difference
+
+        source = seals.tasks(in_mirror() if store.url else files)
         first = list(islice(source, 2))
         tasks = chain(first, source)
         apart = engine is not None and len(first) > 1
-        differences: dict[str, str] = {}
         progress = Progress(f"compare {title}"[:24], most, self.options.quiet)
         with progress if apart else nullcontext():
             if apart and engine is not None:
@@ -70,8 +79,10 @@ class Intact:
         engine: Engine | None = None,
         title: str = "",
     ) -> Iterator[None]:
-        """When the block ends, also by an error, compare the files that this process and its tasks
-        have read in it. Raises Damaged if a file differs from its seal (size and digest)."""
+        """Fetch the files that this process and its tasks read in the block, if the mirror of the
+        store lacks them. When the block ends, also by an error, compare them. Raises Damaged if a
+        file differs from its seal (size and digest)."""
+        current().read_all(files() if current().url else ())
         cause: Exception | None = None
         try:
             yield
@@ -116,14 +127,16 @@ class Intact:
         rows, touched = [], False
         for name, sealed, changed in ledger.files():
             path = place(out, ledger, name)
-            difference = seals.fault(path, sealed, content=False)
-            if difference is None and path.lstat().st_mtime_ns != changed:
-                difference = seals.fault(path, sealed)
-                touched = True
+            if current().lacks(path):
+                difference = current().fault(path, sealed)
+            else:
+                difference = seals.fault(path, sealed, content=False)
+                if difference is None and path.lstat().st_mtime_ns != changed:
+                    difference = seals.fault(path, sealed)
+                    changed, touched = path.lstat().st_mtime_ns, True
             if difference is not None:
                 differences[str(path)] = difference
-            else:
-                rows.append((name, sealed, path.lstat().st_mtime_ns))
+            rows.append((name, sealed, changed))
         self.report(differences)
         if touched and not differences:
             ledger.record_files(rows)

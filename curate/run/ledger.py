@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
-import socket
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from llmcurate.base.disk.files import make_folder, text_digest, url_of
+from llmcurate.base.disk.lock import BEAT_SECONDS, STALE_SECONDS, Holder, acquire
 from llmcurate.base.disk.seals import Seal
-from llmcurate.base.errors import LlmcurateError, LockHeld, RunFailed, UsageError, disk_error
+from llmcurate.base.disk.store import LEDGER, Store, current
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError, disk_error
 from llmcurate.base.messages import decode, encode
 from llmcurate.base.terminal import say
 
 T = TypeVar("T")
 
-STALE_SECONDS = 300.0  # a holder on another machine that writes nothing for this long is dead
-LOOK_SECONDS = 5.0  # between two looks at its last sign of life
-BEAT_SECONDS = 10
 # A commit waits some milliseconds for the disk, so rows of partitions share one. A killed process
 # loses its pending rows: their partitions are computed again, to the same bytes.
 BATCH_ROWS = 1000
@@ -39,6 +37,7 @@ CREATE TABLE IF NOT EXISTS lock (
   one INTEGER PRIMARY KEY CHECK (one = 1), pid INTEGER, created REAL, host TEXT, since TEXT,
   beat REAL);
 """
+HOLDER = "SELECT pid, created, host, since, beat FROM lock"
 _TABLES = f"""{LOCK}
 CREATE TABLE IF NOT EXISTS parts (
   stage TEXT, part INTEGER, result TEXT, PRIMARY KEY (stage, part));
@@ -46,7 +45,20 @@ CREATE TABLE IF NOT EXISTS stages (stage TEXT PRIMARY KEY, result TEXT);
 CREATE TABLE IF NOT EXISTS runs (number INTEGER PRIMARY KEY, plan TEXT, done INTEGER, note TEXT);
 CREATE TABLE IF NOT EXISTS files (
   path TEXT PRIMARY KEY, size INTEGER, digest TEXT, changed INTEGER);
+CREATE TABLE IF NOT EXISTS segments (name TEXT PRIMARY KEY);
 """
+PART = "INSERT OR REPLACE INTO parts VALUES (?, ?, ?)"
+FORGET_PART = "DELETE FROM parts WHERE stage = ? AND part = ?"
+FORGET_PARTS = "DELETE FROM parts WHERE stage = ?"
+STAGE = "INSERT OR REPLACE INTO stages VALUES (?, ?)"
+FORGET_STAGE = "DELETE FROM stages WHERE stage = ?"
+BEGIN = "INSERT INTO runs (plan, done) VALUES (?, 0)"
+DONE = "UPDATE runs SET done = ? WHERE number = (SELECT max(number) FROM runs)"
+FORGET_FILES = "DELETE FROM files"
+FILE = "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)"
+# The changes that segments hold, as [number of the statement here, values].
+CHANGES = (PART, FORGET_PART, FORGET_PARTS, STAGE, FORGET_STAGE, BEGIN, DONE, FORGET_FILES, FILE)
+SEGMENT_ROWS, SEGMENT_SECONDS = 1000, 10.0
 
 
 def packed(key: tuple[object, ...], result: object) -> str:
@@ -65,16 +77,6 @@ def row_digest(key: tuple[object, ...], text: str = "") -> str:
     return text_digest(f"{key!r}{text}", "xxh3-128")
 
 
-def _created(pid: int) -> float | None:
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-    except psutil.Error:
-        return None
-
-
 RUN = ".run"  # the run's folder in an OUT that holds only products
 
 
@@ -89,9 +91,52 @@ def _may_write(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-class _Holder(NamedTuple):
-    description: str  # for messages
-    beat: float  # time of its last write, by its own clock
+class _Segments:
+    """The changes of a ledger in a store, in objects that are never changed. A driver with an empty
+    mirror makes its ledger from them. Their names begin with the number of the driver's lock, so
+    their order is that of the changes."""
+
+    def __init__(self, store: Store, path: Path) -> None:
+        self._store, self._folder = store, path.with_name(LEDGER)
+        self._lines: list[str] = []
+        self._count = 0
+        self._written_at = time.monotonic()
+
+    def replay(self, db: sqlite3.Connection) -> None:
+        """Apply the segments that the ledger does not have. Raises sqlite3.DatabaseError if one is
+        damaged."""
+        top = f"{self._store.name(self._folder)}/"
+        known = {name for (name,) in db.execute("SELECT name FROM segments")}
+        for name in sorted(n for n in self._store.listing if n.startswith(top)):
+            if name in known:
+                continue
+            try:
+                rows = [json.loads(line) for line in self._store.load(name).splitlines()]
+                with db:
+                    db.execute("BEGIN")
+                    for number, values in rows:
+                        db.execute(CHANGES[number], values)
+                    db.execute("INSERT INTO segments VALUES (?)", (name,))
+            except (ValueError, LookupError, TypeError, sqlite3.Error) as error:
+                raise sqlite3.DatabaseError(f"{self._store.url}/{name}: {error}") from None
+
+    def add(self, sql: str, values: tuple[Any, ...]) -> None:
+        if sql in CHANGES:
+            self._lines.append(f"{json.dumps([CHANGES.index(sql), values])}\n")
+
+    def write(self, db: sqlite3.Connection, last: bool = False) -> None:
+        """Write a segment, if there are many changes, or the last segment is a while ago."""
+        late = last or time.monotonic() - self._written_at > SEGMENT_SECONDS
+        if not self._lines or (len(self._lines) < SEGMENT_ROWS and not late):
+            return
+        self._store.check_lock()
+        name = f"{self._folder.name}/{self._store.driver.number:06d}-{self._count:06d}.jsonl"
+        name = self._store.name(self._folder.parent / name)
+        self._store.write(name, "".join(self._lines).encode())
+        db.execute("INSERT OR REPLACE INTO segments VALUES (?)", (name,))
+        self._lines.clear()
+        self._count += 1
+        self._written_at = time.monotonic()
 
 
 class Ledger:
@@ -110,6 +155,8 @@ class Ledger:
         self._beat = 0.0
         self._pending: list[tuple[str, int, str]] = []  # rows of partitions
         self._pending_since = 0.0  # when the first of them was added
+        store = current()
+        self._segments = _Segments(store, self.path) if store.covers(self.path) else None
         # sqlite writes a journal beside the file.
         self._locked = not self.path.exists() or all(map(_may_write, (out, self.path)))
         if not self._locked:
@@ -123,13 +170,18 @@ class Ledger:
             self._db.executescript(self.tables)
         except sqlite3.DatabaseError as error:
             raise self._failure(error) from None
-        self._lock(stale)
+        acquire(str(self.path.parent), self._holder, self._replace_holder, say, stale)
+        if self._segments is not None:
+            try:
+                self._segments.replay(self._db)
+            except sqlite3.DatabaseError as error:
+                raise self._failure(error) from None
 
     @classmethod
     def to_read(cls, path: Path) -> Ledger:
         """Open a ledger without lock or change. Raises RunFailed if it is damaged."""
         ledger = cls.__new__(cls)
-        ledger.path, ledger._locked = path, False
+        ledger.path, ledger._locked, ledger._segments = path, False, None
         ledger._beat, ledger._pending_since, ledger._pending = 0.0, 0.0, []
         try:
             ledger._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
@@ -150,47 +202,17 @@ class Ledger:
         if health != "ok":
             raise sqlite3.DatabaseError(health)
 
-    def _lock(self, stale: float) -> None:
-        """Take the lock. If a process on another machine holds it, watch for up to `stale` seconds
-        whether that process still writes to the ledger, and is therefore alive. Only this machine's
-        clock counts, because the other clock may be ahead."""
-        holder = self._try_lock()
-        if holder is None:
-            return
-        say(f"{holder.description}; watching it for a sign of life, {stale:g} seconds at most")
-        began = time.monotonic()
-        while (watched := time.monotonic() - began) < stale:
-            time.sleep(min(LOOK_SECONDS, stale - watched))
-            if (now := self._try_lock(holder)) is None:
-                return
-            if now != holder:
-                raise LockHeld(f"{now.description}; wait for it, or stop it and run again")
-        if self._try_lock(holder, dead=True) is not None:
-            raise LockHeld(f"{holder.description}; wait for it, or stop it and run again")
+    def _holder(self) -> Holder | None:
+        self._holder_row = next(self._rows(HOLDER), None)
+        return Holder(*self._holder_row) if self._holder_row else None
 
-    def _try_lock(self, watched: _Holder | None = None, dead: bool = False) -> _Holder | None:
-        """Take the lock if it is free, or if its holder is known to be dead. Otherwise return the
-        holder, a process on another machine. `dead` says that the holder `watched` is dead. Raises
-        LockHeld if the holder is on this machine."""
-        me, host = os.getpid(), socket.gethostname()
+    def _replace_holder(self, holder: Holder) -> bool:
         with self._transaction():
-            row = self._db.execute("SELECT pid, created, host, since, beat FROM lock").fetchone()
-            if row:
-                pid, created, other, since, beat = row
-                owner = f"{self.path.parent} is in use by process {pid} on {other}, started {since}"
-                holder = _Holder(owner, beat)
-                if other != host and not (dead and holder == watched):
-                    return holder
-                now = _created(pid) if other == host else None
-                if now is not None and abs(now - created) < 2 and pid != me:
-                    raise LockHeld(f"{owner}; wait for it, or stop it and run again")
-            since = datetime.now().astimezone().isoformat(timespec="seconds")
-            self._db.execute("DELETE FROM lock")
-            self._db.execute(
-                "INSERT INTO lock VALUES (1, ?, ?, ?, ?, ?)",
-                (me, _created(me), host, since, time.time()),
-            )
-        return None
+            if self._db.execute(HOLDER).fetchone() != self._holder_row:
+                return False
+            row = holder.pid, holder.created, holder.host, holder.since, holder.beat
+            self._db.execute("INSERT OR REPLACE INTO lock VALUES (1, ?, ?, ?, ?, ?)", row)
+        return True
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -212,13 +234,19 @@ class Ledger:
             self._db.execute(sql, values)
         except sqlite3.DatabaseError as error:
             raise self._failure(error) from None
+        if self._segments is not None:
+            self._segments.add(sql, values)
 
     def flush(self) -> None:
         rows, self._pending = self._pending, []
-        if not rows:
-            return
-        with self._transaction():
-            self._db.executemany("INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", rows)
+        if rows:
+            with self._transaction():
+                self._db.executemany(PART, rows)
+        if self._segments is not None:
+            for row in rows:
+                self._segments.add(PART, row)
+            if not self._db.in_transaction:
+                self._segments.write(self._db)
 
     def _rows(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         try:
@@ -282,10 +310,10 @@ class Ledger:
             self.flush()
 
     def forget_part(self, stage: str, part: int) -> None:
-        self._write("DELETE FROM parts WHERE stage = ? AND part = ?", (stage, part))
+        self._write(FORGET_PART, (stage, part))
 
     def forget_parts(self, stage: str) -> None:
-        self._write("DELETE FROM parts WHERE stage = ?", (stage,))
+        self._write(FORGET_PARTS, (stage,))
 
     def stage_result(self, stage: str, kind: type[T]) -> T | None:
         """Return the record of a finished stage; None if the stage is not finished or the record is
@@ -301,11 +329,10 @@ class Ledger:
         return self.stage_result(stage, dict) is not None
 
     def commit_stage(self, stage: str, result: object) -> None:
-        row = (stage, packed((stage,), result))
-        self._write("INSERT OR REPLACE INTO stages VALUES (?, ?)", row)
+        self._write(STAGE, (stage, packed((stage,), result)))
 
     def forget_stage(self, stage: str) -> None:
-        self._write("DELETE FROM stages WHERE stage = ?", (stage,))
+        self._write(FORGET_STAGE, (stage,))
 
     def rows(self) -> Iterator[tuple[str, int | None, dict[str, Any] | None]]:
         for stage, part, row in self._rows("SELECT stage, part, result FROM parts"):
@@ -320,10 +347,9 @@ class Ledger:
 
     def record_files(self, files: Iterable[tuple[str, Seal, int]]) -> None:
         with self._transaction():
-            self._write("DELETE FROM files")
+            self._write(FORGET_FILES)
             for path, (size, digest), changed in files:
-                row = (path, size, digest, changed)
-                self._write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", row)
+                self._write(FILE, (path, size, digest, changed))
 
     def last_run(self) -> tuple[str, bool] | None:
         """Return (hash of the plan, True if it is finished) of the latest run in this folder."""
@@ -335,23 +361,25 @@ class Ledger:
         """Record the start of a run. An unfinished run of the same plan keeps its number."""
         last = self.last_run()
         if last is None or last[0] != plan:
-            self._write("INSERT INTO runs (plan, done) VALUES (?, 0)", (plan,))
+            self._write(BEGIN, (plan,))
         else:
             self.doubt_run()
 
     def end_run(self) -> None:
-        self._write("UPDATE runs SET done = 1 WHERE number = (SELECT max(number) FROM runs)")
+        self._write(DONE, (1,))
 
     def doubt_run(self) -> None:
         """Record the latest run as unfinished, so that the next run compares the digests of all
         files."""
-        self._write("UPDATE runs SET done = 0 WHERE number = (SELECT max(number) FROM runs)")
+        self._write(DONE, (0,))
 
     def close(self) -> None:
         # On a full disk, pending rows are lost and computed again. The row of the lock stays: the
         # next holder finds that this process has ended.
         with suppress(LlmcurateError):
             self.flush()
+            if self._segments is not None:
+                self._segments.write(self._db, last=True)
         with suppress(sqlite3.OperationalError):
             self._db.execute("DELETE FROM lock WHERE pid = ?", (os.getpid(),))
         self._db.close()

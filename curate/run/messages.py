@@ -43,11 +43,12 @@ class Specification(Message):
     """A stage as its workers read it from the file stage.json. The first stage reads the input of
     `plan`; a later stage reads the folder `input` of the stage before it. The second stage also
     reads the final ids from the file `ids`. A stage first applies the decisions of the step
-    `apply`, in the file `decisions`. At the end it writes sketches (hashes of documents) for the
-    step `sketch` to files of the kind `sketch_kind`. `later` holds the steps of later stages, whose
-    kernels (compiled functions) can be compiled meanwhile (rehearsal.py), and `of` is the number of
-    steps in the run. `columns` are the columns of the corpus (last stage only), and `own` are those
-    columns of the input that have a dot in their names."""
+    `apply`, in the file `decisions`. These paths begin where the stages' folders are, which is not
+    the same place on all machines. At the end the stage writes sketches (hashes of documents) for
+    the step `sketch` to files of the kind `sketch_kind`. `later` holds the steps of later stages,
+    whose kernels (compiled functions) can be compiled meanwhile (rehearsal.py), and `of` is the
+    number of steps in the run. `columns` are the columns of the corpus (last stage only), and `own`
+    are those columns of the input that have a dot in their names."""
 
     read: ReadSettings
     steps: tuple[StepRecord, ...]

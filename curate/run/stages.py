@@ -52,6 +52,7 @@ from curate.steps.contracts import CorpusStep, Prepared, Step, is_ours
 from curate.steps.failures import failing
 from llmcurate.base.disk.files import check_links, clear_temporary, path_inside, remove, write_text
 from llmcurate.base.disk.seals import Seal, SealedPath, fault, seal, sealing
+from llmcurate.base.disk.store import current
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import Damaged, RunFailed
 from llmcurate.base.terminal import Progress, say
@@ -103,17 +104,19 @@ class Stages:
         self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
         self.outcome, self.intact = outcome, intact
         self.parts = len(plan.inputs.partitions)
+        self.store = current()
 
-    def run(self, stage: MapStage, engine: Engine) -> None:
-        """Run one stage, then the decisions of the corpus step that follows it."""
+    def run(self, stage: MapStage, engine: Engine, here: Engine) -> None:
+        """Run one stage, then the decisions of the corpus step that follows it. The workers of
+        `here` see the files of this process."""
         folder = stage_folder(self.out, stage.folder_name)
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
         written = self._write_spec(stage, folder)
         unreadable = self._prepare(stage, folder)
         decided_by = stage.sketch.decided_by if stage.sketch else None
-        import_early(None if self.decides_in_worker(stage, engine) else decided_by)
-        self._map(stage, folder, written, engine)
+        import_early(None if self.decides_in_worker(stage, here) else decided_by)
+        self._map(stage, folder, written, engine, here)
         results = (result for _, result in self.ledger.results(stage.key, StageResult))
         record = sum_up(stage, self.plan.inputs, results)
         for corrupt, places in unreadable:  # in files that steps read beside the input
@@ -124,24 +127,29 @@ class Stages:
             renamed, cpu = self._once(
                 f"{stage.key}:ids",
                 folder / "ids.parquet",
-                lambda: self._assign_ids(stage, folder, engine),
+                lambda: self._assign_ids(stage, folder, here),
                 folder / ISSUED,
             )
             record = replace(record, limited=limited, renamed=renamed, settle_cpu=cpu)
         if stage.sketch:
-            record = self._decide(stage, record, engine)
+            record = self._decide(stage, record, here)
         self.ledger.commit_stage(stage.key, Committed(stage.folder_name))
         self.outcome.stages.append(record)
 
     def _map(
-        self, stage: MapStage, folder: Path, written: list[SealedPath], engine: Engine
+        self,
+        stage: MapStage,
+        folder: Path,
+        written: list[SealedPath],
+        engine: Engine,
+        here: Engine,
     ) -> None:
         """Run the stage on all partitions that the ledger does not have. Then write the sketches
         (hashes of documents) that are missing because an earlier run computed the stage without
         them. `written` are the files that `_write_spec` wrote, with size and digest."""
         first = ("ids",) if stage.index == 0 else ()
-        done, kept = self._done_parts(engine, stage.key, folder, "kept", "keys", "rejected", *first)
-        sketched, _ = self._done_parts(engine, stage.sketch_key, folder, sketch_kind(stage))
+        done, kept = self._done_parts(here, stage.key, folder, "kept", "keys", "rejected", *first)
+        sketched, _ = self._done_parts(here, stage.sketch_key, folder, sketch_kind(stage))
         if 0 in sketched:
             self._remove_partial_resolve(stage)
         before = self.plan.stages[stage.index - 1] if stage.index else None
@@ -188,12 +196,15 @@ class Stages:
         before = self.ledger.stage_result(kept, Committed)
         sealed = before.files if before else {}
         files = [(workdir / name, seal) for name, seal in sealed.items()]
-        if (path.exists() or workdir.exists()) and self.intact.faults(files, engine, label):
+        there = any(map(self.store.holds, (path, workdir, *dict(files))))
+        faulty = bool(there and self.intact.faults(files, engine, label))
+        if faulty:
             remove(workdir, inside=self.out)
             self.ledger.forget_stage(decided)
 
         def resolve() -> dict[str, Any]:
-            if sealed and workdir.exists():
+            if there and sealed and not faulty:
+                self.store.read_all(files)
                 journal.write(workdir, sealed)
             self.ledger.forget_stage(kept)  # the folder changes from here on
             try:
@@ -205,7 +216,9 @@ class Stages:
                 remove(workdir, inside=self.out)
                 raise
             place = f"{workdir.parent.name}/{workdir.name}"
-            self.ledger.commit_stage(kept, Committed(place, journal.finish(workdir)))
+            finished = journal.finish(workdir)
+            self.store.put(*(workdir / name for name in finished))
+            self.ledger.commit_stage(kept, Committed(place, finished))
             return resolved.figures
 
         figures, cpu = self._once(decided, path, resolve)
@@ -293,7 +306,8 @@ class Stages:
         def sealed() -> Iterator[tuple[Path, Seal]]:
             nonlocal missing_count
             for part, result in self.ledger.results(key, Sketched) if key else ():
-                if part < self.parts and all(part_path(folder, part, k).exists() for k in kinds):
+                paths = (part_path(folder, part, kind) for kind in kinds)
+                if part < self.parts and all(map(self.store.holds, paths)):
                     done[part] = 1
                     for kind, sealed in result.files.items():
                         yield part_path(folder, part, kind), sealed
@@ -316,7 +330,7 @@ class Stages:
     def _write_spec(self, stage: MapStage, folder: Path) -> list[SealedPath]:
         first = stage.index == 0
         before = None if first else self.plan.stages[stage.index - 1]
-        previous = stage_folder(self.out, before.folder_name) if before else None
+        previous = Path(before.folder_name) if before else None
         with sealing() as of_plan:
             plan = self.plan.inputs.write(folder) if first else None
         spec = Specification(
@@ -326,7 +340,9 @@ class Stages:
             plan=plan,
             ids=previous / "ids.parquet" if previous and stage.index == 1 else None,
             apply=StepRecord.of(stage.apply) if stage.apply else None,
-            decisions=decisions_path(self.out, before) if before and stage.apply else None,
+            decisions=previous / decisions_path(self.out, before).name
+            if previous and before and stage.apply
+            else None,
             sketch=StepRecord.of(stage.sketch) if stage.sketch else None,
             sketch_kind=sketch_kind(stage),
             later=tuple(map(StepRecord.for_rehearsal, self._later_steps(stage))),
@@ -336,6 +352,7 @@ class Stages:
         )
         with sealing() as written:
             write_text(self._spec_path(stage), spec.to_json().decode())
+        self.store.put(*(Path(path) for path, _ in (*written, *of_plan)))
         return [*written, *of_plan]
 
     def _spec_path(self, stage: MapStage) -> Path:
@@ -354,9 +371,10 @@ class Stages:
         first if its result is not recorded, or if its files are missing or changed. The work always
         writes `file`, and may write the files in `beside`."""
         entry = self.ledger.stage_result(key, Once)
-        if entry is not None and file.exists():
+        if entry is not None and self.store.holds(file):
             sealed = [(file.with_name(n), seal) for n, seal in entry.files.items()]
             if not self.intact.faults(sealed):
+                self.store.read_all(sealed)
                 return entry.value, entry.cpu
         began = cpu_seconds()
         with sealing() as seals_made:
@@ -365,6 +383,7 @@ class Stages:
         paths = [path for path in (file, *beside) if path.exists()]
         files = {path.name: seals.get(str(path)) or seal(path) for path in paths}
         cpu = round(cpu_seconds() - began, 3)
+        self.store.put(*paths)
         self.ledger.commit_stage(key, Once(file.parent.name, files, value, cpu))
         return value, cpu
 

@@ -15,7 +15,7 @@ from llmcurate.base.settings import from_dict, to_dict
 from train.config import RunBudget, TrainConfig
 from train.dial import LOCAL, Dial, Dialled, Machine, best_tokens, read_plan
 from train.loop.memory import SAFE, step_memory
-from train.measure.accounting import flops_per_token, parameters
+from train.measure.accounting import flops_per_token, matmul_parameters, parameters
 from train.measure.describe import Memory, gpu
 from train.model.config import ModelConfig
 from train.runs.plan import Plan
@@ -94,7 +94,7 @@ def test_eight_h100_get_a_plan_that_fits_them_and_suits_their_time() -> None:
     at_once = Plan(model=model, train=train, shards="")
     assert step_memory(at_once, "cuda", 8).peak < SAFE * H100.memory
     # nanochat's 8 to 12 tokens per parameter, and half a step between two depths.
-    assert 6 < tokens / parameters(model) < 16
+    assert 6 < tokens / matmul_parameters(model) < 16
 
 
 @pytest.mark.usefixtures("linear_memory")
@@ -114,7 +114,7 @@ def test_a_depth_is_that_of_the_model_and_asks_for_the_tokens_that_suit_its_size
     model, train = of_plan(planned(RunBudget(depth=6), LAPTOP, 5e10))
     assert (model.layers, model.hidden) == (6, 384)
     tokens = train.steps * train.rows * train.context
-    assert tokens == pytest.approx(best_tokens(parameters(model)), rel=0.01)
+    assert tokens == pytest.approx(best_tokens(matmul_parameters(model)), rel=0.01)
     # Few for small models (docs/training.md), never more than Hoffmann et al.'s 20 a parameter.
     ratios = [best_tokens(size) / size for size in (10**6, 10**8, 10**9, 10**10, 10**12)]
     assert ratios[0] == pytest.approx(3) and 8 < ratios[1] < 12

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from train.config import TrainConfig
+from train.lab import mixtures, rope_search
 from train.lab.model import heads, latent
 from train.lab.objectives import labels, masked
 from train.lab.scaling import laws
@@ -27,6 +28,25 @@ from train.objective_settings import (
 from train.optim import optimizers
 
 PRINTED = {
+    "Liu et al. 2024, synthesize_mixture.py of regmix: MIN_STRENGH and MAX_STRENGH": (
+        mixtures.CONCENTRATIONS,
+        (0.1, 5.0),
+    ),
+    "Ding et al. 2024, dim_mono.json of LongRoPE: population, parents, mutation, crossover": (
+        (rope_search.POPULATION, rope_search.TOP, rope_search.MUTATIONS, rope_search.CROSSOVERS),
+        (64, 32, 16, 16),
+    ),
+    "Radford et al. 2019, model.py of gpt-2, which Gopher and Chinchilla build on: tanh's GELU": (
+        {
+            preset(name).feed_forward.activation
+            for name in ("gpt2", "gopher-280b", "chinchilla-70b")
+        },
+        {"gelu_tanh"},
+    ),
+    "Chowdhery et al. 2022, section 2: no biases in dense kernels or layer norms": (
+        (preset("palm-540b").norm.kind, preset("palm-540b").feed_forward.bias),
+        ("layer_no_bias", False),
+    ),
     "Devlin et al. 2019, create_pretraining_data.py: 80 % masks, 10 % random, 10 % as it is": (
         (masked.MASKED, masked.RANDOM),
         (0.8, 0.1),

@@ -6,9 +6,10 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from train.data.shards import Shards, read_shards
 from train.data.vocabulary import first_of
 from train.device import pick_device
 from train.evaluate.paired import Figure, interval
-from train.evaluate.questions import read_questions, score_questions
+from train.evaluate.questions import Question, score_questions
 from train.generate import load as load_own
 from train.hf.load import check_ids, tokenizer_file
 from train.hf.load import load as load_folder
@@ -80,14 +81,18 @@ def open_model(folder: Path, *, device: str = "auto", which: str = "best") -> Ju
 
 @dataclass(frozen=True, kw_only=True)
 class TextScores(Scores):
-    """The scores of a text. Resampling its documents gives the interval of its bits per byte."""
+    """The scores of a text. Resampling its documents gives the interval of its bits per byte.
+    ``word_perplexity``: e to the loss in nats per word and line end, the measure of Penn Treebank
+    and WikiText (Merity et al. 2017), if the number of these is known."""
 
     bits_per_byte_interval: list[float] | None
+    word_perplexity: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """The scores of a model, by the name of each text and of each set of questions."""
+    """The scores of a model, by the name of each text, of each set of questions and of each task of
+    lm-evaluation-harness."""
 
     model: Path
     context: int
@@ -95,22 +100,24 @@ class Judgement:
     device: str
     texts: dict[str, TextScores]
     questions: dict[str, dict[str, Figure]]
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def judge(
     judged: Judged,
     *,
     texts: Mapping[str, Path],
-    questions: Mapping[str, Path],
+    questions: Mapping[str, Sequence[Question]],
+    words: Mapping[str, int] | None = None,
     context: int | None = None,
     batch_rows: int = 8,
     precision: str = "auto",
     seed: int = 0,
 ) -> Judgement:
-    """Score the model on ``texts`` (folders of shards) and ``questions`` (JSONL files). Confidence
-    intervals come from resampling with ``seed``. ``context`` is in tokens, by default the model's
-    context. Raises ``LlmcurateError`` if a file or the context does not suit the model.
-    """
+    """Score the model on ``texts`` (folders of shards) and ``questions``. ``words``: the number of
+    words and line ends of a text. Confidence intervals come from resampling with ``seed``.
+    ``context`` is in tokens, by default the model's context. Raises ``LlmcurateError`` if a file or
+    the context does not suit the model."""
     model = judged.model
     width = model.config.context if context is None else context
     if width > model.config.context:
@@ -119,16 +126,19 @@ def judge(
         )
     device = model.embedding.weight.device
     scoring = Scoring(Ranks(device=device), batch_rows, precision)
-    questions_by_name = {name: read_questions(path) for name, path in questions.items()}
     opened_texts = {
         name: Text(shards_of(judged, path), width, judged.begin) for name, path in texts.items()
     }
-    text_scores = {name: _scores(text, model, scoring, seed) for name, text in opened_texts.items()}
+    counted_words = words or {}
+    text_scores = {
+        name: _scores(text, model, scoring, seed, counted_words.get(name))
+        for name, text in opened_texts.items()
+    }
     question_scores = {
         name: score_questions(
             model, judged.tokenizer, judged.begin, own_questions, scoring, context=width, seed=seed
         )
-        for name, own_questions in questions_by_name.items()
+        for name, own_questions in questions.items()
     }
     return Judgement(
         model=judged.folder,
@@ -161,12 +171,18 @@ def _encode_alike(first: Path, second: Path) -> bool:
     return {**one, "post_processor": None} == {**other, "post_processor": None}
 
 
-def _scores(text: Text, model: Decoder, scoring: Scoring, seed: int) -> TextScores:
+def _scores(
+    text: Text, model: Decoder, scoring: Scoring, seed: int, words: int | None
+) -> TextScores:
     nats = text.nats(model, scoring)
     sizes, limits = text.shards.bytes, None
     if sizes is not None and sizes.sum():
         limits = interval(nats / math.log(2), sizes, seed)
-    return TextScores(**vars(text.score(nats)), bits_per_byte_interval=limits)
+    return TextScores(
+        **vars(text.score(nats)),
+        bits_per_byte_interval=limits,
+        word_perplexity=math.exp(min(nats.sum() / words, 700)) if words else None,
+    )
 
 
 FILE = "nats.npz"

@@ -24,8 +24,8 @@ FAMILIES = {family.name: family for family in _FOUND}
 
 # Settings that training alone needs, or that decoding alone needs.
 _OTHER = re.compile(
-    r"dropout|zero_projections|encoder\.(start|learns)|head\.task\..*|attention\.seed|feed_forward\."
-    r"(balance|device_balance|router_z|jitter|random_second|capacity)"
+    r"dropout|zero_projections|embedding\.std|encoder\.(start|learns)|head\.task\..*|attention\.seed|"
+    r"feed_forward\.(balance|device_balance|router_z|jitter|random_second|capacity)"
 )
 _COUNTS = ("sinks", "globals", "random", "block")
 

@@ -24,7 +24,8 @@ Floats = npt.NDArray[np.float64]
 Predict = Callable[[Floats], Floats]  # mixtures [mixtures, sources] to bits per byte
 
 # Least and greatest sum of a Dirichlet's parameters: from almost one source to almost equal shares
-# (RegMix, section 3.1; entered from memory).
+# (sail-sg/regmix, mixture_config/synthesize_mixture.py). Its code draws around the square root of
+# the prior, and sets shares below 0.0002 to 0; here the prior is as it is.
 CONCENTRATIONS = (0.1, 5.0)
 WHOLE = 10_000  # shares are whole numbers of this
 TRIES = 1000  # draws per mixture, until one is within the bounds and new

@@ -29,7 +29,8 @@ from train.model.positions import Rotary, rope_frequencies
 from train.objectives.example import Example, causal_row
 from train.objectives.losses import token_losses
 
-# Ding et al. 2024: algorithm 1, table 4 and appendix A
+# Ding et al. 2024: algorithm 1, table 4 and appendix A; the first four are confirmed by Microsoft's
+# code (evolution/default_hyper_params/dim_mono.json), which does not have the other two
 POPULATION, TOP, MUTATIONS, CROSSOVERS = 64, 32, 16, 16
 REDRAWN = 0.3  # share of the divisors that a mutation redraws
 BEYOND = 1.25  # largest divisor, relative to the factor of the context

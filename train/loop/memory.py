@@ -15,10 +15,11 @@ from llmcurate.base.disk.process import host
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import RunFailed
 from train.config import TrainConfig, stages_of
-from train.device import computes_in
+from train.device import computes_in, pick_device
 from train.loop.distributed import parts_of, tensor_share
 from train.measure.accounting import parameters
 from train.measure.describe import Memory, training_memory
+from train.model.presets import preset
 from train.objectives.losses import chunk_of
 from train.runs.plan import Plan
 
@@ -62,6 +63,21 @@ def smallest_accumulate(
     # An estimate takes seconds. Often all rows fit; else, smaller parts need less.
     first = 0 if numbers and fits(numbers[0]) else bisect_left(numbers, True, 1, key=fits)
     return numbers[first] if first < len(numbers) else None
+
+
+def in_parts(model: str, settings: TrainConfig, processes: int) -> TrainConfig:
+    """Return the settings with few enough micro-batches of the preset ``model`` that they fit the
+    device, or with single rows. Each row is taken to need the activations that one row needs by the
+    estimate, since to estimate thousands of rows would take minutes."""
+    device, parts = pick_device(settings.device), parts_of(settings, processes)
+    config = preset(model, context=settings.context)
+    single = dataclasses.replace(settings, rows=parts, accumulate=1)
+    one = step_memory(Plan(model=config, train=single, shards=""), device.type, processes)
+    room, own = SAFE * memory_of(device) - one.peak, max(1, settings.rows // parts)
+    most = 1 + max(0, room) // one.activations
+    numbers = (number for number in range(1, own + 1) if own % number == 0)
+    fewest = next(number for number in numbers if own // number <= most)
+    return dataclasses.replace(settings, accumulate=fewest)
 
 
 def _what_fits(plan: Plan, device: torch.device, processes: int) -> str:

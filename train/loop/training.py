@@ -354,7 +354,7 @@ class Run:
         if start is None:
             return 0
         checkpoint.load_model(start, self.model)
-        state_of = self.optimizer.blank(self.model)
+        state_of = self.optimizer.state(self.model)
         checkpoint.fill(start, checkpoint.stored(start, "optimizer"), state_of)
         if self.average is not None:
             average = checkpoint.stored(start, "average")

@@ -21,7 +21,6 @@ from train.model.feed_forward_settings import Experts
 from train.model.plugin_settings import OwnAttention, Plugin
 from train.model.plugins import class_of
 from train.model.position_settings import Rope
-from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 from train.objective_settings import Denoiser
 from train.objectives.objectives import kind_of
@@ -260,8 +259,8 @@ def sharing(config: ModelConfig) -> str:
     return "MHA" if share == 1 else "MQA" if attention.kv_heads == 1 else f"GQA {share}:1"
 
 
-def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str, str]:
-    """Return the model's row in a table of architectures, with the weight decay of ``preset``."""
+def architecture_row(config: ModelConfig) -> dict[str, str]:
+    """Return the model's row in a table of architectures."""
     attention, norms = config.attention, config.norm
     places = {"pre": "before", "post": "after", "sandwich": "before and after"}
     where = places.get(norms.place, "in no block")
@@ -274,13 +273,10 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
     biases = {
         "qkv": "queries, keys, values",
         "but_keys": "attention but for keys",
+        "out": "attention output",
         "all": "attention",
     }.get(attention.bias, "")
     biases += (", " if biases and biased else "") + ("feed-forward" if biased else "")
-    decay = {}
-    if preset is not None:
-        decays = (value for start, value in DECAYS.items() if preset.startswith(start))
-        decay["weight decay"] = next(decays, "not published")
     return {
         "norm": norm,
         **_encoder(config),
@@ -292,8 +288,8 @@ def architecture_row(config: ModelConfig, preset: str | None = None) -> dict[str
         "feed-forward": f"{activation}, {width / config.hidden:.2f} x hidden" + _experts(config),
         "biases": {"attention, feed-forward": "all", "": "none"}.get(biases, biases),
         "head": "tied" if config.head.tied else "its own",
+        "hidden per layer": f"{config.hidden / config.layers:.0f}",
         "dropout": f"{config.dropout:g}",
-        **decay,
     }
 
 

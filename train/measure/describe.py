@@ -445,10 +445,11 @@ def describe(
     precision: str = "bf16",
     recompute: bool = False,
     optimizer: str = "adamw",
-    preset: str | None = None,
+    tokens: int | None = None,
 ) -> dict[str, Any]:
     """Return all figures of the model: bytes, FLOPs, FLOPs per byte. A training step takes ``rows``
-    rows of ``context`` tokens, decoding takes ``batch`` texts of that length.
+    rows of ``context`` tokens, decoding takes ``batch`` texts of that length. The whole training
+    takes ``tokens``, or else 20 per parameter.
     """
     if config.position.table and context > config.context:
         raise UsageError(f"context is {context}: the model has {config.context} positions")
@@ -463,12 +464,16 @@ def describe(
     )
     counted = accounting.parts(config)
     flops = accounting.flops_per_token(config, context)
+    active = accounting.active_parameters(config)
+    tokens = tokens or round(accounting.TOKENS_PER_PARAMETER * active)
     return {
         "config": dataclasses.asdict(config),
-        "row": accounting.architecture_row(config, preset),
+        "row": accounting.architecture_row(config),
         "parameters": dataclasses.asdict(counted) | {"total": counted.total},
-        **({"active_parameters": accounting.active_parameters(config)} if config.sparse else {}),
+        **({"active_parameters": active} if config.sparse else {}),
         "training_flops_per_token": flops,
+        "training_tokens": tokens,
+        "training_flops": 6.0 * active * tokens,  # Kaplan et al. 2020: 6 N D
         "gpu": dataclasses.asdict(device) | {"ridge": device.ridge},
         "tokens_per_second_at_peak": device.flops / flops,
         "cache_bytes_per_token": accounting.cache_bytes_per_token(config),

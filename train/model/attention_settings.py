@@ -9,7 +9,7 @@ from pydantic import Field
 
 from llmcurate.base.settings import dataclass, refuse_if
 
-Biases = Literal["none", "qkv", "but_keys", "all"]
+Biases = Literal["none", "qkv", "out", "but_keys", "all"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,8 @@ class Grouped:
     )
     bias: Biases = Field(
         "none",
-        description="Linear layers that have a bias: none, qkv (Qwen2.5), all, or but_keys, all "
-        "except the keys' (DeBERTa).",
+        description="Linear layers that have a bias: none, qkv (Qwen2.5), out, the one after the "
+        "heads (GPT-Neo), all, or but_keys, all except the keys' (DeBERTa).",
     )
     qk_norm: bool = Field(
         False,

@@ -65,6 +65,11 @@ class Embedding:
     """The settings of the embedding of tokens."""
 
     norm: bool = Field(False, description="Apply a norm after the embedding (BLOOM, BERT).")
+    std: float | None = Field(
+        None,
+        gt=0,
+        description="Standard deviation of the initial numbers. Without a value 0.4 / sqrt(size).",
+    )
     size: int | None = Field(
         None,
         ge=1,
@@ -533,7 +538,8 @@ class ModelConfig(Stack):
     zero_projections: bool = Field(
         False,
         description="Start with zeros in the matrices that write to the residual stream, so that "
-        "each block starts as the identity (Zhang et al. 2019, Fixup).",
+        "each block starts as the identity (Zhang et al. 2019, Fixup), and in a head that is not "
+        "tied.",
     )
     embedding: Embedding = Field(default_factory=Embedding, description="The embedding.")
     head: Head = Field(default_factory=Head, description="The output head.")

@@ -30,7 +30,7 @@ class Embedding(nn.Embedding):
     def __init__(self, config: ModelConfig) -> None:
         own, size = config.embedding, config.embedding_dim
         super().__init__(config.vocab, size)
-        std = EMBEDDING * (config.mup_base or size) ** -0.5
+        std = own.std or EMBEDDING * (config.mup_base or size) ** -0.5
         roles.set_roles(self, weight=(role := Role(part="embedding", use="lookup", std=std)))
         self.segments = nn.Embedding(own.segments, size) if own.segments else None
         if self.segments is not None:

@@ -82,7 +82,8 @@ class Head(nn.Module):
         weight = tokens and not own.tied
         self.weight = nn.Parameter(torch.zeros(config.vocab, size)) if weight else None
         self.bias = nn.Parameter(torch.zeros(config.vocab)) if own.bias and tokens else None
-        std = EMBEDDING * (config.mup_base or size) ** -0.5
+        zero = config.zero_projections
+        std = 0.0 if zero else EMBEDDING * (config.mup_base or size) ** -0.5
         matrix = Role(part="head", use="head", std=std, fan_in=size)
         roles.set_roles(self, weight=matrix, bias=Role(part="head", use="vector"))
         self.transform = transform(config, size) if tokens else None

@@ -243,7 +243,7 @@ class SelfAttention(nn.Module):
         own, hidden = config.attention, config.hidden
         self.head_dim, self.backend = own.head_dim, backend
         self.scale = (own.head_dim / (own.score_dim or own.head_dim)) ** 0.5
-        qkv, out = own.bias != "none", own.bias in ("all", "but_keys")
+        qkv, out = own.bias not in ("none", "out"), own.bias in ("all", "but_keys", "out")
         self.key_bias = qkv and own.bias != "but_keys"
         width, kv_width = own.heads * own.head_dim, own.kv_heads * own.head_dim
         make = partial(linear, part="attention", rate=1 / config.width_ratio)

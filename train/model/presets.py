@@ -18,6 +18,7 @@ from train.model.attention_settings import Grouped, heads_of
 from train.model.config import Embedding, Head, ModelConfig, Norm, Parallel
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Learned, Rope, RopeScaling, encoding
+from train.model.published import TRAININGS as OF_DECODERS
 
 LAYER_NORM = Norm(kind="layer")
 
@@ -49,7 +50,7 @@ def gpt3(layers: int, hidden: int, heads: int, head_dim: int) -> ModelConfig:
     second layer of GPT-3 had sparse attention, which changes no weight. For XL the table has 24
     heads of 128, or 3,072 dimensions instead of 2,048, and so 1.5 billion parameters; with 16 heads
     here it has the stated 1.3. The 5,140 dimensions of 13B are not a multiple of its 40 heads of
-    128, and are kept."""
+    128, and are kept. The paper names no dropout; some tables of other authors have 0.1."""
     config = gpt2(layers, hidden, heads)
     attention = heads_of(hidden, heads, head_dim=head_dim, bias="all")
     return dataclasses.replace(config, context=2048, attention=attention, dropout=0.0)
@@ -57,7 +58,8 @@ def gpt3(layers: int, hidden: int, heads: int, head_dim: int) -> ModelConfig:
 
 def gopher(layers: int, hidden: int, heads: int) -> ModelConfig:
     """Gopher (Rae et al. 2021, table 1) and Chinchilla (Hoffmann et al. 2022, table 4): as GPT-2,
-    with RMSNorm and Transformer-XL's relative positions.
+    with RMSNorm and Transformer-XL's relative positions. Neither names an activation, so it is
+    GPT-2's; some tables of other authors have ReLU.
     """
     own = gpt2(layers, hidden, heads, position=encoding("distances"), dropout=0.0)
     return dataclasses.replace(own, vocab=32_000, context=2048, norm=Norm())
@@ -208,7 +210,8 @@ def mistral() -> ModelConfig:
 def qwen(
     layers: int, hidden: int, heads: int, mlp: int, *, vocab: int, context: int, theta: float
 ) -> ModelConfig:
-    """Qwen (Bai et al. 2023): as Qwen2.5, with as many key heads as query heads."""
+    """Qwen (Bai et al. 2023): as Qwen2.5, with as many key heads as query heads. The released
+    config.json has no dropout; the 0.1 of some tables is that of its fine-tuning."""
     config = qwen25(layers, hidden, heads, heads, mlp, vocab=vocab, context=context)
     return dataclasses.replace(config, position=Rope(theta=theta))
 
@@ -232,7 +235,8 @@ deepseek = partial(llama, vocab=102_400, context=4096, eps=1e-6)  # LLM, Bi et a
 
 
 def palm(layers: int, hidden: int, heads: int) -> ModelConfig:
-    """PaLM (Chowdhery et al. 2022): parallel parts, SwiGLU, one key and value head, no biases."""
+    """PaLM (Chowdhery et al. 2022): parallel parts, SwiGLU, one key and value head, and no biases,
+    in the LayerNorms neither (section 2). Some tables of other authors have RMSNorm."""
     return ModelConfig(
         vocab=256_000,
         layers=layers,
@@ -309,22 +313,10 @@ PRESETS: dict[str, Callable[[], ModelConfig]] = {
     **GPT,
     **LLAMA,
 }
+TRAININGS = dict(OF_DECODERS)
 for _module in modules_of("train.lab.presets"):
     PRESETS |= _module.PRESETS
-# Weight decay as published, by the start of a model's name. Training uses 0.1 unless it is set.
-DECAYS = {
-    "gpt1": "0.01",  # Radford et al. 2018, section 4.1
-    "gpt2": "0.1",  # Stanford CS336, the table of dropout and weight decay
-    "gpt3": "0.1",  # Brown et al. 2020, appendix B
-    "gptj": "0.1",  # mesh-transformer-jax, configs/6B_roto_256.json
-    "gpt-neox": "0.01",  # Black et al. 2022
-    "bloom": "0.1",  # Le Scao et al. 2022
-    "opt": "0.1",  # Zhang et al. 2022
-    "llama": "0.1",  # Touvron et al. 2023a, 2023b; Grattafiori et al. 2024
-    "deepseek": "0.1",  # Bi et al. 2024, section 2.3
-    "palm": "learning rate squared",  # Chowdhery et al. 2022
-    "olmo": "0.1",  # Groeneveld et al. 2024
-}
+    TRAININGS |= getattr(_module, "TRAININGS", {})
 
 
 def preset(name: str, *, vocab: int | None = None, context: int | None = None) -> ModelConfig:

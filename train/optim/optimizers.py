@@ -1,10 +1,9 @@
-"""The optimisers AdamW, Muon, NorMuon, Adafactor and Lion, and the weights that each updates."""
+"""The optimisers AdamW, Muon, Adafactor and Lion, and the weights that each updates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from llmcurate.base.errors import UsageError
 from train.config import TrainConfig
 from train.model.roles import roles
-from train.split import by_mesh, gather, local, mesh_of, shares, split_like, spread
+from train.split import gather, local, mesh_of, shares, split_like, spread
 
 
 def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[Tensor]:
@@ -73,168 +72,98 @@ class Average:
                     local(parameter).copy_(kept[name])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """An optimiser and its state. ``state(weight)``: names and shapes of the tensors that it keeps
-    for a weight. ``split``: True if these tensors are split over processes as the weight is.
-    """
-
-    optimizer: torch.optim.Optimizer
-    state: Callable[[Tensor], dict[str, torch.Size]]
-    split: bool = True
-
-
 class Optimizers:
     """The optimisers of a model, one for each kind of weight. All do their steps together."""
 
-    def __init__(self, parts: list[Part]) -> None:
+    def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
         self.parts = [part for part in parts if _weights(part)]
-        self._of = {id(weight): part for part in self.parts for weight in _weights(part)}
+        self._state = {id(w): part.state[w] for part in self.parts for w in _weights(part)}
 
     def rate(self, lr: float) -> None:
         for part in self.parts:
-            for group in part.optimizer.param_groups:
-                group["lr"] = lr * group.get("rate", 1.0)
+            for group in part.param_groups:
+                group["lr"] = lr * group["rate"]
 
     def zero_grad(self) -> None:
         for part in self.parts:
-            part.optimizer.zero_grad(set_to_none=True)
+            part.zero_grad(set_to_none=True)
 
     def step(self) -> None:
         for part in self.parts:
-            part.optimizer.step()
+            part.step()
 
     def state(self, model: nn.Module) -> dict[str, Tensor]:
-        """Return all state tensors by names "<state>.<parameter>", split as the weights are. The
-        tensors are zeros before an optimiser's first step.
-        """
-        tensors: dict[str, Tensor] = {}
-        for name, parameter in model.named_parameters():
-            if id(parameter) not in self._of:  # not trained
-                continue
-            kept = self._state(parameter)
-            for key, value in self._zeros(parameter, kept).items():
-                tensors[f"{key}.{name}"] = value
-        return tensors
-
-    def blank(self, model: nn.Module) -> dict[str, Tensor]:
-        """Set all state tensors to zeros, to be filled, and return them as ``state`` does."""
-        for parameter in model.parameters():
-            if id(parameter) not in self._of:
-                continue
-            kept = self._state(parameter)
-            kept.clear()
-            kept |= self._zeros(parameter, kept)
-        return self.state(model)
-
-    def _zeros(self, parameter: Tensor, kept: dict[str, Tensor]) -> dict[str, Tensor]:
-        part = self._of[id(parameter)]
+        """Return all state tensors by names "<state>.<parameter>", split as the weights are."""
         return {
-            key: kept[key] if key in kept else _zeros(parameter, shape, split=part.split)
-            for key, shape in part.state(parameter).items()
+            f"{key}.{name}": value
+            for name, weight in model.named_parameters()
+            for key, value in self._state.get(id(weight), {}).items()  # {}: not trained
         }
 
-    def _state(self, parameter: Tensor) -> dict[str, Tensor]:
-        kept: dict[str, Tensor] = self._of[id(parameter)].optimizer.state[parameter]
-        return kept
+
+def with_state(
+    optimizer: torch.optim.Optimizer,
+    state: Callable[[Tensor], dict[str, torch.Size]],
+    *,
+    split: bool = True,
+) -> torch.optim.Optimizer:
+    """Give an optimiser its state: zeros, with the names and shapes that ``state(weight)`` returns.
+    ``split``: True if these are split over processes as the weight is."""
+    for weight in _weights(optimizer):
+        for name, shape in state(weight).items():
+            if split and shape == weight.shape:
+                zeros = torch.zeros_like(weight, requires_grad=False)
+            else:  # PyTorch counts steps in float32
+                dtype = weight.dtype if shape or not split else torch.float32
+                zeros = torch.zeros(shape, dtype=dtype, device=weight.device)
+            optimizer.state[weight][name] = zeros
+    return optimizer
 
 
-def _zeros(parameter: Tensor, shape: torch.Size, *, split: bool) -> Tensor:
-    if split and shape == parameter.shape:
-        return torch.zeros_like(parameter, requires_grad=False)
-    dtype = parameter.dtype if shape or not split else torch.float32  # as PyTorch counts steps
-    return torch.zeros(shape, dtype=dtype, device=parameter.device)
+def _weights(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [weight for group in optimizer.param_groups for weight in group["params"]]
 
 
-def _weights(part: Part) -> list[Tensor]:
-    return [weight for group in part.optimizer.param_groups for weight in group["params"]]
+# The uses of weights (``Role``). Only the first two decay: a norm's scale, and the embedding of a
+# rare token, should not shrink for lack of gradients.
+USES = ("matrix", "head", "lookup", "vector")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Groups:
-    """The trained weights of a model, each in one list.
-
-    ``hidden``: matrices between hidden states, which Muon updates.
-    ``head``: the matrix of the output head, if it is not the embedding's.
-    ``embeddings``: lookup tables, also if the head uses them.
-    ``vectors``: norms and biases.
-    ``rates``: learning rate of a weight, by its ``id``, relative to the run's.
-
-    Only ``hidden`` and ``head`` have weight decay, because a norm's scale and the embedding of a
-    rare token should not shrink for lack of gradients.
-    """
-
-    hidden: list[nn.Parameter]
-    head: list[nn.Parameter]
-    embeddings: list[nn.Parameter]
-    vectors: list[nn.Parameter]
-    rates: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def decayed(self) -> list[nn.Parameter]:
-        return [*self.hidden, *self.head]
-
-    @property
-    def exempt(self) -> list[nn.Parameter]:
-        return [*self.embeddings, *self.vectors]
-
-
-def group(model: nn.Module) -> Groups:
-    groups = Groups(hidden=[], head=[], embeddings=[], vectors=[])
-    lists = {
-        "matrix": groups.hidden,
-        "head": groups.head,
-        "lookup": groups.embeddings,
-        "vector": groups.vectors,
-    }
-    for _, parameter, role in roles(model):
-        if parameter.requires_grad:
-            lists[role.use].append(parameter)
-            groups.rates[id(parameter)] = role.rate
-    return groups
-
-
-def _decay_groups(
-    decayed: list[nn.Parameter],
-    exempt: list[nn.Parameter],
-    config: TrainConfig,
-    rates: dict[int, float],
+def groups(
+    model: nn.Module, config: TrainConfig, uses: Sequence[str] = USES
 ) -> list[dict[str, Any]]:
-    """Return parameter groups for torch's optimisers, each with one weight decay, rate and mesh of
-    processes. In a step, a weight decays by ``weight_decay`` times the run's learning rate, not
-    times its own."""
-    groups = []
-    for weights, decay in ((decayed, config.weight_decay), (exempt, 0.0)):
-        for rate in sorted({rates.get(id(weight), 1.0) for weight in weights}) or [1.0]:
-            of_rate = [weight for weight in weights if rates.get(id(weight), 1.0) == rate]
-            for own in by_mesh(of_rate) or [[]]:
-                groups.append({"params": own, "weight_decay": decay / rate, "rate": rate})
-    return groups
+    """Return the trained weights of these uses in groups for torch's optimisers. A group has one
+    weight decay, rate (relative to the run's) and mesh of processes. In a step, a weight decays by
+    ``weight_decay`` times the run's learning rate, not times its own."""
+    rates = {"lookup": config.embedding_rate, "head": config.head_rate}
+    found: dict[Any, list[nn.Parameter]] = {}
+    for _, weight, role in roles(model):
+        if weight.requires_grad and role.use in uses:
+            rate = role.rate * rates.get(role.use, 1.0)
+            decay = config.weight_decay / rate if role.use in USES[:2] else 0.0
+            found.setdefault((decay, rate, mesh_of(weight)), []).append(weight)
+    return [
+        {"params": weights, "weight_decay": decay, "rate": rate}
+        for (decay, rate, _), weights in found.items()
+    ] or [{"params": []}]
 
 
 def _momentum_state(weight: Tensor) -> dict[str, torch.Size]:
     return {"momentum": weight.shape}
 
 
-def adamw(groups: Groups, config: TrainConfig) -> list[Part]:
+def adamw(
+    model: nn.Module, config: TrainConfig, uses: Sequence[str] = USES
+) -> list[torch.optim.Optimizer]:
     """Return AdamW (Loshchilov and Hutter 2019), in PyTorch's fused version."""
-    return [_adamw_part(groups.decayed, groups.exempt, config, groups.rates)]
-
-
-def _adamw_part(
-    decayed: list[nn.Parameter],
-    exempt: list[nn.Parameter],
-    config: TrainConfig,
-    rates: dict[int, float],
-) -> Part:
     optimizer = torch.optim.AdamW(
-        _decay_groups(decayed, exempt, config, rates),
+        groups(model, config, uses),
         lr=config.lr,
         betas=(config.beta1, config.beta2),
         eps=config.eps,
         fused=True,
     )
-    return Part(optimizer=optimizer, state=_adamw_state)
+    return [with_state(optimizer, _adamw_state)]
 
 
 def _adamw_state(weight: Tensor) -> dict[str, torch.Size]:
@@ -277,10 +206,10 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
-            shapes: dict[tuple[torch.Size, Any], list[Tensor]] = {}
+            shapes: dict[torch.Size, list[Tensor]] = {}
             for weight in group["params"]:
                 if weight.grad is not None:
-                    shapes.setdefault((weight.shape, mesh_of(weight)), []).append(weight)
+                    shapes.setdefault(weight.shape, []).append(weight)
             for weights in shapes.values():  # matrices of one shape are iterated over together
                 on_cpu = weights[0].device.type == "cpu"
                 piece = PIECE_BYTES if on_cpu else GPU_PIECE_BYTES
@@ -292,20 +221,10 @@ class Muon(torch.optim.Optimizer):
     def _update(self, weights: list[Tensor], group: dict[str, Any]) -> None:
         scale = 0.2 * max(weights[0].shape[-2:]) ** 0.5
         updates = list(mapped(orthogonal, self._nesterov(weights, group["momentum"])))
-        updates = self._balanced(weights, updates, group)
         torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(weights, updates, alpha=-group["lr"] * scale)
 
-    def _balanced(
-        self, weights: list[Tensor], updates: list[Tensor], group: dict[str, Any]
-    ) -> list[Tensor]:
-        """Return the updates as they are; NorMuon divides their rows."""
-        return updates
-
     def _nesterov(self, weights: list[Tensor], mu: float) -> list[Tensor]:
-        for weight in weights:
-            if not self.state[weight]:
-                self.state[weight]["momentum"] = torch.zeros_like(weight)
         momenta = [self.state[weight]["momentum"] for weight in weights]
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         torch._foreach_lerp_(momenta, gradients, 1 - mu)
@@ -313,51 +232,11 @@ class Muon(torch.optim.Optimizer):
         return gradients  # now Nesterov's updates
 
 
-class NorMuon(Muon):
-    """NorMuon (Li et al. 2025, arXiv 2510.05491, algorithm 1): Muon with updates that have about
-    the same size for each output. Rows of an update are divided by the root of a running mean of
-    their squares. The update is then scaled back to the norm that it has in Muon.
-    """
-
-    def _balanced(
-        self, weights: list[Tensor], updates: list[Tensor], group: dict[str, Any]
-    ) -> list[Tensor]:
-        for weight in weights:
-            if "square" not in self.state[weight]:
-                self.state[weight]["square"] = _zeros(weight, weight.shape[:-1], split=False)
-        whole = torch.stack([gather(update) for update in updates])
-        squares = [self.state[weight]["square"] for weight in weights]
-        torch._foreach_lerp_(squares, list(whole.square().mean(-1)), 1 - group["beta2"])
-        balanced = whole / (torch.stack(squares).sqrt()[..., None] + group["eps"])
-        before, after = (torch.linalg.matrix_norm(x, keepdim=True) for x in (whole, balanced))
-        balanced *= before / after.clamp(min=group["eps"])  # the first gradients may be 0
-        return [split_like(x, weight) for x, weight in zip(balanced, weights, strict=True)]
-
-
-def muon(groups: Groups, config: TrainConfig) -> list[Part]:
-    return _with_adamw(Muon, _momentum_state, groups, config)
-
-
-def normuon(groups: Groups, config: TrainConfig) -> list[Part]:
-    return _with_adamw(NorMuon, _normuon_state, groups, config)
-
-
-def _normuon_state(weight: Tensor) -> dict[str, torch.Size]:
-    return {"momentum": weight.shape, "square": weight.shape[:-1]}
-
-
-def _with_adamw(
-    kind: type[Muon],
-    state: Callable[[Tensor], dict[str, torch.Size]],
-    groups: Groups,
-    config: TrainConfig,
-) -> list[Part]:
-    """Return the optimiser ``kind`` of hidden matrices, and AdamW for all other weights."""
-    names = ("lr", "momentum", "weight_decay", "beta2", "eps")
-    settings = {name: getattr(config, name) for name in names}
-    optimizer = kind([{"params": groups.hidden}], settings)
-    by_adamw = _adamw_part(groups.head, groups.exempt, config, groups.rates)
-    return [Part(optimizer=optimizer, state=state), by_adamw]
+def muon(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """Return Muon for hidden matrices, and AdamW for all other weights."""
+    settings = {"lr": config.lr, "momentum": config.momentum}
+    optimizer = Muon(groups(model, config, USES[:1]), settings)
+    return [with_state(optimizer, _momentum_state), *adamw(model, config, USES[1:])]
 
 
 class Lion(torch.optim.Optimizer):
@@ -373,22 +252,17 @@ class Lion(torch.optim.Optimizer):
             for weight in group["params"]:
                 if weight.grad is None:
                     continue
-                state = self.state[weight]
-                if not state:
-                    state["momentum"] = torch.zeros_like(weight)
-                momentum, gradient = state["momentum"], weight.grad
+                momentum, gradient = self.state[weight]["momentum"], weight.grad
                 update = (momentum * beta1).add_(gradient, alpha=1 - beta1).sign_()
                 weight.mul_(1 - group["lr"] * group["weight_decay"])
                 weight.add_(update, alpha=-group["lr"])
                 momentum.mul_(beta2).add_(gradient, alpha=1 - beta2)
 
 
-def lion(groups: Groups, config: TrainConfig) -> list[Part]:
-    optimizer = Lion(
-        _decay_groups(groups.decayed, groups.exempt, config, groups.rates),
-        {"lr": config.lr, "betas": (config.beta1, config.beta2)},
-    )
-    return [Part(optimizer=optimizer, state=_momentum_state)]
+def lion(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    settings = {"lr": config.lr, "betas": (config.beta1, config.beta2)}
+    optimizer = Lion(groups(model, config), settings)
+    return [with_state(optimizer, _momentum_state)]
 
 
 # Shazeer and Stern 2018, section 9: lower bounds of squared gradients and of a weight's scale.
@@ -413,9 +287,6 @@ class Adafactor(torch.optim.Optimizer):
         assert weight.grad is not None
         gradient, values = gather(weight.grad), gather(weight)
         state = self.state[weight]
-        if not state:
-            for name, shape in _adafactor_state(weight).items():
-                state[name] = _zeros(weight, shape, split=False)
         state["step"] += 1
         forget = state["step"] ** _DECAY  # 1 at the first step
         square = gradient.square() + _GRADIENT_EPS
@@ -436,12 +307,9 @@ def _rms(x: Tensor) -> Tensor:
     return x.square().mean().sqrt()
 
 
-def adafactor(groups: Groups, config: TrainConfig) -> list[Part]:
-    optimizer = Adafactor(
-        _decay_groups(groups.decayed, groups.exempt, config, groups.rates),
-        {"lr": config.lr},
-    )
-    return [Part(optimizer=optimizer, state=_adafactor_state, split=False)]
+def adafactor(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    optimizer = Adafactor(groups(model, config), {"lr": config.lr})
+    return [with_state(optimizer, _adafactor_state, split=False)]
 
 
 def _adafactor_state(parameter: Tensor) -> dict[str, torch.Size]:
@@ -452,10 +320,9 @@ def _adafactor_state(parameter: Tensor) -> dict[str, torch.Size]:
     return {"step": torch.Size(), "rows": shape[:-1], "columns": columns}
 
 
-OPTIMIZERS: dict[str, Callable[[Groups, TrainConfig], list[Part]]] = {
+OPTIMIZERS: dict[str, Callable[[nn.Module, TrainConfig], list[torch.optim.Optimizer]]] = {
     "adamw": adamw,
     "muon": muon,
-    "normuon": normuon,
     "adafactor": adafactor,
     "lion": lion,
 }
@@ -463,7 +330,7 @@ OPTIMIZERS: dict[str, Callable[[Groups, TrainConfig], list[Part]]] = {
 
 def optimizers(model: nn.Module, config: TrainConfig) -> Optimizers:
     check_optimizer(config.optimizer)
-    return Optimizers(OPTIMIZERS[config.optimizer](group(model), config))
+    return Optimizers(OPTIMIZERS[config.optimizer](model, config))
 
 
 def check_optimizer(name: str) -> None:

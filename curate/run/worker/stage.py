@@ -25,6 +25,9 @@ class Stage:
         spec = Specification.from_json(path.read_bytes())
         self.spec, self.folder, self.read = spec, path.parent, spec.read
         self.plan = spec.inputs(self.folder) if spec.plan else None
+        beside = self.folder.parent
+        self.input = beside / spec.input if spec.input else None
+        self.ids = str(beside / spec.ids) if spec.ids else None
         self._steps: list[Step] = [build_step(record) for record in spec.steps]
         self._apply: CorpusStep | None = build_step(spec.apply) if spec.apply else None
         self._sketch: CorpusStep | None = build_step(spec.sketch) if spec.sketch else None
@@ -67,15 +70,17 @@ class Stage:
 
     def empty_documents(self, part: int) -> Documents:
         if self.plan is None:
-            assert self.spec.input is not None
-            return Documents(kept_schema(self.spec.input, part).empty_table())
+            assert self.input is not None
+            return Documents(kept_schema(self.input, part).empty_table())
         from curate.formats.column_types import schema
 
         fields = [*schema(self.plan.columns), (NUMBER, pa.int64())]
         return Documents(pa.schema(fields).empty_table())
 
     def decisions(self, part: int) -> pa.Table:
-        return pq.read_table(self.spec.decisions, filters=[("part", "=", part)])
+        assert self.spec.decisions is not None
+        path = self.folder.parent / self.spec.decisions
+        return pq.read_table(path, filters=[("part", "=", part)])
 
 
 def load_stage(path: Path) -> Stage:

@@ -40,7 +40,8 @@ from curate.steps.failures import on_batch
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.parquet_writer import TableWriter, writing
 from llmcurate.base.disk.process import peak_bytes
-from llmcurate.base.disk.seals import seal, verify
+from llmcurate.base.disk.seals import seal
+from llmcurate.base.disk.store import current, verify
 from llmcurate.base.errors import RunFailed
 from llmcurate.base.kernels import compile_time
 
@@ -93,6 +94,7 @@ def sketch_partition(task: StageTask) -> Sketched:
         writer.write(sketch_rows(step, schema.empty_table(), part))
         for table in read_kept(stage.folder, part, stage.read.batch_rows):
             writer.write(sketch_rows(step, table, part))
+    current().put(path)
     return Sketched({stage.spec.sketch_kind: seal(path)})
 
 
@@ -130,9 +132,9 @@ class Work:
         stage = self.stage
         self.report_reading()
         if stage.plan is None:
-            assert stage.spec.input is not None
-            changed = changed_ids(str(stage.spec.ids) if stage.spec.ids else None, self.part)
-            for table in read_kept(stage.spec.input, self.part, stage.read.batch_rows):
+            assert stage.input is not None
+            changed = changed_ids(stage.ids, self.part)
+            for table in read_kept(stage.input, self.part, stage.read.batch_rows):
                 yield from self._announced(Documents(with_ids(table, changed)))
             return
         ids = self.writers["ids"]
@@ -285,6 +287,7 @@ class Work:
         names = [*kinds.values(), "corrupt"]
         paths = {kind: part_path(self.stage.folder, self.part, kind) for kind in names}
         seals = {kind: seal(path) for kind, path in paths.items() if path.exists()}
+        current().put(*(paths[kind] for kind in seals))
         self.lap("write")
         counts: dict[str, Any] = {**self.counts, **self.traces.counters}
         sketch = {k: seals[k] for k in [self.stage.spec.sketch_kind] if k in seals}

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from llmcurate.base.disk.files import file_digest, listening
-from llmcurate.base.errors import Damaged
 from llmcurate.base.messages import Message, Task
 
 Seal = list[Any]
@@ -59,36 +58,6 @@ def sealing() -> Iterator[list[SealedPath]]:
     sealed: list[SealedPath] = []
     with listening(lambda path: sealed.append([str(path), seal(path)])):
         yield sealed
-
-
-_stamps: dict[str, tuple[Seal, tuple[int, ...]]] = {}  # of shared files that this process compared
-
-
-def verify(own: Iterable[SealedPath], shared: Iterable[SealedPath] = ()) -> None:
-    """Compare the files that a task is about to read with their seals (size, digest). Raises
-    Damaged, which names the first file that differs. `own` are files of this task alone. `shared`
-    are files that every task reads; a process compares each of them once, and again only if that
-    file was written to since."""
-    for path, sealed in own:
-        _check(path, sealed)
-    for path, sealed in shared:
-        if _stamps.get(path) != (sealed, stamp := _stamp(path)):
-            _check(path, sealed)
-            _stamps[path] = sealed, stamp
-
-
-def _check(path: str, sealed: Seal) -> None:
-    if (difference := fault(Path(path), sealed)) is not None:
-        raise Damaged(f"{path} {difference}")
-
-
-def _stamp(path: str) -> tuple[int, ...]:
-    """Return values that differ after every write, such as ctime, which no program can set."""
-    try:
-        stat = Path(path).stat()
-    except OSError:
-        return ()
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 @dataclass(frozen=True)

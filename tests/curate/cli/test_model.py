@@ -61,3 +61,17 @@ def test_an_unknown_preset_is_a_one_line_error(arguments, message):
     out = run(*arguments)
     assert message in str(out.exception)
     assert getattr(out.exception, "exit_code", None) == 2
+
+
+def test_a_published_preset_shows_its_shape_its_training_and_its_compute():
+    out = run("show", "llama-7b", "--rows", "1", "--context", "64").stdout
+    lines = {tuple(line.split(maxsplit=1)) for line in out.splitlines() if line.strip()}
+    assert ("lr", "0.0003") in lines and ("weight_decay", "0.1") in lines
+    assert ("source", "Touvron et al. 2023a, table 2 and section 2.3") in lines
+    assert ("feed-forward", "SwiGLU, 2.69 x hidden") in lines
+    assert "hidden per layer  128" in out
+    assert "Compute, 6 x 6.74 B parameters x 1.00 T tokens: 4.0e+22 FLOP" in out
+    facts = json.loads(run("show", "llama-7b", "--tokens", "2e9", "--json").stdout)
+    assert facts["training_flops"] == 6 * facts["parameters"]["total"] * 2e9
+    assert facts["published"]["lr"] == 3e-4
+    assert "published" not in json.loads(run("show", "tiny", "--json").stdout)

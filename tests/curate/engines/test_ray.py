@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from curate.corpus.sizes import Sizes
+from curate.engines.base import Call
 from curate.engines.ray import RayEngine
+from curate.run.driver import carry_out
+from curate.run.records import Options
+from curate.steps.recipe import parse
+from llmcurate.base.disk.store import Mirror, Store
 from llmcurate.base.errors import RunFailed, UsageError
-from tests.curate.conftest import pages
+from tests.curate.conftest import Bench, pages
+from tests.s3_server import s3_server
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 from tests.curate.engines.ray_machines import NODE, agent, hanging, machines  # noqa: E402
@@ -31,7 +41,14 @@ STEPS = [{"c4": {"min_sentences": 2}}, "dedup_exact", {"dedup_minhash": {"verify
 
 
 @pytest.fixture(scope="module")
-def _cluster():
+def s3() -> Iterator[None]:
+    """A store that the machines of the cluster know, if its server is installed."""
+    with s3_server() if find_spec("moto") and find_spec("s3fs") else nullcontext():
+        yield
+
+
+@pytest.fixture(scope="module")
+def _cluster(s3):
     """One for all tests: starting it takes seconds. What is connected already stays connected."""
     cluster = machines(2)
     ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
@@ -100,6 +117,83 @@ def test_a_cluster_gives_the_bytes_of_one_machine(cluster, bench):
     assert len(outcome.plan.inputs.partitions) > 4
     assert bench.bytes_of("there") == bench.bytes_of("here")
     assert all_ended()
+
+
+def run_into(bench: Bench, url: str, *sources: Path) -> Any:
+    recipe = parse(json.dumps({"steps": STEPS, "read": SMALL}), "recipe.yaml")
+    options = Options(2, quiet=True, engine="ray", sizes=TASKS)
+    inputs = [str(path) for path in sources]
+    return carry_out(recipe, inputs, Path(url), options, bench.folder / "mirror")
+
+
+@pytest.fixture
+def bytes_there(bench: Bench) -> Callable[[str], dict[str, str]]:
+    """Fetches what readers see at a URL; returns its digests."""
+    pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+
+    def fetch(url: str) -> dict[str, str]:
+        store = Store(Mirror(url, bench.folder / "fetched"))
+        for name in store.listed():
+            store.read(store.root / name)
+        return bench.bytes_of("fetched")
+
+    return fetch
+
+
+def test_machines_that_see_nothing_but_a_store_give_the_same_bytes(
+    cluster, bench, bytes_there, monkeypatch
+):
+    source = bench.jsonl("in.jsonl", pages(60))
+    bench.run(STEPS, source, out="here", read=SMALL)
+    texts: list[str] = []
+    given = RayEngine._hand_out
+
+    def noted(engine: RayEngine, worker: Any, call: Call, task: Any) -> None:
+        texts.append(call.task)
+        given(engine, worker, call, task)
+
+    monkeypatch.setattr(RayEngine, "_hand_out", noted)
+    run_into(bench, "s3://bucket/apart", source)
+    assert bytes_there("s3://bucket/apart") == bench.bytes_of("here")
+    assert all(any(name in text for text in texts) for name in ("store/stages/", "store/corpus"))
+    assert not [text for text in texts if f"{bench.folder}/mirror" in text]
+    assert not list((bench.folder / "mirror/stages").glob("*/part-*.kept.parquet"))
+    assert soon(lambda: not list(Path(tempfile.gettempdir()).glob(".part-*-store")))
+
+
+@pytest.mark.slow
+def test_whatever_is_killed_a_store_has_what_was_finished(cluster, bench, bytes_there):
+    """A worker, then the driver, whose mirror is removed."""
+    rows = [{"id": f"d{i}", "text": f"document number {i} SLEEP:0.05"} for i in range(400)]
+    source = bench.jsonl("in.jsonl", rows)
+    recipe = bench.folder / "recipe.yaml"
+    recipe.write_text(json.dumps({"steps": ["crash", "dedup_exact"], "read": SMALL}))
+    url = "s3://bucket/killed"
+    line = ("run", recipe, source, "-o", url, "--scratch", "mirror", "--engine", "ray")
+    line = (*line, "--address", cluster.address, "--workers", "2")
+    driver = bench.start(*line)
+
+    def parts() -> int:
+        store = Store(Mirror(url, bench.folder / "none"))
+        return sum(name.endswith(".kept.parquet") for name in store.listing)
+
+    assert soon(lambda: parts() >= 2, 60)
+    local = psutil.Process(driver.pid).children(recursive=True)
+    next(worker for worker in children() if worker not in local).kill()
+    assert soon(
+        lambda: any(n.startswith("ledger/") for n in Store(Mirror(url, source)).listing), 60
+    )
+    driver.kill()
+    driver.wait()
+    finished = parts()
+    shutil.rmtree(bench.folder / "mirror")
+    done = bench.process(*line)
+    assert done.returncode == 0, done.stderr
+    assert finished < len(list((bench.folder / "mirror/corpus").glob("part-*"))), finished
+    assert "resuming the unfinished run" in done.stderr
+    bench.run(recipe.read_text(), source, out="here")
+    assert bytes_there(url) == bench.bytes_of("here")
 
 
 @pytest.mark.slow

@@ -36,10 +36,11 @@ def calls(folder: Path, where: Path) -> tuple[list[list[str]], list[str]]:
         **os.environ,
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "PYTHON": str(programs / "python"),
+        "DATATROVE": str(programs / "python"),
         "CALLS": str(written),
     }
     script = ["sh", str(folder / "run.sh"), str(where / "corpora"), str(where / "out")]
-    subprocess.run(script, env=environment, check=True)
+    subprocess.run(script, env=environment, check=True, stdin=subprocess.DEVNULL)
     commands: list[list[str]] = [[]]
     for line in (written / "commands").read_text(encoding="utf-8").splitlines():
         if line == END:

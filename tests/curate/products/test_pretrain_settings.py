@@ -106,3 +106,45 @@ def test_changed_evaluation_texts_make_a_run_unfinished_but_not_another_run(tmp_
     before = scored.identity()
     text.write_text('{"text": "another"}\n', encoding="utf-8")
     assert scored.identity() != before
+
+
+def test_a_published_preset_is_trained_as_published_unless_told_otherwise():
+    whole = PretrainProduct(model="llama-7b")
+    assert (whole.lr, whole.rows, whole.context, whole.warmup) == (3e-4, 2048, 2048, 2000)
+    assert whole._budget() is None  # no plan replaces these
+    own = PretrainProduct(model="llama-7b", lr=0.01, beta2=0.99)
+    assert (own.lr, own.beta2, own.weight_decay) == (0.01, 0.99, 0.1)
+    trial = PretrainProduct(model="llama-7b", steps=20)
+    assert (trial.rows, trial.context, trial.warmup, trial.lr) == (4, 256, 1, 3e-4)
+    for changed in ({"model": {"preset": "llama-7b", "layers": 2}}, {"model.layers": 2}):
+        small = PretrainProduct(**({"model": "llama-7b"} | changed))
+        assert (small.rows, small.steps, small.lr) == (4, 400, 3e-4)
+
+
+def test_a_recipe_of_a_published_training_gives_the_same_run_again():
+    for settings in ({"model": "llama-7b"}, {"model": "llama-7b", "steps": 20}):
+        step = PretrainProduct(**settings)
+        assert PretrainProduct(**step.resolved()).identity() == step.identity()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": "tiny", "steps": 20},
+        {"model": "llama-7b", "tokens": 1_000_000},
+        {"model": "llama-7b", "time": "5m"},
+        {"model": "llama-7b", "objective": "chat"},
+    ],
+)
+def test_our_presets_a_budget_and_fine_tuning_take_nothing_from_papers(settings):
+    step = PretrainProduct(**settings)
+    assert step.model_fields_set == {*settings}
+
+
+def test_what_is_published_is_said_in_one_line():
+    step = PretrainProduct(model="llama-7b", steps=20)
+    line = step._published_line(step._config())
+    assert line is not None and "\n" not in line
+    assert "(Touvron et al. 2023a, table 2 and section 2.3), as published: " in line
+    assert "rows 4 (2,048)" in line
+    assert PretrainProduct(model="tiny", steps=20)._published_line(step._config()) is None

@@ -134,20 +134,20 @@ def test_a_link_in_the_place_of_a_folder_goes_and_what_it_leads_to_stays(case, n
 
 
 def test_a_store_refuses_names_outside_its_folder(tmp_path):
-    from llmcurate.base.disk.publish import LIST, Store
+    from llmcurate.base.disk.store import LIST, Mirror, Store
     from llmcurate.base.errors import RunFailed
 
     (tmp_path / "victim").write_text("mine")
-    store = Store(f"file://{tmp_path}/out")
+    store = Store(Mirror("memory://outside/out", tmp_path / "mirror"))
     for work in (
-        lambda: store.remove(["../victim"]),
+        lambda: store.delete(["../victim"]),
         lambda: store.write("../victim", b"x"),
-        lambda: store.upload(tmp_path / "victim", "a/../../other"),
+        lambda: store.put(tmp_path / "mirror/a/../../victim"),
     ):
         with pytest.raises(RunFailed, match="is not inside it"):
             work()
     store.write(LIST, b'{"version": 1, "files": ["../victim"]}')
-    assert store.listed() == {} and sorted(p.name for p in tmp_path.iterdir()) == ["out", "victim"]
+    assert store.listed() == {} and sorted(store.listing) == [LIST]
 
 
 @pytest.mark.parametrize("deep", mostly_slow(["{resolve}/phase-x/deep/file", "{resolve}/phase-x"]))

@@ -81,9 +81,9 @@ def settings(name: str) -> Iterator[str]:
             yield "perplexity.model=models/{lang}/perplexity.bin"
         elif label == "classifier":
             yield "classifier.model=edu"
-    if name == "webtext":
+    if name in ("webtext", "c4-webtextlike"):
         yield "url_filter.keep_urls=urls.txt"
-    elif name == "realnews":
+    elif name in ("realnews", "c4-realnewslike"):
         yield from ("url_filter.keep_domains=hosts.txt", "url_filter.keep_hosts=hosts.txt")
 
 

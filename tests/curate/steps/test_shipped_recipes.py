@@ -142,6 +142,24 @@ def test_unfiltered_c4_keeps_english_pages_whatever_they_hold(
 
 
 @pytest.mark.lab
+@pytest.mark.parametrize("name", ["c4-realnewslike", "c4-webtextlike"])
+def test_a_variant_of_c4_is_c4_on_the_pages_of_a_list(
+    name: str, model: Path, tmp_path: Path
+) -> None:
+    """Its steps after the filter have the settings that c4's have."""
+    chosen = tmp_path / "list.txt"
+    chosen.write_text("https://a.example/1\n", encoding="utf-8")
+    news = name == "c4-realnewslike"
+    keys = ("keep_domains", "keep_hosts") if news else ("keep_urls",)
+    own = ("c4.badwords=null", f"language.model={model}")  # they would be fetched
+    variant = load(name, [*own, *(f"url_filter.{key}={chosen}" for key in keys)])
+    first, *rest = variant.steps
+    assert first.name == "url_filter"
+    whole = [step.identity() for step in load("c4", own).steps]
+    assert [step.identity() for step in rest if step.name != "cut"] == whole
+
+
+@pytest.mark.lab
 def test_wangchanberta_keeps_thai_text_and_cleans_it(shared_bench: Any) -> None:
     thai = [a for a in load_articles() if a.lang == "th"]
     rows = [{"id": a.id, "text": a.text} for a in thai]
@@ -187,6 +205,8 @@ PLAIN = ("mc4", "oscar", "roots", "dolma-books", "dolma-wiki", "redpajama-v1-boo
 WANTING = {
     "webtext": "no list openwebtext-urls.txt: give --set url_filter.keep_urls=FILE",
     "realnews": "no list news-domains.txt: give --set url_filter.keep_domains=FILE",
+    "c4-webtextlike": "no list openwebtext-urls.txt: give --set url_filter.keep_urls=FILE",
+    "c4-realnewslike": "no list news-domains.txt: give --set url_filter.keep_domains=FILE",
     "redpajama-v1": "no model matches models/{lang}/perplexity.bin",
     "dolma": "no model at models/jigsaw-hatespeech.bin: give --set tagger.model=PATH; train one",
     "dolma-reddit": "no model at models/jigsaw-hatespeech.bin: give --set tagger.model=PATH",
@@ -217,6 +237,7 @@ def test_without_its_model_or_list_a_recipe_ends_with_one_line_and_a_dry_run_sho
     name: str, model: Path, articles: Path, shared_bench: Any
 ) -> None:
     sets = ("--set", f"language.model={model}") if "language:" in str(load(name)) else ()
+    sets += ("--set", "c4.badwords=null") if name.startswith("c4") else ()
     given = ("run", name, articles, *sets, "-o", f"wanting-{name}")
     done = shared_bench.command(*given)
     (line,) = done.stderr.strip().splitlines()

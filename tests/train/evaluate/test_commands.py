@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -37,17 +38,35 @@ def evaluate(capsys, *arguments):
 
 def test_texts_have_bits_per_byte_by_source_and_questions_accuracies(run, news, tmp_path, capsys):
     quiz = tmp_path / "quiz.jsonl"
-    line = {"context": "the cat", "choices": [" sat", " ran"], "answer": 0}
-    quiz.write_text(json.dumps(line) + "\n" + json.dumps(line | {"answer": 1}))
+    lines = [{"context": "the cat", "continuation": word} for word in (" sat", " ran")]
+    quiz.write_text("\n".join(map(json.dumps, lines)))
     named = ("--on", f"news={news}", "--on", f"quiz={quiz}", "--device", "cpu")
     code, out, _ = evaluate(capsys, run, *named, "--json")
     figures = json.loads(out)
     assert code == 0
     assert figures["texts"]["news"]["documents"] == 6
     assert set(figures["texts"]["news"]["sources"]) == {"a", "b"}
-    assert figures["questions"]["quiz"]["accuracy"] == 0.5
+    assert figures["questions"]["quiz"]["questions"] == 2
+    texts = [json.loads(line)["text"] for line in news.read_text().splitlines()]
+    units = sum(len(text.split()) + len(text.splitlines()) for text in texts)
+    score = figures["texts"]["news"]
+    nats = score["loss"] * score["tokens"]
+    assert score["word_perplexity"] == pytest.approx(math.exp(nats / units))
     code, out, _ = evaluate(capsys, run, *named)
     assert code == 0 and f"{figures['texts']['news']['bits_per_byte']:.3f}" in out
+
+
+def test_a_file_of_texts_asks_for_their_last_words(run, news, tmp_path, capsys):
+    quiz, lines = tmp_path / "quiz.jsonl", []
+    for line in news.read_text().splitlines():
+        context, _, word = json.loads(line)["text"].strip().rpartition(" ")
+        lines.append(json.dumps({"context": context, "continuation": f" {word}"}))
+    quiz.write_text("\n".join(lines))
+    named = ("--on", f"lambada={news}", "--on", f"quiz={quiz}", "--last-word", "--json")
+    code, out, _ = evaluate(capsys, run, *named, "--device", "cpu")
+    figures = json.loads(out)
+    assert code == 0 and figures["texts"] == {}
+    assert figures["questions"]["lambada"] == figures["questions"]["quiz"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.train.data.feed_settings import MODEL
 from tests.train.loop.small_runs import build, trained
 from train.data.shards import read_shards
 from train.evaluate.judge import judge, open_model
+from train.evaluate.questions import read_questions
 from train.hf.export import export
 
 
@@ -26,9 +27,7 @@ def run(shard_folder, tmp_path_factory):
 @pytest.fixture
 def quiz(tmp_path):
     path = tmp_path / "quiz.jsonl"
-    lines = [
-        {"context": "the cat", "choices": [" sat", " ran."], "answer": n % 2} for n in range(4)
-    ]
+    lines = [{"context": "the cat", "continuation": [" sat", " ran."][n % 2]} for n in range(4)]
     path.write_text("\n".join(map(json.dumps, lines)))
     return path
 
@@ -39,7 +38,7 @@ def test_a_run_and_its_export_have_the_same_scores(run, shard_folder, quiz, tmp_
         judge(
             open_model(folder, device="cpu"),
             texts={"same": shard_folder},
-            questions={"quiz": quiz},
+            questions={"quiz": read_questions(quiz)},
         )
         for folder in (run, tmp_path / "hf")
     ]
@@ -48,7 +47,7 @@ def test_a_run_and_its_export_have_the_same_scores(run, shard_folder, quiz, tmp_
     low, high = texts.bits_per_byte_interval
     assert low < texts.bits_per_byte < high
     assert texts.documents == 40
-    assert figures[0].questions["quiz"]["accuracy"] == 0.5
+    assert figures[0].questions["quiz"]["questions"] == 4
     assert figures[1].questions["quiz"]["log_likelihood"] == pytest.approx(
         figures[0].questions["quiz"]["log_likelihood"], rel=1e-5
     )

@@ -18,6 +18,7 @@ from train.evaluate.paired import interval
 from train.evaluate.questions import (
     Answers,
     are_questions,
+    last_words,
     read_questions,
     score_questions,
     split,
@@ -62,22 +63,7 @@ def log_likelihood(model, tokenizer, context, continuation):
     return -float(F.cross_entropy(logits, wanted, reduction="sum")), hit
 
 
-def test_a_choice_is_the_likeliest_plain_and_by_bytes(tmp_path, model, tokenizer):
-    choices = ["m", " cat mat", "ooo", "ttt mat"]
-    sums = [log_likelihood(model, tokenizer, "the cat", choice)[0] for choice in choices]
-    by_bytes = [value / len(choice) for value, choice in zip(sums, choices, strict=True)]
-    best, best_by_bytes = int(np.argmax(sums)), int(np.argmax(by_bytes))
-    assert best != best_by_bytes
-    line = {"context": "the cat", "choices": choices}
-    scores = asked(
-        tmp_path, model, tokenizer, line | {"answer": best}, line | {"answer": best_by_bytes}
-    )
-    assert (scores["accuracy"], scores["accuracy_by_bytes"], scores["chance"]) == (0.5, 0.5, 0.25)
-    mean = (sums[best] + sums[best_by_bytes]) / 2
-    assert scores["log_likelihood"] == pytest.approx(mean, rel=1e-5)
-
-
-def test_a_cloze_is_right_where_each_token_is_the_likeliest(tmp_path, model, tokenizer):
+def test_an_answer_is_right_where_each_token_is_the_likeliest(tmp_path, model, tokenizer):
     texts = ["the cat sat", "on", "mat the"]
     with torch.no_grad():
         ids = [0, *tokenizer.encode("the cat", add_special_tokens=False).ids]
@@ -97,6 +83,7 @@ def test_a_cloze_is_right_where_each_token_is_the_likeliest(tmp_path, model, tok
     assert scores["log_likelihood"] == pytest.approx(np.mean([x for x, _ in expected]), rel=1e-5)
     low, high = scores["log_likelihood_interval"]
     assert low < scores["log_likelihood"] < high
+    assert scores["perplexity"] == pytest.approx(np.exp(-scores["log_likelihood"]))
 
 
 def test_a_context_that_is_too_long_loses_its_beginning(tmp_path, model, tokenizer):
@@ -145,10 +132,7 @@ def test_a_model_that_reads_prompts_both_ways_reads_contexts_so(tmp_path, model,
     [
         ({"context": "a"}, "questions.jsonl:1: give `context`"),
         ({"context": "a", "continuation": ""}, "empty continuation"),
-        ({"context": "a", "choices": ["b", "c"], "answer": 2}, "answer is 2"),
-        ({"context": "a", "choices": ["b", "c"]}, "answer is None"),
-        ({"context": "a", "choices": ["b"], "answer": 0}, "at least two choices"),
-        ({"context": "a", "choices": "b", "answer": 0}, "give `context`"),
+        ({"context": "a", "choices": ["b", "c"], "answer": 0}, "make it a task"),
         ({"context": "\ud800", "continuation": "b"}, "give `context`"),
     ],
 )
@@ -157,13 +141,20 @@ def test_a_wrong_question_is_named_by_its_line(tmp_path, line, message):
         read_questions(written(tmp_path, line))
 
 
-def test_kinds_do_not_mix_and_documents_are_no_questions(tmp_path):
-    cloze = {"context": "a", "continuation": "b"}
-    choice = {"context": "a", "choices": ["b", "c"], "answer": 0}
-    with pytest.raises(LlmcurateError, match=":2: cloze and multiple choice"):
-        read_questions(written(tmp_path, cloze, choice))
-    assert are_questions(written(tmp_path, choice))
+def test_documents_are_no_questions(tmp_path):
+    assert are_questions(written(tmp_path, {"context": "a", "continuation": "b"}))
     assert not are_questions(written(tmp_path, {"text": "a", "context": "b"}))
+
+
+def test_the_last_word_of_a_text_is_a_question():
+    texts = ["the cat sat\n", "mat", "on  the mat"]
+    found = [(q.context, q.continuation, q.where) for q in last_words(texts, "a.txt")]
+    assert found == [
+        ("the cat", " sat", "a.txt: document 1"),
+        ("on  the", " mat", "a.txt: document 3"),
+    ]
+    with pytest.raises(LlmcurateError, match="no text has more than one word"):
+        last_words(["mat"], "a.txt")
 
 
 def test_an_interval_holds_the_figure_and_narrows_with_the_number_of_items():

@@ -135,6 +135,23 @@ def test_an_encoder_fills_masks_within_a_prompt_or_after_it(encoder_run, fill, c
 
 
 @pytest.mark.lab
+def test_the_candidates_of_each_mask_are_listed_with_probabilities(encoder_run, capsys):
+    asked = ("the [MASK] sat on [MASK] mat", "--model", encoder_run, "--top", 3)
+    code, out, _ = generate(capsys, *asked, "--json")
+    assert code == 0
+    (filled,) = json.loads(out)["completions"]
+    assert [len(mask) for mask in filled["candidates"]] == [3, 3]
+    for mask in filled["candidates"]:
+        chances = [candidate["probability"] for candidate in mask]
+        assert chances == sorted(chances, reverse=True) and 0 < sum(chances) < 1
+    _, out, _ = generate(capsys, *asked)
+    first = filled["candidates"][0][0]
+    assert f"mask 1: {first['token'].strip()} {first['probability']:.3f}, " in out
+    code, _, error = generate(capsys, "the cat", "--model", encoder_run, "--top", 3)
+    assert code == 2 and "a prompt has no [MASK]" in error
+
+
+@pytest.mark.lab
 def test_a_text_that_is_too_long_for_an_encoder_is_a_one_line_error(encoder_run, capsys):
     code, _, error = generate(capsys, "the cat", "--model", encoder_run, "--max-tokens", 90)
     assert code == 2 and "the model's context is 64" in error

@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.roles import Roles
 from llmcurate.base.settings import change
 from tests.train.data.feed_settings import MODEL
-from train.generate import Chooser, Filling, Sampling, fill, gibbs, mask_predict
+from train.generate import Chooser, Filling, Sampling, candidates, fill, gibbs, mask_predict
 from train.model.decoder import Decoder
 
 MASK = 9
@@ -99,6 +100,51 @@ def test_a_text_is_filled_alike_alone_and_beside_others(method):
         assert all(new == old for new, old in zip(alone, text, strict=True) if old != mask)
     again = fill(model, texts, mask, filling, sampling, seed=6, numbers=[0, 1, 2])
     assert (again == together) == (method == "mask-predict")  # which draws nothing
+
+
+class Numbers:
+    """A tokenizer whose tokens are numbers; [MASK] is 299."""
+
+    def id_to_token(self, number):
+        return "[MASK]" if number == 299 else str(number)
+
+    def encode(self, text, add_special_tokens):
+        return type("Encoding", (), {"ids": [int(word) for word in text.split()]})()
+
+    def decode(self, ids):
+        return " ".join(map(str, ids))
+
+    def get_vocab(self, with_added_tokens):
+        return {str(number): number for number in range(MODEL.vocab)}
+
+
+def filler() -> Decoder:
+    model = encoder()
+    model.special = Roles(ends=(0,), mask=299)
+    return model
+
+
+def test_candidates_of_a_mask_are_the_likeliest_tokens_with_their_probabilities():
+    model, ids = filler(), torch.tensor([[0, 5, 299, 299, 7]])
+    found = candidates(model, Numbers(), "5 [MASK] [MASK] 7", 4)
+    with torch.no_grad():
+        logits = model.logits(model.features(ids, documents=torch.zeros_like(ids)))[0, 2:4]
+    logits[:, 299] = -math.inf
+    chances = logits.double().softmax(-1)
+    for mask, theirs in zip(found, chances, strict=True):
+        assert [each.id for each in mask] == theirs.argsort(descending=True)[:4].tolist()
+        assert [each.probability for each in mask] == pytest.approx(
+            theirs.sort(descending=True).values[:4].tolist(), rel=1e-4
+        )
+    once = fill(model, ids.tolist(), 299, Filling(rounds=1), Sampling(), seed=0, numbers=[0])
+    assert once[0][2:4] == [mask[0].id for mask in found]
+
+
+def test_candidates_without_a_mask_are_a_one_line_error():
+    with pytest.raises(LlmcurateError, match=r"a prompt has no \[MASK\]"):
+        candidates(filler(), Numbers(), "5 7", 4)
+    with pytest.raises(LlmcurateError, match="needs an encoder"):
+        candidates(Decoder(MODEL), Numbers(), "5 [MASK]", 4)
 
 
 def test_prompts_that_cannot_be_filled_are_a_one_line_error():

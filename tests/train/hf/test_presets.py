@@ -132,9 +132,51 @@ def deepseek(version, layers, width, heads, mlp, moe, experts, shared, top, **mo
     } | more  # fmt: skip
 
 
+def gemma(layers, width, heads, kv_heads, mlp, **more):
+    return {
+        "model_type": "gemma", "num_hidden_layers": layers, "hidden_size": width,
+        "num_attention_heads": heads, "num_key_value_heads": kv_heads, "head_dim": 256,
+        "intermediate_size": mlp, "hidden_act": "gelu_pytorch_tanh", "vocab_size": 256000,
+        "max_position_embeddings": 8192, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+    } | more  # fmt: skip
+
+
+def gemma2(*shape, **more):
+    return gemma(
+        *shape,
+        **{"model_type": "gemma2", "hidden_activation": "gelu_pytorch_tanh",
+           "query_pre_attn_scalar": 256, "sliding_window": 4096,
+           "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0} | more,
+    )  # fmt: skip
+
+
+def falcon(layers, width, heads, **more):
+    return {
+        "model_type": "falcon", "num_hidden_layers": layers, "hidden_size": width,
+        "num_attention_heads": heads, "vocab_size": 65024, "alibi": False, "bias": False,
+        "parallel_attn": True, "layer_norm_epsilon": 1e-5,
+    } | more  # fmt: skip
+
+
+def mpt(layers, width, heads, context):
+    return {
+        "model_type": "mpt", "n_layers": layers, "d_model": width, "n_heads": heads,
+        "max_seq_len": context, "expansion_ratio": 4, "vocab_size": 50432, "no_bias": True,
+        "attn_config": {"alibi": True},
+    }  # fmt: skip
+
+
+SMOL = {
+    "vocab_size": 49152, "max_position_embeddings": 8192, "tie_word_embeddings": True,
+    "rope_theta": 100000,
+}  # fmt: skip
+WIDE = {"new_decoder_architecture": True, "num_kv_heads": 8}
+
+
 # What decides the model in the config.json that the authors released, from the repositories on the
 # Hugging Face hub of openai-community, huggyllama, meta-llama, mistralai, Qwen, EleutherAI,
-# bigscience, facebook, allenai, 01-ai and deepseek-ai.
+# bigscience, facebook, allenai, 01-ai, deepseek-ai, google, tiiuae, mosaicml, HuggingFaceTB,
+# openlm-research and LLM360.
 PUBLISHED = {
     "gpt2": gpt2(12, 768, 12),
     "gpt2-medium": gpt2(24, 1024, 16),
@@ -240,6 +282,23 @@ PUBLISHED = {
     "opt-66b": opt(64, 9216, 72, 36864),
     "olmo-1b": olmo(16, 2048, 16, 8192, True),
     "olmo-7b": olmo(32, 4096, 32, 11008, False),
+    "gemma-2b": gemma(18, 2048, 8, 1, 16384),
+    "gemma-7b": gemma(28, 3072, 16, 16, 24576),
+    "gemma2-2b": gemma2(26, 2304, 8, 4, 9216),
+    "gemma2-9b": gemma2(42, 3584, 16, 8, 14336),
+    "gemma2-27b": gemma2(46, 4608, 32, 16, 36864, head_dim=128, query_pre_attn_scalar=144),
+    "falcon-7b": falcon(32, 4544, 71, multi_query=True, new_decoder_architecture=False),
+    "falcon-40b": falcon(60, 8192, 128, **WIDE),
+    "falcon-180b": falcon(80, 14848, 232, **WIDE),
+    "mpt-7b": mpt(32, 4096, 32, 2048),
+    "mpt-30b": mpt(48, 7168, 64, 8192),
+    "smollm2-135m": llama(30, 576, 9, 1536, **SMOL, num_key_value_heads=3),
+    "smollm2-360m": llama(32, 960, 15, 2560, **SMOL, num_key_value_heads=5),
+    "smollm2-1.7b": llama(24, 2048, 32, 8192, **SMOL | {"rope_theta": 130000}),
+    "openllama-3b": llama(26, 3200, 32, 8640, **LLAMA1),
+    "openllama-7b": llama(32, 4096, 32, 11008, **LLAMA1),
+    "openllama-13b": llama(40, 5120, 40, 13824, **LLAMA1),
+    "amber-7b": llama(32, 4096, 32, 11008, **LLAMA1),
 }  # fmt: skip
 OURS = ("tiny", "30m", "124m", "350m", "1b")
 
@@ -264,7 +323,8 @@ def size_of_class(values: dict) -> int:
 def few_layers(values: dict) -> tuple[int, dict]:
     """As many as have one of each kind."""
     few = values.get("first_k_dense_replace", 1) + 1
-    name = "n_layer" if "n_layer" in values else "num_hidden_layers"
+    names = ("n_layer", "n_layers", "num_hidden_layers")
+    name = next((name for name in names if name in values), names[-1])
     windows = {"max_window_layers": few} if "max_window_layers" in values else {}
     return few, values | {name: few} | windows
 
@@ -284,7 +344,9 @@ def test_the_config_json_of_a_preset_comes_back_and_has_its_size(name):
     few, _ = few_layers(PUBLISHED.get(name, {}))
     config = dataclasses.replace(preset(name), layers=few)
     family = family_of(config)
-    assert family.name == PUBLISHED.get(name, {}).get("model_type", "llama")
+    kind = PUBLISHED.get(name, {}).get("model_type", "llama")
+    # LLaMA's class computes Gemma 1, whose scales of norms and embedding are in the weights here.
+    assert family.name == ("llama" if kind == "gemma" else kind)
     values = dict(config_json(config, family, ENDS))
     settings = family.settings(values, "config.json")
     assert read_config(config.vocab, family.read(settings, None).ours) == config
@@ -295,7 +357,8 @@ def test_presets_without_a_class_or_released_configuration_are_named():
     """Qwen's own config.json is of code of its own; its class here is Qwen2."""
     others = {
         "palm-8b", "palm-62b", "palm-540b", "opt-175b", "gpt1", "qwen-7b", "qwen-14b", "qwen-72b",
-        "deepseek-tiny",
+        "deepseek-tiny", "gpt-neo-125m", "gpt-neo-1.3b", "gpt-neo-2.7b", "lamda-137b", "olmo-65b",
+        "crystalcoder-7b", "deepseek-moe-16b", "dbrx", "grok-1", "minicpm-moe-8x2b",
     }  # fmt: skip
     decoders = set(PRESETS) - set(ENCODERS) - set(SEQUENCES) - set(PUBLISHED) - set(OURS)
     tables = {name for name in PRESETS if name.startswith(("gpt3", "gopher", "chinchilla"))}
@@ -305,6 +368,32 @@ def test_presets_without_a_class_or_released_configuration_are_named():
     assert family_of(preset("deepseek-tiny").trunk).name == "deepseek_v3"
     with pytest.raises(LlmcurateError, match=r"nearest is llama, but for norm\.kind layer_no_bias"):
         family_of(preset("palm-8b"))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        (
+            "gpt-neo-125m",
+            {"model_type": "gpt_neo", "num_layers": 12, "hidden_size": 768, "num_heads": 12}
+            | {"attention_types": [[["global", "local"], 6]]},
+        ),
+        (
+            "dbrx",
+            {"model_type": "dbrx", "n_layers": 2, "d_model": 6144, "n_heads": 48}
+            | {"vocab_size": 100352, "max_seq_len": 32768}
+            | {"attn_config": {"kv_n_heads": 8, "rope_theta": 5e5}}
+            | {"ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}},
+        ),
+    ],
+)
+def test_a_class_that_we_cannot_write_has_the_size_of_the_preset(name, values):
+    layers = values.get("num_layers", values.get("n_layers"))
+    config = transformers.AutoConfig.for_model(**values)
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    built = parameters(dataclasses.replace(preset(name), layers=layers))
+    assert sum(weight.numel() for weight in model.parameters()) == built
 
 
 LEAST = {"vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4}

@@ -36,7 +36,6 @@ CASES = {
     },
     "fsdp": {"parallel": "fsdp"},
     "fsdp, muon and an average": {"parallel": "fsdp", "optimizer": "muon", "ema": 0.9, "steps": 8},
-    "fsdp, normuon": {"parallel": "fsdp", "optimizer": "normuon", "steps": 6},
     "fsdp, adafactor": {"parallel": "fsdp", "optimizer": "adafactor", "lr": 0.03, "steps": 8},
     "fsdp, lion, recomputed": {
         **{"parallel": "fsdp", "optimizer": "lion", "lr": 3e-4, "recompute": True},
@@ -45,17 +44,13 @@ CASES = {
     "fsdp, bf16": {"parallel": "fsdp", "precision": "bf16", "accumulate": 2, "steps": 8},
     "replicas, offload": {"parallel": "fsdp", "replicas": 2, "offload": True, "steps": 6},
     "tensor": {"tensor": 2, "steps": 6},
-    "tensor, normuon": {"tensor": 2, "optimizer": "normuon", "steps": 6},
     "tensor, muon and an average": {
         **{"tensor": 2, "optimizer": "muon", "ema": 0.9, "recompute": True},
         **{"accumulate": 2, "async_checkpoints": True, "steps": 6},
     },
 }
 # What these do, others do as well, with other settings.
-SLOW = {
-    *("ddp, micro-batches", "ddp, stages", "fsdp, adafactor", "fsdp, lion, recomputed"),
-    *("tensor", "tensor, normuon"),
-}
+SLOW = {"ddp, micro-batches", "ddp, stages", "fsdp, adafactor", "fsdp, lion, recomputed", "tensor"}
 GOES_ON = "fsdp"  # of this case, two processes do the second half alone
 
 

@@ -99,11 +99,22 @@ def test_decoding_waits_for_memory_and_training_for_arithmetic():
     assert many["feed-forward in"] > device.ridge > many["attention"]
 
 
-def test_a_published_model_says_its_weight_decay():
-    assert "weight decay" not in architecture_row(TINY)
-    for name, decay in {"gpt-neox-20b": "0.01", "palm-8b": "learning rate squared"}.items():
-        assert architecture_row(preset(name), name)["weight decay"] == decay
-    assert architecture_row(preset("mistral-7b"), "mistral-7b")["weight decay"] == "not published"
+@pytest.mark.parametrize(
+    ("name", "tokens", "flops"),  # 6 N D, as Kaplan et al. 2020 count
+    [
+        pytest.param("bert-base", 250e9, 1.7e20, marks=pytest.mark.lab),
+        ("gpt3-175b", 300e9, 3.1e23),
+        ("palm-540b", 780e9, 2.5e24),
+    ],
+)
+def test_the_compute_of_a_training_is_that_of_the_papers(name, tokens, flops):
+    facts = describe(preset(name), device=GPUS[0], rows=1, context=128, batch=1, tokens=int(tokens))
+    assert float(f"{facts['training_flops']:.1e}") == flops
+
+
+def test_without_a_number_of_tokens_there_are_twenty_per_parameter():
+    facts = describe(TINY, device=GPUS[0], rows=1, context=64, batch=1)
+    assert facts["training_tokens"] == 20 * facts["parameters"]["total"]
 
 
 def test_a_window_bounds_what_a_cache_holds():
@@ -158,6 +169,7 @@ def test_every_preset_is_a_row():
         "feed-forward": "GELU (tanh), 4.00 x hidden",
         "biases": "feed-forward",
         "head": "its own",
+        "hidden per layer": "146",
         "dropout": "0",
     }
     assert rows["mistral-7b"]["attention"] == "GQA 4:1, window 4096"

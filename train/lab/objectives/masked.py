@@ -234,8 +234,9 @@ def _lengths(shares: npt.NDArray[np.float64], mean: float) -> npt.NDArray[np.int
 
 @learns(own.NextSentence, own.SentenceOrder)
 class Pairs(Objective):
-    """Classify pairs of segments. Each piece of a document is cut near its middle into two segments
-    with a separator between, and tokens are hidden as in ``Masked``. ``NextSentence`` takes the
+    """Classify pairs of segments. Each piece of a document is cut at the end of a sentence, near a
+    place drawn between its quarters, into two segments with a separator between. A piece of one
+    sentence is cut at that place. Tokens are hidden as in ``Masked``. ``NextSentence`` takes the
     second segment from another document in half of the pairs (Devlin et al. 2019);
     ``SentenceOrder`` swaps the segments in half of the pairs (Lan et al. 2020)."""
 
@@ -289,6 +290,10 @@ class Pairs(Objective):
         read = np.append(piece.before, piece.tokens[:-1])
         both = np.stack(self.masked.hide(piece, read, draws))
         middle = 1 + int((0.25 + 0.5 * draws.shares(piece, 1, 5)[0]) * (len(read) - 1))
+        ends = self.tokens.ends_sentence[read]
+        cuts = 2 + np.flatnonzero(ends[1:-1] & ~ends[2:])  # after the last of several marks
+        if len(cuts):
+            middle = int(cuts[np.argmin(np.abs(cuts - middle))])
         return both[:, :1], both[:, 1:middle], both[:, middle:]
 
 

@@ -1,1 +1,1 @@
-"""Published sizes of encoders, encoder-decoders and mixtures of experts."""
+"""Published sizes of encoders, encoder-decoders, mixtures of experts and some decoders."""

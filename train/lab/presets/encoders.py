@@ -13,6 +13,7 @@ from train.model.attention_settings import Biases, heads_of
 from train.model.config import Embedding, Generator, Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Learned, Position, Rope, encoding
+from train.model.published import Published
 
 _HEAD = Head(bias=True, transform=True)
 
@@ -138,10 +139,16 @@ PRESETS = {
     "bert-tiny": partial(bert, 4, 192, 6, vocab=4096, context=256, dropout=0.0),
     "bert-base": partial(bert, 12, 768, 12),
     "bert-large": partial(bert, 24, 1024, 16),
+    "bert-xlarge": partial(bert, 24, 2048, 32),  # Lan et al. 2020, whose baseline it is
+    "mbert": partial(bert, 12, 768, 12, vocab=119_547),  # cased, of 104 languages
     "roberta-tiny": partial(roberta, 4, 192, 6, vocab=4096, context=256),
     "roberta-base": partial(roberta, 12, 768, 12),
     "roberta-large": partial(roberta, 24, 1024, 16),
+    "xlm-r-base": partial(roberta, 12, 768, 12, vocab=250_002),  # Conneau et al. 2020
+    "xlm-r-large": partial(roberta, 24, 1024, 16, vocab=250_002),
     "wangchanberta": partial(roberta, 12, 768, 12, vocab=25_005, context=416),
+    # Sriwirote et al. 2023: WangchanBERTa with the foreign tokens of XLM-R.
+    "phayathaibert": partial(roberta, 12, 768, 12, vocab=249_262, context=416),
     "longformer-tiny": partial(longformer, 4, 192, 6, 16, vocab=4096, context=256),
     "longformer-base": partial(longformer, 12, 768, 12, 256, context=4096),
     "longformer-large": partial(longformer, 24, 1024, 16, 256, context=4096),
@@ -168,4 +175,56 @@ PRESETS = {
     "modernbert-tiny": partial(modernbert, 4, 192, 6, 256, vocab=4096, context=256),
     "modernbert-base": partial(modernbert, 22, 768, 12, 1152),
     "modernbert-large": partial(modernbert, 28, 1024, 16, 2624),
+}
+
+_BERT = Published(
+    source="Devlin et al. 2019, appendix A.2; google-research/bert, optimization.py",
+    note="nine in ten steps had rows of 128 tokens",
+    optimizer="adamw",
+    lr=1e-4,
+    schedule="linear",
+    lr_floor=0.0,
+    warmup=10_000,
+    rows=256,
+    context=512,
+    steps=1_000_000,
+    beta1=0.9,
+    beta2=0.999,
+    eps=1e-6,
+    weight_decay=0.01,
+    clip=1.0,
+)
+_ROBERTA = replace(
+    _BERT,
+    source="Liu et al. 2019, table 9",
+    note="it did not clip gradients",
+    lr=6e-4,
+    warmup=24_000,
+    rows=8192,
+    steps=500_000,
+    beta2=0.98,
+    clip=None,
+)
+_ALBERT = Published(
+    source="Lan et al. 2020, section 4.1",
+    note="its optimizer was LAMB, with lr 0.00176",
+    rows=4096,
+    context=512,
+    steps=125_000,
+)
+TRAININGS = {
+    "bert-base": _BERT,
+    "bert-large": _BERT,
+    "roberta-base": _ROBERTA,
+    "roberta-large": replace(_ROBERTA, lr=4e-4, warmup=30_000),
+    "wangchanberta": replace(
+        _ROBERTA,
+        source="Lowphansirikul et al. 2021, section 4; vistec-AI/thai2transformers, run_mlm.md",
+        note="the model's card says 4,096 rows",
+        lr=3e-4,
+        rows=4092,
+        context=416,
+        beta2=0.999,
+    ),
+    **dict.fromkeys(("albert-base", "albert-large", "albert-xlarge", "albert-xxlarge"), _ALBERT),
 }

@@ -129,12 +129,61 @@ def deepseek_v3() -> ModelConfig:
     return deepseek(61, 7168, Latent(heads=128, query_rank=1536), experts, vocab=129_280)
 
 
+def deepseek_moe() -> ModelConfig:
+    """Return DeepSeekMoE 16B (Dai et al. 2024): each token uses six of 64 narrow experts and two
+    shared ones; 2.8 billion active parameters."""
+    experts = _V2(count=64, width=1408, shared_width=2 * 1408, dense_width=10_944)
+    return ModelConfig(
+        vocab=102_400,
+        layers=28,
+        hidden=2048,
+        context=4096,
+        attention=heads_of(2048, 16),
+        feed_forward=experts,
+        norm=Norm(eps=1e-6),
+        head=Head(tied=False),
+    )
+
+
+def dbrx() -> ModelConfig:
+    """Return DBRX (Databricks 2024): four of 16 experts, 36 of 132 billion parameters per token.
+    Its clipping of queries, keys and values to 8 is left out."""
+    own = mixtral(40, 6144, 48, 8, 10_752, vocab=100_352)
+    experts = Experts(count=16, top_k=4, width=10_752, balance=0.05)
+    norm, position = Norm(kind="layer_no_bias"), Rope(theta=500_000.0)
+    return dataclasses.replace(own, feed_forward=experts, norm=norm, position=position)
+
+
+def grok1() -> ModelConfig:
+    """Return Grok-1 (xAI 2024): two of 8 experts with gated GELU, norms before and after each part,
+    scores capped at 30. Its multipliers of embedding and logits are left out."""
+    own = mixtral(64, 6144, 48, 8, 32_768, tied=True, vocab=131_072, context=8192)
+    return dataclasses.replace(
+        own,
+        attention=heads_of(6144, 48, kv_heads=8, softcap=30.0),
+        feed_forward=Experts(count=8, top_k=2, width=32_768, activation="geglu_tanh"),
+        norm=Norm(place="sandwich"),
+        position=Rope(),
+    )
+
+
+def minicpm_moe() -> ModelConfig:
+    """Return MiniCPM-MoE 8x2B (Hu et al. 2024): MiniCPM 2B, upcycled to two of 8 experts. Its
+    multipliers of embedding, depth and logits are left out."""
+    own = mixtral(40, 2304, 36, 36, 5760, tied=True, vocab=122_753, context=4096)
+    return dataclasses.replace(own, position=Rope())
+
+
 PRESETS: dict[str, Callable[[], ModelConfig]] = {
     "mixtral-tiny": partial(mixtral, 4, 192, 6, 2, 256, vocab=4096, context=256, tied=True),
     "mixtral-8x7b": partial(mixtral, 32, 4096, 32, 8, 14_336),
     "mixtral-8x22b": partial(mixtral, 56, 6144, 48, 8, 16_384, context=65_536),
     "qwen2-moe": qwen2_moe,
     "deepseek-tiny": deepseek_tiny,
+    "deepseek-moe-16b": deepseek_moe,
+    "dbrx": dbrx,
+    "grok-1": grok1,
+    "minicpm-moe-8x2b": minicpm_moe,
     "deepseek-v2-lite": deepseek_v2_lite,
     "deepseek-v2": deepseek_v2,
     "deepseek-v3": deepseek_v3,

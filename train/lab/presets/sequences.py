@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from train.model.attention_settings import Grouped, heads_of
 from train.model.config import Embedding, Encoder, Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Learned, encoding
+from train.model.published import Published
 
 
 def original(layers: int, hidden: int, heads: int, dropout: float) -> ModelConfig:
@@ -100,4 +102,48 @@ PRESETS: dict[str, Callable[[], ModelConfig]] = {
     "bart-tiny": partial(bart, 4, 192, 6, vocab=4096, context=256, dropout=0.0),
     "bart-base": partial(bart, 6, 768, 12),
     "bart-large": partial(bart, 12, 1024, 16),
+}
+
+_ORIGINAL = Published(
+    source="Vaswani et al. 2017, section 5",
+    note="targets were smoothed by 0.1, which is no setting here",
+    optimizer="adamw",
+    schedule="inverse-sqrt",
+    lr_floor=0.0,
+    warmup=4000,
+    rows=49,  # 25,000 source and 25,000 target tokens
+    context=512,
+    beta1=0.9,
+    beta2=0.98,
+    eps=1e-9,
+    weight_decay=0.0,
+)
+# The rate is 1 / sqrt(step), but 0.01 in the first 10,000 steps.
+_T5 = Published(
+    source="Raffel et al. 2020, sections 3.1.2 and 3.7",
+    note="the rate rises in the warm-up, where T5's was constant",
+    optimizer="adafactor",
+    lr=0.01,
+    schedule="inverse-sqrt",
+    lr_floor=0.0,
+    warmup=10_000,
+    rows=2048,
+    context=512,
+    steps=1_000_000,
+    weight_decay=0.0,
+)
+_MT5 = replace(_T5, source="Xue et al. 2021, section 3.2", rows=1024, context=1024)
+_BART = Published(
+    source="Lewis et al. 2020, section 5",
+    note="without dropout in the last tenth of the steps",
+    rows=8000,
+    steps=500_000,
+)
+TRAININGS = {
+    # The highest rate is hidden ** -0.5 * warmup ** -0.5.
+    "transformer-base": replace(_ORIGINAL, lr=(512 * 4000) ** -0.5, steps=100_000),
+    "transformer-big": replace(_ORIGINAL, lr=(1024 * 4000) ** -0.5, steps=300_000),
+    **{f"t5-{name}": _T5 for name in ("small", "base", "large", "3b", "11b")},
+    **{f"mt5-{name}": _MT5 for name in _SIZES},
+    "bart-large": _BART,
 }

@@ -20,7 +20,7 @@ from train.model.feed_forward_settings import ACTIVATIONS
 from train.model.layers import FUNCTIONS, FeedForward, View, token_seeds
 from train.objectives.example import Example
 from train.objectives.losses import Losses
-from train.optim.optimizers import Muon, group, optimizers, orthogonal
+from train.optim.optimizers import Muon, groups, optimizers, orthogonal
 
 
 def mixture(**changes) -> ModelConfig:
@@ -361,13 +361,15 @@ def test_matrices_of_experts_begin_by_their_own_inputs_and_muon_takes_each_alone
     layer = model.stack.blocks[0].feed_forward
     assert float(layer.up.std()) == pytest.approx(32**-0.5, rel=0.05)
     assert float(layer.down.std()) == pytest.approx(20**-0.5 / 2, rel=0.05)
-    groups = group(model)
-    hidden = {id(weight) for weight in groups.hidden}
+    (matrices,) = groups(model, TrainConfig(), ["matrix"])
+    hidden = {id(weight) for weight in matrices["params"]}
     assert {id(layer.up), id(layer.down), id(layer.gate), id(layer.router.weight)} <= hidden
 
     before, gradient = layer.up.detach().clone(), torch.randn(layer.up.shape)
     layer.up.grad = gradient
-    Muon([{"params": [layer.up]}], {"lr": 1.0, "momentum": 0.0, "weight_decay": 0.0}).step()
+    muon = Muon([{"params": [layer.up]}], {"lr": 1.0, "momentum": 0.0, "weight_decay": 0.0})
+    muon.state[layer.up]["momentum"] = torch.zeros_like(layer.up)
+    muon.step()
     for number in range(4):
         alone = orthogonal(gradient[number][None])[0] * 0.2 * 32**0.5
         assert torch.allclose(before[number] - layer.up[number], alone, atol=1e-4)

@@ -190,6 +190,26 @@ def test_a_piece_is_cut_between_its_quarters(share, first):
     assert (begin.shape[1], one.shape[1], two.shape[1]) == (1, first, 8 - first)
 
 
+@pytest.mark.parametrize(
+    ("ends", "share", "first"),
+    [
+        ([2], 0.0, 3),  # after token 2, the third of the eight
+        ([1, 5], 0.0, 2),  # the nearest to the drawn place
+        ([1, 5], 0.999, 6),
+        ([0, 1, 2], 0.5, 3),  # three marks in a row are one end
+        ([7], 0.5, 4),  # the end of the piece is no cut
+        ([1000], 0.5, 4),  # nor is the token before it
+    ],
+)
+def test_a_pair_is_cut_at_the_end_of_a_sentence_where_there_is_one(ends, share, first):
+    tokens = dataclasses.replace(VOCABULARY)
+    vars(tokens)["ends_sentence"] = np.isin(np.arange(tokens.size), ends)
+    pairs = Pairs(SentenceOrder(rate=0.1), tokens)
+    draws = Shares([0.5] * 9, [], [0.0] * 9, [0.0] * 9, [], [share])
+    _, one, two = pairs._halves(piece(9, first=7), draws)
+    assert (one.shape[1], two.shape[1]) == (first, 8 - first)
+
+
 @pytest.mark.parametrize(("share", "wrong"), [(0.0, 1), (0.4999, 1), (0.5, 0), (0.9, 0)])
 def test_a_draw_below_one_half_swaps_the_sentence_order(share, wrong):
     pairs = Pairs(SentenceOrder(rate=0.1), VOCABULARY)

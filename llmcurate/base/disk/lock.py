@@ -1,0 +1,91 @@
+"""A lock that says which process works in a folder or store. It is kept in a file or an object that
+all machines see, and its holder signs it every ten seconds."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from llmcurate.base.errors import LockHeld
+from llmcurate.base.messages import Message
+
+STALE_SECONDS = 300.0  # a holder on another machine that writes nothing for this long is dead
+LOOK_SECONDS = 5.0  # between two looks at its last sign of life
+BEAT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Holder(Message):
+    """The process that holds a lock, or held it if `host` is None. `created` is when the process
+    began, `beat` its last sign of life, and `number` counts the holders."""
+
+    pid: int
+    created: float | None
+    host: str | None
+    since: str
+    beat: float
+    number: int = 0
+
+    @classmethod
+    def here(cls, number: int = 0) -> Holder:
+        since = datetime.now().astimezone().isoformat(timespec="seconds")
+        me = os.getpid()
+        return cls(me, _created(me), socket.gethostname(), since, time.time(), number)
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the process has ended, or is this one; False if it is on another machine."""
+        if self.host is None or self.host != socket.gethostname():
+            return self.host is None
+        now = _created(self.pid)
+        return now is None or abs(now - (self.created or 0)) >= 2 or self.pid == os.getpid()
+
+
+def acquire(
+    what: str,
+    read: Callable[[], Holder | None],
+    write: Callable[[Holder], bool],
+    say: Callable[[str], None],
+    stale: float = STALE_SECONDS,
+    blind: str = "",
+) -> None:
+    """Take the lock on `what`. `read` returns the last holder, and `write` replaces it, or returns
+    False if it is no longer the one that was read. If the holder is on another machine, `say` so,
+    and watch for up to `stale` seconds whether it still signs. Only this machine's clock counts,
+    because the other clock may be ahead. `blind` says why a holder cannot be watched, and what to
+    do.
+
+    Raises:
+        LockHeld: another process holds the lock.
+    """
+    began, watched = time.monotonic(), None
+    while True:
+        holder, waited = read(), time.monotonic() - began
+        silent = watched is not None and holder == watched and waited >= stale
+        if holder is None or holder.has_ended or silent:
+            if write(Holder.here(holder.number + 1 if holder else 1)):
+                return
+            continue
+        owner = f"{what} is in use by process {holder.pid} on {holder.host}, started {holder.since}"
+        if holder.host == socket.gethostname() or watched not in (None, holder):
+            raise LockHeld(f"{owner}; wait for it, or stop it and run again")
+        if blind:
+            raise LockHeld(f"{owner}; {blind}")
+        if watched is None:
+            say(f"{owner}; watching it for a sign of life, {stale:g} seconds at most")
+        watched = holder
+        time.sleep(max(0.0, min(LOOK_SECONDS, stale - waited)))
+
+
+def _created(pid: int) -> float | None:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.Error:
+        return None
