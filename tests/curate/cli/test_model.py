@@ -70,7 +70,7 @@ def test_a_published_preset_shows_its_shape_its_training_and_its_compute():
     assert ("source", "Touvron et al. 2023a, table 2 and section 2.3") in lines
     assert ("feed-forward", "SwiGLU, 2.69 x hidden") in lines
     assert "hidden per layer  128" in out
-    assert "Compute, 6 x 6.74 B parameters x 1.00 T tokens: 4.0e+22 FLOP" in out
+    assert "Compute, 6 x parameters x tokens (6.74 B and 1.00 T): 4.0e+22 FLOP" in out
     facts = json.loads(run("show", "llama-7b", "--tokens", "2e9", "--json").stdout)
     assert facts["training_flops"] == 6 * facts["parameters"]["total"] * 2e9
     assert facts["published"]["lr"] == 3e-4
