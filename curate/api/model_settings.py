@@ -262,6 +262,18 @@ class MixSearch(CommandSettings):
     device: str = Ablate.field("device")
 
 
+class ModelCoordinates(CommandSettings):
+    """The options of `llmcurate model coordinates`, the coordinate check of muP."""
+
+    command = "model coordinates"
+
+    widths: str = Field("64,128,256,512", description="Hidden sizes, separated by commas.")
+    steps: int = Field(4, ge=1, description="Training steps per size.")
+    lr: float = Field(0.01, gt=0, description="Learning rate.")
+    optimizer: Literal["adamw", "lion"] = Field("adamw", description="Optimizer.")
+    seed: int = Field(0, ge=0, description="Seed of the weights and tokens.")
+
+
 class ModelRopeSearch(CommandSettings):
     """The options of `llmcurate model rope-search`, which extends the context of a model."""
 

@@ -1,4 +1,4 @@
-"""`llmcurate model compare`, `rope-search`, `transplant`; `predict`; `scaling`."""
+"""`llmcurate model coordinates`, `compare`, `rope-search`, `transplant`; `predict`; `scaling`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,51 @@ from llmcurate.base.terminal import Progress, echo, echo_json, print_result, say
 
 if TYPE_CHECKING:
     from tokenize_kit.card import Sample
-from curate.cli.model import model_app
+from curate.cli.model import config_of, model_app
+
+
+@command(model_app, "ModelCoordinates", "coordinates")
+def model_coordinates(
+    model: Annotated[str, typer.Argument(help="A preset, or the folder of a trained model.")],
+    sets: Sets = None,
+    trust_code: TrustCode = False,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Check muP: do activations keep their size?
+
+    It trains the model for a few steps at several widths and shows how much the outputs changed. A
+    slope near 0 means that a learning rate carries over to other widths.
+
+    \b
+    Example:
+    llmcurate model coordinates tiny --set model.attention.head_dim=16 --widths 96,192,384
+    """
+    from curate.api.model_settings import ModelCoordinates
+
+    chosen = ModelCoordinates.of(**settings)
+    try:
+        widths = sorted({int(width) for width in chosen.widths.split(",")})
+    except ValueError:
+        widths = []
+    if len(widths) < 2 or widths[0] < 1:
+        raise UsageError(f"--widths is {chosen.widths!r}: give two or more sizes, such as 64,128")
+    with needs_training():
+        from train.config import TrainConfig
+        from train.lab.coordinates import coordinates
+
+        plan = TrainConfig(
+            steps=chosen.steps, lr=chosen.lr, optimizer=chosen.optimizer, seed=chosen.seed
+        )
+        outputs_of = coordinates(config_of(model, None, sets or []), widths, plan)
+    rows = [
+        (kind, name, *(f"{size:.3g}" for size in row.sizes), f"{row.slope:+.2f}")
+        for kind, outputs in outputs_of.items()
+        for name, row in outputs.items()
+    ]
+    head = ("", "changes by", *(str(width) for width in widths), "slope")
+    lines = table(head, rows, left=(0, 1))
+    print_result({"widths": widths, **outputs_of}, "\n".join(lines), as_json)
 
 
 @command(model_app, "ModelCompare", "compare")

@@ -137,7 +137,7 @@ SLOW: dict[str, tuple[str, ...]] = {
 NOT_RUN = {
     **dict.fromkeys(("fetch", "push"), "a network"),
     "demo": "a minute; its parts are those of other commands",
-    **dict.fromkeys(("mix search", "model rope-search"), "minutes"),
+    **dict.fromkeys(("mix search", "model coordinates", "model rope-search"), "minutes"),
     "model transplant": "as tokenizer extend",
     "predict": "a model with labels",
 }
