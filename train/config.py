@@ -356,7 +356,8 @@ class TrainConfig:
     )
 
     SECTIONS: ClassVar[dict[str, str]] = {
-        **{"optimizer": "Optimizer", "z_loss": "Loss", "ema": "Optimizer", "seed": "Data"},
+        **{"optimizer": "Optimizer", "lr": "Learning rate", "weight_decay": "Optimizer"},
+        **{"z_loss": "Loss", "ema": "Optimizer", "seed": "Data"},
         **{"attention": "Device", "parallel": "Parallel training", "accumulate": "Device"},
         **{"spike": "Spikes of the loss", "log_every": "Logs", "eval_every": "Evaluation"},
         "checkpoint_every": "Checkpoints",

@@ -133,7 +133,11 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     Writes checkpoints, metrics and a sample.
     """
 
-    SECTIONS: ClassVar = {**TrainConfig.SECTIONS, "processes": "Parallel training"}
+    SECTIONS: ClassVar = {
+        **TrainConfig.SECTIONS,
+        "processes": "Parallel training",
+        "time": "Budget",
+    }
     makes: ClassVar[str] = "model"
     needs: ClassVar[tuple[str, ...]] = ("shards",)
     reads_corpus: ClassVar[bool] = False
