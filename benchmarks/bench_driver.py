@@ -167,7 +167,7 @@ def measure(count: int) -> dict[str, Any]:
             commits[0] += time.perf_counter() - began
 
         with patch.object(ledger, "flush", flushed):
-            timed("map", lambda: run.stages._map(stage, folder, written, engine))
+            timed("map", lambda: run.stages._map(stage, folder, written, engine, engine))
         from curate.run.records import sum_up
 
         results = (r for _, r in ledger.results(stage.key, StageResult))
@@ -175,7 +175,7 @@ def measure(count: int) -> dict[str, Any]:
         columns = {name: pa.array([], pa.string()) for name in ("id", "text", *REASON_COLUMNS)}
         pq.write_table(pa.table(columns), part_path(folder, 0, "rejected"))
         with patch.object(run, "_first_rejected", lambda stages: ()):  # not part of the assembly
-            timed("assembly", lambda: run._write_corpus(engine))
+            timed("assembly", lambda: run._write_corpus(engine, engine))
         timed("kept ids", lambda: driver.manifests.kept_ids(out))
         timed("record", lambda: records.record(run.outcome))
         driver_peak = peak_bytes()

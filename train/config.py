@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt
@@ -42,7 +43,9 @@ class Source:
 
     @property
     def label(self) -> str:
-        return self.name or self.shards.rstrip("/").rsplit("/", 1)[-1]
+        """The name, or that of the folder. A recipe's stage 01-shards-DIGEST is called shards."""
+        folder = self.shards.rstrip("/").rsplit("/", 1)[-1]
+        return self.name or re.sub(r"^\d+-(.+)-[0-9a-f]{16}$", r"\1", folder)
 
 
 _SAME = "Without a value the run's."
@@ -217,7 +220,9 @@ class TrainConfig:
         "drawn by the seed. Held-out documents stay the same. Without a value all.",
     )
     vocab_size: int | None = Field(
-        None, ge=1, description="Size of the vocabulary, for shards that do not record it."
+        None,
+        ge=1,
+        description="Size of the vocabulary, for documents, and for shards that do not record it.",
     )
     end_of_text: int | None = Field(
         None,

@@ -11,6 +11,7 @@ from tempfile import gettempdir
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from llmcurate.base.disk.files import cache_folder
 from llmcurate.base.disk.process import peak_bytes
@@ -30,6 +31,23 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"device {name!r}: this PyTorch sees no GPU; use cpu")
     return device
+
+
+class _WithoutStart(TorchFunctionMode):
+    """Leaves out the initial values of new weights."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def on_meta() -> Iterator[None]:
+    """Build modules without memory, on the meta device. Their weights have no initial values:
+    random ones would load torch's compiler, which takes seconds."""
+    with torch.device("meta"), _WithoutStart():
+        yield
 
 
 def generation(device: torch.device) -> int:

@@ -196,7 +196,7 @@ class Dial:
                 self._try(size, self._shape(size))
             shape = self._shape(size)
             config, tokens = self._config(size, shape["context"]), self._tokens(size)
-            steps = max(1, round(tokens / (shape["rows"] * shape["context"])))
+            steps = max(1, int(tokens / (shape["rows"] * shape["context"])))
             every = self._every(size, steps)
             train = {
                 **{"eval_every": every, "checkpoint_every": every},

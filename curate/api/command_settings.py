@@ -381,11 +381,11 @@ class Export(CommandSettings):
 
     command = "export"
 
-    format: Literal["jsonl", "warc", "minhash", "bloom", "hf", "gguf"] = Field(
+    format: Literal["jsonl", "warc", "minhash", "bloom", "hf", "gguf", "onnx"] = Field(
         "jsonl",
         description="Format: for a corpus jsonl, warc (records of plain text), minhash (signatures"
         " for datasketch) or bloom (a filter for pybloom-live); for a model hf (transformers), the"
-        " default for a folder with a trained model, or gguf (llama.cpp).",
+        " default for a folder with a trained model, gguf (llama.cpp), or onnx for an encoder.",
     )
     compression: Literal["zst", "gz", "none"] = Field(
         "zst", description="Compression of the JSONL files."

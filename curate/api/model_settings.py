@@ -137,10 +137,11 @@ class Predict(CommandSettings):
     checkpoint: Literal["best", "last"] = Export.field("checkpoint")
 
 
-class ModelCompare(CommandSettings):
-    """The options of `llmcurate model compare`."""
+class Compare(CommandSettings):
+    """The options of `llmcurate compare`."""
 
-    command = "model compare"
+    command = "compare"
+    SECTIONS = {"model": "Model", "score": "Evaluation", "seeds": "Training"}
 
     tokens: int | None = Field(
         None, ge=1, description="Training tokens per run, such as 2000000, 2M or 2e6."
@@ -148,21 +149,6 @@ class ModelCompare(CommandSettings):
     flops: float | None = Field(
         None, gt=0, description="Floating-point operations per run, instead of tokens."
     )
-    seeds: int = Field(3, ge=1, description="Number of seeds per variant.")
-    seed: int = Field(0, ge=0, description="First seed; the others follow it.")
-    rows: int = Field(4, ge=1, description="Rows of `context` tokens per training step.")
-    context: int = Field(256, ge=8, description="Tokens per row.")
-    lr: float = Field(0.003, gt=0, description="Learning rate after warm-up.")
-    device: str = Generate.field("device")
-
-
-class Ablate(CommandSettings):
-    """The options of `llmcurate ablate`."""
-
-    command = "ablate"
-    SECTIONS = {"model": "Model", "eval_bytes": "Evaluation", "seeds": "Training"}
-
-    tokens: int | None = ModelCompare.field("tokens")
     documents: int | None = Field(
         None,
         ge=1,
@@ -177,7 +163,9 @@ class Ablate(CommandSettings):
         " and tokens and tells what difference the experiment could detect.",
     )
     model: str | None = Field(
-        None, description="Preset to train. Default: tiny; with --minutes the largest that fits."
+        None,
+        description="Preset to train, or the folder of a trained model. Default: tiny; with"
+        " --minutes the largest preset that fits.",
     )
     tokenizer: Path | None = Field(
         None,
@@ -185,6 +173,14 @@ class Ablate(CommandSettings):
         " union of the corpora.",
     )
     vocab: int = Field(4096, ge=2, description="Vocabulary size of the trained tokenizer.")
+    score: str = Field(
+        "bytes",
+        description="Score: bytes (likelihood of texts), spans (of blanked words; any model but"
+        " ELECTRA's), or a JSONL file of a fine-tuning task.",
+    )
+    tuning_steps: int = Field(
+        200, ge=1, description="Steps of fine-tuning per run, if the score is a file."
+    )
     eval_bytes: int = Field(
         100_000,
         ge=1,
@@ -201,11 +197,11 @@ class Ablate(CommandSettings):
         description="Largest share of an evaluation document's 13-grams that may occur in a corpus;"
         " documents with more are not scored.",
     )
-    seeds: int = Field(3, ge=1, description="Number of seeds per corpus.")
-    seed: int = ModelCompare.field("seed")
-    rows: int = ModelCompare.field("rows")
-    context: int = ModelCompare.field("context")
-    lr: float = ModelCompare.field("lr")
+    seeds: int = Field(3, ge=1, description="Number of seeds per row.")
+    seed: int = Field(0, ge=0, description="First seed; the others follow it.")
+    rows: int = Field(4, ge=1, description="Rows of `context` tokens per training step.")
+    context: int = Field(256, ge=8, description="Tokens per row.")
+    lr: float = Field(0.003, gt=0, description="Learning rate after warm-up.")
     points: int = Field(3, ge=1, description="Number of times that texts are scored during a run.")
     threads: int = Field(1, ge=1, description="CPU threads per run; several runs go in parallel.")
     device: str = Generate.field("device")
@@ -250,16 +246,16 @@ class MixSearch(CommandSettings):
         description="Tokenizer for all documents, a file or its folder. Default: one trained on the"
         " union of the sources.",
     )
-    vocab: int = Ablate.field("vocab")
-    eval_bytes: int = Ablate.field("eval_bytes")
-    eval_excerpt: int = Ablate.field("eval_excerpt")
-    max_overlap: float = Ablate.field("max_overlap")
+    vocab: int = Compare.field("vocab")
+    eval_bytes: int = Compare.field("eval_bytes")
+    eval_excerpt: int = Compare.field("eval_excerpt")
+    max_overlap: float = Compare.field("max_overlap")
     seed: int = Field(0, ge=0, description="Seed of the sampled mixtures and of every run.")
-    rows: int = Ablate.field("rows")
-    context: int = Ablate.field("context")
-    lr: float = Ablate.field("lr")
-    threads: int = Ablate.field("threads")
-    device: str = Ablate.field("device")
+    rows: int = Compare.field("rows")
+    context: int = Compare.field("context")
+    lr: float = Compare.field("lr")
+    threads: int = Compare.field("threads")
+    device: str = Compare.field("device")
 
 
 class ModelCoordinates(CommandSettings):
@@ -341,10 +337,10 @@ class ScalingRun(CommandSettings):
         " only this many tokens of the corpus, repeated.",
     )
     seeds: int = Field(1, ge=1, description="Number of seeds per run.")
-    seed: int = ModelCompare.field("seed")
-    rows: int = ModelCompare.field("rows")
+    seed: int = Compare.field("seed")
+    rows: int = Compare.field("rows")
     context: int = Field(128, ge=8, description="Tokens per row.")
-    lr: float = ModelCompare.field("lr")
+    lr: float = Compare.field("lr")
     device: str = Generate.field("device")
 
 

@@ -1,4 +1,4 @@
-"""`llmcurate evaluate` and `ablate`: score a model, and compare corpora by training on them."""
+"""`llmcurate evaluate` and `compare`: score a model, and compare corpora and models by training."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def evaluate(
     on: Annotated[
         Optional[list[str]],
         typer.Option(
-            metavar="NAME=PATH",
+            metavar="[NAME=]PATH",
             help="Documents, token shards of the model's tokenizer, or questions in JSONL. They may"
             " follow MODEL without --on. [repeatable; required]",
         ),
@@ -210,21 +210,29 @@ def _bounds(interval: list[float] | None) -> str:
     return "" if interval is None else " to ".join(f"{bound:.3f}" for bound in interval)
 
 
-@command(app, "Ablate", shared=(*EXPERIMENT, "dry_run"), reads=READS_TEXTS, panel="Train")
-def ablate(
+@command(app, "Compare", shared=(*EXPERIMENT, "dry_run"), reads=READS_TEXTS, panel="Train")
+def compare(
     corpora: Annotated[
         list[str],
         typer.Argument(
             metavar="CORPUS...",
-            help="Corpora to compare, files or runs, as PATH or NAME=PATH; with --recipes they are"
-            " recipes. The others are compared with the first.",
+            help="Corpora to compare, files, runs or token shards, as PATH or NAME=PATH; with"
+            " --recipes they are recipes. The others are compared with the first.",
         ),
     ],
     out: NewFolder,
+    variant: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            metavar="NAME:KEY=VALUE,...",
+            help="The first corpus trained with other settings of tokenizer, shards, pretrain or"
+            " model; model=PRESET is another model. [repeatable]",
+        ),
+    ] = None,
     on: Annotated[
         Optional[list[str]],
         typer.Option(
-            metavar="NAME=PATH",
+            metavar="[NAME=]PATH",
             help="Evaluation text that all models are scored on. It must not come from the corpora."
             " [repeatable]",
         ),
@@ -246,43 +254,45 @@ def ablate(
     options: CommandOptions,
     **settings: Any,
 ) -> None:
-    """Compare corpora by the models trained on them.
+    """Compare corpora, models or settings by training.
 
-    Every corpus gets the same tokenizer, model, number of tokens, seeds and evaluation texts. --set
-    CORPUS.SECTION.KEY changes a setting of tokenizer, shards or pretrain for one corpus.
-    Differences are in bits per byte, with 95 % intervals over documents and seeds. A placebo is
-    trained too: the first corpus in another order. Run the same command to resume.
+    All rows get the same tokenizer, model, amount of text, seeds and evaluation texts, but for what
+    --variant or --set NAME.SECTION.KEY changes. Differences have 95 % intervals over documents and
+    seeds. A placebo is trained too: the first corpus in another order. Run the same command to
+    resume.
 
     \b
     Example:
-    llmcurate ablate kept=out raw=raw.jsonl --on news=news.jsonl --tokens 2M -o help
-    llmcurate ablate --recipes c4 c4-unfiltered --input crawl/ --on wiki=wiki.jsonl \\
+    llmcurate compare kept=out raw=raw.jsonl --on news=news.jsonl --tokens 2M -o help
+    llmcurate compare out --variant gelu:model.feed_forward.activation=gelu \\
+      --variant lion:pretrain.optimizer=lion,pretrain.lr=0.001 \\
+      --on news=news.jsonl --flops 1e13 -o variants
+    llmcurate compare --recipes c4 c4-unfiltered --input crawl/ --on wiki=wiki.jsonl \\
       --minutes 20 -o help
-    llmcurate ablate small=a.jsonl large=a.jsonl --set large.tokenizer.vocab=8192 --epochs 1 \\
-      --on wiki=wiki.jsonl -o vocabularies
     """
-    from curate.api.model_settings import Ablate
+    from curate.api.model_settings import Compare
     from curate.engines.base import check_engine
     from curate.products.eval_texts import named_paths
 
-    chosen = Ablate.of(**settings)
+    chosen = Compare.of(**settings)
     check_engine(options.engine, options.address)
     if options.engine == "slurm":
         raise UsageError("--engine slurm: an experiment runs with --engine local or ray")
     with needs_training():
-        from curate.experiment.ablate import describe, run_experiment
+        from curate.experiment.compare import describe, run_experiment
         from curate.experiment.corpora import named_corpora
         from curate.experiment.runs import EngineChoice
 
-        named = named_corpora(corpora, inputs or [], recipes)
+        named = named_corpora(corpora, inputs or [], recipes, variant or [])
         scored = named_paths(on or [])
+        changes = [*(sets or ()), *read_changes(options.read)]
         if options.dry_run:
-            echo("\n".join(describe(named, scored, chosen, sets or [])))
+            echo("\n".join(describe(named, scored, chosen, changes)))
             return
         place = EngineChoice(options.engine, options.address, options.workers, options.quiet)
-        changes = [*(sets or ()), *read_changes(options.read)]
         experiment = run_experiment(named, scored, out, chosen, changes, place)
         experiment.show(out, options.as_json)
-    best = min(experiment.corpora, key=lambda row: row.bits_per_byte.mean)
-    words = ("tokenizer", "train", *best.inputs, "-o", "tokenizer")
-    suggest(*words, quiet=options.quiet or options.as_json)
+    best = min(experiment.corpora, key=lambda row: row.score.mean)
+    if not variant:
+        words = ("tokenizer", "train", *best.inputs, "-o", "tokenizer")
+        suggest(*words, quiet=options.quiet or options.as_json)

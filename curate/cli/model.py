@@ -19,7 +19,7 @@ from llmcurate.base.terminal import print_result, table
 if TYPE_CHECKING:
     from train.model.config import ModelConfig
 
-model_app = group("model", "Show, compare and convert models.", "Train")
+model_app = group("model", "Show and convert models.", "Train")
 
 
 @command(model_app, "ModelShow", "show")

@@ -32,7 +32,7 @@ PANELS = ("Curate", "Look", "Tokenizer", "Train", "Operate", "Lab")
 ORDER = (
     "demo init run fetch extract filter dedup decontaminate language quality perplexity mix"
     " recipes steps browse explain whatif stats search train encode eval convert pretrain generate"
-    " evaluate ablate export import which refresh forget check schema warmup model scaling"
+    " evaluate compare export import which refresh forget check schema warmup model scaling"
 ).split()
 
 # Names that other tools use for these commands.

@@ -31,7 +31,7 @@ TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
 METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", list[str]: "TEXT"}
 FLAGS = {"special_tokens": "--special", "vocab_size": "--vocab"}  # else the setting's name
 # Completion of the values of a setting.
-WORDS = {(step, "model"): completion.presets for step in ("pretrain", "Ablate", "MixSearch")}
+WORDS = {(step, "model"): completion.presets for step in ("pretrain", "Compare", "MixSearch")}
 COLUMNS = "by column text_column date_column label_column loss_mask words".split()
 # The options that help lists after the settings of a command.
 LAST = (

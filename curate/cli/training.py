@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -76,7 +78,10 @@ def say_checkpoint(model: Path, which: str, quiet: bool = False) -> None:
 def pretrain(
     shards: Annotated[
         Optional[Path],
-        typer.Argument(help="Folder of token shards. In a workspace the default is the newest."),
+        typer.Argument(
+            help="Folder of token shards, or documents, which are encoded first by a tokenizer"
+            " trained on them. In a workspace the default is the newest shards."
+        ),
     ] = None,
     task: Annotated[
         Optional[str],
@@ -88,7 +93,7 @@ def pretrain(
     on: Annotated[
         Optional[list[str]],
         typer.Option(
-            metavar="NAME=PATH",
+            metavar="[NAME=]PATH",
             help="Evaluation text, documents or token shards. All of it is scored, by source,"
             " whenever held-out text is. [repeatable]",
             rich_help_panel="Evaluation",
@@ -101,14 +106,15 @@ def pretrain(
     options: CommandOptions,
     **settings: Any,
 ) -> None:
-    """Train a language model on token shards.
+    """Train a language model on token shards or documents.
 
     Run the same command to resume from the newest checkpoint. In a workspace, shards older than
     their corpus or tokenizer are encoded again first.
 
     \b
     Example:
-    llmcurate pretrain shards/ -o model --for 30m
+    llmcurate pretrain corpus/ -o model --for 30m
+    llmcurate pretrain shards/ -o model --tokens 20M
     llmcurate pretrain shards/ -o model --model 124m --steps 200 --lr 0.001 --rows 8
     llmcurate pretrain shards/ -o model --model 30m --set model.attention.window=64
     llmcurate pretrain chats.jsonl -o chat --model model --task chat
@@ -125,13 +131,21 @@ def pretrain(
             "torchrun would start this once per process: use --processes N without torchrun,"
             " or torchrun ... -m train SHARDS OUT"
         )
-    if shards is not None or not any(_SOURCES.match(s) for s in sets or ()):
+    inputs: list[str] = []
+    first: list[tuple[str, dict[str, Any]]] = []
+    if shards is not None and task is None and _holds_documents(shards):
+        inputs = [str(shards)]
+        vocabulary = settings.pop("vocab_size", None) or vocabulary_size(shards)
+        first = [("tokenizer", {"vocab": vocabulary}), ("shards", {})]
+    elif shards is not None or not any(_SOURCES.match(s) for s in sets or ()):
         folder = shards or _fresh_shards(workspace("SHARDS"), options)
         if options.dry_run and not folder.exists():
             echo(f"pretrain: would then train on the shards in {folder}")
             return
         require_kind(folder, "shards")
-        if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        if not folder.exists():
+            raise UsageError(f"{folder} does not exist")
+        if folder.is_dir() and not any(folder.iterdir()):
             raise UsageError(f"{folder} holds no token shards")
         settings = {**settings, "shards": str(folder)}
     if task is not None:
@@ -140,7 +154,28 @@ def pretrain(
         settings = {**settings, "eval": named_paths(on)}
     whole = (*(sets or ()), *read_changes(read))
     options = replace(options, allow_python=True)  # the user named the code on the command line
-    run_steps("pretrain", [("pretrain", settings)], [], options, whole)
+    run_steps("pretrain", [*first, ("pretrain", settings)], inputs, options, whole)
+
+
+def _holds_documents(path: Path) -> bool:
+    """Return True for documents that have not been encoded: a file, or a folder that neither is nor
+    has a folder of shards."""
+    from curate.formats.folders import OF_DOCUMENTS, kinds_of
+    from curate.formats.kinds import format_by_name
+
+    if path.is_file():
+        return format_by_name(path.name) is not None
+    encoded = any("shards" in kinds_of(folder) for folder in (path, *path.glob("*/")))
+    return not encoded and kinds_of(path)[:1] in [[kind] for kind in OF_DOCUMENTS]
+
+
+def vocabulary_size(corpus: Path) -> int:
+    """Return a vocabulary's size for a corpus, by the bytes of its files: 4,096 tokens below 10 MB,
+    twice as many for each further factor of 10, and at most 32,768."""
+    whole = corpus / "corpus" if (corpus / "corpus").is_dir() else corpus
+    files = whole.rglob("*") if whole.is_dir() else [whole]
+    size = sum(path.stat().st_size for path in files if path.is_file())
+    return min(32_768, 4096 * 2 ** max(0, len(str(size // 1_000_000)) - 1))
 
 
 def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
@@ -328,6 +363,7 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
     llmcurate export corpus/ -o out --format warc
     llmcurate export model/ -o hf-model --dtype bfloat16
     llmcurate export model/ -o model.gguf --format gguf --dtype q8_0
+    llmcurate export topics/ -o topics-onnx --format onnx
     """
     from curate.api.command_settings import Export
     from curate.formats.folders import OF_DOCUMENTS, kinds_of
@@ -336,7 +372,7 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
     kinds = kinds_of(Path(inputs[0])) if inputs else []
     is_model = "model" in kinds and set(kinds).isdisjoint(OF_DOCUMENTS)
     to = "hf" if is_model and "format" not in settings else chosen.format
-    if to in ("hf", "gguf"):
+    if to in ("hf", "gguf", "onnx"):
         export_model(inputs or [], chosen.dtype, options, chosen.checkpoint, to)
     else:
         settings = chosen.model_dump(include={"format", "compression", "attributes", "key"})
@@ -346,8 +382,9 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
 def export_model(
     inputs: list[str], dtype: str, options: CommandOptions, which: str = "best", to: str = "hf"
 ) -> None:
-    """Write a trained model as a folder that transformers can load, or as OUT/model.gguf, or the
-    file OUT if its name ends in .gguf. Raises UsageError unless one model and OUT are given."""
+    """Write a trained model as a folder that transformers can load, as a folder with model.onnx, or
+    as OUT/model.gguf, or the file OUT if its name ends in .gguf. Raises UsageError unless one model
+    and OUT are given."""
     if len(inputs) > 1:
         raise UsageError(f"export --format {to} takes one trained model; give one folder")
     out = options.out
@@ -359,28 +396,39 @@ def export_model(
     a_model(run)
     with needs_training():
         from train.hf.export import chosen
-        from train.hf.export import export as write
 
-        if to == "gguf":
-            from tokenize_kit.change.gguf_model import add_tokenizer
-            from train.hf.gguf import architecture_of, export_gguf
+        family_of, write = _exporter(to)
         if options.dry_run:
-            checkpoint, plan, family = chosen(run, which)
-            family = family if to == "hf" else architecture_of(plan.model)
-            echo(f"would export {checkpoint} as {family.architecture} to {out}")
+            checkpoint, plan = chosen(run, which)
+            architecture = family_of(plan.model).class_of(plan.model)
+            echo(f"would export {checkpoint} as {architecture} to {out}")
             return
         if options.restart and out.exists():
             say(f"renamed {out} to {rename_aside(out)}")
         say_checkpoint(run, which, options.quiet or options.as_json)
-        if to == "hf":
-            summary = write(run, out, dtype=dtype, which=which)
-        else:
-            summary = export_gguf(run, out, add_tokenizer, dtype=dtype, which=which)
+        summary = write(run, out, dtype=dtype, which=which)
     text = (
         f"{out}: {summary.architecture}, {summary.parameters:,} parameters in"
         f" {summary.dtype}, {summary.bytes / 1e6:,.1f} MB, from {summary.checkpoint}"
     )
     print_result(vars(summary) | {"out": str(out)}, text, options.as_json, options.quiet)
+
+
+def _exporter(to: str) -> tuple[Callable[[Any], Any], Callable[..., Any]]:
+    """Return the function that gives a model's family, and the function that writes the model."""
+    if to == "gguf":
+        from tokenize_kit.change.gguf_model import add_tokenizer
+        from train.hf.gguf import architecture_of, export_gguf
+
+        return architecture_of, partial(export_gguf, finish=add_tokenizer)
+    if to == "onnx":
+        from train.hf.onnx import encoder_family, export_onnx
+
+        return encoder_family, export_onnx
+    from train.hf.export import export
+    from train.hf.families import family_of
+
+    return family_of, export
 
 
 @app.command("import", rich_help_panel="Train")

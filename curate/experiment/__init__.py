@@ -1,1 +1,1 @@
-"""Controlled experiments: is a model better after a change of the data, beyond chance?"""
+"""Controlled comparisons: is a model better after a change, beyond chance?"""

@@ -1,4 +1,4 @@
-"""The budget of the runs of an experiment: equal tokens, documents or epochs, or a time limit.
+"""The budget of runs: equal tokens, computation, documents or epochs, or a time limit.
 
 With --minutes the model and its number of tokens are chosen as follows. The presets of this project
 are timed for a few steps each, from the smallest on. The largest preset is chosen for which 20
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from curate.experiment.corpora import PLACEBO
 from curate.experiment.evaluation import DOCUMENTS, LEAST_EXCERPT
@@ -30,13 +30,17 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import Message
 from llmcurate.base.terminal import say
+from train.evaluate.scores import score_of
 
 if TYPE_CHECKING:
-    from curate.api.model_settings import Ablate
+    from curate.api.model_settings import Compare
+    from train.config import TrainConfig
+    from train.model.config import ModelConfig
 
 M = TypeVar("M", bound=Message)
-Detectable = Callable[[list[RunTask], int], float | None]  # (runs, seed) -> bits per byte
-KINDS = ("tokens", "documents", "epochs", "minutes")
+Detectable = Callable[[list[RunTask], int], float | None]  # (runs, seed) -> in the score's unit
+CHOICES = "--tokens, --flops, --documents, --epochs and --minutes"
+KINDS = ("tokens", "flops", "documents", "epochs", "minutes")
 PER_PARAMETER = 20  # tokens; Hoffmann et al. 2022, table 3
 MOST_EPOCHS = 4.0  # Muennighoff et al. 2023
 PILOT = 0.1  # share of the time
@@ -62,18 +66,21 @@ class Budget:
     kind: str
     amount: float
 
-    def tokens(self, size: Size) -> float:
-        """Return how many tokens a run reads if it trains on a corpus of this size."""
+    def tokens(self, size: Size, flops: float = 1.0) -> float:
+        """Return how many tokens a run reads if it trains on a corpus of this size and needs these
+        FLOPs per token."""
+        if self.kind == "flops":
+            return self.amount / flops
         if self.kind == "documents":  # at the corpus' mean length
             return self.amount * size.tokens / max(1, size.documents)
         return self.amount * size.tokens if self.kind == "epochs" else self.amount
 
 
-def chosen_budget(chosen: Ablate) -> Budget:
+def chosen_budget(chosen: Compare) -> Budget:
     """Return the budget given as options. Raises UsageError unless exactly one is given."""
     amounts = {kind: value for kind in KINDS if (value := getattr(chosen, kind)) is not None}
     if len(amounts) != 1:
-        raise UsageError("give one of --tokens, --documents, --epochs and --minutes")
+        raise UsageError(f"give one of {CHOICES}")
     ((kind, amount),) = amounts.items()
     return Budget(kind, amount)
 
@@ -117,7 +124,7 @@ class Choice(Pace):
 
 @dataclass(frozen=True)
 class Pilot:
-    """The cost of a pilot. `detectable` is the smallest detectable difference in bits per byte."""
+    """The cost of a pilot. `detectable` is the smallest difference that it could detect."""
 
     steps: int
     seconds: float
@@ -150,7 +157,7 @@ class Request:
     shards: dict[str, Path]
     sizes: dict[str, Size]
     out: Path
-    chosen: Ablate
+    chosen: Compare
     training: Training
     place: EngineChoice
     begun: float
@@ -177,6 +184,12 @@ class Request:
     @property
     def _workers(self) -> int:
         return self.place.count(self.training.train["device"], self.training.threads)
+
+    @property
+    def passes(self) -> int:
+        """Number of times that a run scores the texts, the last time after its training."""
+        during = score_of(self.training.score).reads == "shards"
+        return self.chosen.points + 1 if during else 1
 
     @property
     def most_tokens(self) -> float:
@@ -228,8 +241,7 @@ def _choice(request: Request) -> Choice:
     shards = request.shards[request.first]
     best, timed = largest_model(shards, request.chosen, request.training, seconds * (1 - SCORING))
     size, texts = request.sizes[request.first], max(1, len(request.training.texts))
-    passes = request.chosen.points + 1
-    tokens = seconds * SCORING / passes * best.tokens_per_second * SCORED_FASTER
+    tokens = seconds * SCORING / request.passes * best.tokens_per_second * SCORED_FASTER
     most = int(tokens * size.bytes / max(1, size.tokens) / texts)
     least = DOCUMENTS * LEAST_EXCERPT
     size_of_texts = min(request.chosen.eval_bytes, max(least, most))
@@ -240,7 +252,8 @@ def run_pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Pl
     """Run the pilot and return the plan, with the tokens per run and the detectable difference."""
     plan = request.cached("plan.json", Plan, lambda: _pilot(request, choice, detectable_by))
     detectable = plan.pilot.detectable
-    limit = "" if detectable is None else f"{detectable:.4f} bits per byte (80 % power, 5 % level)"
+    unit = score_of(request.training.score).unit
+    limit = "" if detectable is None else f"{detectable:.4f} {unit} (80 % power, 5 % level)"
     shown = f"; smallest detectable difference: {limit}" if limit else ""
     say(
         f"each run reads {counted(plan.tokens, 'token')},"
@@ -263,12 +276,13 @@ def _pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Plan:
             shards = request.shards[name]
             tasks.append(training.task(name, shards, seed, steps, folder, part, eval_every=steps))
     make_runs(tasks, request.place, "pilot")
-    # The runs score the texts more often than the pilot does.
+    # Runs may score the texts more often than the pilot does.
     figures = [done.seconds for task in tasks if (done := finished_record(task)) is not None]
     scoring = median(figure["scoring"] for figure in figures)
-    stepping = max(median(figure["training"] for figure in figures) - scoring, 1e-9)
+    stepping = median(figure["training"] for figure in figures)
+    stepping = max(stepping - scoring * (request.passes > 1), 1e-9)
     pace = steps * step / stepping
-    seconds = request.seconds() * SPARE / request.rounds - (chosen.points + 1) * scoring
+    seconds = request.seconds() * SPARE / request.rounds - request.passes * scoring
     tokens = int(max(LEAST_STEPS * step, min(request.most_tokens, seconds * pace)))
     return Plan(
         request.minutes,
@@ -286,7 +300,7 @@ def _pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Plan:
 
 
 def largest_model(
-    shards: Path, chosen: Ablate, training: Training, seconds: float
+    shards: Path, chosen: Compare, training: Training, seconds: float
 ) -> tuple[Pace, list[Pace]]:
     """Return (chosen model, all timed models): the largest preset for which 20 tokens per parameter
     fit into these seconds, or the smallest preset; a model given by the user is only timed."""
@@ -318,7 +332,15 @@ def cost(shards: Path, name: str, training: Training) -> tuple[int, float]:
     return parameters(plan.model), flops_per_token(plan.model, plan.train.context)
 
 
-def _settings(training: Training, steps: int) -> Any:
+def settings_of(training: Training) -> tuple[ModelConfig, TrainConfig]:
+    """Return the settings of a run's model, before its vocabulary is known, and of its training.
+    Raises LlmcurateError if they do not fit each other."""
+    from train.loop.start import model_for
+
+    return model_for(training.model, _settings(training, 1), training.changes)[:2]
+
+
+def _settings(training: Training, steps: int) -> TrainConfig:
     from llmcurate.base.settings import from_dict, unflatten
     from train.config import TrainConfig
 
@@ -337,7 +359,7 @@ def time_model(shards: Path, name: str, training: Training) -> Pace:
     torch.set_num_threads(training.threads)
     parameters, flops = cost(shards, name, training)
     settings = _settings(training, TIMED_STEPS + 1)
-    with tempfile.TemporaryDirectory(prefix="llmcurate-ablate-") as folder:
+    with tempfile.TemporaryDirectory(prefix="llmcurate-compare-") as folder:
         timings: list[dict[str, float]] = []
         pretrain(
             shards,

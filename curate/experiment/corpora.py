@@ -1,20 +1,20 @@
-"""The corpora of an experiment: their names, recipes, settings, tokenizers and token shards. All
-corpora share one tokenizer, unless --set gives a corpus other settings of `tokenizer` or
-`shards.tokenizer`; corpora with equal settings share one tokenizer. Every tokenizer is trained on
-the union of all corpora, so that no corpus has a tokenizer fitted to its text alone."""
+"""The rows of an experiment: corpora, and variants, which are the first corpus with other settings.
+All share one tokenizer, unless a row has other settings of `tokenizer` or `shards.tokenizer`, or is
+token shards; rows with equal settings share one tokenizer. Every tokenizer is trained on the union
+of all corpora, so that no corpus has a tokenizer fitted to its text alone."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from curate.formats.listing import find_files
 from curate.formats.read_settings import ReadSettings
-from curate.products.eval_texts import are_shards
+from curate.products.eval_texts import are_shards, name_of_path
 from curate.products.pretraining import NAMES
 from curate.run.driver import carry_out
 from curate.run.records import Options
@@ -22,6 +22,8 @@ from curate.steps.contracts import setting_names
 from curate.steps.recipe import Change, Recipe, SettingNames, compose, load
 from curate.steps.registry import step_class
 from curate.steps.shipped import names as shipped_names
+from llmcurate.base.disk.files import file_digest, make_folder, write_text
+from llmcurate.base.disk.sealed_json import encode_json, read_json, seal
 from llmcurate.base.errors import UsageError
 
 PLACEBO = "placebo"
@@ -29,7 +31,7 @@ _NAME = re.compile(r"\w[\w.+-]*")
 # Settings that the experiment decides, and the option to use instead.
 DECIDED = {
     "pretrain": {
-        "steps": "steps follow from --tokens, --documents, --epochs or --minutes",
+        "steps": "steps follow from --tokens, --flops, --documents, --epochs or --minutes",
         "seed": "give --seed, the first one, and --seeds",
         "eval": "give --on NAME=PATH",
         "eval_every": "give --points, the number of times that texts are scored",
@@ -43,48 +45,71 @@ DECIDED = {
         "format": "an experiment needs llmcurate's own format; leave it out",
     },
 }
-OWN = ("pretrain", "shards", "tokenizer")  # sections that --set can change for one corpus
-SECTIONS = ("model", *OWN)  # sections of --set that belong to no recipe
+SECTIONS = ("model", "pretrain", "shards", "tokenizer")  # of --set, that belong to no recipe
+PRESET = ""  # key of `model` alone, the name of a preset or the folder of a trained model
 TEXTS = ("columns", "split", "config")  # settings of `read` that also apply to evaluation texts
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus of an experiment. `inputs` are files, folders or runs with the documents; `recipe`
-    is a recipe to run over the inputs, or None."""
+    """A row of an experiment. `inputs` are files, folders or runs with the documents, or token
+    shards; `recipe` is a recipe to run over the inputs, or None. `settings` are those of a variant,
+    as SECTION.KEY=VALUE."""
 
     name: str
     inputs: tuple[str, ...]
     recipe: str | None = None
+    settings: tuple[str, ...] = ()
 
     def at(self, folder: Path) -> Corpus:
-        return Corpus(self.name, (str(folder),), self.recipe)
+        return replace(self, inputs=(str(folder),))
+
+    @property
+    def shards(self) -> Path | None:
+        """The folder of token shards, or None if the inputs are documents."""
+        path, *others = self.inputs
+        return Path(path) if not others and are_shards(path) else None
 
 
-def named_corpora(arguments: Sequence[str], inputs: Sequence[str], recipes: bool) -> list[Corpus]:
-    """Return the corpora given as PATH or NAME=PATH, or as recipes over the inputs. Raises
-    UsageError for the first corpus that is not valid."""
+def named_corpora(
+    arguments: Sequence[str], inputs: Sequence[str], recipes: bool, variants: Sequence[str] = ()
+) -> list[Corpus]:
+    """Return the corpora given as PATH or NAME=PATH, or as recipes over the inputs; then the
+    variants of the first, NAME:KEY=VALUE,... Raises UsageError for the first that is not valid."""
     corpora: list[Corpus] = []
+
+    def add(corpus: Corpus, given: str) -> None:
+        if corpus.name == PLACEBO:
+            raise UsageError(f"{given}: the name {PLACEBO} is reserved; choose another name")
+        if any(corpus.name == other.name for other in corpora):
+            hint = f"write NAME={given.partition('=')[2] or given} for one of them"
+            hint = "choose another name" if corpus.settings else hint
+            raise UsageError(f"two corpora are called {corpus.name}: {hint}")
+        corpora.append(corpus)
+
     for argument in arguments:
         name, equals, rest = argument.partition("=")
         if not equals or not _NAME.fullmatch(name) or Path(argument).exists():
             # Named after the path: no extensions, and only characters that suit a folder.
-            stem, rest = Path(argument.rstrip("/")).name, argument
-            stem = stem if Path(argument).is_dir() else stem.partition(".")[0]
-            name = re.sub(r"[^\w.+-]+", "-", stem).strip("-.+") or "corpus"
-        if name == PLACEBO:
-            raise UsageError(f"{argument}: the name {PLACEBO} is reserved; choose another name")
-        if any(name == corpus.name for corpus in corpora):
-            raise UsageError(f"two corpora are called {name}: write NAME={rest} for one of them")
-        if not recipes and are_shards(rest):
-            raise UsageError(f"{rest} holds token shards: give the documents they were made of")
+            name, rest = name_of_path(argument), argument
+        if are_shards(rest) and not (Path(rest) / "tokenizer.json").is_file():
+            raise UsageError(f"{rest}: token shards without tokenizer.json: give the documents")
         if not recipes and not Path(rest).exists() and rest in shipped_names():
             raise UsageError(f"{rest} is a recipe: add --recipes, and --input PATH for its input")
-        corpora.append(
-            Corpus(name, tuple(inputs), rest) if recipes else Corpus(name, (rest,), None)
-        )
+        add(Corpus(name, tuple(inputs), rest) if recipes else Corpus(name, (rest,)), argument)
+    for given in variants:
+        name, _, settings = given.partition(":")
+        parts = tuple(filter(None, settings.split(",")))
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"--variant {given}: write NAME:SECTION.KEY=VALUE")
+        if wrong := [part for part in parts if "=" not in part]:
+            raise UsageError(
+                f"--variant {given}: {wrong[0]!r} is no KEY=VALUE; for a value with a comma write"
+                f" --set '{name}.KEY=VALUE'"
+            )
+        add(replace(corpora[0], name=name, settings=parts), given)
     if len(corpora) < 2:
-        raise UsageError("an experiment compares corpora: give at least two")
+        raise UsageError("give at least two corpora, or a corpus and --variant NAME:KEY=VALUE")
     if recipes and not inputs:
         raise UsageError("--recipes needs documents to run over: give --input PATH")
     if not recipes and inputs:
@@ -128,10 +153,11 @@ def read_sets(sets: Iterable[str], corpora: Sequence[Corpus]) -> Sets:
         if corpus.recipe is not None
     }
     known: dict[str, SettingNames] = {"read": lambda: ReadSettings.model_fields}
-    known |= {s: partial(setting_names, step_class(s)) for s in OWN} | NAMES
+    known |= {s: partial(setting_names, step_class(s)) for s in SECTIONS[1:]} | NAMES
     for labels in steps.values():
         known = labels | known
-    for change in map(Change.of, sets):
+    varied = [f"{corpus.name}.{setting}" for corpus in corpora for setting in corpus.settings]
+    for change in map(Change.of, [*varied, *sets]):
         name, change = _owned(change, own, known)
         takers = [corpus for corpus, labels in steps.items() if change.section in labels]
         of_texts = change.section == "read" and change.key.partition(".")[0] in TEXTS
@@ -139,8 +165,7 @@ def read_sets(sets: Iterable[str], corpora: Sequence[Corpus]) -> Sets:
         if name is None and not common_to_all and not takers:
             raise UsageError(
                 f"{change.given}: {change.section} is no step of these recipes, nor one of"
-                f" {', '.join(SECTIONS)}; for one corpus write CORPUS.SECTION.KEY with one of"
-                f" {', '.join(OWN)}"
+                f" {', '.join(SECTIONS)}; for one corpus write CORPUS.SECTION.KEY with one of these"
             )
         if decided := DECIDED.get(change.section, {}).get(change.key):
             raise UsageError(f"{change.given}: {decided}")
@@ -164,10 +189,14 @@ def _owned(
     path = f"{change.section}.{change.key}"
     for name in sorted(names, key=len, reverse=True):  # a name may have dots
         section, _, key = path.removeprefix(f"{name}.").partition(".")
-        ours = section in OWN if section in SECTIONS and key else change.section not in known
+        ours = (section in SECTIONS and key) or change.section not in known
         if path.startswith(f"{name}.") and ours:
             inner = Change(section, key, change.value, change.given)
-            return name, inner.within({own: known[own] for own in OWN})
+            if section == "model" and key == PRESET:
+                return name, replace(inner, value=str(change.value))
+            # Without its section, no setting of the model: `vocab` is the tokenizer's.
+            sections = (section,) if section in SECTIONS else SECTIONS[1:]
+            return name, inner.within({own: known[own] for own in sections})
     return None, change.within(known)
 
 
@@ -175,6 +204,11 @@ def check_inputs(corpora: Sequence[Corpus], sets: Sets) -> None:
     """Raise UsageError for a recipe that is not valid or an input that does not exist."""
     for corpus in corpora:
         read = sets.read
+        if corpus.shards is not None:
+            own = [c for c in sets.own[corpus.name] if c.section in ("shards", "tokenizer")]
+            if own:
+                raise UsageError(f"{own[0].given}: {corpus.name} is token shards already")
+            continue
         if corpus.recipe is not None:
             read = load(corpus.recipe, sets.recipes[corpus.name]).read
         find_files(
@@ -238,6 +272,9 @@ def choose_tokenizers(
     vocabulary's size if a tokenizer is trained. Raises UsageError for contradictory settings."""
     choices: dict[str | None, Choice] = {None: _choice(None, named, vocab, sets)}
     for corpus in corpora:
+        if corpus.shards is not None:
+            choices[corpus.name] = corpus.shards / "tokenizer.json"
+            continue
         own = sets.own.get(corpus.name, ())
         trained = [change for change in own if change.section == "tokenizer"]
         named_files = [c for c in own if (c.section, c.key) == ("shards", "tokenizer")]
@@ -263,7 +300,7 @@ def _choice(corpus: str | None, named: Path | None, vocab: int, sets: Sets) -> C
 
 
 def _key(choice: Choice) -> str:
-    return choice.digest() if isinstance(choice, Recipe) else str(choice)
+    return choice.digest() if isinstance(choice, Recipe) else file_digest(choice)
 
 
 def are_equal(choices: Mapping[str | None, Choice], corpora: Sequence[Corpus]) -> bool:
@@ -287,7 +324,7 @@ def make_tokenizers(
                 folder / "tokenizer.json", train_on_union(choice, corpora, folder, options), name
             )
         elif key not in tokenizers:
-            tokenizers[key] = Tokenizer(Path(key), "as given", name)
+            tokenizers[key] = Tokenizer(Path(str(choice)), "as given", name)
     return {corpus.name: tokenizers[_key(choices[corpus.name])] for corpus in corpora}
 
 
@@ -296,7 +333,7 @@ def train_on_union(
 ) -> str:
     """Train a tokenizer on the documents of all corpora, and return a phrase with the names of the
     corpora. A document in two corpora is read twice."""
-    read = distinct(corpora)
+    read = [corpus for corpus in distinct(corpora) if corpus.shards is None]
     inputs = list(dict.fromkeys(path for corpus in read for path in corpus.inputs))
     carry_out(recipe, inputs, folder, options)
     if not (folder / "tokenizer.json").is_file():
@@ -312,7 +349,7 @@ def check_shards(corpora: Sequence[Corpus], sets: Sets) -> None:
     order of documents: the placebo is the first corpus in another order."""
     first, *_ = [_recipe(corpus, sets, {}) for corpus in corpora]
     (shards,) = first.products
-    if (packing := shards.model_dump()["packing"]) != "input":
+    if corpora[0].shards is None and (packing := shards.model_dump()["packing"]) != "input":
         raise UsageError(
             f"shards.packing {packing} fixes the order of documents, but the placebo is the first"
             " corpus in another order: put a corpus without it first"
@@ -322,11 +359,28 @@ def check_shards(corpora: Sequence[Corpus], sets: Sets) -> None:
 def encode_corpus(
     corpus: Corpus, tokenizer: Path, sets: Sets, folder: Path, order: int, options: Options
 ) -> Path:
-    """Encode a corpus into token shards and return their folder. `order` seeds the shuffle."""
+    """Encode a corpus into token shards and return their folder. `order` seeds the shuffle. Token
+    shards are used as they are; for another order, their files get a manifest with that number,
+    which training orders its rows by."""
+    if corpus.shards is not None:
+        return _reordered(corpus.shards, folder, order) if order else corpus.shards
     values: dict[str, str | int] = {"tokenizer": str(tokenizer)}
     if sets.values("shards", corpus.name).get("packing", "input") == "input":
         values["shuffle"] = order
     carry_out(_recipe(corpus, sets, values), list(corpus.inputs), folder, options)
+    return folder
+
+
+def _reordered(shards: Path, folder: Path, order: int) -> Path:
+    for path in (file for file in sorted(shards.rglob("*")) if file.is_file()):
+        make_folder((folder / path.relative_to(shards)).parent)
+        link = folder / path.relative_to(shards)
+        link.unlink(missing_ok=True)
+        link.symlink_to(path.resolve())
+    manifest = folder / "manifest.json"
+    values = {k: v for k, v in read_json(manifest).items() if k != "checksum"}
+    manifest.unlink()
+    write_text(manifest, encode_json(seal(values | {"order": order})).decode())
     return folder
 
 

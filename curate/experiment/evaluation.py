@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 
 WORDS = 13  # per n-gram
+BATCH = 256  # documents to decode at a time
 DOCUMENTS = 50  # per text if few bytes can be scored; with 50, Student's quantile is near 2
 LEAST_EXCERPT = 200  # bytes per document
 COLUMNS = ("id", "source", "lang", "text")
@@ -183,8 +184,8 @@ def _overlap(
     shares: dict[str, dict[str, list[float]]] = {}
     for corpus in corpora:
         present = np.zeros(len(windows.search.table[3]), np.bool_)
-        for batch in DirectInput(plan_reading(corpus.inputs, read), read).batches(["id", "text"]):
-            docs = documents({"text": batch["text"].to_pylist()})
+        for texts_of_batch in _texts_of(corpus, read):
+            docs = documents({"text": texts_of_batch})
             present[find(docs, windows.search)[1]] = True
         hits = np.bincount(item, present[gram], minlength=len(items))
         each = iter(np.round(hits / np.maximum(windows.distinct, 1), 6).tolist())
@@ -192,14 +193,32 @@ def _overlap(
     return shares
 
 
+def _texts_of(corpus: Corpus, read: ReadSettings) -> Iterator[list[str]]:
+    """Yield the texts of a corpus in batches; token shards are decoded."""
+    if corpus.shards is None:
+        reader = DirectInput(plan_reading(corpus.inputs, read), read)
+        yield from (batch["text"].to_pylist() for batch in reader.batches(["id", "text"]))
+        return
+    from llmcurate.base.tokenizer_file import load_tokenizer
+    from train.data.shards import read_shards
+
+    shards = read_shards(corpus.shards)
+    assert shards.tokenizer is not None
+    tokenizer = load_tokenizer(shards.tokenizer)
+    for first in range(0, shards.documents, BATCH):
+        numbers = range(first, min(first + BATCH, shards.documents))
+        yield tokenizer.decode_batch([shards.document(number).tolist() for number in numbers])
+
+
 def encode_uncontaminated(
     text: EvalText,
     shares: dict[str, dict[str, list[float]]],
     most_overlap: float,
-    tokenizers: Mapping[Path, Path],
+    tokenizers: Mapping[Path, Path | None],
 ) -> TextFigures:
-    """Encode the documents that no corpus contains, and return the text's figures. `tokenizers`
-    maps a shard folder to a tokenizer. Raises UsageError if fewer than two documents remain."""
+    """Write the documents that no corpus contains, and return the text's figures. `tokenizers` maps
+    a folder of shards to the tokenizer that encodes them, or a JSONL file to None. Raises
+    UsageError if fewer than two documents remain."""
     from tokenize_kit.shards.writer import encode_shards
 
     by_corpus = {corpus: np.array(of[text.name]) for corpus, of in shares.items()}
@@ -213,8 +232,13 @@ def encode_uncontaminated(
     chosen = text.documents.filter(pa.array(apart))
     # Columns without any value are left out.
     names = [c for c in COLUMNS if chosen[c].null_count < len(chosen)]
-    for folder, tokenizer in tokenizers.items():
-        encode_shards(chosen.select(names).to_batches(), tokenizer, folder)
+    for path, tokenizer in tokenizers.items():
+        if tokenizer is None:
+            rows = chosen.select(names).to_pylist()
+            lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            write_text(path, "".join(lines))
+        else:
+            encode_shards(chosen.select(names).to_batches(), tokenizer, path)
     overlap = {
         corpus: Overlap(int((of > 0).sum()), int((of > most_overlap).sum()), float(of.mean()))
         for corpus, of in by_corpus.items()

@@ -1,9 +1,8 @@
-"""The figures of an experiment: scores by source and over all documents, differences with
-intervals, curves, cost; and their output as text for the terminal and as a page."""
+"""The figures of an experiment: what it could decide, scores by source and over all documents,
+differences with intervals, curves, cost; and their output as text and as a page."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,23 +13,24 @@ import numpy as np
 from curate.experiment.budget import Budget, Plan
 from curate.experiment.corpora import PLACEBO
 from curate.experiment.evaluation import TextFigures
-from curate.experiment.runs import Machine, RunTask, document_losses, machines_of
+from curate.experiment.runs import Machine, RunTask, machines_of, values_of
 from curate.inspect.results import Findings
 from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import (
     counted,
     format_duration,
     format_percent,
+    format_power,
     format_scaled,
     format_short,
 )
 from llmcurate.base.messages import OPTIONAL
 from llmcurate.base.pages.html import plain
 from llmcurate.base.terminal import table
-from train.data.shards import read_shards
-from train.evaluate.compare import loss_curve, text_curve
 from train.evaluate.paired import Difference, Mean, paired_difference
+from train.evaluate.scores import Score, score_of
 from train.loop.evaluate import Sources
+from train.runs.curves import loss_curve, text_curve
 
 
 @dataclass(frozen=True)
@@ -46,26 +46,28 @@ class Gap(Mean):
 
 
 @dataclass(frozen=True)
-class Score:
-    """The score of some documents, as given by the models trained on a corpus."""
+class Part:
+    """The score of some items, such as documents, by the models of a row. `size`: what the sum of
+    their values is divided by, such as bytes."""
 
-    documents: int
-    bytes: int
-    bits_per_byte: Mean
+    items: int
+    size: int
+    score: Mean
     difference: Gap | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
-class TextScore(Score):
+class TextScore(Part):
     """The score of an evaluation text. `sources` has a score per source if there are several."""
 
-    sources: dict[str, Score] = field(default_factory=dict)
+    sources: dict[str, Part] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RunFigures:
     seed: int
-    bits_per_byte: float
+    score: float
+    first_loss: float | None
     last_loss: float
     seconds: float
     tokens_per_second: float
@@ -82,8 +84,8 @@ class TokenizerFigures:
 
 @dataclass(frozen=True)
 class Row:
-    """The figures of a corpus or of the placebo. `difference` is the difference from the first
-    corpus, None for the first corpus itself."""
+    """The figures of a corpus, a variant or the placebo. `difference` is the difference from the
+    first row, None for the first row itself."""
 
     name: str
     steps: int
@@ -92,33 +94,24 @@ class Row:
     train_documents: int
     train_tokens: int
     flops: float
+    parameters: int
     runs: list[RunFigures]
-    bits_per_byte: Mean
+    tokens_per_second: float
+    score: Mean
     texts: dict[str, TextScore]
     curve: list[tuple[int, float]]
     loss_curve: list[tuple[int, float]]
     difference: Gap | None = field(default=None, metadata=OPTIONAL)
 
-    def cells(self) -> list[str]:
-        return [
-            self.name,
-            f"{self.train_documents:,}",
-            format_short(self.train_tokens),
-            format_short(self.tokens),
-            f"{self.epochs:.2f}",
-            f"{self.bits_per_byte.mean:.4f}",
-            self.difference.text() if self.difference else "",
-        ]
-
 
 @dataclass(frozen=True)
 class CorpusRow(Row):
-    """The figures of a corpus, with its origin and the `settings` made for this corpus only."""
+    """The figures of a row, with its origin and the `settings` made for this row only."""
 
     inputs: list[str] = field(default_factory=list)
     recipe: str | None = None
     train_bytes: int = 0
-    parameters: int = 0
+    model: str = ""
     tokenizer: TokenizerFigures = TokenizerFigures("", 0, "")
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -144,18 +137,24 @@ class Cost:
         )
 
 
-HEAD = ("", "documents", "tokens", "tokens read", "epochs", "bits per byte", "difference")
+RUN_HEAD = ("documents", "tokens", "tokens read", "epochs", "parameters", "FLOPs", "tokens/s")
 OVERLAP_HEAD = ("text", "corpus", "drawn", "share a 13-gram", "13-grams shared", "left out")
 
 
 @dataclass(frozen=True)
 class Experiment(Findings):
-    """All figures of an experiment. `equal` is the amount that is equal in all runs, `minutes` the
-    plan for a time limit, `eval` figures by text, `power` the least detectable difference."""
+    """All figures of an experiment. `score` is the name of the score or its file, `unit` its unit,
+    `scored` a line on how models are scored. `equal` is the amount that is equal in all runs,
+    `minutes` the plan for a time limit, `eval` figures by text, `power` the least detectable
+    difference."""
 
-    NAME = "ablation"
-    TEMPLATE = "evaluate/ablation.html"
-    SHOWN: ClassVar[dict[str, Any]] = {"head": HEAD, "overlap_head": OVERLAP_HEAD}
+    NAME = "comparison"
+    TEMPLATE = "evaluate/comparison.html"
+    SHOWN: ClassVar[dict[str, Any]] = {"overlap_head": OVERLAP_HEAD}
+    decided: str
+    score: str
+    unit: str
+    scored: str
     first: str
     tokenizer: TokenizerFigures
     parameters: int
@@ -177,9 +176,37 @@ class Experiment(Findings):
     def rows(self) -> list[Row]:
         return [*self.corpora, self.placebo]
 
+    @property
+    def head(self) -> tuple[str, ...]:
+        return ("", self.unit, "difference", *RUN_HEAD)
+
+    def cells(self, row: Row) -> list[str]:
+        return [
+            row.name,
+            self.number(row.score.mean),
+            self.gap(row.difference),
+            f"{row.train_documents:,}",
+            format_short(row.train_tokens),
+            format_short(row.tokens),
+            f"{row.epochs:.2f}",
+            format_scaled(row.parameters).replace("G", "B").strip(),
+            format_power(row.flops),
+            f"{row.tokens_per_second:,.0f}",
+        ]
+
+    @property
+    def digits(self) -> int:
+        return score_of(self.score).digits
+
+    def number(self, value: float) -> str:
+        return f"{value:.{self.digits}f}"
+
+    def gap(self, difference: Gap | None) -> str:
+        return difference.text(self.digits) if difference else ""
+
     def verdicts(self) -> list[str]:
-        """Return sentences: on each corpus after the first, on the power, and on the placebo."""
-        lines = []
+        """Return sentences: on what is decided, on each row after the first, and the placebo."""
+        lines = [self.decided]
         for row in self.corpora[1:]:
             assert row.difference is not None
             sign = row.difference.sign
@@ -189,18 +216,12 @@ class Experiment(Findings):
                 -1: f"better than {self.first},",
                 1: f"worse than {self.first},",
             }[sign]
-            lines.append(f"{row.name}: {verdict} {row.difference.text()} bits per byte")
-        detectable = self.power["detectable"]
-        if isinstance(detectable, float):
-            lines.append(
-                f"smallest difference that this experiment could detect: {detectable:.3f} bits per"
-                " byte (80 % power, 5 % level)"
-            )
+            lines.append(f"{row.name}: {verdict} {self.gap(row.difference)} {self.unit}")
         return [*lines, self._placebo_line()]
 
     def _placebo_line(self) -> str:
         assert self.placebo.difference is not None
-        shown = f"placebo ({self.first} in another order): {self.placebo.difference.text()}"
+        shown = f"placebo ({self.first} in another order): {self.gap(self.placebo.difference)}"
         if self.placebo.holds_zero is None:
             return shown
         if self.placebo.holds_zero:
@@ -211,17 +232,21 @@ class Experiment(Findings):
         )
 
     def about(self) -> list[str]:
-        """Return lines on the settings that all runs share, and on the cost of the runs."""
-        kind, train = self.equal.kind, self.train
+        """Return lines on the score, the settings that runs share, and the cost of the runs."""
+        kind, train, seeds = self.equal.kind, self.train, self.seeds
         amount = f"{self.equal.amount:,.6g}" if kind == "epochs" else f"{self.equal.amount:,.0f}"
         first, *others = self.corpora
         own = [row for row in others if row.tokenizer.sha256 != first.tokenizer.sha256]
         unequal = " (unequal text, since tokenizers differ)" if own and kind == "tokens" else ""
+        if kind == "flops":
+            amount = format_power(self.equal.amount)
         lines = [
+            f"scored in {self.unit}{': ' * bool(self.scored)}{self.scored}",
             f"equal {kind}: {amount} per run{unequal};"
             f" model {self.model} ({format_scaled(first.parameters).strip()} parameters),"
-            f" {counted(len(self.seeds), 'seed')} ({', '.join(map(str, self.seeds))}),"
-            f" {counted(train['rows'], 'row')} of {train['context']}, learning rate {train['lr']:g}"
+            f" {counted(len(seeds), 'seed')} ({', '.join(map(str, seeds))}),"
+            f" {counted(train['rows'], 'row')} of {train['context']},"
+            f" learning rate {train['lr']:g}",
         ]
         for row in self.corpora:
             if row.settings:
@@ -241,8 +266,8 @@ class Experiment(Findings):
         rows = [(row.name, row.difference) for row in self.rows if row.difference]
         return [(name, difference.mean, difference.interval) for name, difference in rows]
 
-    def sources(self) -> Iterator[tuple[str, Score, list[Score]]]:
-        """Yield (text or source, score by the first corpus, scores by the other corpora)."""
+    def sources(self) -> Iterator[tuple[str, Part, list[Part]]]:
+        """Yield (text or source, score by the first row, scores by the other rows)."""
         first, *others = self.rows
         for name, scores in first.texts.items():
             yield name, scores, [row.texts[name] for row in others]
@@ -268,35 +293,39 @@ class Experiment(Findings):
         ]
 
     def by_source(self) -> list[list[str]]:
-        """Return cells per text or source: documents, bits per byte (first corpus), differences."""
+        """Return cells per text or source: items, score of the first row, differences."""
         return [
-            [name, f"{scores.documents:,}", f"{scores.bits_per_byte.mean:.4f}"]
-            + [other.difference.text() for other in others if other.difference]
+            [name, f"{scores.items:,}", self.number(scores.score.mean)]
+            + [self.gap(other.difference) for other in others]
             for name, scores, others in self.sources()
         ]
 
     def text(self) -> str:
         names = [row.name for row in self.rows[1:]]
         by_source = [[plain(name, 48), *cells] for name, *cells in self.by_source()]
+        cells = [self.cells(row) for row in self.rows]
         parts = [
-            *self.about(),
-            "",
-            *table(HEAD, [row.cells() for row in self.rows]),
-            "",
-            *table(("by source", "documents", self.first, *names), by_source),
-            "",
-            *table(OVERLAP_HEAD, self.overlap(), left=(0, 1)),
-            "",
             *self.verdicts(),
+            "",
+            *table(self.head[:3], [row[:3] for row in cells]),
+            "",
+            *table(("", *RUN_HEAD), [[row[0], *row[3:]] for row in cells]),
+            "",
+            *table(("by source", "items", self.first, *names), by_source),
+            "",
+            *(table(OVERLAP_HEAD, self.overlap(), left=(0, 1)) if self.eval else ()),
+            *([""] if self.eval else ()),
+            *self.about(),
         ]
         return "\n".join(parts)
 
 
 @dataclass(frozen=True)
 class Scored:
-    """The scored documents of all texts, the same for every tokenizer. `sizes` are the bytes of
-    each document; `strata` has a number per document for its text and source; `groups` maps (text,)
-    to the indexes of documents, and also (text, source) for texts with several sources."""
+    """The scored items of all texts, the same for every model, such as documents. `sizes` are the
+    sizes of each item, such as its bytes; `strata` has a number per item for its text and source;
+    `groups` maps (text,) to the indexes of items, and also (text, source) for texts with several
+    sources."""
 
     texts: tuple[str, ...]
     sizes: np.ndarray
@@ -304,49 +333,50 @@ class Scored:
     groups: dict[tuple[str, ...], np.ndarray]
 
 
-def scored_documents(texts: dict[str, str]) -> Scored:
-    """Return the documents of {text: folder of shards}, in the order of the texts and shards."""
+def scored_items(texts: dict[str, str], score: Score) -> Scored:
+    """Return the items of {text: path}, in the order of the texts and of their items."""
     sizes, strata = [], []
     groups: dict[tuple[str, ...], np.ndarray] = {}
     first = stratum = 0
-    for name, folder in texts.items():
-        shards = read_shards(Path(folder))
-        assert shards.bytes is not None
-        named = shards.sources(list(range(shards.documents)))
-        sources = Sources([source or "(none)" for source in named], shards.length, shards.bytes)
-        rows = np.arange(first, first + shards.documents)
+    for name, path in texts.items():
+        items = score.items(Path(path))
+        named = [source or "(none)" for source in items.sources]
+        sources = Sources(named, items.sizes, items.sizes)
+        rows = np.arange(first, first + len(named))
         groups[(name,)] = rows
         if len(sources.names) > 1:
             for code, source in enumerate(sources.names):
                 groups[(name, source)] = rows[sources.codes == code]
-        sizes.append(shards.bytes)
+        sizes.append(items.sizes)
         strata.append(sources.codes + stratum)
-        first, stratum = first + shards.documents, stratum + len(sources.names)
+        first, stratum = first + len(named), stratum + len(sources.names)
     return Scored(tuple(texts), np.concatenate(sizes), np.concatenate(strata), groups)
 
 
 class Rows:
-    """The runs of all corpora and of the placebo, compared with the runs of the first corpus."""
+    """The runs of all rows and of the placebo, compared with the runs of the first row."""
 
     def __init__(self, tasks: Sequence[RunTask], seed: int) -> None:
-        self.scored, self.seed = scored_documents(tasks[0].texts), seed
+        self.score, self.seed = score_of(tasks[0].score, tasks[0].tuning), seed
+        self.scored = scored_items(tasks[0].texts, self.score)
         self.tasks: dict[str, list[RunTask]] = {}
         for task in tasks:
             self.tasks.setdefault(task.name, []).append(task)
-        self.nats = {
-            name: np.stack([document_losses(task) for task in group])
+        self.values = {
+            name: np.stack([values_of(task) for task in group])
             for name, group in self.tasks.items()
         }
         self.first = next(iter(self.tasks))
 
     def difference(self, name: str, rows: np.ndarray | slice = slice(None)) -> Difference:
-        """Return the difference of a corpus from the first corpus on the documents in `rows`."""
+        """Return the difference of a row from the first row on the items in `rows`."""
         return paired_difference(
-            self.nats[self.first][:, rows],
-            self.nats[name][:, rows],
+            self.values[self.first][:, rows],
+            self.values[name][:, rows],
             self.scored.sizes[rows],
             self.scored.strata[rows],
             seed=self.seed,
+            factor=self.score.factor,
         )
 
     def row(self, name: str) -> Row:
@@ -354,16 +384,17 @@ class Rows:
         summaries = [read_json(folder / "train.json") for folder in folders]
         first, config = summaries[0], summaries[0]["plan"]["train"]
         step = config["rows"] * config["context"]
-        pooled = self._bits(name, np.arange(len(self.scored.sizes)))
+        pooled = self._scores(name, np.arange(len(self.scored.sizes)))
         runs = [
             RunFigures(
                 task.train["seed"],
-                bits,
+                score,
+                summary["first_loss"],
                 summary["last_loss"],
                 summary["timing"]["seconds"],
                 summary["timing"]["tokens_per_second"],
             )
-            for task, summary, bits in zip(tasks, summaries, pooled, strict=True)
+            for task, summary, score in zip(tasks, summaries, pooled, strict=True)
         ]
         return Row(
             name,
@@ -373,7 +404,9 @@ class Rows:
             first["train_documents"],
             first["train_tokens"],
             first["steps"] * step * first["flops_per_token"],
+            first["parameters"],
             runs,
+            float(np.median([run.tokens_per_second for run in runs])),
             Mean.over(pooled),
             self._texts(name),
             text_curve(folders, list(self.scored.texts), step),
@@ -381,10 +414,10 @@ class Rows:
             None if name == self.first else Gap.of(self.difference(name)),
         )
 
-    def _bits(self, name: str, rows: np.ndarray) -> list[float]:
-        total = float(self.scored.sizes[rows].sum())
-        bits = self.nats[name][:, rows].sum(axis=1) / math.log(2) / max(total, 1e-300)
-        return [float(value) for value in bits]
+    def _scores(self, name: str, rows: np.ndarray) -> list[float]:
+        total = max(float(self.scored.sizes[rows].sum()), 1e-300)
+        scores = self.values[name][:, rows].sum(axis=1) * self.score.factor / total
+        return [float(value) for value in scores]
 
     def _texts(self, name: str) -> dict[str, TextScore]:
         texts: dict[str, TextScore] = {}
@@ -392,11 +425,11 @@ class Rows:
             figures = (
                 len(rows),
                 int(self.scored.sizes[rows].sum()),
-                Mean.over(self._bits(name, rows)),
+                Mean.over(self._scores(name, rows)),
                 None if name == self.first else Gap.of(self.difference(name, rows)),
             )
             if source:
-                texts[text].sources[source[0]] = Score(*figures)
+                texts[text].sources[source[0]] = Part(*figures)
             else:
                 texts[text] = TextScore(*figures)
         return texts
@@ -405,6 +438,22 @@ class Rows:
 def detectable(tasks: Sequence[RunTask], seed: int) -> float | None:
     """Return the smallest difference that can be detected, given the variance of the placebo."""
     return Rows(tasks, seed).difference(PLACEBO).detectable()
+
+
+def _decided(corpora: Sequence[CorpusRow], detectable: float | None, score: Score) -> str:
+    """Return a sentence on what could be decided: whether any difference is beyond chance, and the
+    smallest one that could be detected."""
+    if detectable is None:
+        return "too small to decide: one seed cannot tell a difference from chance; give --seeds 3"
+    signs = [row.difference.sign for row in corpora if row.difference]
+    power = (
+        f"this comparison detects differences of {detectable:.{score.digits - 1}f} {score.unit}"
+        " (80 % power, 5 % level)"
+    )
+    if not any(signs):
+        return f"too small to decide: no difference is beyond chance; {power}"
+    count = sum(map(bool, signs))
+    return f"{count} of {counted(len(signs), 'difference')} beyond chance; {power}"
 
 
 def collect(
@@ -419,7 +468,13 @@ def collect(
     assert placebo.difference is not None
     sign, seeds = placebo.difference.sign, len(placebo.runs)
     corpora = [described(row) for row in by_name.values()]
+    found = [rows.difference(name).detectable() for name in rows.tasks if name != rows.first]
+    detectable = max((value for value in found if value is not None), default=None)
     return Experiment(
+        decided=_decided(corpora, detectable, rows.score),
+        score=tasks[0].score,
+        unit=rows.score.unit,
+        scored=rows.score.say,
         first=corpora[0].name,
         tokenizer=corpora[0].tokenizer,
         parameters=corpora[0].parameters,
@@ -427,10 +482,10 @@ def collect(
         corpora=corpora,
         placebo=PlaceboRow(**vars(placebo), holds_zero=None if sign is None else not sign),
         power={
-            "detectable": rows.difference(PLACEBO).detectable(),
+            "detectable": detectable,
             "power": 0.8,
             "level": 0.05,
-            "from": f"the placebo's variance, {seeds} seeds",
+            "from": f"the largest variance of a difference, {counted(seeds, 'seed')}",
         },
         cost=Cost(
             len(tasks),

@@ -1,4 +1,4 @@
-"""The runs of an experiment as tasks of an engine: each trains a model and scores every document.
+"""The runs of an experiment as tasks of an engine: each trains a model and scores every item.
 Workers write into OUT, so all machines must see this folder. Finished runs are reused."""
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 
 from curate.engines.base import Jobs, retry_once
+from curate.products.pretraining import shards_digest
 from curate.run.driver import open_engine
 from llmcurate.base.disk.files import file_digest, write_text
 from llmcurate.base.disk.process import Host, cores, host
 from llmcurate.base.disk.units import counted, format_bytes
+from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.messages import Message, Task
 from llmcurate.base.terminal import Progress
+from train.evaluate.scores import score_of
 
 DONE = "done.json"  # in the folder of a finished run: its identity, machine and seconds
 FUNCTION = "curate.experiment.runs:train_run"
@@ -38,12 +41,15 @@ class Trained:
 @dataclass(frozen=True)
 class RunTask(Trained, Task):
     """A run of an experiment as a task. `shards` is None if the settings have `sources`; `texts`
-    are {name: folder of shards} to score."""
+    are {name: path} to score, by the score of this name or file, which may train for `tuning`
+    steps."""
 
     texts: dict[str, str]
     name: str
     shards: Path | None
     out: Path
+    score: str = "bytes"
+    tuning: int = 0
 
     @property
     def folder(self) -> Path:
@@ -62,11 +68,13 @@ class RunTask(Trained, Task):
         train = dict(self.train)
         if "sources" in train:
             train["sources"] = [{**source, "shards": None} for source in train["sources"]]
+        paths = {name: Path(path) for name, path in {**self.trained_on, **self.texts}.items()}
         content = {
-            name: file_digest(Path(path) / "manifest.json")
-            for name, path in {**self.trained_on, **self.texts}.items()
+            name: shards_digest(path) if path.is_dir() else file_digest(path)
+            for name, path in paths.items()
         }
-        return Identity(self.name, self.model, self.changes, self.threads, train, content)
+        run = (self.name, self.model, self.changes, self.threads, train)
+        return Identity(*run, content, self.score, self.tuning)
 
 
 @dataclass(frozen=True)
@@ -79,13 +87,17 @@ class Identity(Trained, _Named):
     """Everything that the result of a run depends on. `content` are digests of manifests."""
 
     content: dict[str, str]
+    score: str = "bytes"
+    tuning: int = 0
 
 
 @dataclass(frozen=True)
 class Training(Trained):
-    """The settings of training that all runs of an experiment share."""
+    """The settings of training and scoring that all runs of a corpus or variant share."""
 
     texts: dict[str, str]
+    score: str = "bytes"
+    tuning: int = 0
 
     @property
     def step(self) -> int:
@@ -104,9 +116,8 @@ class Training(Trained):
         """Return the task of a run. `part` is the number of the run in messages; `settings` are
         settings of `pretrain` for this run only."""
         train = {**self.train, "seed": seed, "steps": steps, **settings}
-        return RunTask(
-            part, self.model, self.changes, self.threads, train, self.texts, name, shards, out
-        )
+        run = (part, self.model, self.changes, self.threads, train, self.texts)
+        return RunTask(*run, name, shards, out, self.score, self.tuning)
 
 
 @dataclass(frozen=True)
@@ -172,43 +183,38 @@ def train_run(task: RunTask) -> Done:
 
     from llmcurate.base.settings import from_dict, unflatten
     from train.config import TrainConfig
-    from train.evaluate.compare import Trial, run_trial
+    from train.loop.pretrain import pretrain
 
     torch.set_num_threads(task.threads)
-    settings = from_dict(TrainConfig, {**unflatten(task.train), "eval": task.texts}, "pretrain")
-    trial = Trial(
-        name=task.name, shards=task.shards, train=settings, model=task.model, changes=task.changes
-    )
+    texts = task.texts if score_of(task.score).reads == "shards" else {}
+    settings = from_dict(TrainConfig, {**unflatten(task.train), "eval": texts}, "pretrain")
     begun = time.monotonic()
-    run_trial(trial, task.out)
+    try:
+        pretrain(task.shards, task.folder, model=task.model, changes=task.changes, train=settings)
+    except LlmcurateError as error:
+        raise type(error)(f"{task.name}, seed {settings.seed}: {error}") from error
     trained = time.monotonic()
-    document_losses(task)
+    if task.texts:
+        values_of(task)
     seconds = {"training": trained - begun, "scoring": time.monotonic() - trained}
     done = Done(task.identity, Machine.here(settings.device, task.threads), seconds)
     write_text(task.folder / DONE, json.dumps(asdict(done), indent=1) + "\n")
     return done
 
 
-def document_losses(task: RunTask) -> np.ndarray:
-    """Return the loss of every document of all texts in nats, from nats.npz or else computed."""
-    from train.evaluate.judge import document_nats
-
-    nats = document_nats(
-        task.folder,
-        {name: Path(path) for name, path in task.texts.items()},
-        context=task.train["context"],
-        batch_rows=task.train["rows"],
-        precision=task.train.get("precision", "auto"),
-        device=task.train.get("device", "auto"),
-    )
-    return np.concatenate([nats[name] for name in task.texts])
+def values_of(task: RunTask) -> np.ndarray:
+    """Return the value of every scored item of all texts, from scores.npz or else computed."""
+    texts = {name: Path(path) for name, path in task.texts.items()}
+    values = score_of(task.score, task.tuning).values(task.folder, texts, task.train)
+    return np.concatenate([values[name] for name in task.texts])
 
 
 def finished_record(task: RunTask) -> Done | None:
     """Return the content of a run's DONE; None if the run is unfinished or of another task."""
     try:
         done = Done.from_json((task.folder / DONE).read_text(encoding="utf-8"))
-        whole = all((task.folder / name).is_file() for name in ("train.json", "nats.npz"))
+        names = ("train.json", "scores.npz") if task.texts else ("train.json",)
+        whole = all((task.folder / name).is_file() for name in names)
         same = done.task == Identity.from_json(task.identity.to_json())
         return done if whole and same else None
     except (OSError, ValueError):

@@ -1,8 +1,8 @@
 """The search for a mixture of sources: `llmcurate mix search`.
 
-OUT/  tokenizer/  shards/NAME/   sources that are documents, encoded as by `llmcurate ablate`
+OUT/  tokenizer/  shards/NAME/   sources that are documents, encoded as by `llmcurate compare`
       eval/NAME/  overlap.json   evaluation texts, without text that is in a source
-      runs/MIXTURE/seed-0/       a small model, and its nats.npz; MIXTURE: a digest of the mixture
+      runs/MIXTURE/seed-0/       a small model, and its scores.npz; MIXTURE: a digest of the mixture
       runs/MIXTURE/mixture.json  the content from which the digest is computed
       mixture.yaml               a recipe that trains on the optimum
       mixtures.json  mixtures.html
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import yaml
 
-from curate.experiment.ablate import COMMON
+from curate.experiment.compare import COMMON
 from curate.experiment.corpora import (
     ORDER,
     Corpus,
@@ -657,7 +657,7 @@ class _Search:
             for side, counts in enumerate(whole)
         ]
         rows = self.make(points, "confirmation")
-        base, other = (rows.nats[point.task.name] * target.scale for point in points[:2])
+        base, other = (rows.values[point.task.name] * target.scale for point in points[:2])
         difference = paired_difference(
             base,
             other,
@@ -703,6 +703,6 @@ class Target:
 
     def bits(self, rows: Rows, points: Sequence[_Point]) -> np.ndarray:
         """Return float64[points, documents]: bits per byte of each document for each mixture."""
-        nats = np.vstack([rows.nats[point.task.name] for point in points])
+        nats = np.vstack([rows.values[point.task.name] for point in points])
         bits: np.ndarray = nats / np.log(2) / np.maximum(rows.scored.sizes, 1)
         return bits

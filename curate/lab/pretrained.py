@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from curate.text.onnx import TextStarts
-from llmcurate.base.errors import UsageError
+from llmcurate.base.errors import UsageError, first_line
 
 
 def most_tokens(config: Any, max_tokens: int) -> int:
@@ -41,8 +41,7 @@ class Pretrained:
                 dtype=torch.float32, output_loading_info=True,
             )  # fmt: skip
         except Exception as error:  # the library raises many kinds
-            first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-            raise UsageError(f"{what} cannot be loaded: {first}") from None
+            raise UsageError(f"{what} cannot be loaded: {first_line(error)}") from None
         self.missing: list[str] = sorted(info["missing_keys"])
         self.model: Any = model.eval().to("cuda" if self.on_gpu else "cpu")
         self.starts = TextStarts(folder, most_tokens(model.config, max_tokens), what)

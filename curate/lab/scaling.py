@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from curate.inspect.results import Findings, check_folder
-from curate.lab.evaluate.models import runs_progress, training_of
+from curate.steps.recipe import Change
 from llmcurate.base.disk.files import write_text
+from llmcurate.base.disk.process import cores
 from llmcurate.base.disk.units import (
     counted,
     format_duration,
@@ -25,7 +26,7 @@ from llmcurate.base.terminal import Progress, echo, echo_json, say, table
 
 if TYPE_CHECKING:
     from curate.api.model_settings import ScalingFit, ScalingPlan, ScalingRun
-    from train.evaluate.compare import Budget
+    from curate.experiment.runs import RunTask
     from train.lab.scaling.fit import Fits, Measured, Sweep
     from train.lab.scaling.plan import BudgetPlan
 
@@ -53,33 +54,60 @@ def run_sweep(
     dry_run: bool = False,
 ) -> None:
     """Train the sweep into OUT, print its table and write OUT/sweep.json. Raises LlmcurateError."""
-    if not dry_run:
-        check_folder(out)
-    from train.lab.scaling.sweep import ladder, parts_of, sweep
+    from curate.experiment.budget import cost
+    from curate.experiment.runs import EngineChoice, Training, make_runs
+    from curate.products.pretraining import NAMES
+    from llmcurate.base.settings import flatten, from_dict, to_dict, unflatten
+    from train.config import TrainConfig
+    from train.device import pick_device
+    from train.lab.scaling.fit import Sweep
+    from train.lab.scaling.sweep import found_by, ladder, parts_of
 
-    settings = chosen.model_dump(include={"seed", "rows", "context", "lr", "device"})
-    train, common = training_of(sets, **SETTINGS, **settings)
-    budgets = _budgets(chosen)
+    items = [Change.of(text).within(NAMES) for text in sets]
+    own = {item.key: item.value for item in items if item.section != "model"}
+    changes = {item.key: item.value for item in items if item.section == "model"}
+    settings = chosen.model_dump(include={"rows", "context", "lr", "device"})
+    settings = {**SETTINGS, **settings, **own}
+    train = from_dict(TrainConfig, unflatten({**settings, "steps": 1}), "pretrain")
+    kind, amounts = _budgets(chosen)
     distinct = chosen.unique_tokens
     unique = [int(item) for item in _amounts("unique-tokens", distinct)] if distinct else []
-    variants = ladder(chosen.sizes, changes=common)
-    total = chosen.seeds * len(variants) * len(parts_of(budgets, unique))
+    sizes, parts = ladder(chosen.sizes, changes=changes), parts_of(kind, amounts, unique)
+    seeds = range(chosen.seed, chosen.seed + chosen.seeds)
     if dry_run:
-        amounts = f"flops {chosen.flops}" if chosen.flops else f"tokens {chosen.tokens}"
-        echo(f"would train {counted(total, 'run')} on {shards}: sizes {chosen.sizes}; {amounts}")
+        total = len(seeds) * len(sizes) * len(parts)
+        shown = f"{kind} {chosen.flops or chosen.tokens}"
+        echo(f"would train {counted(total, 'run')} on {shards}: sizes {chosen.sizes}; {shown}")
         return
-    with runs_progress("training a sweep", total, quiet) as hooks:
-        figures = sweep(
-            shards,
-            out,
-            variants,
-            budgets=budgets,
-            train=train,
-            unique_tokens=unique,
-            seeds=chosen.seeds,
-            on_run=hooks[0],
-            on_progress=hooks[1],
-        )
+    check_folder(out)
+    groups: list[tuple[str, list[RunTask]]] = []
+    for amount, most in parts:
+        folder = out / f"{kind}-{amount:g}{'' if most is None else f'-unique-{most:g}'}"
+        for name, size in sizes.items():
+            training = Training("tiny", size, 1, {**settings, "unique_tokens": most}, {})
+            _, flops = cost(shards, "tiny", training)
+            tokens = amount / flops if kind == "flops" else amount
+            steps = max(1, int(tokens / training.step))
+            made = sum(len(tasks) for _, tasks in groups)
+            tasks = [
+                training.task(name, shards, seed, steps, folder, made + part)
+                for part, seed in enumerate(seeds)
+            ]
+            groups.append((name, tasks))
+    tasks = [task for _, own_tasks in groups for task in own_tasks]
+    make_runs(tasks, EngineChoice(quiet=quiet), "training a sweep")
+    found = [found_by(name, [task.folder for task in own]) for name, own in groups]
+    points = [point for own_points, _ in found for point in own_points]
+    figures = Sweep(
+        shards=str(shards),
+        seeds=list(seeds),
+        train=flatten(to_dict(train)),
+        device=pick_device(chosen.device).type,
+        seconds=sum(point.seconds for point in points),
+        points=points,
+        curves=[curve for _, curves in found for curve in curves],
+        cores=cores(),
+    )
     write_text(out / SWEEP, json.dumps(json_values(figures), indent=1) + "\n")
     if as_json:
         echo_json(figures)
@@ -88,16 +116,11 @@ def run_sweep(
     say(f"wrote {out / SWEEP}", quiet)
 
 
-def _budgets(chosen: ScalingRun) -> list[Budget]:
-    from train.evaluate.compare import Budget
-
+def _budgets(chosen: ScalingRun) -> tuple[str, list[float]]:
     kind, text = ("flops", chosen.flops) if chosen.flops else ("tokens", chosen.tokens)
     if not text or (chosen.flops and chosen.tokens):
         raise UsageError("give either --flops or --tokens")
-    amounts = _amounts(kind, text)
-    if kind == "flops":
-        return [Budget(flops=amount) for amount in amounts]
-    return [Budget(tokens=int(amount)) for amount in amounts]
+    return kind, _amounts(kind, text)
 
 
 def _amounts(option: str, text: str) -> list[float]:

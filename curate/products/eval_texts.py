@@ -14,18 +14,28 @@ _NAME = re.compile(r"\w[\w.-]*")
 _SHARDS = re.compile(r".*\.(bin|npy|ds|mds)(\.zstd)?")
 
 
-def named_paths(pairs: Iterable[str]) -> dict[str, str]:
-    """Parse NAME=PATH arguments. Raise UsageError for other forms and repeated names."""
+def named_paths(arguments: Iterable[str]) -> dict[str, str]:
+    """Parse arguments of the form PATH or NAME=PATH. A path alone is named after its file. Raise
+    UsageError for other forms and repeated names."""
     paths: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, path = pair.partition("=")
-        if not equals or not path:
-            raise UsageError(f"{pair}: give NAME=PATH, a name and the path of the texts")
+    for argument in arguments:
+        name, equals, path = argument.partition("=")
+        if Path(argument).exists():
+            name, path = name_of_path(argument), argument
+        elif not equals or not path:
+            raise UsageError(f"{argument}: no such path: give PATH or NAME=PATH of the texts")
         if name in paths:
-            raise UsageError(f"{name} is given twice: give each text a different name")
+            raise UsageError(f"two texts are called {name}: write NAME={path} for one of them")
         paths[name] = path
     check_names(paths)
     return paths
+
+
+def name_of_path(path: str) -> str:
+    """Return the name of a file or folder without extensions, in characters that suit a folder."""
+    name = Path(path.rstrip("/")).name
+    stem = name if Path(path).is_dir() else name.partition(".")[0]
+    return re.sub(r"[^\w.-]+", "-", stem).strip("-.") or "texts"
 
 
 def check_names(names: Iterable[str]) -> None:

@@ -14,10 +14,12 @@ def needs_training() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in ("torch", "safetensors", "tokenizers", "sklearn", "gguf"):
+        extras = {"gguf": "gguf", "onnx": "onnx-export", "onnxscript": "onnx-export"}
+        extras |= dict.fromkeys(("torch", "safetensors", "tokenizers", "sklearn"), "train")
+        if error.name not in extras:
             raise
-        extra = f"llmcurate[{'gguf' if error.name == 'gguf' else 'train'}]"
-        raise RunFailed(f"a model needs {error.name}: run pip install '{extra}'") from None
+        fix = f"run pip install 'llmcurate[{extras[error.name]}]'"
+        raise RunFailed(f"a model needs {error.name}: {fix}") from None
     except LlmcurateError:  # raised before PyTorch is imported below
         raise
     except Exception as error:

@@ -79,7 +79,9 @@ NAMES: dict[str, SettingNames] = {
 }
 
 
-def _shards_digest(path: Path) -> str:
+def shards_digest(path: Path) -> str:
+    """Return what identifies the content of token shards: a hash of their manifest or of the names
+    and sizes of their files."""
     if (path / "manifest.json").is_file():
         return file_digest(path / "manifest.json")
     try:
@@ -404,7 +406,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         from train.model.presets import PRESETS
         from train.runs.plan import without_folders
 
-        digests = [_shards_digest(Path(path)) for path in self._folders()]
+        digests = [shards_digest(Path(path)) for path in self._folders()]
         identity = super().identity().without(TrainConfig.FREE | {"processes"})
         settings = identity.settings
         if (folder := Path(self._preset)).is_dir() and self._preset not in PRESETS:
@@ -414,7 +416,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
             settings["teacher"] = _weights_digest(Path(self.teacher))
         # Digests of the texts to score; the name of one that is not a local path, such as a URL.
         texts = {
-            name: _shards_digest(path) if path.exists() else str(path)
+            name: shards_digest(path) if path.exists() else str(path)
             for name, path in zip(self.eval, map(Path, self.eval.values()), strict=True)
         }
         if self.plan is not None:

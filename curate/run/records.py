@@ -705,7 +705,7 @@ def _tokenizer_remark(card: dict[str, Any]) -> list[str]:
 def product_line(product: dict[str, Any]) -> str:
     if product["makes"] == "tokenizer":
         cards = product.get("cards", [product["card"]])
-        vocab = ", ".join(str(c.get("vocab", c.get("vocab_size"))) for c in cards)
+        vocab = ", ".join(f"{c.get('vocab', c.get('vocab_size')):,}" for c in cards)
         line = f"{product['label']}: {vocab} tokens from"
         line += f" {format_bytes(cards[0].get('bytes', 0))} of text"
         figures = [m["bytes_a_token"] for c in cards if (m := c.get("measured"))]

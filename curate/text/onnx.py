@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from llmcurate.base.errors import UsageError
+from llmcurate.base.errors import UsageError, first_line
 
 # An export is in the folder itself or, from sentence-transformers and the hub, in onnx/.
 ONNX = ("model.onnx", "onnx/model.onnx")
@@ -43,7 +43,7 @@ class TextStarts:
         try:
             self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
         except Exception as error:  # a plain Exception
-            raise UsageError(f"{what}: {TOKENIZER} cannot be loaded: {_line(error)}") from None
+            raise UsageError(f"{what}: {TOKENIZER} cannot be loaded: {first_line(error)}") from None
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(max_tokens)
         self.max_tokens = max_tokens
@@ -76,7 +76,7 @@ class OnnxText:
                 str(onnx_file(folder)), options, providers=providers
             )
         except Exception as error:  # a plain Exception
-            raise UsageError(f"{what} cannot be loaded: {_line(error)}") from None
+            raise UsageError(f"{what} cannot be loaded: {first_line(error)}") from None
         self._inputs = {i.name for i in self._session.get_inputs()}
 
     def run(self, text: str) -> tuple[np.ndarray, np.ndarray]:
@@ -91,7 +91,3 @@ class OnnxText:
         inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         taken_inputs = {name: value for name, value in inputs.items() if name in self._inputs}
         return np.asarray(self._session.run(None, taken_inputs)[0], np.float32)
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

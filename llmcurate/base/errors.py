@@ -49,6 +49,11 @@ class LockHeld(LlmcurateError):
     exit_code = 75
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its class if it has no message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
 def set_error_file(error: OSError, path: object) -> None:
     """Set the file name of an OSError that has an error number but names no file. An error without
     a number, as pyarrow raises, is left alone: it would lose its message."""

@@ -201,16 +201,24 @@ def change(config: Config, changes: dict[str, Any], where: str) -> Config:
 
 def unflatten(values: dict[str, Any]) -> dict[str, Any]:
     """Turn dotted names into nested objects. If a name has a string as its value and also names
-    below it, the string becomes the ``kind`` of the object."""
+    below it, the string becomes the ``kind`` of the object. Of a name without a value (None) and
+    names below it, the later in ``values`` counts."""
     nested: dict[str, Any] = {}
+    order = {name: number for number, name in enumerate(values)}
     for name in sorted(values, key=lambda name: name.count(".")):
         *above, last = name.split(".")
         inner = nested
-        for part in above:
-            if isinstance(inner.setdefault(part, {}), str):
-                inner[part] = {"kind": inner[part]}
+        for depth, part in enumerate(above, 1):
+            given = inner.setdefault(part, {})
+            if isinstance(given, str):
+                inner[part] = {"kind": given}
+            elif given is None:
+                if order.get(".".join(above[:depth]), -1) > order[name]:
+                    break
+                inner[part] = {}
             inner = inner[part]
-        inner[last] = values[name]
+        else:
+            inner[last] = values[name]
     return nested
 
 

@@ -48,6 +48,7 @@ MARKED = {
         *("llmcurate refresh fineweb warc.paths.gz", "llmcurate tokenizer convert cl100k.tiktoken"),
         "llmcurate tokenizer extend tok --from sentencepiece.bpe.model",
         "llmcurate run ccnet-llama1 crawl/*.wet.gz",
+        "llmcurate evaluate model --task ",
         "llmcurate dedup corpus/ -o out --method semantic --set dedup_semantic.embedding=models/",
     ),
     "a cluster": (
@@ -74,7 +75,7 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"^(llmcurate pretrain(?!.*--context).*)", r"\1 --context 64"),
     (r"--steps [0-9]{3,}", "--steps 2"),
     (r"--rows [0-9]{2,}", "--rows 2"),
-    (r"(pretrain|evaluate|scaling|ablate)(.*)--model (124m|30m)", r"\1\2--model tiny"),
+    (r"(pretrain|evaluate|scaling|compare)(.*)--model (124m|30m)", r"\1\2--model tiny"),
     (r"--flops 1e11,2e11,4e11,8e11", "--flops 1e9,2e9,4e9"),
     (r"--tokens 65536,262144,1048576", "--tokens 2000,4000,8000"),
     (r"--unique-tokens 32768,131072", "--unique-tokens 1500,3000"),
@@ -84,9 +85,10 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"^(llmcurate scaling fit.*)", r"\1 --resamples 5"),
     (r"--vocab 8000,32000", "--vocab 500,700"),
     (r"--vocab (32000|65536)", "--vocab 700"),
-    (r"^(llmcurate ablate.*)", r"\1 --seeds 2 --context 64 --eval-bytes 3000"),
+    (r"^(llmcurate compare.*)", r"\1 --seeds 2 --context 64 --eval-bytes 3000"),
     (r"--recipes c4 c4-unfiltered --input crawl/", r"\g<0> --set c4.badwords=null"),
-    (r"(ablate.*)--minutes [0-9]+", r"\1--tokens 3000"),
+    (r"(compare.*)--minutes [0-9]+", r"\1--tokens 3000"),
+    (r"(compare.*)--flops 1e12", r"\1--flops 5e10"),
     (r"--tokens [0-9]{4,}(?!,)\b", "--tokens 3000"),
     (r"--total [12]e9", "--total 1e4"),
     (r"^(llmcurate mix search.*)", r"\1 --runs 4 --context 64 --vocab 400"),
@@ -108,6 +110,10 @@ SMALLER: tuple[tuple[str, str], ...] = (
 )
 # Commands that make what a page takes for granted.
 BEFORE: dict[str, tuple[str, ...]] = {
+    "howto/elsewhere": (
+        "pretrain labelled.jsonl -o topics --model bert-tiny --tokenizer tok/tokenizer.json"
+        f" --task classify {STEPS}",
+    ),
     "models": (
         f"pretrain shards -o dense-run {STEPS}",
         f"pretrain shards -o mha {STEPS} --set model.attention.kv_heads=6",
@@ -128,7 +134,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "dedup/compare": ("tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.2",),
 }
 # Commands of how-tos that take more than a few seconds, by their beginnings.
-SLOW = ("llmcurate ablate ", "llmcurate decontaminate ")
+SLOW = ("llmcurate compare ", "llmcurate decontaminate ")
 
 
 def names(path: Path) -> str:
@@ -402,7 +408,7 @@ def test_settings_in_commands_are_there(page: Path) -> None:
         words = shlex.split(command)
         sets = [value for option, value in pairwise(words) if option == "--set"]
         sections = PRETRAIN if {"pretrain", "torchrun"} & set(words[:2]) else SECTIONS
-        corpora = [word.partition("=")[0] for word in words if words[1] == "ablate"]
+        corpora = [word.partition("=")[0] for word in words if words[1] == "compare"]
         for change in map(Change.of, sets):
             if change.section in corpora and change.section not in sections:
                 change = Change.of(change.given.partition(f"{change.section}.")[2])

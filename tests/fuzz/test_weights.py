@@ -88,7 +88,7 @@ def test_damaged_models_and_shards_are_read_or_one_line(models: Path, name: str,
 
 
 def test_nats_that_claim_more_numbers_than_they_have_are_made_again(tmp_path: Path) -> None:
-    path = tmp_path / "nats.npz"
+    path = tmp_path / "scores.npz"
     head = io.BytesIO()
     claim = {"descr": "<f8", "fortran_order": False, "shape": (1 << 40,)}
     np.lib.format.write_array_header_1_0(head, claim)

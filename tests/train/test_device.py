@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -53,3 +55,14 @@ def test_the_log_says_where_the_same_run_may_end_with_other_bits():
     assert "deterministic=true" in line
     assert bits_notices(torch.device("cuda"), deterministic=True) == []
     assert bits_notices(torch.device("cpu"), deterministic=False) == []
+
+
+def test_a_model_without_memory_is_built_without_loading_the_compiler() -> None:
+    code = """
+import sys
+from train.measure.accounting import parameters
+from train.model.presets import preset
+assert parameters(preset("tiny")) > 0
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

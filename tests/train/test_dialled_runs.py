@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from curate.cli.app import invoke
+from curate.cli.training import vocabulary_size
 from curate.products.pretraining import PretrainProduct
 from llmcurate.base.disk.sealed_json import unseal
 from train import dial
@@ -46,6 +48,55 @@ def test_a_plan_is_printed_with_reasons_kept_and_replayed_to_the_same_bytes(
     assert weights(first) == weights(second) != []
     assert invoke([*command, "-o", str(first), "--tokens", "1k"]) == 0
     assert "nothing to do" in capsys.readouterr().out
+
+
+def test_documents_are_encoded_first_and_all_is_in_one_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, news = tmp_path / "model", tmp_path / "news.jsonl"
+    texts = (f"The river rose by {n} metres. Boats number {n * n} left." for n in range(60))
+    news.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    command = ["pretrain", str(news), "-o", str(out), *SMALL, "--depth", "1", "--steps", "2"]
+    assert invoke([*command, "--vocab", "280"]) == 0
+    assert json.loads((out / "manifest.json").read_text())["vocab_size"] == 280
+    assert invoke(["generate", "The", "--model", str(out), "--device", "cpu"]) == 0
+    assert invoke(["evaluate", str(out), "--on", str(news), "--device", "cpu"]) == 0
+    capsys.readouterr()
+    assert invoke([*command, "--vocab", "280"]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "tokens"), [(0, 4096), (9, 4096), (10, 8192), (999, 16384), (100_000, 32768)]
+)
+def test_a_larger_corpus_gets_a_larger_vocabulary(
+    megabytes: int, tokens: int, tmp_path: Path
+) -> None:
+    with (tmp_path / "texts.jsonl").open("wb") as file:
+        file.truncate(megabytes * 1_000_000)
+    assert vocabulary_size(tmp_path) == tokens
+
+
+def test_a_run_that_has_shards_names_them(
+    shard_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.json").write_text("{}")
+    (run / "shards").symlink_to(shard_folder)
+    assert invoke(["pretrain", str(run), "-o", str(tmp_path / "model")]) == 2
+    assert "name " in capsys.readouterr().err
+
+
+def test_a_run_whose_folder_holds_its_shards_is_trained_on_them(
+    shard_folder: Path, tmp_path: Path
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "model"
+    shutil.copytree(shard_folder, run)
+    (run / "run.json").write_text("{}")
+    command = ["pretrain", str(run), "-o", str(out), *SMALL, "--depth", "1", "--steps", "1"]
+    assert invoke(command) == 0
+    assert not (out / "manifest.json").exists()  # which shards made here would have
 
 
 def test_a_killed_run_goes_on_by_its_plan_not_by_a_new_trial(

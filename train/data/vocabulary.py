@@ -14,6 +14,7 @@ import torch
 from tokenizers import AddedToken, Tokenizer
 from torch import Tensor
 
+from llmcurate.base.errors import UsageError
 from llmcurate.base.roles import FILE, SPELLINGS, Roles
 from llmcurate.base.tokenizer_file import load_tokenizer, roles_of
 
@@ -60,6 +61,21 @@ def as_trained(roles: Roles, before: int | None, end: int | None) -> Roles:
     around = () if before is None else (before,)
     ends = () if end is None else (end, *(other for other in roles.ends if other != end))
     return replace(roles, begin=before, before=around, behind=(), ends=ends)
+
+
+def around_texts(path: Path, tokenizer: Tokenizer) -> tuple[int, int, list[int]]:
+    """Return the ids that a model with a task's head reads around texts: the one that begins the
+    first text, the one between two texts, and those that end the last text. Without tokens such as
+    [CLS] and [SEP], the end-of-text token begins a text. Raises ``LlmcurateError``."""
+    roles, ids = roles_of(path, tokenizer), tokenizer.get_vocab(with_added_tokens=True)
+    cls, separator = (token_of(role, roles, ids) for role in ("cls", "sep"))
+    begin = roles.end if cls is None else cls
+    if begin is None:
+        raise UsageError(
+            f"{path}: no token begins or ends a text: add one such as [CLS] or <|endoftext|>"
+        )
+    closing = [] if cls is None or separator is None else [separator]
+    return begin, begin if separator is None else separator, closing
 
 
 def first_of(roles: Roles) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from lm_eval.tasks import TaskManager
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.errors import RunFailed, UsageError, first_line
 from llmcurate.base.tokenizer_file import load_tokenizer
 from train.data.chat import Chat
 from train.data.vocabulary import nameless
@@ -227,7 +227,7 @@ def run_tasks(
                 fewshot_random_seed=seed,
             )
     except (OSError, ValueError, KeyError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise RunFailed(f"--task {', '.join(tasks)}: {reason}") from error
     assert results is not None
     measures: dict[str, dict[str, Any]] = results["results"]

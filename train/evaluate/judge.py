@@ -6,7 +6,7 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -185,10 +185,10 @@ def _scores(
     )
 
 
-FILE = "nats.npz"
+FILE = "scores.npz"
 _MADE_OF = "made of"
 
-Nats = dict[str, npt.NDArray[np.float64]]
+Values = dict[str, npt.NDArray[np.float64]]  # by text
 
 
 def document_nats(
@@ -199,32 +199,45 @@ def document_nats(
     batch_rows: int = 8,
     precision: str = "auto",
     device: str = "auto",
-) -> Nats:
+) -> Values:
     """Return the loss in nats of every document of ``texts`` (folders of shards), in shard order.
     The newest checkpoint computes it, unless a file in the run's folder already has the values.
     """
+
+    def nats(missing: Sequence[str]) -> Values:
+        judged = open_model(run, device=device)
+        place = judged.model.embedding.weight.device
+        scoring = Scoring(Ranks(device=place), batch_rows, precision)
+        opened = {
+            name: Text(shards_of(judged, texts[name]), context, judged.begin) for name in missing
+        }
+        return {name: text.nats(judged.model, scoring) for name, text in opened.items()}
+
+    content = {name: f"{read_shards(path).fingerprint}" for name, path in texts.items()}
+    return stored_values(run, content, str(context), nats)
+
+
+def stored_values(
+    run: Path, content: Mapping[str, str], how: str, compute: Callable[[Sequence[str]], Values]
+) -> Values:
+    """Return the values by text that a file in the run's folder has; ``compute`` and store those
+    that are missing. ``content``: what identifies the content of each text; ``how``: the way of
+    scoring, such as the context."""
     weights = start_of(run).digest
-    made_of = {
-        name: f"{read_shards(path).fingerprint} {weights} {context}" for name, path in texts.items()
-    }
+    made_of = {name: f"{digest} {weights} {how}" for name, digest in content.items()}
     stored, stored_of = _read_stored(run / FILE)
-    nats = {name: stored[name] for name in texts if stored_of.get(name) == made_of[name]}
-    missing = [name for name in texts if name not in nats]
-    if not missing:
-        return nats
-    judged = open_model(run, device=device)
-    place = judged.model.embedding.weight.device
-    scoring = Scoring(Ranks(device=place), batch_rows, precision)
-    for name in missing:
-        text = Text(shards_of(judged, texts[name]), context, judged.begin)
-        nats[name] = text.nats(judged.model, scoring)
-    buffer = io.BytesIO()
-    np.savez(buffer, **{**nats, _MADE_OF: np.array(json.dumps(made_of))})  # type: ignore[arg-type]
-    write_atomic(run / FILE, buffer.getvalue())
-    return nats
+    values = {name: stored[name] for name in content if stored_of.get(name) == made_of[name]}
+    missing = [name for name in content if name not in values]
+    if missing:
+        values |= compute(missing)
+        buffer = io.BytesIO()
+        held = {**values, _MADE_OF: np.array(json.dumps(made_of))}
+        np.savez(buffer, **held)  # type: ignore[arg-type]
+        write_atomic(run / FILE, buffer.getvalue())
+    return values
 
 
-def _read_stored(path: Path) -> tuple[Nats, dict[str, str]]:
+def _read_stored(path: Path) -> tuple[Values, dict[str, str]]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             made_of = json.loads(str(arrays[_MADE_OF]))

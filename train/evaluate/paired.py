@@ -1,4 +1,4 @@
-"""Paired differences in bits per byte between two sets of runs, which have the same seeds and are
+"""Paired differences between the scores of two sets of runs, which have the same seeds and are
 scored on the same documents.
 
 The difference varies with the documents that are scored and with the seeds. Its variance over
@@ -73,11 +73,11 @@ class Mean:
             return None
         return (self.interval[0] > 0) - (self.interval[1] < 0)
 
-    def text(self, sign: str = "+") -> str:
+    def text(self, digits: int = 4) -> str:
         """Return mean and interval, such as `-0.0120 (-0.0180 to -0.0060)`, or only the mean."""
         ends = self.interval
-        limits = f" ({ends[0]:{sign}.4f} to {ends[1]:{sign}.4f})" if ends else ""
-        return f"{self.mean:{sign}.4f}{limits}"
+        limits = f" ({ends[0]:+.{digits}f} to {ends[1]:+.{digits}f})" if ends else ""
+        return f"{self.mean:+.{digits}f}{limits}"
 
 
 POWER = 0.8  # share of experiments that detect a real difference
@@ -88,7 +88,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A difference in bits per byte: the second set of runs minus the first. ``seed_variance`` is
+    """A difference in scores: the second set of runs minus the first. ``seed_variance`` is
     the variance of ``value`` over seeds alone, ``document_variance`` that over documents alone;
     each is None if there is only one."""
 
@@ -141,13 +141,20 @@ def _root(variance: float | None) -> float | None:
 
 
 def paired_difference(
-    base: Floats, other: Floats, sizes: npt.NDArray[np.int64], strata: Any, *, seed: int
+    base: Floats,
+    other: Floats,
+    sizes: npt.NDArray[np.int64],
+    strata: Any,
+    *,
+    seed: int,
+    factor: float = 1 / math.log(2),
 ) -> Difference:
-    """Return the difference of ``other`` from ``base``, both the nats of documents, [seeds,
-    documents]. ``sizes`` are the documents' UTF-8 bytes. ``strata`` has the number of each
+    """Return the difference of ``other`` from ``base``, both values of documents, such as nats,
+    [seeds, documents]. Their sums are divided by ``sizes``, such as UTF-8 bytes, and multiplied by
+    ``factor``; the default makes bits per byte of nats. ``strata`` has the number of each
     document's stratum (such as its source). Documents are resampled within their stratum. Strata of
     one document are merged."""
-    bits = (other - base) / math.log(2)
+    bits = (other - base) * factor
     seeds, documents = bits.shape
     total = max(float(sizes.sum()), 1e-300)
     by_seed = bits.sum(axis=1) / total

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
 from llmcurate.base.disk.files import replacing
@@ -23,25 +24,17 @@ from llmcurate.base.disk.sealed_json import encode_json, read_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.roles import FILE, TOKEN_NAMES, Roles, copy_beside
-from llmcurate.base.tokenizer_file import MOST_BYTES, load_tokenizer, post_processor, roles_of
+from llmcurate.base.tokenizer_file import MOST_BYTES, load_tokenizer, roles_of
 from train.data.vocabulary import nameless, roles_of_run
 from train.hf.families import family_of
 from train.hf.family import USES, Family, Weight, our_shapes, task_keys
 from train.hf.keys import Pairs
-from train.measure.accounting import active_parameters, parameters
-from train.model.attention_settings import Latent
+from train.measure.accounting import parameters
 from train.model.config import ModelConfig
 from train.model.decoder import name_in_whole_model
-from train.model.feed_forward_settings import Experts
-from train.runs.checkpoint import (
-    checkpoint_to_use,
-    load_plan,
-    step_of,
-    tokenizer_of,
-    weights_of,
-)
+from train.runs.checkpoint import checkpoint_to_use, load_plan, step_of, tokenizer_of, weights_of
 from train.runs.plan import Plan
-from train.runs.tensors import Stored, write_tensors
+from train.runs.tensors import write_tensors
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 SHARD_BYTES = 5 * 10**9  # as transformers' save_pretrained
@@ -73,9 +66,9 @@ def export(
     ``out`` has files or no family of transformers fits the model."""
     if dtype not in DTYPES:
         raise UsageError(f"dtype {dtype!r}: choose one of {', '.join(DTYPES)}")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} exists already: give a new folder")
-    checkpoint, plan, family = chosen(run, which)
+    check_new(out)
+    checkpoint, plan = chosen(run, which)
+    family = family_of(plan.model)
     weights = weights_of(checkpoint)
     path = tokenizer_of(checkpoint)
     tokenizer = load_tokenizer(path)
@@ -88,9 +81,7 @@ def export(
         folder.mkdir()
         own = family_of(model)
         files = _write_weights(tensor, folder, own, model, DTYPES[dtype], shard_bytes)
-        shutil.copyfile(path, folder / "tokenizer.json")
-        copy_beside(path, folder)
-        _write_tokenizer(folder, tokenizer, roles, model)
+        write_tokenizer(folder, path, tokenizer, roles, model)
         config = dict(config_json(model, own, roles, dtype))
         (folder / "config.json").write_bytes(encode_json(config))
         names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
@@ -100,7 +91,7 @@ def export(
         if (never := nameless(tokenizer, model.vocab)) is not None and model.writes:
             ids["suppress_tokens"] = never.nonzero()[:, 0].tolist()
         generation.write_bytes(encode_json(stated | ids))
-        card = _card(dataclasses.replace(plan, model=model), own, checkpoint.name, dtype)
+        card = _card(dataclasses.replace(plan, model=model), own, checkpoint.name)
         (folder / "README.md").write_text(card, encoding="utf-8")
         return files
 
@@ -112,6 +103,12 @@ def export(
                 aside / "generator", small, lambda name: weights[name_in_whole_model(name, small)]
             )
     return exported([out / name for name in files], family, plan.model, checkpoint, dtype)
+
+
+def check_new(out: Path) -> None:
+    """Raise ``LlmcurateError`` unless ``out`` is an empty folder or does not exist."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} exists already: give a new folder")
 
 
 def exported(
@@ -129,17 +126,19 @@ def exported(
     )
 
 
-def chosen(run: Path, which: str = "best") -> tuple[Path, Plan, Family]:
-    """Return (checkpoint to export, its plan, family of its model). The plan's model is without the
-    parts that only training uses."""
+def chosen(run: Path, which: str = "best") -> tuple[Path, Plan]:
+    """Return (checkpoint to export, its plan). The plan's model is without the parts that only
+    training uses."""
     checkpoint = checkpoint_to_use(run, which)
     if checkpoint is None:
         raise UsageError(f"{run}: no finished checkpoint; give the folder a model was trained into")
     plan = load_plan(checkpoint)
     plan = dataclasses.replace(plan, model=plan.model_at(step_of(checkpoint)))
-    _check(checkpoint, weights_of(checkpoint), plan.model)
-    plan = dataclasses.replace(plan, model=plan.model.trunk)
-    return checkpoint, plan, family_of(plan.model)
+    shapes = weights_of(checkpoint).shapes
+    total = sum(shape.numel() for shape in shapes.values())
+    if total != parameters(plan.model) or shapes != our_shapes(plan.model):
+        raise RunFailed(f"{checkpoint}: the weights do not fit config.json; delete the folder")
+    return checkpoint, dataclasses.replace(plan, model=plan.model.trunk)
 
 
 def config_json(config: ModelConfig, family: Family, roles: Roles, dtype: str = "float32") -> Pairs:
@@ -163,9 +162,14 @@ def config_json(config: ModelConfig, family: Family, roles: Roles, dtype: str = 
     yield "use_cache", True
 
 
-def _write_tokenizer(folder: Path, tokenizer: Tokenizer, roles: Roles, model: ModelConfig) -> None:
-    """Write tokenizer_config.json, and change tokenizer.json if it would begin a text otherwise
-    than the model was trained. Settings of the run's tokenizer_config.json are kept."""
+def write_tokenizer(
+    folder: Path, path: Path, tokenizer: Tokenizer, roles: Roles, model: ModelConfig
+) -> None:
+    """Copy the run's tokenizer.json from ``path``, with what is beside it. For a decoder it is
+    changed if it would begin a text otherwise than the model was trained. Settings of the run's
+    tokenizer_config.json are kept."""
+    shutil.copyfile(path, folder / "tokenizer.json")
+    copy_beside(path, folder)
     (folder / FILE).unlink(missing_ok=True)  # config.json states the roles
     path, file = folder / "tokenizer.json", folder / "tokenizer_config.json"
     own = read_json(file) if file.is_file() else {}
@@ -176,15 +180,10 @@ def _write_tokenizer(folder: Path, tokenizer: Tokenizer, roles: Roles, model: Mo
     if model.form == "decoder":
         config["model_input_names"] = ["input_ids", "attention_mask"]
         if not around:
-            values = read_json(path, limit=MOST_BYTES)
-            step = values.get("post_processor") or {}
-            # ByteLevel adds no tokens. It says where in a text the tokens are.
-            kept = [p for p in step.get("processors", [step]) if p.get("type") == "ByteLevel"]
-            template = json.loads(post_processor(tokenizer, roles).__getstate__())
             # The second text of a pair goes on from the first one.
-            template["pair"] = [*template["single"], {"Sequence": {"id": "B", "type_id": 0}}]
-            values["post_processor"] = {"type": "Sequence", "processors": [*kept, template]}
-            path.write_bytes(encode_json(values))
+            before, behind = ([(number, 0) for number in n] for n in (roles.before, roles.behind))
+            text: Pieces = [*before, ("$A", 0), *behind]
+            write_template(path, tokenizer, text, [*text, ("$B", 0)])
             # transformers 4 has classes that replace the post-processor as these keys say.
             own |= {"add_bos_token": bool(roles.before), "add_eos_token": bool(roles.behind)}
     config |= own
@@ -195,6 +194,26 @@ def _write_tokenizer(folder: Path, tokenizer: Tokenizer, roles: Roles, model: Mo
         if number is not None:
             config[name] = tokenizer.id_to_token(number)
     file.write_bytes(encode_json(config))
+
+
+Pieces = list[tuple[int | str, int]]  # a token's id or the name of a text, and its segment
+
+
+def write_template(path: Path, tokenizer: Tokenizer, text: Pieces, pair: Pieces) -> None:
+    """Let a tokenizer.json put tokens around a ``text`` $A and a ``pair`` of texts $A and $B."""
+    ids = {n: tokenizer.id_to_token(n) for n, _ in pair if isinstance(n, int)}
+    single, double = (
+        [f"{ids[n] if isinstance(n, int) else n}:{segment}" for n, segment in side]
+        for side in (text, pair)
+    )
+    template = TemplateProcessing(single, double, [(name, n) for n, name in ids.items()])
+    values = read_json(path, limit=MOST_BYTES)
+    step = values.get("post_processor") or {}
+    # ByteLevel adds no tokens. It says where in a text the tokens are.
+    kept = [p for p in step.get("processors", [step]) if p.get("type") == "ByteLevel"]
+    processors = [*kept, json.loads(template.__getstate__())]
+    values["post_processor"] = {"type": "Sequence", "processors": processors}
+    path.write_bytes(encode_json(values))
 
 
 def _write_weights(
@@ -236,12 +255,6 @@ def _write_weights(
     return names
 
 
-def _check(checkpoint: Path, weights: Stored, config: ModelConfig) -> None:
-    total = sum(shape.numel() for shape in weights.shapes.values())
-    if total != parameters(config) or weights.shapes != our_shapes(config):
-        raise RunFailed(f"{checkpoint}: the weights do not fit config.json; delete the folder")
-
-
 def _shards(weights: Iterator[Weight], width: int, limit: int) -> Iterator[list[Weight]]:
     part: list[Weight] = []
     part_bytes = 0
@@ -259,34 +272,19 @@ def _bytes(weight: Weight, width: int) -> int:
     return torch.Size(weight.shape).numel() * width
 
 
-def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
+def _card(plan: Plan, family: Family, checkpoint: str) -> str:
     config = plan.model
-    attention = config.attention
-    key_values = f"{attention.kv_heads} of keys and values, {attention.head_dim} dimensions each"
-    if isinstance(attention, Latent):
-        key_values = f"keys and values from {attention.rank} shared dimensions"
-        key_values += f", {attention.rotary_dim} rotated"
     shape = {
         "parameters": f"{parameters(config):,}",
-        "layers": config.layers,
-        "width": config.hidden,
-        "heads": f"{attention.heads} ({key_values})",
-        "feed-forward": f"{config.feed_forward.activation}, {config.feed_forward.width}",
-        **_experts(config),
-        "positions": config.position.kind,
-        "vocabulary": f"{config.vocab:,}",
         "context": f"{counted(config.context, 'token')}",
-        "weights": dtype,
         "checkpoint": checkpoint,
         "token shards": plan.shards[:12],
     }
     rows = "\n".join(f"| {name} | {value} |" for name, value in shape.items())
     kind = "discriminator" if config.head.replaced else config.form
     task, auto, sample = _USES[kind]
-    sample = _OPENS.format(auto=auto) + sample
     if config.head.task is not None:
-        task, auto = USES[config.head.task.kind]
-        sample = _LABELS.format(auto=auto)
+        task, auto, sample = *USES[config.head.task.kind], _LABELS
     return f"""---
 library_name: transformers
 pipeline_tag: {task}
@@ -298,17 +296,9 @@ A language model ({family.class_of(config)}, {kind}), trained and exported with 
 {rows}
 
 ```python
-{sample}
+{_OPENS.format(auto=auto)}{sample}
 ```
 """
-
-
-def _experts(config: ModelConfig) -> dict[str, str]:
-    own = config.feed_forward
-    if not isinstance(own, Experts):
-        return {}
-    active = f"{active_parameters(config):,}"
-    return {"experts": f"{own.top_k} of {own.count} per token", "active parameters": active}
 
 
 _OPENS = """\
@@ -337,10 +327,6 @@ ids = tokenizer(start + "The river runs past the cold mill.", return_tensors="pt
                 add_special_tokens=False)
 print(model(**ids).logits.sigmoid())  # how likely each token is to have replaced another"""
 _LABELS = """\
-from transformers import AutoTokenizer, {auto}
-
-tokenizer = AutoTokenizer.from_pretrained(".")
-model = {auto}.from_pretrained(".")
 start = tokenizer.bos_token or ""  # a text begins as in training
 ids = tokenizer(start + "The river", return_tensors="pt", add_special_tokens=False)
 print(model(**ids))"""

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.settings import from_dict, unflatten
+from train.device import on_meta
 from train.hf.keys import Pairs, Reading, Row, Settings
 from train.model.config import SPAN, Answers, ModelConfig, TaskKind
 from train.model.decoder import Decoder
@@ -36,16 +37,6 @@ def plain(config: ModelConfig) -> Layout:
     return UNCHANGED
 
 
-def conv1d(config: ModelConfig) -> Layout:
-    """Return the layout of GPT-2's Conv1D: [inputs, outputs]."""
-    return concatenated(1, transposed=True)
-
-
-def conv1d_qkv(config: ModelConfig) -> Layout:
-    """Return the layout of GPT-2's query, key and value side by side: [inputs, 3 x outputs]."""
-    return concatenated(3, transposed=True)
-
-
 def qkv(config: ModelConfig) -> Layout:
     """Return the layout of Phi-3, MPT and ModernBERT: all queries, then all keys, then values."""
     own = config.attention
@@ -53,11 +44,6 @@ def qkv(config: ModelConfig) -> Layout:
     return Layout(
         pack=lambda ours: torch.cat(list(ours)), unpack=lambda theirs: theirs.split(sizes)
     )
-
-
-def gate_up(config: ModelConfig) -> Layout:
-    """Return the layout of a gated feed-forward's two first matrices, joined by rows."""
-    return concatenated(2)
 
 
 def scaled(factor: float, offset: float = 0.0) -> Layout:
@@ -68,17 +54,22 @@ def scaled(factor: float, offset: float = 0.0) -> Layout:
     )
 
 
-def concatenated(pieces: int, transposed: bool = False) -> Layout:
+def concatenated(pieces: int, transposed: bool = False) -> Callable[[ModelConfig], Layout]:
     """Return the layout of matrices [outputs, inputs] that are joined by rows. If ``transposed``,
     they are [inputs, outputs] and joined by columns."""
 
     def transpose(tensor: Tensor) -> Tensor:
         return tensor.T if transposed and tensor.dim() == 2 else tensor
 
-    return Layout(
+    return lambda config: Layout(
         pack=lambda ours: transpose(torch.cat(list(ours))),
         unpack=lambda theirs: transpose(theirs).chunk(pieces),
     )
+
+
+GATE_AND_UP = concatenated(2)  # the two first matrices of a gated feed-forward
+CONV1D = concatenated(1, transposed=True)  # GPT-2's
+CONV1D_QKV = concatenated(3, transposed=True)
 
 
 def by_head(config: ModelConfig) -> Layout:
@@ -142,10 +133,16 @@ Theirs = str | tuple[str, Callable[[ModelConfig], Layout]]
 
 def parts_from(names: Mapping[Any, Theirs]) -> tuple[Part, ...]:
     """Return the parts for a table from our names of modules to those of transformers. One of our
-    names that begins with ``{}`` is a module in a block."""
-    parts = []
+    names that begins with ``{}`` is a module in a block. A row such as ``a: b c`` is for several
+    modules of one module: ``a.b`` and ``a.c``."""
+    parts: list[Part] = []
     for ours, row in names.items():
         theirs, layout = (row, plain) if isinstance(row, str) else row
+        if ": " in ours:
+            (own, ends), (other, names_in_other) = (side.split(": ") for side in (ours, theirs))
+            pairs = zip(ends.split(), names_in_other.split(), strict=True)
+            parts += parts_from({f"{own}.{a}": (f"{other}.{b}", layout) for a, b in pairs})
+            continue
         keys = (ours,) if isinstance(ours, str) else ours
         keys = tuple(f"stack.blocks.{own}" if own.startswith("{}") else own for own in keys)
         parts.append(Part(ours=keys, theirs=theirs, layout=layout))
@@ -177,34 +174,27 @@ class Weight:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskClass:
-    """A transformers class with a head for a task, and the names of the head's weights."""
-
-    architecture: str
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Family:
     """A family of transformers' classes.
 
-    ``keys`` are the rows of its config.json, without the keys common to all families. The names of
-    its tensors begin with ``prefix``, except in files saved from the class without a head.
-    ``of_pairs`` is the class with a head for pairs of segments, ``of_replaced`` the class of a
-    discriminator, ``tasks`` the classes with a head for a task.
+    ``keys`` are the rows of its config.json, without the keys common to all families. ``tasks`` are
+    the parts of the heads for tasks that its classes have.
     """
 
     name: str
     architecture: str
     keys: tuple[Row, ...]
     parts: tuple[Part, ...]
-    prefix: str
     aliases: Mapping[str, str] = field(default_factory=dict)
     # transformers' defaults for missing keys whose null means something else.
     defaults: Mapping[str, int | float | str] = field(default_factory=dict)
-    of_pairs: str = ""
-    of_replaced: str = ""
-    tasks: Mapping[TaskKind, TaskClass] = field(default_factory=dict)
+    tasks: Mapping[TaskKind, tuple[Part, ...]] = field(default_factory=dict)
+
+    @property
+    def prefix(self) -> str:
+        """What its names of tensors begin with, except in files of the class without a head."""
+        first = self.parts[0].theirs
+        return first[: first.find(".") + 1]
 
     @property
     def _rows(self) -> Iterable[Row]:
@@ -259,10 +249,12 @@ class Family:
     def class_of(self, config: ModelConfig) -> str:
         """Return the name of transformers' class for a model."""
         if config.head.task is not None:
-            return self.tasks[config.head.task.kind].architecture
-        if config.head.replaced:
-            return self.of_replaced
-        return self.architecture if config.head.pair == "none" else self.of_pairs
+            return self.class_for(CLASSES[config.head.task.kind])
+        two = config.head.replaced or config.head.pair != "none"
+        return self.class_for("ForPreTraining") if two else self.architecture
+
+    def class_for(self, end: str) -> str:
+        return self.architecture.partition("For")[0].removesuffix("LMHeadModel") + end
 
     def settings(self, values: Mapping[str, Any], where: str) -> Settings:
         """Return config.json's content as this family reads it. Errors name the file ``where``."""
@@ -274,7 +266,7 @@ class Family:
         if task is None:
             return parts
         trunk = [part for part in parts if not part.ours[0].startswith("head")]
-        return [*trunk, *self.tasks[task.kind].parts]
+        return [*trunk, *self.tasks[task.kind]]
 
     def weights(self, config: ModelConfig) -> Iterator[Weight]:
         """Yield every transformers tensor of a model, in the order of the exported files."""
@@ -313,11 +305,12 @@ def _single_expert(expert: int) -> Layout:
 
 def our_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Return the shape of each of our weights, by name, without allocating memory for them."""
-    with torch.device("meta"):
+    with on_meta():
         return {name: tuple(tensor.shape) for name, tensor in Decoder(config).state_dict().items()}
 
 
-_NAMES: dict[TaskKind, str] = {
+# The ends of the names of transformers' classes for tasks.
+CLASSES: dict[TaskKind, str] = {
     "classify": "ForSequenceClassification",
     "token": "ForTokenClassification",
     "span": "ForQuestionAnswering",
@@ -334,39 +327,21 @@ USES = {  # the Hub's name of the task, and transformers' class that loads its m
 }
 
 
-def _class(name: str, kind: TaskKind, parts: Mapping[str, Theirs]) -> TaskClass:
-    return TaskClass(architecture=name + _NAMES[kind], parts=parts_from(parts))
-
-
 def of_encoder(
-    name: str, pool: str | None, classifier: str = "classifier"
-) -> dict[TaskKind, TaskClass]:
-    """Return transformers' classes for the tasks of an encoder like BERT. Their names begin with
-    ``name``. In the class that classifies whole texts, the output matrix is called ``classifier``
-    and the layer before it, with tanh, ``pool``; None if that layer has another activation."""
-    text = {} if pool is None else {"head.transform.linear": pool, "head": classifier}
-    of_text: dict[TaskKind, TaskClass] = {"classify": _class(name, "classify", text)}
-    return (of_text if text else {}) | {
-        "token": _class(name, "token", {"head": "classifier"}),
-        "span": _class(name, "span", {"head": "qa_outputs"}),
-    }
+    pool: str | None, classifier: str = "classifier"
+) -> dict[TaskKind, tuple[Part, ...]]:
+    """Return the heads for the tasks of an encoder like BERT. In the class that classifies whole
+    texts, the output matrix is called ``classifier`` and the layer before it, with tanh, ``pool``;
+    None if that layer has another activation."""
+    text = {"classify": {"head.transform.linear": pool, "head": classifier}} if pool else {}
+    heads = text | {"token": {"head": "classifier"}, "span": {"head": "qa_outputs"}}
+    return {kind: parts_from(heads[kind]) for kind in CLASSES if kind in heads}
 
 
-def of_modernbert() -> dict[TaskKind, TaskClass]:
-    """Return transformers' classes for ModernBERT's tasks. Each class has a layer before the output
-    matrix."""
-    parts = {"head.transform.linear": "head.dense", "head.transform.norm": "head.norm"}
-    parts["head"] = "classifier"
-    return {kind: _class("ModernBert", kind, parts) for kind in _NAMES}
-
-
-def of_decoder(name: str, token_head: str = "score") -> dict[TaskKind, TaskClass]:
-    """Return transformers' classes for the tasks of a decoder, except for questions, because
-    in transformers' class for questions the rest of the model has another name."""
-    return {
-        "classify": _class(name, "classify", {"head": "score"}),
-        "token": _class(name, "token", {"head": token_head}),
-    }
+# The heads for the tasks of a decoder, except for questions, because in transformers' class for
+# questions the rest of the model has another name.
+OF_DECODER: dict[TaskKind, tuple[Part, ...]]
+OF_DECODER = {"classify": parts_from({"head": "score"}), "token": parts_from({"head": "score"})}
 
 
 def task_keys(config: ModelConfig) -> Pairs:
@@ -385,8 +360,8 @@ def with_saved_head(family: Family, config: ModelConfig, settings: Settings) -> 
     """Return the model's configuration, with the head for a task if config.json names a class with
     such a head. Raises ``LlmcurateError`` for wrong labels."""
     saved = settings.words("architectures") or []
-    for kind, own in family.tasks.items():
-        if own.architecture in saved:
+    for kind in family.tasks:
+        if family.class_for(CLASSES[kind]) in saved:
             labels = SPAN if kind == "span" else _labels(settings)
             # As transformers' classes, which then compute the loss of a regression.
             usual = "regression" if len(labels) == 1 else "single_label_classification"

@@ -93,7 +93,7 @@ def export_gguf(
     llama.cpp has no architecture for the model or cannot hold its tokenizer."""
     if file.exists():
         raise UsageError(f"{file} exists already: give a new file")
-    checkpoint, plan, _ = chosen(run, which)
+    checkpoint, plan = chosen(run, which)
     config, own = plan.model, architecture_of(plan.model)
     tensors = list(_tensors(own, config, weights_of(checkpoint), DTYPES[dtype]))
     with replacing(file) as aside:

@@ -34,15 +34,14 @@ _GPT = (
 GPT2 = family.Family(
     name="gpt2",
     architecture="GPT2LMHeadModel",
-    tasks=family.of_decoder("GPT2", token_head="classifier"),
+    tasks=family.OF_DECODER | {"token": family.parts_from({"head": "classifier"})},
     keys=(
         *_GPT,
         keys.learned("n_positions", 1024),
         keys.number("resid_pdrop", "dropout", 0.1),
         keys.BIASED,
-        keys.expected("scale_attn_weights", True),
-        keys.expected("scale_attn_by_inverse_layer_idx", False),
-        keys.expected("add_cross_attention", False),
+        keys.expected(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False),
+        keys.expected(add_cross_attention=False),
         keys.tied(True),
     ),
     parts=family.parts_from(
@@ -50,16 +49,14 @@ GPT2 = family.Family(
             "embedding": "transformer.wte",
             "stack.positions": "transformer.wpe",
             "{}.attention_norm": "transformer.h.{}.ln_1",
-            family.QKV: ("transformer.h.{}.attn.c_attn", family.conv1d_qkv),
-            "{}.attention.out": ("transformer.h.{}.attn.c_proj", family.conv1d),
+            family.QKV: ("transformer.h.{}.attn.c_attn", family.CONV1D_QKV),
+            "{}.attention.out": ("transformer.h.{}.attn.c_proj", family.CONV1D),
             "{}.feed_forward_norm": "transformer.h.{}.ln_2",
-            "{}.feed_forward.up": ("transformer.h.{}.mlp.c_fc", family.conv1d),
-            "{}.feed_forward.down": ("transformer.h.{}.mlp.c_proj", family.conv1d),
+            "{}.feed_forward: up down": ("transformer.h.{}.mlp: c_fc c_proj", family.CONV1D),
             "stack.norm": "transformer.ln_f",
             "head": "lm_head",
         }
     ),
-    prefix="transformer.",
     aliases={
         "n_embd": "hidden_size",
         "n_head": "num_attention_heads",
@@ -91,12 +88,9 @@ GPTJ = replace(
     parts=family.exchanged(
         GPT2.parts,
         {
-            "{}.attention.query": ("transformer.h.{}.attn.q_proj", family.interleaved),
-            "{}.attention.key": ("transformer.h.{}.attn.k_proj", family.interleaved),
-            "{}.attention.value": "transformer.h.{}.attn.v_proj",
-            "{}.attention.out": "transformer.h.{}.attn.out_proj",
-            "{}.feed_forward.up": "transformer.h.{}.mlp.fc_in",
-            "{}.feed_forward.down": "transformer.h.{}.mlp.fc_out",
+            "{}.attention: query key": ("transformer.h.{}.attn: q_proj k_proj", family.interleaved),
+            "{}.attention: value out": "transformer.h.{}.attn: v_proj out_proj",
+            "{}.feed_forward: up down": "transformer.h.{}.mlp: fc_in fc_out",
         },
     ),
     tasks={},
@@ -104,11 +98,6 @@ GPTJ = replace(
 
 
 # GPT-NeoX (Black et al. 2022), and Pythia
-
-
-def _write_rope(config: ModelConfig) -> keys.Pairs:
-    theta, scaling = rope_keys(config)
-    yield from (theta, scaling, ("rotary_emb_base", theta[1]))
 
 
 def _share(rotated: int, size: int) -> float:
@@ -140,7 +129,6 @@ GPT_NEOX = family.Family(
     name="gpt_neox",
     architecture="GPTNeoXForCausalLM",
     keys=(
-        keys.Row("theta", _write_rope),
         keys.whole("hidden_size", "hidden"),
         keys.whole("num_hidden_layers", "layers"),
         keys.heads("num_attention_heads", "hidden_size"),
@@ -156,7 +144,8 @@ GPT_NEOX = family.Family(
         keys.either("attention_bias", "attention.bias", "all", "none", True),
         rotated_share("rotary_pct", 0.25),
         keys.number("hidden_dropout", "dropout", 0.0),
-        keys.Row("rope", read=rope("rotary_emb_base").read),
+        keys.constant_key("rotary_emb_base", lambda config: dict(rope_keys(config))["rope_theta"]),
+        rope("rotary_emb_base"),
         _LAYER_NORM,
         keys.implied(("feed_forward.bias", True)),
         keys.tied(False),
@@ -164,18 +153,17 @@ GPT_NEOX = family.Family(
     parts=family.parts_from(
         {
             "embedding": "gpt_neox.embed_in",
-            "{}.attention_norm": "gpt_neox.layers.{}.input_layernorm",
-            "{}.feed_forward_norm": "gpt_neox.layers.{}.post_attention_layernorm",
+            "{}: attention_norm feed_forward_norm": (
+                "gpt_neox.layers.{}: input_layernorm post_attention_layernorm"
+            ),
             family.QKV: ("gpt_neox.layers.{}.attention.query_key_value", family.by_head),
             "{}.attention.out": "gpt_neox.layers.{}.attention.dense",
-            "{}.feed_forward.up": "gpt_neox.layers.{}.mlp.dense_h_to_4h",
-            "{}.feed_forward.down": "gpt_neox.layers.{}.mlp.dense_4h_to_h",
+            "{}.feed_forward: up down": "gpt_neox.layers.{}.mlp: dense_h_to_4h dense_4h_to_h",
             # transformers 5 calls the head lm_head but still reads this older name.
             "stack.norm": "gpt_neox.final_layer_norm",
             "head": "embed_out",
         }
     ),
-    prefix="gpt_neox.",
 )
 
 
@@ -192,7 +180,7 @@ BLOOM = family.Family(
         keys.number("layer_norm_epsilon", "norm.eps", 1e-5),
         keys.length("seq_length", 2048),
         keys.number("hidden_dropout", "dropout", 0.0),
-        keys.expected("apply_residual_connection_post_layernorm", False),
+        keys.expected(apply_residual_connection_post_layernorm=False),
         keys.Row("width", read=lambda read: [("feed_forward.width", 4 * read.ours["hidden"])]),
         _LAYER_NORM,
         keys.BIASED,
@@ -208,13 +196,11 @@ BLOOM = family.Family(
             family.QKV: ("transformer.h.{}.self_attention.query_key_value", family.by_head),
             "{}.attention.out": "transformer.h.{}.self_attention.dense",
             "{}.feed_forward_norm": "transformer.h.{}.post_attention_layernorm",
-            "{}.feed_forward.up": "transformer.h.{}.mlp.dense_h_to_4h",
-            "{}.feed_forward.down": "transformer.h.{}.mlp.dense_4h_to_h",
+            "{}.feed_forward: up down": "transformer.h.{}.mlp: dense_h_to_4h dense_4h_to_h",
             "stack.norm": "transformer.ln_f",
             "head": "lm_head",
         }
     ),
-    prefix="transformer.",
     aliases={
         "hidden_size": "n_embed",
         "n_head": "num_attention_heads",
@@ -249,7 +235,7 @@ OPT = family.Family(
         keys.biased("enable_bias", True),
         keys.either("layer_norm_elementwise_affine", "norm.kind", "layer", "layer_plain", True),
         keys.number("dropout", "dropout", 0.1),
-        keys.expected("_remove_final_layer_norm", False),
+        keys.expected(_remove_final_layer_norm=False),
         keys.tied(True),
     ),
     parts=family.parts_from(
@@ -258,17 +244,14 @@ OPT = family.Family(
             "embedding.out": "model.decoder.project_in",
             "head.transform": "model.decoder.project_out",
             "stack.positions": "model.decoder.embed_positions",
-            "{}.attention.query": "model.decoder.layers.{}.self_attn.q_proj",
-            "{}.attention.key": "model.decoder.layers.{}.self_attn.k_proj",
-            "{}.attention.value": "model.decoder.layers.{}.self_attn.v_proj",
-            "{}.attention.out": "model.decoder.layers.{}.self_attn.out_proj",
+            "{}.attention: query key value out": (
+                "model.decoder.layers.{}.self_attn: q_proj k_proj v_proj out_proj"
+            ),
             "{}.attention_norm": "model.decoder.layers.{}.self_attn_layer_norm",
-            "{}.feed_forward.up": "model.decoder.layers.{}.fc1",
-            "{}.feed_forward.down": "model.decoder.layers.{}.fc2",
+            "{}.feed_forward: up down": "model.decoder.layers.{}: fc1 fc2",
             "{}.feed_forward_norm": "model.decoder.layers.{}.final_layer_norm",
             "stack.norm": "model.decoder.final_layer_norm",
             "head": "lm_head",
         }
     ),
-    prefix="model.",
 )

@@ -140,23 +140,12 @@ def activation(config: ModelConfig) -> str:
 
 @dataclass
 class Reading:
-    """A file that is being read. ``ours`` collects the settings of a ModelConfig by dotted name."""
+    """A file that is being read, and the requested context. ``ours`` collects the settings of a
+    ModelConfig by dotted name."""
 
     file: Settings
     context: int | None
     ours: dict[str, Any] = field(default_factory=dict)
-
-    def length(self, theirs: str, default: Any = REQUIRED) -> int:
-        """Return the requested context, else the context that the file gives."""
-        return self.context or int(self.file.whole(theirs, default))
-
-    def learned(self, theirs: str, default: int) -> int:
-        """Return the number of learned positions. Raises ``LlmcurateError`` if another context is
-        requested."""
-        count = int(self.file.whole(theirs, default))
-        if self.context is not None:
-            raise self.file.refusal(theirs, count, "learned positions fix the context")
-        return count
 
 
 Pairs = Iterable[tuple[str, Any]]
@@ -204,7 +193,7 @@ def length(theirs: str, default: Default = REQUIRED) -> Row:
     return Row(
         theirs,
         lambda config: [(theirs, config.context)],
-        lambda reading: [("context", reading.length(theirs, default))],
+        lambda reading: [("context", reading.context or reading.file.whole(theirs, default))],
     )
 
 
@@ -213,7 +202,10 @@ def learned(theirs: str, default: int, *, offset: int = 0, counted: bool = False
     extra = offset if counted else 0
 
     def read(reading: Reading) -> Pairs:
-        yield "context", reading.learned(theirs, default) - extra
+        count = reading.file.whole(theirs, default)
+        if reading.context is not None:
+            raise reading.file.refusal(theirs, count, "learned positions fix the context")
+        yield "context", count - extra
         yield "position.kind", "learned"
         if offset:
             yield "position.offset", offset
@@ -275,14 +267,16 @@ def implied(*settings: tuple[str, Any]) -> Row:
     return Row(", ".join(name for name, _ in settings), read=lambda reading: settings)
 
 
-def expected(theirs: str, value: Any, default: Any = REQUIRED, *, write: bool = False) -> Row:
-    """Return a table row: a key with one supported value; if missing, it counts as ``default``."""
+def expected(write: bool = False, missing: Mapping[str, Any] | None = None, **values: Any) -> Row:
+    """Return a table row: keys with one supported value each. If a key is missing, it has this
+    value, or the one in ``missing``."""
 
     def read(reading: Reading) -> Pairs:
-        reading.file.expect(theirs, value, value if default is REQUIRED else default)
+        for theirs, value in values.items():
+            reading.file.expect(theirs, value, (missing or {}).get(theirs, value))
         return ()
 
-    return Row(theirs, lambda config: [(theirs, value)] if write else (), read)
+    return Row(", ".join(values), lambda config: values.items() if write else (), read)
 
 
 def same(theirs: str, ours: str, *, write: bool = True) -> Row:

@@ -7,25 +7,19 @@ from dataclasses import replace
 from operator import attrgetter
 
 from train.hf import keys
-from train.hf.family import Family, of_decoder, parts_from
+from train.hf.family import OF_DECODER, Family, parts_from
 from train.hf.rope import rope
 from train.model.config import ModelConfig
-from train.model.feed_forward_settings import Experts
 
+LAYER = "model.layers.{}"
 _PARTS = parts_from(
     {
         "embedding": "model.embed_tokens",
         "{}.attention_norm": "model.layers.{}.input_layernorm",
-        "{}.attention.query": "model.layers.{}.self_attn.q_proj",
-        "{}.attention.key": "model.layers.{}.self_attn.k_proj",
-        "{}.attention.value": "model.layers.{}.self_attn.v_proj",
-        "{}.attention.out": "model.layers.{}.self_attn.o_proj",
-        "{}.attention.query_norm": "model.layers.{}.self_attn.q_norm",
-        "{}.attention.key_norm": "model.layers.{}.self_attn.k_norm",
+        "{}.attention: query key value out": f"{LAYER}.self_attn: q_proj k_proj v_proj o_proj",
+        "{}.attention: query_norm key_norm": f"{LAYER}.self_attn: q_norm k_norm",
         "{}.feed_forward_norm": "model.layers.{}.post_attention_layernorm",
-        "{}.feed_forward.gate": "model.layers.{}.mlp.gate_proj",
-        "{}.feed_forward.up": "model.layers.{}.mlp.up_proj",
-        "{}.feed_forward.down": "model.layers.{}.mlp.down_proj",
+        "{}.feed_forward: gate up down": f"{LAYER}.mlp: gate_proj up_proj down_proj",
         "stack.norm": "model.norm",
         "head": "lm_head",
     }
@@ -50,7 +44,7 @@ _KEYS = (
     keys.length("max_position_embeddings", 2048),
     keys.number("rms_norm_eps", "norm.eps", 1e-6),
     rope(),
-    keys.expected("partial_rotary_factor", 1.0),
+    keys.expected(partial_rotary_factor=1.0),
     keys.tied(False),
 )
 _LONG = keys.length("max_position_embeddings", 131_072)
@@ -128,7 +122,7 @@ _DIVIDED = keys.constant_key("head_dim", attrgetter("attention.head_dim"), _read
 LLAMA = Family(
     name="llama",
     architecture="LlamaForCausalLM",
-    tasks=of_decoder("Llama"),
+    tasks=OF_DECODER,
     keys=(
         *_KEYS,
         _DIVIDED,
@@ -136,13 +130,11 @@ LLAMA = Family(
         keys.flag("mlp_bias", "feed_forward.bias", False),
     ),
     parts=_PARTS,
-    prefix="model.",
 )
 MISTRAL = replace(
     LLAMA,
     name="mistral",
     architecture="MistralForCausalLM",
-    tasks=of_decoder("Mistral"),
     keys=(
         *_KEYS,
         _LONG,
@@ -165,7 +157,6 @@ QWEN2 = replace(
     LLAMA,
     name="qwen2",
     architecture="Qwen2ForCausalLM",
-    tasks=of_decoder("Qwen2"),
     keys=(*_QWEN, keys.implied(("attention.bias", "qkv"))),
     defaults={"sliding_window": 4096, "num_key_value_heads": 32},
 )
@@ -173,10 +164,9 @@ QWEN3 = replace(
     LLAMA,
     name="qwen3",
     architecture="Qwen3ForCausalLM",
-    tasks=of_decoder("Qwen3"),
     keys=(
         *_QWEN,
-        keys.expected("attention_bias", False, write=True),
+        keys.expected(attention_bias=False, write=True),
         keys.implied(("attention.qk_norm", True)),
     ),
     defaults={"sliding_window": 4096, "num_key_value_heads": 32, "head_dim": 128},
@@ -188,22 +178,11 @@ OLMO = replace(
     tasks={},
     keys=(
         *_KEYS,
-        keys.expected("attention_bias", False, write=True),
-        keys.expected("clip_qkv", None, write=True),
+        keys.expected(attention_bias=False, clip_qkv=None, write=True),
         # OLMo's norm has no weights, and its eps is fixed in the code.
         keys.implied(("norm.kind", "layer_plain"), ("norm.eps", 1e-5)),
     ),
 )
-
-
-LAYER = "model.layers.{}"
-
-
-def matrices(theirs: str, gate: str, up: str, down: str) -> dict[str, str]:
-    """Return transformers' names of an expert's matrices, by our names."""
-    names = {"gate": gate, "up": up, "down": down}
-    return {f"{{}}.feed_forward.{own}": f"{theirs}.{name}" for own, name in names.items()}
-
 
 MIXTRAL = replace(
     MISTRAL,
@@ -222,7 +201,7 @@ MIXTRAL = replace(
         *parts_from(
             {
                 "{}.feed_forward.router": f"{LAYER}.block_sparse_moe.gate",
-                **matrices(f"{LAYER}.block_sparse_moe.experts.[]", "w1", "w3", "w2"),
+                "{}.feed_forward: gate up down": f"{LAYER}.block_sparse_moe.experts.[]: w1 w3 w2",
             }
         ),
     ),
@@ -241,22 +220,18 @@ def _read_dense(reading: keys.Reading) -> keys.Pairs:
     yield "feed_forward.first_dense", len(dense)
 
 
-def _dense_width(config: ModelConfig) -> int:
-    own = config.feed_forward
-    return (isinstance(own, Experts) and own.dense_width) or own.width
-
-
 _EXPERTS = (
-    keys.constant_key("intermediate_size", _dense_width),
+    keys.constant_key(
+        "intermediate_size",
+        lambda config: config.feed_forward.dense_width or config.feed_forward.width,
+    ),
     keys.whole("moe_intermediate_size", "feed_forward.width"),
     keys.whole("num_experts", "feed_forward.count"),
     keys.whole("num_experts_per_tok", "feed_forward.top_k"),
     keys.flag("norm_topk_prob", "feed_forward.normalise", False),
     keys.whole("decoder_sparse_step", "feed_forward.every", 1),
     keys.constant_key(
-        "mlp_only_layers",
-        lambda config: list(range(config.feed_forward.first_dense)),
-        _read_dense,
+        "mlp_only_layers", lambda config: list(range(config.feed_forward.first_dense)), _read_dense
     ),
     keys.number("router_aux_loss_coef", "feed_forward.balance", 0.001),
     keys.implied(("feed_forward.kind", "experts")),
@@ -264,10 +239,10 @@ _EXPERTS = (
 _EXPERT_PARTS = parts_from(
     {
         "{}.feed_forward.router": f"{LAYER}.mlp.gate",
-        **matrices(f"{LAYER}.mlp.experts.[]", "gate_proj", "up_proj", "down_proj"),
-        "{}.feed_forward.shared.gate": f"{LAYER}.mlp.shared_expert.gate_proj",
-        "{}.feed_forward.shared.up": f"{LAYER}.mlp.shared_expert.up_proj",
-        "{}.feed_forward.shared.down": f"{LAYER}.mlp.shared_expert.down_proj",
+        "{}.feed_forward: gate up down": f"{LAYER}.mlp.experts.[]: gate_proj up_proj down_proj",
+        "{}.feed_forward.shared: gate up down": (
+            f"{LAYER}.mlp.shared_expert: gate_proj up_proj down_proj"
+        ),
         "{}.feed_forward.shared_gate": f"{LAYER}.mlp.shared_expert_gate",
     }
 )
@@ -279,7 +254,7 @@ QWEN2_MOE = replace(
         *QWEN2.keys,
         *_EXPERTS,
         keys.whole("shared_expert_intermediate_size", "feed_forward.shared_width", 5632),
-        keys.expected("qkv_bias", True, write=True),
+        keys.expected(qkv_bias=True, write=True),
         keys.implied(("feed_forward.shared_gate", True)),
     ),
     parts=(*QWEN2.parts, *_EXPERT_PARTS),

@@ -25,7 +25,7 @@ from torch import Tensor
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError, first_line
 from llmcurate.base.roles import Roles, copy_beside
 from llmcurate.base.tokenizer_file import load_tokenizer, roles_of, size_of
 from train.config import TrainConfig
@@ -201,7 +201,7 @@ def _saved(folder: Path) -> tuple[Path, dict[str, tuple[Path, Tensor]]]:
         except LlmcurateError:
             raise
         except Exception as error:  # both libraries raise many kinds
-            raise UsageError(f"{path}: cannot be read ({_first_line(error)})") from None
+            raise UsageError(f"{path}: cannot be read ({first_line(error)})") from None
         saved |= {key: (path, tensor) for key, tensor in tensors.items()}
     return listing, saved
 
@@ -229,10 +229,6 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
         if tensor.nbytes > size:
             raise UsageError(f"{path}: {name} {list(tensor.shape)} is larger than the file")
     return dict(state)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
 def _named(source: Source) -> tuple[dict[str, Tensor], list[str]]:
@@ -288,10 +284,8 @@ def _loaded_by_class(source: Source, missing: str) -> tuple[dict[str, Tensor], l
     for name, (path, tensor) in source.saved.items():
         if not _usable(tensor) and not _TABLES.search(name):
             raise UsageError(f"{path}: {name} is {_shown(tensor)}, expected floating point")
-    log = transformers.utils.logging
-    verbosity, bars = log.get_verbosity(), log.is_progress_bar_enabled()
-    log.set_verbosity(log.CRITICAL)
-    log.disable_progress_bar()
+    transformers.utils.logging.set_verbosity(transformers.utils.logging.CRITICAL)
+    transformers.utils.logging.disable_progress_bar()
     try:
         model, report = own.from_pretrained(
             None,
@@ -302,11 +296,7 @@ def _loaded_by_class(source: Source, missing: str) -> tuple[dict[str, Tensor], l
             output_loading_info=True,
         )
     except Exception as error:  # the library raises many kinds
-        raise UsageError(f"{source.path}: cannot be loaded ({_first_line(error)})") from None
-    finally:
-        log.set_verbosity(verbosity)
-        if bars:
-            log.enable_progress_bar()
+        raise UsageError(f"{source.path}: cannot be loaded ({first_line(error)})") from None
     for name, theirs, ours in report["mismatched_keys"]:
         path = source.saved.get(name, (source.path,))[0]
         raise UsageError(f"{path}: {name} is {list(theirs)}, config.json requires {list(ours)}")

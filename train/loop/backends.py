@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from llmcurate.base.disk.units import counted
 from train.attention import BACKENDS, Mask, Relative
 from train.attention.choice import EXCLUDED, fault, resolve
 from train.config import TrainConfig
@@ -123,7 +124,7 @@ def _mask(
 def backends_line(rows: list[LayerBackend]) -> str:
     """Return the back ends of all kinds of layers in one line of text."""
     parts = [
-        f"{row.backend} in {row.layers} layers ({', '.join(row.mask)}; "
+        f"{row.backend} in {counted(row.layers, 'layer')} ({', '.join(row.mask)}; "
         f"{row.dtype} on {row.device}): {row.why}"
         for row in rows
     ]

@@ -27,7 +27,7 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from train.attention import ContextParallel
 from train.config import TrainConfig, stages_of
-from train.device import computes_in, pick_device
+from train.device import computes_in, on_meta, pick_device
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
@@ -198,7 +198,7 @@ def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks)
     if the settings say so."""
     if ranks.mesh is None or not ranks.shards(config):
         return build().to(ranks.device)
-    with torch.device("meta"):
+    with on_meta():
         model = build()
     if ranks.tensor > 1:
         _split_blocks(model, ranks.mesh["tensor"])

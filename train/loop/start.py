@@ -122,6 +122,24 @@ def with_changes(model: ModelConfig, changes: dict[str, Any], start: Start | Non
     return config
 
 
+def model_for(
+    model: ModelConfig | str, train: TrainConfig, changes: dict[str, Any] | None = None
+) -> tuple[ModelConfig, TrainConfig, Start | None]:
+    """Return the settings of a model and of its training, before the vocabulary is known, and the
+    trained model that the run starts from, if any. Raises ``LlmcurateError``."""
+    context = max(stage.context for stage in stages_of(train))
+    start, values = None, dict(changes or {})
+    if isinstance(model, str) and model not in PRESETS and Path(model).is_dir():
+        start = start_of(Path(model))
+        model = start.config
+        if not model.position.table:
+            values.setdefault("context", max(context, model.context))
+    elif isinstance(model, str):
+        model = preset(model, context=context)
+    model = with_changes(model, values, start)
+    return model, with_model_defaults(model, train), start
+
+
 def make_plan(
     shards: Path | None,
     model: ModelConfig | str,
@@ -134,23 +152,14 @@ def make_plan(
     for stage in stages_of(train):
         schedule(stage.schedule)
     context = max(stage.context for stage in stages_of(train))
-    start, values = None, dict(changes or {})
-    sized = isinstance(model, str) and "vocab" not in values  # by the shards
-    if isinstance(model, str) and model not in PRESETS and Path(model).is_dir():
-        start, sized = start_of(Path(model)), False
-        model = start.config
-        if not model.position.table:
-            values.setdefault("context", max(context, model.context))
-    elif isinstance(model, str):
-        model = preset(model, context=context)
-    model = with_changes(model, values, start)
-    train = with_model_defaults(model, train)
+    sized = isinstance(model, str) and "vocab" not in (changes or {})  # by the shards
+    model, train, start = model_for(model, train, changes)
     known = None if start is None else start.tokenizer
     data = feed_of(shards, train, task=model.head.task, tokenizer=known)
     size = data.vocabulary.size
     if start is not None:
         _check_same_ids(start, data.vocabulary)
-        sized = "vocab" not in values and model.vocab < size
+        sized = "vocab" not in (changes or {}) and model.vocab < size
     if sized:
         model = replace(model, vocab=size)
     if data.task is not None:

@@ -14,6 +14,7 @@ import torch
 
 from llmcurate.base.disk.units import counted
 from train.config import TrainConfig, stages_of
+from train.device import on_meta
 from train.model.attention_settings import AttentionPattern, Latent
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
@@ -86,7 +87,7 @@ def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
     if alike:
         short = None if own is None else dataclasses.replace(own, layers=config.share)
         built = dataclasses.replace(config, layers=config.share, encoder=short)
-    with torch.device("meta"):
+    with on_meta():
         model = Decoder(built)
     rows = []
     for name, weight, role in roles(model):

@@ -185,9 +185,14 @@ class Rotary(Positions):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        frequencies, self.factor = rope_frequencies(config)
-        self.register_buffer("frequencies", frequencies, persistent=False)
-        self.register_buffer("of_windows", window_frequencies(config), persistent=False)
+        device = torch.empty(0).device
+        # On the meta device, arithmetic would load torch's compiler, which takes seconds.
+        with torch.device("cpu"):
+            frequencies, self.factor = rope_frequencies(config)
+            of_windows = window_frequencies(config)
+        self.register_buffer("frequencies", frequencies.to(device), persistent=False)
+        others = None if of_windows is None else of_windows.to(device)
+        self.register_buffer("of_windows", others, persistent=False)
 
     def tune(self, config: ModelConfig) -> None:
         """Use the frequencies of ``config`` from now on."""

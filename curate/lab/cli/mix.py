@@ -29,7 +29,7 @@ def search(
     on: Annotated[
         Optional[list[str]],
         typer.Option(
-            metavar="NAME=PATH",
+            metavar="[NAME=]PATH",
             help="Target text: documents that the mixture should be good for. [repeatable]",
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""`llmcurate model coordinates`, `compare`, `rope-search`, `transplant`; `predict`; `scaling`."""
+"""`llmcurate model coordinates`, `rope-search`, `transplant`; `predict`; `scaling`."""
 
 from __future__ import annotations
 
@@ -77,60 +77,6 @@ def model_coordinates(
     head = ("", "changes by", *(str(width) for width in widths), "slope")
     lines = table(head, rows, left=(0, 1))
     print_result({"widths": widths, **outputs_of}, "\n".join(lines), as_json)
-
-
-@command(model_app, "ModelCompare", "compare")
-def model_compare(
-    variants: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="VARIANT...",
-            help="A preset, or a preset with settings, NAME=PRESET,KEY=VALUE; or a YAML file of"
-            " variants.",
-        ),
-    ],
-    out: NewFolder,
-    shards: Annotated[
-        Optional[Path],
-        typer.Option(metavar="PATH", help="Token shards. In a workspace the newest."),
-    ] = None,
-    sets: Sets = None,
-    trust_code: TrustCode = False,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    **settings: Any,
-) -> None:
-    """Train variants of a model and compare them.
-
-    Each is trained with several seeds on the same number of tokens or FLOPs. The others are
-    compared with the first, seed by seed, with 95 % intervals. Run the same command to resume.
-
-    \b
-    Example:
-    llmcurate model compare tiny gelu=tiny,feed_forward.activation=gelu,feed_forward.width=768 \\
-      --shards shards/ --tokens 200000 -o comparison
-    llmcurate model compare tiny mine=tiny,feed_forward=my_layer.py:LiGLU --shards shards/ \\
-      --flops 1e13 --set pretrain.warmup=10 --set model.layers=2 -o comparison
-    """
-    from curate.api.model_settings import ModelCompare
-    from curate.cli.options import newest
-    from curate.inspect.results import check_folder
-    from curate.lab.evaluate.models import compare_models, variant_of
-
-    chosen = ModelCompare.of(**settings)
-    if (chosen.tokens is None) == (chosen.flops is None):
-        raise UsageError("give either --tokens or --flops")
-    folder = newest("shards", shards, "--shards")
-    with needs_training():
-        if dry_run:
-            names = ", ".join(variant_of(text).name for text in variants)
-            amount = counted(chosen.tokens, "token") if chosen.tokens else f"{chosen.flops:g} FLOPs"
-            runs = counted(chosen.seeds * len(variants), "run")
-            echo(f"would train {runs} of {amount} on {folder}: {names}")
-            return
-        check_folder(out)
-        compare_models(variants, folder, out, chosen, sets or [], quiet).show(out, as_json)
 
 
 @command(model_app, "ModelRopeSearch", "rope-search", reads=READS_TEXTS)

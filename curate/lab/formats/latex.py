@@ -81,6 +81,7 @@ def paper_text(main: str, files: dict[str, str], limit: int) -> str | None:
 def _without_comments(text: str) -> str:
     pieces: list[str] = []
     ends: dict[str, int] = {}  # the next end of each environment, -1 for none
+    closed: dict[int, int] | None = None
     kept = at = 0  # text before `kept` is in `pieces`; text before `at` has been searched
     while match := _LITERAL.search(text, at):
         at = match.end()
@@ -102,22 +103,33 @@ def _without_comments(text: str) -> str:
                 pieces.append(text[kept : match.start()])
                 kept = at = at + text.startswith("\n", at)
         elif match["command"]:
-            at = _literal_end(text, match["command"], at)
+            closed = _closed_braces(text) if closed is None else closed
+            at = _literal_end(text, match["command"], at, closed)
     return "".join([*pieces, text[kept:]])
 
 
-def _literal_end(text: str, command: str, at: int) -> int:
+def _closed_braces(text: str) -> dict[int, int]:
+    """Return the end of each group in braces by its beginning. No blank line is in a group."""
+    closed: dict[int, int] = {}
+    begun: list[int] = []
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            begun.append(brace.start())
+        elif brace[0] == "}" and begun:
+            closed[begun.pop()] = brace.end()
+        elif brace[0][0] == "\n":
+            begun.clear()
+    return closed
+
+
+def _literal_end(text: str, command: str, at: int, closed: dict[int, int]) -> int:
     r"""Return the position after a literal argument, or `at` if the argument is not closed. The
-    argument is in braces or, as in \verb, between two equal characters on one line."""
+    argument is in braces or, as in \verb, between two equal characters on one line. closed: the
+    ends of groups in braces."""
     mark, most = text[at : at + 1], at + MOST_LITERAL
     if mark == "{" and command[1:4] != "erb":
-        depth = 0
-        for brace in _BRACE.finditer(text, at, most):
-            depth += (brace[0] == "{") - (brace[0] == "}")
-            if brace[0][0] == "\n":
-                return at
-            if not depth:
-                return brace.end()
+        end = closed.get(at, at)
+        return end if end <= most else at
     # TikZ has a different \\path: (a) -- (b).
     elif mark and not (mark.isalnum() or mark.isspace() or (command in _URLS and mark not in "|!")):
         end = text.find(mark, at + 1, most)

@@ -3,10 +3,10 @@
 # farthest from the centroids of clusters, better for training than a random half? Is the nearest
 # half worse?
 #
-# Paper: Abbas et al. 2023 (SemDeDup, arXiv:2303.09540); Tirumala et al. 2023 (D4,
-# arXiv:2308.12284): D4 keeps three quarters by SemDeDup, then the farthest of them. It is better
-# than SemDeDup, and both are better than random. Expected sign: + for the nearest, - for the
-# others.
+# Paper: Abbas et al. 2023 (SemDeDup, arXiv:2303.09540), abstract: half of LAION can go with minimal
+# loss. Tirumala et al. 2023 (D4, arXiv:2308.12284), abstract: up to 2 points on average over 16
+# tasks for a model of 6.7 billion parameters; D4 keeps three quarters by SemDeDup, then the
+# farthest of them. From memory.
 # Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages, 2,000 pieces of 1,000
 # characters. Scored: the main texts of the other half (dev-gold.jsonl.gz), and novels. Embeddings
 # are hashed words; with MODEL, a folder of transformers or sentence-transformers such as
@@ -46,5 +46,5 @@ for embedding in hashed ${3:+"$3"}; do
   arms="$arms nearest-$name=$out/nearest-$name"
 done
 # shellcheck disable=SC2086
-llmcurate ablate $arms --on main="$out/main.jsonl" --on novels="$out/novels.jsonl" \
-  --eval-bytes 60000 --eval-excerpt 1000 --tokens 200000 $small -o "$out/ablation"
+llmcurate compare $arms --on main="$out/main.jsonl" --on novels="$out/novels.jsonl" \
+  --eval-bytes 60000 --eval-excerpt 1000 --tokens "${TOKENS:-200000}" $small -o "$out/comparison"

@@ -2,9 +2,8 @@
 # Methods of deduplication: which makes the best model, exact matches, MinHash, suffix arrays, a
 # Bloom filter, or two of them?
 #
-# Paper: Penedo et al. 2023 (RefinedWeb, arXiv:2306.01116): deduplication helps on every corpus; Li
-# et al. 2024 (DCLM, arXiv:2406.11794): their Bloom filter is about as good as MinHash with suffix
-# arrays. Expected sign: -, fewer bits per byte than without.
+# Paper: Penedo et al. 2023 (RefinedWeb, arXiv:2306.01116) deduplicate by MinHash and suffix arrays;
+# Li et al. 2024 (DCLM, arXiv:2406.11794) by a Bloom filter. No value looked up.
 # Reads: CORPORA/dedup/versions.jsonl.zst: all versions of 120 pages, the first 3,000 characters of
 # each. The newest versions of other pages are scored.
 # Takes 7 minutes on two cores shared with other work.
@@ -29,7 +28,7 @@ newest = [max(pages[name], key=lambda row: row["version"]) for name in several[1
 write(f"{out}/pages.jsonl", [{**row, "source": row["set"]} for row in newest])
 END
 
-llmcurate ablate --recipes "$here/raw.yaml" "$here/exact.yaml" "$here/minhash.yaml" \
+llmcurate compare --recipes "$here/raw.yaml" "$here/exact.yaml" "$here/minhash.yaml" \
   "$here/suffix-array.yaml" "$here/bloom.yaml" "$here/minhash-suffix-array.yaml" \
-  --input "$out/versions.jsonl" --on pages="$out/pages.jsonl" --tokens 80000 $small \
-  -o "$out/ablation"
+  --input "$out/versions.jsonl" --on pages="$out/pages.jsonl" --tokens "${TOKENS:-80000}" $small \
+  -o "$out/comparison"

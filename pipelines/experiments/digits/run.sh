@@ -2,9 +2,9 @@
 # Rules for digits: are additions easier for a model if numbers are split into single digits, into
 # groups of three from the left or from the right, or freely?
 #
-# Paper: Singh and Strouse 2024 ("Tokenization counts", arXiv:2402.14903): groups of three from the
-# right align the places of both numbers and of the sum, and cause fewer mistakes than groups from
-# the left. Expected sign: - for triples-right against triples.
+# Paper: Singh and Strouse 2024 ("Tokenization counts", arXiv:2402.14903), section 3: GPT-3.5 adds
+# correctly in 97.8 % of cases with groups of three from the right, in 75.6 % with groups from the
+# left. From memory.
 # Reads: nothing from CORPORA. Additions of numbers of one to four digits are drawn from a seed, one
 # per document. 1,000 additions that were not trained on are scored.
 # Second measure: bits per byte of the sums only, and the share of sums that the model finds
@@ -39,24 +39,24 @@ END
 names="triples triples-right single free"
 corpora=$(for name in $names; do echo "$name=$out/additions.jsonl"; done)
 rules=$(for name in $names; do echo "--set $name.tokenizer.digits=$name"; done)
-llmcurate ablate $corpora $rules --on unseen="$out/unseen.jsonl" --epochs 1 $small --vocab 1536 \
-  -o "$out/ablation"
+llmcurate compare $corpora $rules --on unseen="$out/unseen.jsonl" --epochs "${EPOCHS:-1}" $small \
+  --vocab 1536 -o "$out/comparison"
 
 for rule in $names; do
-  for seed in 0 1 2; do
-    llmcurate evaluate "$out/ablation/runs/$rule/seed-$seed" --on sums="$out/sums.jsonl" --json --quiet \
-      > "$out/$rule-$seed.json"
+  for seed in $(seq 0 $((seeds - 1))); do
+    llmcurate evaluate "$out/comparison/runs/$rule/seed-$seed" --on sums="$out/sums.jsonl" \
+      --json --quiet > "$out/$rule-$seed.json"
   done
 done
-"$PYTHON" - "$out" $names <<'END'
+"$PYTHON" - "$out" "$seeds" $names <<'END'
 import json
 import sys
 from pathlib import Path
 
-out, *names = sys.argv[1:]
-print("\nsums alone: bits per byte, and the share that is the likeliest, by seeds 0, 1, 2")
+out, seeds, *names = sys.argv[1:]
+print("\nsums alone: bits per byte, and the share that is the likeliest, by seed")
 for name in names:
-    texts = [Path(f"{out}/{name}-{seed}.json").read_text("utf-8") for seed in range(3)]
+    texts = [Path(f"{out}/{name}-{seed}.json").read_text("utf-8") for seed in range(int(seeds))]
     scores = [json.loads(text)["questions"]["sums"] for text in texts]
     bits = ", ".join(f"{score['bits_per_byte']:.3f}" for score in scores)
     shares = ", ".join(f"{score['accuracy']:.1%}" for score in scores)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Gopher's stages: what does each of quality rules, repetition rules and deduplication add?
 #
-# Paper: Rae et al. 2021 (Gopher, arXiv:2112.11446), appendix A: each stage lowers the loss on text
-# from outside the web. Expected sign: -, growing from stage to stage.
+# Paper: Rae et al. 2021 (Gopher, arXiv:2112.11446), appendix A: a plot of the loss by stage on text
+# from outside the web. No value looked up.
 # Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages (with menus, as in Common
 # Crawl's text files). Scored: the main texts of the other half (dev-gold.jsonl.gz), and novels.
 # Takes 6 minutes on two cores shared with other work.
@@ -24,7 +24,7 @@ write(f"{out}/main.jsonl", main)
 write(f"{out}/novels.jsonl", novels(corpora, 2000)[1][:100])
 END
 
-llmcurate ablate --recipes "$here/raw.yaml" "$here/quality.yaml" "$here/repetition.yaml" \
+llmcurate compare --recipes "$here/raw.yaml" "$here/quality.yaml" "$here/repetition.yaml" \
   "$here/deduplicated.yaml" --input "$out/pages.jsonl" --on main="$out/main.jsonl" \
-  --on novels="$out/novels.jsonl" --eval-bytes 60000 --eval-excerpt 1000 --tokens 128000 $small \
-  -o "$out/ablation"
+  --on novels="$out/novels.jsonl" --eval-bytes 60000 --eval-excerpt 1000 \
+  --tokens "${TOKENS:-128000}" $small -o "$out/comparison"

@@ -2,8 +2,8 @@
 # In-context pretraining: does a model get better if similar documents share a row and see each
 # other?
 #
-# Paper: Shi et al. 2024 (arXiv:2310.10638): contexts of similar documents make a better model than
-# contexts of random ones, also in perplexity. Expected sign: -.
+# Paper: Shi et al. 2024 (arXiv:2310.10638), abstract: contexts of similar documents add 8 % to
+# in-context learning, 15 % to reading comprehension, 5 % to long-context reasoning. From memory.
 # Reads: PEPs, the Rust book and novels of CORPORA/longtext in pieces of 600 characters, 400 of
 # each, in rows of 512 tokens; pieces of 2,000 characters of other documents are scored. Positions
 # see all earlier positions of their row; those of the third corpus see only their document.
@@ -29,9 +29,9 @@ write(f"{out}/pieces.jsonl", trained)
 END
 
 pieces="$out/pieces.jsonl"
-llmcurate ablate random="$pieces" neighbours="$pieces" apart="$pieces" \
+llmcurate compare random="$pieces" neighbours="$pieces" apart="$pieces" \
   --set pretrain.objective.kind=causal --set pretrain.objective.across=true \
   --set neighbours.shards.packing=neighbours --set apart.pretrain.objective.across=false \
   --on peps="$out/en-peps.jsonl" --on rust="$out/en-rustbook.jsonl" \
-  --on novels="$out/en-novels.jsonl" --tokens 128000 $small --context 512 --rows 2 \
-  -o "$out/ablation"
+  --on novels="$out/en-novels.jsonl" --tokens "${TOKENS:-128000}" $small --context 512 --rows 2 \
+  -o "$out/comparison"

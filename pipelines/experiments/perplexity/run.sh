@@ -1,9 +1,8 @@
 #!/bin/sh
 # Perplexity buckets: is web text better for training if a model of good text expects it?
 #
-# Paper: Wenzek et al. 2020 (CCNet, arXiv:1911.00359), section 5: word vectors trained on head are
-# better than on middle, and worst on tail. Expected sign: + for middle against head, and more for
-# tail.
+# Paper: Wenzek et al. 2020 (CCNet, arXiv:1911.00359), section 5: a plot of the quality of word
+# vectors trained on head, middle and tail. No value looked up.
 # Reads: CORPORA/wcxb/dev.warc.gz, all visible text of half of the pages. The main texts of the
 # other half (dev-gold.jsonl.gz) are good text: two thirds train the n-gram model, the rest is
 # scored.
@@ -27,8 +26,9 @@ write(f"{out}/scored.jsonl", main[:third])
 write(f"{out}/good.jsonl", main[third:])
 END
 
-llmcurate perplexity train "$out/good.jsonl" -o "$out/ngrams" --order 5 --variant ccnet --vocab 8000 \
-  --discount-fallback
-llmcurate ablate --recipes "$here/head.yaml" "$here/middle.yaml" "$here/tail.yaml" \
+llmcurate perplexity train "$out/good.jsonl" -o "$out/ngrams" --order 5 --variant ccnet \
+  --vocab 8000 --discount-fallback
+llmcurate compare --recipes "$here/head.yaml" "$here/middle.yaml" "$here/tail.yaml" \
   --input "$out/pages.jsonl" --set perplexity.model="$out/ngrams/perplexity.bin" \
-  --on main="$out/scored.jsonl" --eval-bytes 120000 --tokens 100000 $small -o "$out/ablation"
+  --on main="$out/scored.jsonl" --eval-bytes 120000 --tokens "${TOKENS:-100000}" $small \
+  -o "$out/comparison"

@@ -3,8 +3,8 @@
 # documents, and does it lose anything else?
 #
 # Paper: Lee et al. 2022 ("Deduplicating Training Data Makes Language Models Better",
-# arXiv:2107.06499), section 6: ten times less text is memorised, and perplexity is no worse.
-# Expected sign: + for raw against deduplicated, in passages completed and in bits per byte.
+# arXiv:2107.06499), table 4: 1.926 % of generated tokens are copied from the training text by a
+# model of the raw text, 0.138 % by one of the text without exact duplicates.
 # Reads: CORPORA/longtext/en-novels.jsonl.zst in pieces of 900 characters. In the middle of each a
 # passage is planted, of words drawn from a seed: six are in 1 piece, six in 8, six in 64. Pieces by
 # other authors, without passages, are scored.
@@ -44,8 +44,9 @@ write(f"{out}/passages.jsonl", planted)
 write(f"{out}/novels.jsonl", scored[:150])
 END
 
-llmcurate ablate --recipes "$here/deduplicated.yaml" "$here/raw.yaml" --input "$out/planted.jsonl" \
-  --on novels="$out/novels.jsonl" --eval-bytes 90000 --tokens 210000 $small -o "$out/ablation"
+llmcurate compare --recipes "$here/deduplicated.yaml" "$here/raw.yaml" \
+  --input "$out/planted.jsonl" --on novels="$out/novels.jsonl" --eval-bytes 90000 \
+  --tokens "${TOKENS:-210000}" $small -o "$out/comparison"
 
 "$PYTHON" - "$out" <<'END'
 import sys
@@ -55,7 +56,7 @@ from tokenizers import Tokenizer
 from experiments.texts import read, write
 
 out = sys.argv[1]
-tokenizer = Tokenizer.from_file(f"{out}/ablation/tokenizer/tokenizer.json")
+tokenizer = Tokenizer.from_file(f"{out}/comparison/tokenizer/tokenizer.json")
 questions = {}
 for row in read(f"{out}/passages.jsonl"):
     text, ends, start = row["text"], [], 0
@@ -70,20 +71,22 @@ for copies, rows in questions.items():
 END
 
 for corpus in deduplicated raw; do
-  for seed in 0 1 2; do
-    llmcurate evaluate "$out/ablation/runs/$corpus/seed-$seed" --on copies-1="$out/copies-1.jsonl" \
-      --on copies-8="$out/copies-8.jsonl" --on copies-64="$out/copies-64.jsonl" --json --quiet \
+  for seed in $(seq 0 $((seeds - 1))); do
+    llmcurate evaluate "$out/comparison/runs/$corpus/seed-$seed" \
+      --on copies-1="$out/copies-1.jsonl" --on copies-8="$out/copies-8.jsonl" \
+      --on copies-64="$out/copies-64.jsonl" --json --quiet \
       > "$out/$corpus-$seed.json"
   done
 done
-"$PYTHON" - "$out" <<'END'
+"$PYTHON" - "$out" "$seeds" <<'END'
 import json
 import sys
 from pathlib import Path
 
-print("\npassages whose next 50 tokens are completed verbatim, by copies in the corpus: seeds 0, 1, 2")
+out, seeds = sys.argv[1], int(sys.argv[2])
+print("\npassages whose next 50 tokens are completed verbatim; by copies in the corpus and seed")
 for corpus in ("deduplicated", "raw"):
-    texts = [Path(f"{sys.argv[1]}/{corpus}-{seed}.json").read_text("utf-8") for seed in range(3)]
+    texts = [Path(f"{out}/{corpus}-{seed}.json").read_text("utf-8") for seed in range(seeds)]
     scores = [json.loads(text)["questions"] for text in texts]
     for copies in ("copies-1", "copies-8", "copies-64"):
         shares = ", ".join(f"{score[copies]['accuracy']:.0%}" for score in scores)

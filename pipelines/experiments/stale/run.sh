@@ -3,7 +3,7 @@
 # new ones?
 #
 # Paper: Longpre et al. 2023 ("A Pretrainer's Guide to Training Data", arXiv:2305.13169), on the age
-# of data: the older the training text is than the evaluation text, the worse. Expected sign: +.
+# of data: plots of tasks by year of the text. No value looked up.
 # Reads: CORPORA/dedup/versions.jsonl.zst, PEPs of 2014, 2020 and 2026 and the Rust book of 2018 to
 # 2026. Of the pages that changed, one half is trained on, in the oldest or the newest version. Of
 # the other half the newest version is scored: the first 1,000 characters (titles, dates, status),
@@ -39,5 +39,6 @@ write(f"{out}/heads.jsonl", [{**row, "text": row["text"][:1000]} for row in newe
 write(f"{out}/bodies.jsonl", [{**row, "text": row["text"][1000:]} for row in newest])
 END
 
-llmcurate ablate "$out/fresh.jsonl" "$out/stale.jsonl" --on heads="$out/heads.jsonl" \
-  --on bodies="$out/bodies.jsonl" --eval-bytes 60000 --tokens 128000 $small -o "$out/ablation"
+llmcurate compare "$out/fresh.jsonl" "$out/stale.jsonl" --on heads="$out/heads.jsonl" \
+  --on bodies="$out/bodies.jsonl" --eval-bytes 60000 --tokens "${TOKENS:-128000}" $small \
+  -o "$out/comparison"

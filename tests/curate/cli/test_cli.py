@@ -73,7 +73,7 @@ def test_a_run_that_cannot_begin_loads_nothing_for_it(tmp_path: Path) -> None:
         "run fineweb in.jsonl -o x",  # no language model, and none may be fetched
         "dedup absent -o x",
         "tokenizer train absent -o x",
-        "pretrain in.jsonl -o x",
+        "pretrain absent.jsonl -o x",
         "pretrain shards -o x --model nano-99",
         "refresh c5 in.jsonl -o x",
     )
@@ -132,7 +132,7 @@ def test_in_a_workspace_a_phrase_alone_is_searched_in_the_newest_index(
 
 def test_an_experiment_is_described_without_being_made(tmp_path: Path) -> None:
     write_corpus(tmp_path / "in.jsonl", [SENTENCES])
-    line = ("ablate", "a=in.jsonl", "b=in.jsonl", "--on", "news=in.jsonl", "-o", "x")
+    line = ("compare", "a=in.jsonl", "b=in.jsonl", "--on", "news=in.jsonl", "-o", "x")
     done = llmcurate(*line, "--tokens", "100k", "--dry-run", cwd=tmp_path)
     assert "9 runs of 100,000 tokens each" in done.stdout, done.stderr
     assert "placebo: a in another order" in done.stdout and not (tmp_path / "x").exists()
@@ -142,7 +142,7 @@ def test_an_experiment_is_described_without_being_made(tmp_path: Path) -> None:
     ("line", "word"),
     [
         ("pretrain x --model ti", "tiny"),
-        ("ablate --model ti", "tiny"),
+        ("compare --model ti", "tiny"),
         ("model show ti", "tiny"),
         ("refresh fineweb-e", "fineweb-edu"),
         ("tokenizer train x --pattern ws", ""),
@@ -189,8 +189,7 @@ def test_version_prints_one_line() -> None:
         (["explain", "d1"], "give --in"),
         (["tokenizer", "train", "in.jsonl", "-o", "x", "--model", "magic"], "model"),
         (["extract", "--extractor", "magic", "in.jsonl", "-o", "x"], "extractor"),
-        (["pretrain", "nowhere", "-o", "x"], "holds no token shards"),
-        (["pretrain", "in.jsonl", "-o", "x"], "llmcurate tokenizer encode in.jsonl"),
+        (["pretrain", "nowhere", "-o", "x"], "nowhere does not exist"),
         (["fineweb", "in.jsonl"], "did you mean `llmcurate run fineweb`?"),
         (["view"], "did you mean `llmcurate browse`?"),
         (["gopher_quality", "in.jsonl"], "`llmcurate filter gopher_quality`?"),
@@ -201,7 +200,10 @@ def test_version_prints_one_line() -> None:
             ["filter", "rules:keep", "in.jsonl", "-o", "x"],
             "write your own function as FILE.py:FUNCTION",
         ),
-        (["pretrain", "in.jsonl", "-o", "x", "--eval", "a"], "a: give NAME=PATH"),
+        (
+            ["pretrain", "in.jsonl", "-o", "x", "--eval", "a"],
+            "a: no such path: give PATH",
+        ),
         (["tokenizer", "train", "in.jsonl", "-o", "x", "--vocab-size", "many"], "many"),
         (
             ["run", "trove.py", "in.jsonl", "-o", "x"],
@@ -213,8 +215,8 @@ def test_version_prints_one_line() -> None:
         ),
         (["run", "juicer.yaml", "in.jsonl", "-o", "x"], "llmcurate migrate juicer.yaml -o recipe"),
         (["run", "dclm.yaml", "in.jsonl", "-o", "x"], "a configuration of DCLM, not a recipe"),
-        (["ablate", "a=in.jsonl", "b=x", "-o", "x"], "(--on NAME=PATH)"),
-        (["ablate", "a=in.jsonl", "b=x", "-o", "x", "--tokens", "9 lives"], "100k or 1e5"),
+        (["compare", "a=in.jsonl", "b=x", "-o", "x"], "(--on NAME=PATH)"),
+        (["compare", "a=in.jsonl", "b=x", "-o", "x", "--tokens", "9 lives"], "100k or 1e5"),
     ],
 )
 def test_wrong_use_is_a_one_line_error_with_exit_code_2(

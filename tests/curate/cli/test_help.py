@@ -61,7 +61,7 @@ def test_summaries_fit_80_columns_whole(
 
 @pytest.mark.parametrize(
     "command",
-    ["pretrain", "tokenizer train", "ablate", pytest.param("mix search", marks=pytest.mark.lab)],
+    ["pretrain", "tokenizer train", "compare", pytest.param("mix search", marks=pytest.mark.lab)],
 )
 def test_many_options_are_grouped_under_headings(
     command: str, capsys: pytest.CaptureFixture[str]

@@ -21,7 +21,7 @@ OTHERWISE = {
     "evaluate": "texts are measured on whole; --tokens says how much of them",
     "pretrain": "texts are measured on whole; documents come as shards",
     "model rope-search": "texts are measured on whole; --rows says how much of them",
-    "ablate": "corpora are compared whole; --set read.share=0.1 is for all recipes",
+    "compare": "corpora are compared whole; --set read.share=0.1 is for all recipes",
     "demo": "it makes its own web",
 }
 

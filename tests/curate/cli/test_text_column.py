@@ -26,7 +26,7 @@ OTHERS = (
 init, migrate, fetch, extract-eval, predict, generate, which, import, push, explain, whatif,
 browse, verify, check, search, recipes, steps, schema, warmup, demo, forget, dedup clusters,
 dedup import, dedup hashes, perplexity score, perplexity convert, model show, model coordinates,
-model compare, model list, scaling run, scaling fit, scaling plan
+model list, scaling run, scaling fit, scaling plan
 """.replace("\n", " ")
     .strip()
     .split(", ")

@@ -116,10 +116,6 @@ SLOW: dict[str, tuple[str, ...]] = {
     "dedup evaluate": ("dedup evaluate held.jsonl -o {w}/found --methods minhash --plant 5",),
     "dedup audit": ("dedup audit docs.jsonl --val held.jsonl -o {w}/audit",),
     "extract-eval": ("extract-eval gold.jsonl pages.jsonl -o {w}/scores --extractor blocks",),
-    "model compare": (
-        "model compare tiny slim=tiny,layers=1 --shards 60/shards -o {w}/compared --tokens 128"
-        " --seeds 2 --context 32 --rows 2 --set model.hidden=32 --set model.layers=2",
-    ),
     "scaling run": (
         "scaling run 60/shards -o {w}/sweep --tokens 64,128,192 --sizes 32x1,64x1,96x1 --rows 1"
         " --context 32",
@@ -129,9 +125,9 @@ SLOW: dict[str, tuple[str, ...]] = {
         " --context 32 -q",
         "scaling fit {w}/swept --resamples 5",
     ),
-    "ablate": (
-        "ablate kept=60/out raw=docs.jsonl --eval held=held.jsonl --tokens 3000 --seeds 2"
-        " --vocab 300 -o {w}/help",
+    "compare": (
+        "compare kept=60/out raw=docs.jsonl --eval held=held.jsonl --tokens 3000 --seeds 2"
+        " --vocab 300 --variant wide:model.feed_forward.width=1024 -o {w}/help",
     ),
 }
 NOT_RUN = {
@@ -276,8 +272,8 @@ def test_a_line_that_is_too_wide_is_seen() -> None:
     assert too_wide("a b\n  " + "x" * 99 + "\nab cd", 4) == ["ab cd"]
 
 
-@pytest.mark.parametrize("name", ["evaluate", pytest.param("ablate", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["evaluate", pytest.param("compare", marks=pytest.mark.slow)])
 def test_models_and_experiments_say_what_comes_next(name: str, folder: Path) -> None:
-    following = {"evaluate": "generate --model 60/model", "ablate": "tokenizer train"}
+    following = {"evaluate": "generate --model 60/model", "compare": "tokenizer train"}
     line = " ".join(shown({**READ, **SLOW}[name][0], 60, folder).rpartition("next: ")[2].split())
     assert line.replace("\\ ", "").startswith(f"llmcurate {following[name]}")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from curate.api.model_settings import Ablate
+from curate.api.model_settings import Compare
 from curate.experiment import runs
-from curate.experiment.ablate import run_experiment
+from curate.experiment.compare import run_experiment
 from curate.experiment.corpora import named_corpora
 from curate.experiment.figures import Experiment
 from curate.experiment.runs import EngineChoice
@@ -76,11 +76,12 @@ def experiment(
     texts: dict[str, str],
     out: Path,
     sets: Sequence[str] = (),
+    variants: Sequence[str] = (),
     **changes: Any,
 ) -> Experiment:
     """The figures of an experiment with the small model. sets: behind those of the model."""
-    chosen = Ablate.of(**{**CHOSEN, **changes})
-    named, place = named_corpora(corpora, [], False), EngineChoice(quiet=True, workers=1)
+    chosen = Compare.of(**{**CHOSEN, **changes})
+    named, place = named_corpora(corpora, [], False, variants), EngineChoice(quiet=True, workers=1)
     return run_experiment(named, texts, out, chosen, [*SETS, *sets], place)
 
 
@@ -90,6 +91,7 @@ def without_cost(figures: Experiment) -> dict[str, Any]:
     for name in ("cost", "machines"):
         del copy[name]
     for row in (*copy["corpora"], copy["placebo"]):
+        del row["tokens_per_second"]
         for run in row["runs"]:
             del run["seconds"], run["tokens_per_second"]
     return copy

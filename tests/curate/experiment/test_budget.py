@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from curate.api.model_settings import Ablate
+from curate.api.model_settings import Compare
 from curate.experiment import budget
 from curate.experiment.budget import Budget, Size
 from curate.experiment.runs import Training
@@ -36,7 +36,7 @@ def timed(monkeypatch):
 
 def chosen_model(seconds, **settings):
     training = Training("tiny", {}, 1, {}, {})
-    chosen = Ablate.of(**{"minutes": 1, **settings})
+    chosen = Compare.of(**{"minutes": 1, **settings})
     return budget.largest_model(Path(), chosen, training, seconds)[0].model
 
 

@@ -61,7 +61,7 @@ def test_settings_of_one_name_need_no_section():
     [
         ("gopher_quality.min_words=9", "no section 'gopher_quality'"),
         ("other.tokenizer.vocab=9", "no section 'other'"),
-        ("c4.model.layers=2", "no section 'c4'; known: model, pretrain, read, shards"),
+        ("c4.layers=2", "no setting 'layers'; write section.key"),
         ("pretrain.steps=9", "steps follow from --tokens"),
         ("c4.pretrain.seed=9", "give --seed"),
         ("c4.shards.shuffle=9", "the experiment shuffles documents"),

@@ -65,7 +65,7 @@ def test_documents_beside_a_tokenizer_are_read_and_an_unknown_folder_passes(tmp_
         ("shards", "generate --model {} hi", "`llmcurate pretrain {} -o MODEL` trains"),
         ("documents", "evaluate {} --on a=b.jsonl", "`llmcurate tokenizer encode {} --tokenizer"),
         ("documents", "whatif {}", "`llmcurate run RECIPE {} -o OUT` makes a run of it"),
-        ("documents", "pretrain {} -o out", "`llmcurate tokenizer encode {} --tokenizer"),
+        ("tokenizer", "pretrain {} -o out", "a tokenizer, not token shards"),
         ("model", "run c4 {} -o out", "not a folder of documents: `llmcurate generate"),
         ("transformers", "verify {}", "a model of transformers, not the OUT of a run"),
     ],

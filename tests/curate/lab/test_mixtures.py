@@ -26,7 +26,7 @@ from curate.lab.mixtures import prepare, search_mixture
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import json_values
 from tests.curate.experiment.small_experiments import SETS, Here, write
-from train.evaluate import compare as trials
+from train.loop import pretrain as training
 
 ALPHABETS = {"greek": "αβγδεζηθ", "latin": "abcdefgh", "digits": "12345678"}
 CHOSEN = {"tokens": 1000, "total": 3000, "runs": 4, "rows": 2, "context": 32}
@@ -59,14 +59,14 @@ def inputs(tmp_path_factory):
 def trained(monkeypatch):
     """The names of runs that are trained, in this process; those that are there are passed over."""
     names: list[str] = []
-    run = trials.run_trial
+    run = training.pretrain
 
-    def counting(trial, out, *rest):
-        if not (trial.folder(out) / "train.json").is_file():
-            names.append(trial.name)
-        return run(trial, out, *rest)
+    def counting(shards, folder, **settings):
+        if not (folder / "train.json").is_file():
+            names.append(folder.parent.name)
+        return run(shards, folder, **settings)
 
-    monkeypatch.setattr(trials, "run_trial", counting)
+    monkeypatch.setattr(training, "pretrain", counting)
     monkeypatch.setattr(runs, "open_engine", Here())
     return names
 

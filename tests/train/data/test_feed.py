@@ -155,7 +155,7 @@ def test_the_summary_counts_what_each_source_gave(staged, shard_folder, other, t
     assert [stage["name"] for stage in data["stages"]] == ["short", "stage 2", "anneal"]
     packed = [line for line in notices if line.startswith("stage 2, wiki: best-fit, ")]
     assert len(packed) == 1 and "0 tokens cropped" in packed[0]
-    assert notices[-1].startswith("attention: sdpa in 1 layers (causal, documents; float32 on cpu)")
+    assert notices[-1].startswith("attention: sdpa in 1 layer (causal, documents; float32 on cpu)")
     assert [layer["backend"] for layer in summary["attention"]] == ["sdpa"]
 
 

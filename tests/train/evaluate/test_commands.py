@@ -72,8 +72,8 @@ def test_a_file_of_texts_asks_for_their_last_words(run, news, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        (["news"], "news: give NAME=PATH"),
-        (["a=x", "a=y"], "a is given twice"),
+        (["nosuch"], "nosuch: no such path: give PATH or NAME=PATH"),
+        (["a=x", "a=y"], "two texts are called a"),
         (["../a=x"], "cannot name a text"),
         (["a=nosuch.jsonl"], "nosuch.jsonl does not exist"),
     ],

@@ -128,7 +128,8 @@ def test_a_run_has_the_figures_of_its_export_under_hf(run, exported, tasks, few_
 
 def test_the_block_of_the_docs_runs(run, tasks):
     page = Path(__file__).parents[3] / "docs" / "training.md"
-    (code,) = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
+    (code,) = (block for block in blocks if "lm_eval" in block)
     code = code.replace("pretrained=model", f"pretrained={run}")
     code = code.replace('["hellaswag"]', '["choice"], task_manager=manager, bootstrap_iters=10')
     *imports, call = code.strip().splitlines()

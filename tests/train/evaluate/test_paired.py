@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.parameters import few, mostly_slow
-from train.evaluate.paired import Difference, paired_difference, resampled
+from train.evaluate.paired import Difference, interval_of_mean, paired_difference, resampled
 
 TRUTH = 0.01  # bits per byte
 # Deviations by seed, by document, and of a document by seed.
@@ -118,3 +120,26 @@ def test_more_seeds_detect_less():
     )
     three, five, ten = (difference.detectable(seeds) for seeds in (3, 5, 10))
     assert three == difference.detectable() and three > 1.8 * five > 2 * ten
+
+
+def test_intervals_of_a_mean_use_students_t():
+    assert interval_of_mean([1.0]) is None
+    low, high = interval_of_mean([1.0, 2.0, 3.0])
+    half = 4.302653 * 1.0 / 3**0.5  # the table's 0.975 quantile of 2 degrees of freedom
+    assert (low, high) == pytest.approx((2 - half, 2 + half))
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=9), st.floats(-1e3, 1e3))
+def test_an_interval_moves_with_its_values(values, by):
+    low, high = interval_of_mean(values)
+    assert low <= np.mean(values) + 1e-9 and np.mean(values) - 1e-9 <= high
+    assert interval_of_mean([v + by for v in values]) == pytest.approx(
+        [low + by, high + by], abs=1e-6
+    )
+
+
+def test_a_factor_turns_values_into_another_unit():
+    base, other = np.array([[0.0, 1.0], [1.0, 1.0]]), np.array([[1.0, 1.0], [1.0, 1.0]])
+    sizes = np.ones(2, np.int64)
+    percent = paired_difference(base, other, sizes, [0, 0], seed=0, factor=100.0)
+    assert percent.by_seed == (50.0, 0.0) and percent.value == 25.0

@@ -60,8 +60,8 @@ def test_a_dry_run_names_the_class_and_writes_nothing(run, tmp_path, capsys):
     ("arguments", "message"),
     [
         (
-            ["export", "RUN", "-o", "OUT", "--format", "onnx"],
-            "choose one of jsonl, warc, minhash, bloom, hf, gguf",
+            ["export", "RUN", "-o", "OUT", "--format", "coreml"],
+            "choose one of jsonl, warc, minhash, bloom, hf, gguf, onnx",
         ),
         (["export", "RUN", "RUN", "-o", "OUT", "--format", "hf"], "give one folder"),
         (["export", "RUN", "--format", "hf"], "give -o OUT"),
@@ -74,9 +74,27 @@ def test_a_dry_run_names_the_class_and_writes_nothing(run, tmp_path, capsys):
             ["export", "RUN", "-o", "OUT", "--format", "hf", "--dtype", "q8_0"],
             "choose one of float32, float16, bfloat16",
         ),
+        (
+            ["export", "RUN", "-o", "OUT", "--format", "onnx", "--dtype", "bfloat16"],
+            "--format onnx writes float32",
+        ),
+        (
+            ["export", "RUN", "-o", "OUT", "--format", "onnx"],
+            "--format onnx takes encoders; the model is of the form decoder",
+        ),
         (["import", "RUN", "-o", "OUT"], "is a trained model, not a model of transformers"),
     ],
-    ids=["format", "two models", "no folder", "no model", "dtype", "only gguf", "not a model"],
+    ids=[
+        "format",
+        "two models",
+        "no folder",
+        "no model",
+        "dtype",
+        "only gguf",
+        "only float32",
+        "only encoders",
+        "not a model",
+    ],
 )
 def test_wrong_use_is_a_one_line_error_with_exit_code_2(arguments, message, run, tmp_path, capsys):
     paths = {"RUN": str(run), "OUT": str(tmp_path / "out"), "NEW": str(tmp_path / "new")}

@@ -8,7 +8,6 @@ from train.hf import family, keys
 from train.hf.gpt import rotated_share
 from train.hf.llama import LAYER, LLAMA, MISTRAL, read_windows, write_windows
 from train.model.config import ModelConfig
-from train.model.position_settings import Rope
 
 # Phi-3 (Abdin et al. 2024), and Phi-4-mini
 
@@ -22,10 +21,9 @@ PHI3 = replace(
         MISTRAL.parts,
         {
             family.QKV: (f"{LAYER}.self_attn.qkv_proj", family.qkv),
-            family.GATE_UP: (f"{LAYER}.mlp.gate_up_proj", family.gate_up),
+            family.GATE_UP: (f"{LAYER}.mlp.gate_up_proj", family.GATE_AND_UP),
         },
     ),
-    tasks=family.of_decoder("Phi3"),
     defaults={},
 )
 
@@ -54,7 +52,7 @@ GEMMA = replace(
     keys=(
         *LLAMA.keys,
         keys.activated("hidden_act", keys.GATED, "gelu_pytorch_tanh"),
-        keys.expected("tie_word_embeddings", True),
+        keys.expected(tie_word_embeddings=True),
         keys.implied(("head.tied", True)),
     ),
     parts=tuple(
@@ -75,11 +73,6 @@ def _read_windows(reading: keys.Reading) -> keys.Pairs:
     return read_windows(reading, every=reading.file.whole("sliding_window_pattern"))
 
 
-def _score_dim(config: ModelConfig) -> int:
-    own = config.attention
-    return getattr(own, "score_dim", None) or own.head_dim
-
-
 def _read_score_dim(reading: keys.Reading) -> keys.Pairs:
     size = reading.file.whole("query_pre_attn_scalar", 256)
     yield "attention.score_dim", None if size == reading.ours["attention.head_dim"] else size
@@ -94,11 +87,15 @@ GEMMA2 = replace(
         *GEMMA.keys,
         keys.whole("head_dim", "attention.head_dim"),
         keys.activated("hidden_activation", keys.GATED, "gelu_pytorch_tanh"),
-        keys.constant_key("query_pre_attn_scalar", _score_dim, _read_score_dim),
+        keys.constant_key(
+            "query_pre_attn_scalar",
+            lambda config: config.attention.score_dim or config.attention.head_dim,
+            _read_score_dim,
+        ),
         keys.cap("attn_logit_softcapping", "attention.softcap"),
         keys.cap("final_logit_softcapping", "head.softcap"),
         keys.Row("windows", write_windows, _read_windows),
-        keys.expected("use_bidirectional_attention", False),
+        keys.expected(use_bidirectional_attention=False),
         keys.implied(("norm.place", "sandwich")),
     ),
     parts=family.exchanged(
@@ -119,11 +116,6 @@ GEMMA2 = replace(
 )
 
 
-def _write_window_theta(config: ModelConfig) -> float:
-    assert isinstance(config.position, Rope)
-    return config.position.window_theta or config.position.theta
-
-
 def _read_window_theta(reading: keys.Reading) -> keys.Pairs:
     new = reading.file.sub("rope_parameters")
     inner = new and new.sub("sliding_attention")
@@ -139,7 +131,11 @@ GEMMA3 = replace(
         *GEMMA2.keys,
         # The class of transformers does not cap attention scores, whatever this key says.
         keys.constant_key("attn_logit_softcapping", None),
-        keys.constant_key("rope_local_base_freq", _write_window_theta, _read_window_theta),
+        keys.constant_key(
+            "rope_local_base_freq",
+            lambda config: config.position.window_theta or config.position.theta,
+            _read_window_theta,
+        ),
         keys.implied(("attention.qk_norm", True)),
     ),
     defaults={

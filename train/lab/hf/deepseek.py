@@ -8,7 +8,7 @@ import torch
 
 from train.hf import keys
 from train.hf.family import Family, Layout, parts_from, reordered, rows_in_pairs
-from train.hf.llama import LAYER, matrices
+from train.hf.llama import LAYER
 from train.hf.rope import rope
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
@@ -38,28 +38,22 @@ _ONES = parts_from(
     {
         "embedding": "model.embed_tokens",
         "{}.attention_norm": f"{LAYER}.input_layernorm",
-        "{}.attention.query_norm": f"{_ATTENTION}.q_a_layernorm",
-        "{}.attention.query_down": f"{_ATTENTION}.q_a_proj",
-        "{}.attention.norm": f"{_ATTENTION}.kv_a_layernorm",
-        "{}.attention.up": f"{_ATTENTION}.kv_b_proj",
-        "{}.attention.out": f"{_ATTENTION}.o_proj",
+        "{}.attention: query_norm query_down": f"{_ATTENTION}: q_a_layernorm q_a_proj",
+        "{}.attention: norm up out": f"{_ATTENTION}: kv_a_layernorm kv_b_proj o_proj",
         "{}.feed_forward_norm": f"{LAYER}.post_attention_layernorm",
-        "{}.feed_forward.gate": f"{_MLP}.gate_proj",
-        "{}.feed_forward.up": f"{_MLP}.up_proj",
-        "{}.feed_forward.down": f"{_MLP}.down_proj",
+        "{}.feed_forward: gate up down": f"{_MLP}: gate_proj up_proj down_proj",
         "{}.feed_forward.router.weight": f"{_MLP}.gate.weight",
         "{}.feed_forward.router.bias": f"{_MLP}.gate.e_score_correction_bias",
-        "{}.feed_forward.shared.gate": f"{_MLP}.shared_experts.gate_proj",
-        "{}.feed_forward.shared.up": f"{_MLP}.shared_experts.up_proj",
-        "{}.feed_forward.shared.down": f"{_MLP}.shared_experts.down_proj",
-        "{}.attention.query": (f"{_ATTENTION}.q_proj", _queries),
-        "{}.attention.query_up": (f"{_ATTENTION}.q_b_proj", _queries),
+        "{}.feed_forward.shared: gate up down": (
+            f"{_MLP}.shared_experts: gate_proj up_proj down_proj"
+        ),
+        "{}.attention: query query_up": (f"{_ATTENTION}: q_proj q_b_proj", _queries),
         "{}.attention.down": (f"{_ATTENTION}.kv_a_proj_with_mqa", _down),
     }
 )
 _PARTS = _ONES + parts_from(
     {
-        **matrices(f"{_MLP}.experts.[]", "gate_proj", "up_proj", "down_proj"),
+        "{}.feed_forward: gate up down": f"{_MLP}.experts.[]: gate_proj up_proj down_proj",
         "stack.norm": "model.norm",
         "head": "lm_head",
     }
@@ -155,11 +149,10 @@ _KEYS = (
     keys.activated("hidden_act", keys.GATED, "silu"),
     keys.length("max_position_embeddings"),
     keys.number("rms_norm_eps", "norm.eps", 1e-6),
-    keys.expected("attention_bias", False, write=True),
-    keys.expected("rope_interleave", True, write=True),
+    keys.expected(attention_bias=False, rope_interleave=True, write=True),
     rope(all_dims=True),
     keys.Row("feed_forward", _write_feed_forward, _read_feed_forward),
-    keys.expected("mlp_bias", False),
+    keys.expected(mlp_bias=False),
     keys.tied(False),
 )
 DEEPSEEK_V3 = Family(
@@ -167,7 +160,6 @@ DEEPSEEK_V3 = Family(
     architecture="DeepseekV3ForCausalLM",
     keys=(*_KEYS, keys.Row("scores", read=_read_v3)),
     parts=_PARTS,
-    prefix="model.",
     defaults={
         "q_lora_rank": 1536,
         "max_position_embeddings": 4096,

@@ -45,8 +45,7 @@ def _t5_stack(ours: str, theirs: str, cross: bool) -> tuple[Part, ...]:
     parts: dict[str, Theirs] = {}
     for index, (name, own) in enumerate(names.items()):
         parts[f"{block}.{name}.query"] = f"{layer}.{index}.{own}.q", _unscaled
-        for end in ("key", "value", "out"):
-            parts[f"{block}.{name}.{end}"] = f"{layer}.{index}.{own}.{end[0]}"
+        parts[f"{block}.{name}: key value out"] = f"{layer}.{index}.{own}: k v o"
         parts[f"{block}.{name}_norm"] = f"{layer}.{index}.layer_norm"
     feeds, dense = f"{block}.feed_forward", f"{layer}.{len(names)}.DenseReluDense"
     parts |= {
@@ -79,11 +78,6 @@ def _read_projection(reading: keys.Reading) -> keys.Pairs:
     yield "feed_forward.activation", names[name]
 
 
-def _read_heads(reading: keys.Reading) -> keys.Pairs:
-    count = reading.file.whole("num_heads", 8)
-    yield from (("attention.heads", count), ("attention.kv_heads", count))
-
-
 def _read_tied(reading: keys.Reading) -> keys.Pairs:
     """Read whether the head is tied; recent transformers stores this in scale_decoder_outputs."""
     tied = reading.file.flag("tie_word_embeddings", True)
@@ -99,7 +93,8 @@ T5 = Family(
         keys.whole("d_ff", "feed_forward.width", 2048),
         keys.whole("num_layers", "encoder.layers", 6),
         keys.whole("num_decoder_layers", "layers", lambda read: read.ours["encoder.layers"]),
-        keys.constant_key("num_heads", lambda config: config.attention.heads, _read_heads),
+        keys.whole("num_heads", "attention.heads", 8),
+        keys.Row("kv", read=lambda read: [("attention.kv_heads", read.ours["attention.heads"])]),
         keys.implied(("position.kind", "t5")),
         keys.whole("relative_attention_num_buckets", "position.buckets", 32),
         keys.whole("relative_attention_max_distance", "position.distance", 128),
@@ -118,7 +113,6 @@ T5 = Family(
         Part(ours=("stack.norm",), theirs="decoder.final_layer_norm", layout=_before_head),
         Part(ours=("head",), theirs="lm_head"),
     ),
-    prefix="",
 )
 MT5 = replace(
     T5,
@@ -137,14 +131,12 @@ def _bart_stack(ours: str, theirs: str, cross: bool) -> tuple[Part, ...]:
     block, layer = f"{ours}.blocks.{{}}", f"{theirs}.layers.{{}}"
     parts = {
         f"{ours}.positions": f"{theirs}.embed_positions",
-        f"{block}.feed_forward.up": f"{layer}.fc1",
-        f"{block}.feed_forward.down": f"{layer}.fc2",
+        f"{block}.feed_forward: up down": f"{layer}: fc1 fc2",
         f"{block}.feed_forward_norm": f"{layer}.final_layer_norm",
     }
     for name, own in (("attention", "self_attn"), ("cross", "encoder_attn"))[: 1 + cross]:
-        for end in ("query", "key", "value", "out"):
-            letters = end if end == "out" else end[0]
-            parts[f"{block}.{name}.{end}"] = f"{layer}.{own}.{letters}_proj"
+        names = f"{layer}.{own}: q_proj k_proj v_proj out_proj"
+        parts[f"{block}.{name}: query key value out"] = names
         parts[f"{block}.{name}_norm"] = f"{layer}.{own}_layer_norm"
     return parts_from(parts)
 
@@ -163,12 +155,10 @@ BART = Family(
         keys.same("decoder_ffn_dim", "feed_forward.width"),
         keys.activated("activation_function", keys.ACTIVATIONS, "gelu"),
         keys.number("dropout", "dropout", 0.1),
-        keys.expected("scale_embedding", False, write=True),
+        keys.expected(scale_embedding=False, write=True),
         keys.constant_key("forced_eos_token_id", None),
-        keys.expected("tie_word_embeddings", True),
-        # Set by variants with other norms.
-        keys.expected("normalize_before", False),
-        keys.expected("add_final_layer_norm", False),
+        # The last two are set by variants with other norms.
+        keys.expected(tie_word_embeddings=True, normalize_before=False, add_final_layer_norm=False),
         keys.Row("start", read=_read_start),
         keys.BIASED,
         keys.implied(("encoder.learns", "bart"), ("norm.kind", "layer"), ("norm.place", "post")),
@@ -182,5 +172,4 @@ BART = Family(
         *_bart_stack("stack", "model.decoder", cross=True),
         Part(ours=("head.bias",), theirs="final_logits_bias", layout=_as_row),
     ),
-    prefix="model.",
 )

@@ -11,9 +11,7 @@ from train.model.config import ModelConfig
 from train.model.position_settings import Rope
 
 _BLOCK = {
-    "attention.query": "attention.self.query",
-    "attention.key": "attention.self.key",
-    "attention.value": "attention.self.value",
+    "attention: query key value": "attention.self: query key value",
     "attention.out": "attention.output.dense",
     "attention_norm": "attention.output.LayerNorm",
     "feed_forward.up": "intermediate.dense",
@@ -21,10 +19,7 @@ _BLOCK = {
     "feed_forward_norm": "output.LayerNorm",
 }
 _ALBERT_BLOCK = {
-    "attention.query": "attention.query",
-    "attention.key": "attention.key",
-    "attention.value": "attention.value",
-    "attention.out": "attention.dense",
+    "attention: query key value out": "attention: query key value dense",
     "attention_norm": "attention.LayerNorm",
     "feed_forward.up": "ffn",
     "feed_forward.down": "ffn_output",
@@ -32,8 +27,7 @@ _ALBERT_BLOCK = {
 }
 _PREDICTIONS = {
     "head": "cls.predictions",
-    "head.transform.linear": "cls.predictions.transform.dense",
-    "head.transform.norm": "cls.predictions.transform.LayerNorm",
+    "head.transform: linear norm": "cls.predictions.transform: dense LayerNorm",
 }
 
 
@@ -44,16 +38,11 @@ def parts(
         {
             "embedding": f"{model}.embeddings.word_embeddings",
             "stack.positions": f"{model}.embeddings.position_embeddings",
-            "embedding.segments": f"{model}.embeddings.token_type_embeddings",
-            "embedding.norm": f"{model}.embeddings.LayerNorm",
+            "embedding: segments norm": f"{model}.embeddings: token_type_embeddings LayerNorm",
             **{f"{{}}.{ours}": f"{layer}.{theirs}" for ours, theirs in block.items()},
             **others,
         }
     )
-
-
-def _read_segments(reading: keys.Reading) -> keys.Pairs:
-    yield "embedding.segments", max(1, reading.file.whole("type_vocab_size", 2))
 
 
 _KEYS = (
@@ -65,11 +54,13 @@ _KEYS = (
     keys.number("hidden_dropout_prob", "dropout", 0.1),
     keys.constant_key("attention_probs_dropout_prob", 0.0),
     keys.learned("max_position_embeddings", 512),
-    keys.constant_key("type_vocab_size", attrgetter("embedding.segments"), _read_segments),
+    keys.constant_key(
+        "type_vocab_size",
+        attrgetter("embedding.segments"),
+        lambda read: [("embedding.segments", max(1, read.file.whole("type_vocab_size", 2)))],
+    ),
     keys.number("layer_norm_eps", "norm.eps", 1e-12),
-    keys.expected("position_embedding_type", "absolute"),
-    keys.expected("is_decoder", False),
-    keys.expected("tie_word_embeddings", True),
+    keys.expected(position_embedding_type="absolute", is_decoder=False, tie_word_embeddings=True),
     keys.BIASED,
     keys.implied(("causal", False), ("norm.kind", "layer"), ("norm.place", "post")),
     keys.implied(("embedding.norm", True), ("head.bias", True), ("head.transform", True)),
@@ -87,8 +78,7 @@ def _saved_as(architecture: str, ours: str, yes: str | bool, no: str | bool) -> 
 BERT = family.Family(
     name="bert",
     architecture="BertForMaskedLM",
-    of_pairs="BertForPreTraining",
-    tasks=family.of_encoder("Bert", "bert.pooler.dense"),
+    tasks=family.of_encoder("bert.pooler.dense"),
     keys=(*_KEYS, _saved_as("BertForPreTraining", "head.pair", "next", "none")),
     parts=parts(
         "bert",
@@ -100,39 +90,28 @@ BERT = family.Family(
             "head.pair.out": "cls.seq_relationship",
         },
     ),
-    prefix="bert.",
 )
 
 
 ROBERTA = family.Family(
     name="roberta",
     architecture="RobertaForMaskedLM",
-    tasks=family.of_encoder("Roberta", "classifier.dense", "classifier.out_proj"),
+    tasks=family.of_encoder("classifier.dense", "classifier.out_proj"),
     keys=(
         *_KEYS,
         keys.learned("max_position_embeddings", 512, offset=2, counted=True),
-        keys.expected("pad_token_id", 1, write=True),  # positions start after it
+        keys.expected(pad_token_id=1, write=True),  # positions start after it
     ),
     parts=parts(
         "roberta",
         "roberta.encoder.layer.{}",
         _BLOCK,
-        {
-            "head": "lm_head",
-            "head.transform.linear": "lm_head.dense",
-            "head.transform.norm": "lm_head.layer_norm",
-        },
+        {"head": "lm_head", "head.transform: linear norm": "lm_head: dense layer_norm"},
     ),
-    prefix="roberta.",
 )
 
 
-XLM_ROBERTA = replace(
-    ROBERTA,
-    name="xlm-roberta",
-    architecture="XLMRobertaForMaskedLM",
-    tasks=family.of_encoder("XLMRoberta", "classifier.dense", "classifier.out_proj"),
-)
+XLM_ROBERTA = replace(ROBERTA, name="xlm-roberta", architecture="XLMRobertaForMaskedLM")
 
 
 def _read_size(reading: keys.Reading) -> keys.Pairs:
@@ -146,8 +125,7 @@ _SIZE = keys.constant_key("embedding_size", lambda config: config.embedding_dim,
 ELECTRA = family.Family(
     name="electra",
     architecture="ElectraForMaskedLM",
-    of_replaced="ElectraForPreTraining",
-    tasks=family.of_encoder("Electra", None),
+    tasks=family.of_encoder(None),
     keys=(
         *_KEYS,
         keys.activated("hidden_act", {"gelu": "gelu"}, "gelu"),  # as its generator's head
@@ -160,14 +138,11 @@ ELECTRA = family.Family(
         _BLOCK,
         {
             "embedding.out": "electra.embeddings_project",
-            "head.replaced.linear": "discriminator_predictions.dense",
-            "head.replaced.out": "discriminator_predictions.dense_prediction",
-            "head.transform.linear": "generator_predictions.dense",
-            "head.transform.norm": "generator_predictions.LayerNorm",
+            "head.replaced: linear out": "discriminator_predictions: dense dense_prediction",
+            "head.transform: linear norm": "generator_predictions: dense LayerNorm",
             "head": "generator_lm_head",
         },
     ),
-    prefix="electra.",
 )
 
 
@@ -181,8 +156,7 @@ def _read_groups(reading: keys.Reading) -> keys.Pairs:
 ALBERT = family.Family(
     name="albert",
     architecture="AlbertForMaskedLM",
-    of_pairs="AlbertForPreTraining",
-    tasks=family.of_encoder("Albert", "albert.pooler"),
+    tasks=family.of_encoder("albert.pooler"),
     keys=(
         *_KEYS,
         keys.activated("hidden_act", keys.ACTIVATIONS, "gelu_new"),
@@ -195,7 +169,7 @@ ALBERT = family.Family(
         keys.constant_key(
             "num_hidden_groups", lambda config: config.layers // config.share, _read_groups
         ),
-        keys.expected("inner_group_num", 1, write=True),
+        keys.expected(inner_group_num=1, write=True),
         keys.constant_key("classifier_dropout_prob", 0.1),
         _saved_as("AlbertForPreTraining", "head.pair", "order", "none"),
     ),
@@ -207,16 +181,15 @@ ALBERT = family.Family(
             "embedding.out": "albert.encoder.embedding_hidden_mapping_in",
             "head.pair.pool": "albert.pooler",
             "head": "predictions",
-            "head.transform.linear": "predictions.dense",
-            "head.transform.norm": "predictions.LayerNorm",
+            "head.transform: linear norm": "predictions: dense LayerNorm",
             "head.pair.out": "sop_classifier.classifier",
         },
     ),
-    prefix="albert.",
 )
 
 
 _MODERN = "model.layers.{}"
+_MODERN_HEAD = {"head.transform: linear norm": "head: dense norm"}
 
 
 def _write_layers(config: ModelConfig) -> keys.Pairs:
@@ -248,11 +221,10 @@ def _read_layers(reading: keys.Reading) -> keys.Pairs:
 
 
 _DROPOUT = ("attention_dropout", "embedding_dropout", "mlp_dropout")
-_WITHOUT_BIAS = ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias")
 MODERNBERT = family.Family(
     name="modernbert",
     architecture="ModernBertForMaskedLM",
-    tasks=family.of_modernbert(),
+    tasks=dict.fromkeys(family.CLASSES, family.parts_from(_MODERN_HEAD | {"head": "classifier"})),
     keys=(
         keys.whole("hidden_size", "hidden"),
         keys.whole("num_hidden_layers", "layers", 22),
@@ -266,9 +238,10 @@ MODERNBERT = family.Family(
         keys.implied(("position.kind", "rope"), ("embedding.norm", True), ("head.transform", True)),
         keys.Row("layers", _write_layers, _read_layers),
         keys.flag("decoder_bias", "head.bias", True),
-        *(keys.expected(name, False, write=True) for name in _WITHOUT_BIAS),
+        keys.expected(norm_bias=False, attention_bias=False, write=True),
+        keys.expected(mlp_bias=False, classifier_bias=False, write=True),
         *(keys.constant_key(name, lambda config: config.dropout) for name in _DROPOUT),
-        keys.expected("tie_word_embeddings", True),
+        keys.expected(tie_word_embeddings=True),
     ),
     parts=family.parts_from(
         {
@@ -278,40 +251,29 @@ MODERNBERT = family.Family(
             family.QKV: (f"{_MODERN}.attn.Wqkv", family.qkv),
             "{}.attention.out": f"{_MODERN}.attn.Wo",
             "{}.feed_forward_norm": f"{_MODERN}.mlp_norm",
-            family.GATE_UP: (f"{_MODERN}.mlp.Wi", family.gate_up),
+            family.GATE_UP: (f"{_MODERN}.mlp.Wi", family.GATE_AND_UP),
             "{}.feed_forward.down": f"{_MODERN}.mlp.Wo",
             "stack.norm": "model.final_norm",
-            "head.transform.linear": "head.dense",
-            "head.transform.norm": "head.norm",
+            **_MODERN_HEAD,
             "head": "decoder",
         }
     ),
-    prefix="",
 )
 
 
-_V1 = {ours: theirs for ours, theirs in _BLOCK.items() if ".self." not in theirs} | {
-    "attention.query.bias": "attention.self.q_bias",
-    "attention.value.bias": "attention.self.v_bias",
-    "attention.position_key": "attention.self.pos_proj",
-    "attention.position_query": "attention.self.pos_q_proj",
+_V1 = {ours: theirs for ours, theirs in _BLOCK.items() if ".self" not in theirs} | {
+    "attention: query.bias value.bias": "attention.self: q_bias v_bias",
+    "attention: position_key position_query": "attention.self: pos_proj pos_q_proj",
 }
 _V2 = _BLOCK | {
-    "attention.query": "attention.self.query_proj",
-    "attention.key": "attention.self.key_proj",
-    "attention.value": "attention.self.value_proj",
-    "attention.position_key": "attention.self.pos_key_proj",
-    "attention.position_query": "attention.self.pos_query_proj",
+    "attention: query key value": "attention.self: query_proj key_proj value_proj",
+    "attention: position_key position_query": "attention.self: pos_key_proj pos_query_proj",
 }
 _HEADS = _PREDICTIONS | {
     "stack.positions": "deberta.encoder.rel_embeddings",
     "stack.positions.norm": "deberta.encoder.LayerNorm",
 }
 _LAYER = "deberta.encoder.layer.{}"
-
-
-def _write_norm(config: ModelConfig) -> str:
-    return "layer_norm" if attrgetter("position.norm")(config) else "none"
 
 
 def _read_norm(reading: keys.Reading) -> keys.Pairs:
@@ -327,15 +289,6 @@ def _read_span(reading: keys.Reading) -> keys.Pairs:
     yield "position.span", rows if span < 1 else span
 
 
-def _buckets(config: ModelConfig) -> int:
-    return attrgetter("position.buckets")(config) or -1
-
-
-def _read_buckets(reading: keys.Reading) -> keys.Pairs:
-    buckets = reading.file.whole("position_buckets", -1)
-    yield "position.buckets", buckets if buckets > 0 else None
-
-
 def _read_kinds(reading: keys.Reading) -> keys.Pairs:
     kinds = reading.file.words("pos_att_type", between="|") or []
     if sorted(kinds) != ["c2p", "p2c"]:
@@ -348,20 +301,23 @@ _DEBERTA = (
     keys.length("max_position_embeddings", 512),
     keys.number("layer_norm_eps", "norm.eps", 1e-7),
     keys.whole("type_vocab_size", "embedding.segments", 0),
-    keys.expected("relative_attention", True, False, write=True),
+    keys.expected(
+        write=True,
+        missing={"relative_attention": False, "position_biased_input": True},
+        relative_attention=True,
+        position_biased_input=False,
+        legacy=True,
+    ),
     keys.implied(("position.kind", "disentangled")),
     keys.constant_key("max_relative_positions", lambda config: config.position.span, _read_span),
     keys.constant_key("pos_att_type", ["c2p", "p2c"], _read_kinds),
-    keys.expected("position_biased_input", False, True, write=True),
-    keys.expected("legacy", True, write=True),
-    keys.expected("talking_head", False),
-    keys.expected("conv_kernel_size", 0),
+    keys.expected(talking_head=False, conv_kernel_size=0),
     keys.same("embedding_size", "hidden", write=False),
 )
 DEBERTA = family.Family(
     name="deberta",
     architecture="DebertaForMaskedLM",
-    tasks=family.of_encoder("Deberta", None),
+    tasks=family.of_encoder(None),
     keys=(*_DEBERTA, keys.implied(("attention.bias", "but_keys"))),
     parts=(
         *parts("deberta", _LAYER, _V1, _HEADS),
@@ -374,18 +330,26 @@ DEBERTA = family.Family(
             }
         ),
     ),
-    prefix="deberta.",
 )
 DEBERTA_V2 = replace(
     DEBERTA,
     name="deberta-v2",
     architecture="DebertaV2ForMaskedLM",
-    tasks=family.of_encoder("DebertaV2", None),
     keys=(
         *_DEBERTA,
         keys.same("attention_head_size", "attention.head_dim", write=False),
-        keys.constant_key("position_buckets", _buckets, _read_buckets),
-        keys.constant_key("norm_rel_ebd", _write_norm, _read_norm),
+        keys.constant_key(
+            "position_buckets",
+            lambda config: config.position.buckets or -1,
+            lambda read: [
+                ("position.buckets", max(0, read.file.whole("position_buckets", -1)) or None)
+            ],
+        ),
+        keys.constant_key(
+            "norm_rel_ebd",
+            lambda config: "layer_norm" if config.position.norm else "none",
+            _read_norm,
+        ),
         keys.flag("share_att_key", "position.shared", False),
     ),
     parts=parts("deberta", _LAYER, _V2, _HEADS),

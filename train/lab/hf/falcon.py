@@ -45,7 +45,7 @@ FALCON = replace(
         keys.activated("activation", keys.ACTIVATIONS, "gelu"),
         keys.number("layer_norm_epsilon", "norm.eps", 1e-5),
         keys.length("max_position_embeddings", 2048),
-        keys.expected("alibi", False, write=True),
+        keys.expected(alibi=False, write=True),
         keys.biased("bias", False),
         rope(),
         keys.implied(("norm.kind", "layer")),

@@ -24,9 +24,8 @@ MPT = family.Family(
         keys.heads("n_heads", "d_model"),
         keys.length("max_seq_len", 2048),
         keys.Row("width", read=lambda read: [("feed_forward.width", 4 * read.ours["hidden"])]),
-        keys.expected("expansion_ratio", 4),
         keys.number("layer_norm_epsilon", "norm.eps", 1e-5),
-        keys.expected("no_bias", True),
+        keys.expected(expansion_ratio=4, no_bias=True),
         keys.constant_key("attn_config", {"alibi": True}, _read_alibi),
         keys.implied(("norm.kind", "layer_no_bias"), ("feed_forward.activation", "gelu")),
         keys.tied(True),
@@ -38,11 +37,9 @@ MPT = family.Family(
             family.QKV: ("transformer.blocks.{}.attn.Wqkv", family.qkv),
             "{}.attention.out": "transformer.blocks.{}.attn.out_proj",
             "{}.feed_forward_norm": "transformer.blocks.{}.norm_2",
-            "{}.feed_forward.up": "transformer.blocks.{}.ffn.up_proj",
-            "{}.feed_forward.down": "transformer.blocks.{}.ffn.down_proj",
+            "{}.feed_forward: up down": "transformer.blocks.{}.ffn: up_proj down_proj",
             "stack.norm": "transformer.norm_f",
             "head": "lm_head",
         }
     ),
-    prefix="transformer.",
 )

@@ -62,6 +62,11 @@ class Noise(ABC):
         """Return (source, target) of a text, as codes."""
         ...
 
+    def fill(self, hidden: Flags) -> tuple[Ints, Ints, Flags]:
+        """Return (source, target, True for each code of the target that is of a span or marks one)
+        of a text of which these tokens are to be filled in."""
+        raise NotImplementedError
+
 
 class SpanNoise(Noise):
     """T5's span corruption (Raffel et al. 2020, sections 3.1.4 and 3.3.4), by ``replaced``."""
@@ -83,6 +88,10 @@ class SpanNoise(Noise):
         else:
             hidden = random_spans(len(text), noise, spans, draw)
         return replaced(hidden, self._sentinels())
+
+    def fill(self, hidden: Flags) -> tuple[Ints, Ints, Flags]:
+        source, target = replaced(hidden, self._sentinels())
+        return source, target, np.ones(len(target), np.bool_)
 
     def _sentinels(self) -> Ints:
         special = self.tokens.special
@@ -117,6 +126,12 @@ class Mixture(Noise):
         chosen = int(np.searchsorted(self.bounds, draw(1, 7)[0], side="right"))  # below 1
         source, target = self.noises[chosen].corrupt(text, draw)
         return np.append(self.modes[chosen], source), target
+
+    def fill(self, hidden: Flags) -> tuple[Ints, Ints, Flags]:
+        names = [one.mode for one in self.settings.denoisers]
+        regular = names.index("R") if "R" in names else 0
+        source, target, scored = self.noises[regular].fill(hidden)
+        return np.append(self.modes[regular], source), target, scored
 
 
 def _spans(settings: Ul2) -> list[Spans]:
@@ -181,7 +196,7 @@ def replaced(hidden: Flags, sentinels: Ints) -> tuple[Ints, Ints]:
     return source[first | ~hidden], target
 
 
-def unchanged(text: Ints) -> Ints:
+def unchanged(text: npt.NDArray[Any]) -> Ints:
     """Return the codes of the text without corruption."""
     return ~np.arange(len(text))
 
@@ -203,6 +218,10 @@ class MaskNoise(Noise):
         source[swapped] = plain[(draw(length, 1)[swapped] * len(plain)).astype(np.int64)]
         return source, unchanged(text)
 
+    def fill(self, hidden: Flags) -> tuple[Ints, Ints, Flags]:
+        text = unchanged(hidden)
+        return np.where(hidden, self.tokens.special["mask"], text), text, hidden
+
 
 class DropNoise(Noise):
     """The source lacks some tokens, which are the target (Raffel et al. 2020, table 3)."""
@@ -215,6 +234,10 @@ class DropNoise(Noise):
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
         hidden = _hidden(len(text), self.settings.rate, draw)
         return unchanged(text)[~hidden], unchanged(text)[hidden]
+
+    def fill(self, hidden: Flags) -> tuple[Ints, Ints, Flags]:
+        text = unchanged(hidden)
+        return text[~hidden], text[hidden], hidden[hidden]
 
 
 class ShuffleNoise(Noise):
@@ -255,6 +278,12 @@ class BartNoise(Noise):
         for number, step in enumerate(self.steps):
             source = step(source, lambda count, what, n=number: draw(count, 8 * n + what))
         return source, unchanged(text)
+
+    def fill(self, hidden: Flags) -> tuple[Ints, Ints, Flags]:
+        text, first = unchanged(hidden), hidden & ~np.append(False, hidden[:-1])
+        names = self.settings.noises
+        shown = ~hidden | (first if "infilling" in names else hidden & ("masking" in names))
+        return np.where(hidden, self.tokens.special.get("mask", 0), text)[shown], text, hidden
 
     def permutation(self, source: Ints, draw: Draw) -> Ints:
         ids = ids_of(source, self.text)
@@ -365,9 +394,14 @@ class Denoising(Objective):
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         parts = [self.parts(piece, draws) for piece in pieces]
+        return self.joined(parts, context, width(self.settings, context))
+
+    def joined(self, parts: Sequence[tuple[Piece, Piece]], context: int, room: int) -> Example:
+        """Return a row with these pairs of source and target; an encoder-decoder's targets are in
+        ``room`` places."""
         if self.form == "encoder-decoder":
             started = [(source, replace(target, before=self.end)) for source, target in parts]
-            return apart(started, context, width(self.settings, context))
+            return apart(started, context, room)
         learned = self.form == "causal"
         joined = [
             replace(
@@ -389,6 +423,11 @@ class Denoising(Objective):
     def parts(self, piece: Piece, draws: Draws) -> tuple[Piece, Piece]:
         text = piece.tokens[:-1] if piece.tokens[-1] == self.end else piece.tokens
         source, target = self.noise.corrupt(text, lambda *asked: draws.shares(piece, *asked))
+        return self._ended(piece, text, source), self._ended(piece, text, target)
+
+    def ended(self, piece: Piece, source: Ints, target: Ints) -> tuple[Piece, Piece]:
+        """Return the source and the target of a piece, given as codes, as pieces."""
+        text = piece.tokens
         return self._ended(piece, text, source), self._ended(piece, text, target)
 
     def _ended(self, piece: Piece, text: Ints, codes: Ints) -> Piece:

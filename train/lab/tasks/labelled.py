@@ -30,7 +30,7 @@ from train.data.packing import key_of
 from train.data.readers import Foreign, Ints, Part
 from train.data.rows import Piece, Rows, sides
 from train.data.shards import Shards
-from train.data.vocabulary import Vocabulary, token_of
+from train.data.vocabulary import Vocabulary, around_texts
 from train.model.config import SPAN
 from train.model.config import Task as TaskOfModel
 from train.objective_settings import Task
@@ -188,19 +188,8 @@ class Encoder:
     def __init__(self, tokenizer: Path, context: int, *, read_last: bool) -> None:
         self.context, self.read_last = context, read_last
         self.tokenizer = load_tokenizer(tokenizer)
-        ids = self.tokenizer.get_vocab(with_added_tokens=True)
-        roles = roles_of(tokenizer, self.tokenizer)
-        end = roles.end
-        begin, separator = (token_of(role, roles, ids) for role in ("cls", "sep"))
-        if begin is None and end is None:
-            raise UsageError(
-                f"{tokenizer}: no token begins or ends a text: add one such as [CLS] or"
-                " <|endoftext|>"
-            )
-        self.end = end
-        self.begin = end if begin is None else begin
-        self.separator = self.begin if separator is None else separator
-        self.closing = [] if begin is None or separator is None else [separator]
+        self.end = roles_of(tokenizer, self.tokenizer).end
+        self.begin, self.separator, self.closing = around_texts(tokenizer, self.tokenizer)
         self.cut = 0  # number of truncated texts
 
     def windows(self, task: str, samples: Sequence[Sample], names: Sequence[str]) -> list[Window]:

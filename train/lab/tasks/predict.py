@@ -278,10 +278,11 @@ def predict(
     task = config.head.task
     if task is None:
         raise UsageError(f"{folder}: the model has no head for a task: train it with --task")
-    width = _context(folder, config) if context is None else context
+    reads, trained_context = _trained(folder, config)
+    width = trained_context if context is None else context
     if width > config.context:
         raise UsageError(f"context is {width}, the model's is {config.context}: give at most that")
-    settings = Task(kind=task.kind, reads=_reads(folder, config))
+    settings = Task(kind=task.kind, reads=reads)
     lines = [line.values for line in read_lines(path)]
     named = {"classify": "label", "token": "labels", "span": "answer"}[task.kind]
     # If the first line has labels, all lines must have them.
@@ -309,12 +310,6 @@ def predict(
     )
 
 
-@dataclass(frozen=True)
-class Words:
-    labels: list[str]
-    probabilities: list[float]
-
-
 def _shown(task: TaskOfModel, prediction: Prediction) -> Any:
     if isinstance(prediction, Answer):
         return prediction
@@ -325,20 +320,16 @@ def _shown(task: TaskOfModel, prediction: Prediction) -> Any:
         return {"labels": likely, "probabilities": prediction}
     if task.kind != "token":
         return prediction[0]
-    return Words([one.label for one in prediction], [one.probability for one in prediction])
+    labels, shares = [one.label for one in prediction], [one.probability for one in prediction]
+    return {"labels": labels, "probabilities": shares}
 
 
-def _reads(folder: Path, config: ModelConfig) -> Reads:
+def _trained(folder: Path, config: ModelConfig) -> tuple[Reads, int]:
+    """Return the token that a text is classified by, and the context in tokens, as in training."""
     checkpoint = newest(folder / "checkpoints")
-    if checkpoint is not None:
-        objective = load_plan(checkpoint).train.objective
-        if isinstance(objective, Task) and objective.reads != "auto":
-            return objective.reads
-    return "last" if config.causal else "first"
-
-
-def _context(folder: Path, config: ModelConfig) -> int:
-    checkpoint = newest(folder / "checkpoints")
+    usual: Reads = "last" if config.causal else "first"
     if checkpoint is None:
-        return min(config.context, LONGEST)
-    return min(config.context, load_plan(checkpoint).train.context)
+        return usual, min(config.context, LONGEST)
+    train = load_plan(checkpoint).train
+    reads = train.objective.reads if isinstance(train.objective, Task) else "auto"
+    return usual if reads == "auto" else reads, min(config.context, train.context)

@@ -8,42 +8,48 @@ from dataclasses import replace
 import pytest
 import torch
 
+from curate.api.model_settings import ScalingRun
 from curate.cli.app import invoke
-from curate.lab.scaling import sweep_lines
+from curate.lab.scaling import run_sweep, sweep_lines
+from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import change
+from tests.curate.experiment.small_experiments import Here
 from tests.llmcurate.base.pages.structure import check_structure
-from train.config import TrainConfig
-from train.evaluate.compare import Budget
-from train.lab.scaling.sweep import ladder, sweep
+from train.lab.scaling.fit import Sweep
+from train.lab.scaling.sweep import ladder
 from train.measure.accounting import non_embedding, parameters
 from train.model.presets import preset
 
-TRAIN = TrainConfig(
-    rows=2, context=32, warmup=0, eval_tokens=256, log_every=1, device="cpu", keep_checkpoints=1
-)
-SIZES = "32x1,64x1,96x1"
-BUDGETS = [Budget(flops=2e8), Budget(flops=1e8)]
+GIVEN = {"rows": 2, "context": 32, "device": "cpu", "sizes": "32x1,64x1,96x1"}
+SETS = ["pretrain.warmup=0", "pretrain.eval_tokens=256"]
 
 
-def run(shards, out, **more):
+def run(shards, out, engine=None, **chosen):
+    """(the contents of sweep.json, the number of runs that were made)."""
     torch.set_num_threads(1)
-    return sweep(shards, out, ladder(SIZES), budgets=BUDGETS, train=TRAIN, **more)
+    engine = engine or Here()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("curate.experiment.runs.open_engine", engine)
+        run_sweep(shards, out, ScalingRun.of(**GIVEN | chosen), SETS, True, True)
+    return Sweep.from_json((out / "sweep.json").read_text()), engine.made
 
 
 @pytest.fixture(scope="module")
 def figures(shard_folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("sweep")
-    return out, run(shard_folder, out)
+    return out, run(shard_folder, out, flops="2e8,1e8")[0]
 
 
 def test_a_size_keeps_the_shape_of_the_preset():
     base = preset("tiny")
-    small, same = (change(base, each.changes, "model") for each in ladder("96x2,192x4"))
+    small, same = (change(base, own, "model") for own in ladder("96x2,192x4").values())
     assert same == base
     assert (small.hidden, small.layers, small.attention.heads) == (96, 2, 3)
     assert small.attention.kv_heads == 1 and small.attention.head_dim == 32
     assert small.feed_forward.width == 256
     assert non_embedding(small) == parameters(small) - 96 * base.vocab
+    with pytest.raises(UsageError, match="size 96x2 is given twice"):
+        ladder("96x2,96x2")
 
 
 def test_runs_of_a_budget_cost_as_much_and_larger_models_read_less(figures):
@@ -66,9 +72,7 @@ def test_a_sweep_row_shows_the_epochs_of_its_run(figures, shard_folder):
 
 
 def test_repeated_text_does_not_count_as_unique_tokens(shard_folder, tmp_path):
-    torch.set_num_threads(1)
-    variants, budgets = ladder("32x1"), [Budget(tokens=64), Budget(tokens=6400)]
-    once, often = sweep(shard_folder, tmp_path, variants, budgets=budgets, train=TRAIN).points
+    once, often = run(shard_folder, tmp_path, sizes="32x1", tokens="64,6400")[0].points
     assert once.unique_tokens == once.tokens == 64
     summary = json.loads((tmp_path / "tokens-6400" / "32x1" / "seed-0" / "train.json").read_text())
     assert often.unique_tokens == pytest.approx(summary["train_tokens"], rel=0.02)
@@ -76,19 +80,10 @@ def test_repeated_text_does_not_count_as_unique_tokens(shard_folder, tmp_path):
 
 
 def test_a_part_of_the_corpus_is_read_again_and_scored_on_the_same_text(shard_folder, tmp_path):
-    torch.set_num_threads(1)
-    budgets, sizes = [Budget(tokens=64), Budget(tokens=640)], ladder("32x1")
-    figures = sweep(
-        shard_folder,
-        tmp_path,
-        sizes,
-        budgets=budgets,
-        train=TRAIN,
-        unique_tokens=[64, 150],
-        seeds=2,
-    )
+    more = {"tokens": "64,640", "unique_tokens": "64,150", "seeds": 2}
+    figures, made = run(shard_folder, tmp_path, sizes="32x1", **more)
     runs = ["tokens-64", "tokens-640", "tokens-640-unique-64", "tokens-640-unique-150"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(runs)
+    assert made == 8 and sorted(path.name for path in tmp_path.glob("tokens*")) == sorted(runs)
     amounts = [(point.tokens, point.seed) for point in figures.points]
     assert amounts == [(tokens, seed) for tokens in (64, 640, 640, 640) for seed in (0, 1)]
     unique = [point.unique_tokens for point in figures.points]
@@ -107,33 +102,17 @@ def test_a_part_of_the_corpus_is_read_again_and_scored_on_the_same_text(shard_fo
     assert figures.train["unique_tokens"] is None
 
 
-def test_what_is_done_is_not_done_again(figures, shard_folder):
-    out, whole = figures
-    stepped = []
-    assert run(shard_folder, out, on_progress=stepped.append) == whole
-    assert stepped == []
-
-
 def test_a_sweep_stopped_and_begun_again_has_the_same_figures(figures, shard_folder, tmp_path):
-    class Stopped(Exception):
-        pass
-
-    lines = []
-
-    def stop(line):
-        lines.append(line)
-        if len(lines) == 20:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        run(shard_folder, tmp_path, on_progress=stop)
-    again = run(shard_folder, tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        run(shard_folder, tmp_path, Here(stop=4), flops="2e8,1e8")
+    again, made = run(shard_folder, tmp_path, flops="2e8,1e8")
 
     def untimed(figures):
         points = [replace(point, seconds=0) for point in figures.points]
         return replace(figures, seconds=0, points=points)
 
-    assert untimed(again) == untimed(figures[1])
+    assert made == 2 and untimed(again) == untimed(figures[1])
+    assert run(shard_folder, tmp_path, flops="2e8,1e8") == (again, 0)
 
 
 @pytest.mark.slow

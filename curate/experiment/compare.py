@@ -1,4 +1,4 @@
-"""An experiment from its corpora to its figures: `llmcurate ablate`.
+"""An experiment from its corpora and variants to its figures: `llmcurate compare`.
 
 OUT/  corpora/NAME/      documents made by recipes (--recipes)
       tokenizer/         trained on the union of the corpora, unless one is given
@@ -6,10 +6,11 @@ OUT/  corpora/NAME/      documents made by recipes (--recipes)
       shards/NAME/       token shards; shards/placebo has the first corpus in another order
       eval/TEXT/         evaluation texts, without documents that a corpus contains
       evals/NAME/TEXT/   the same, encoded by a tokenizer of one corpus
+      texts/TEXT.jsonl   the same as text, for a score of texts
       overlap.json       shares of 13-grams in common
-      runs/NAME/seed-0/  a training run, and the loss of every document in nats (nats.npz)
+      runs/NAME/seed-0/  a training run, and the value of every scored item (scores.npz)
       pilot/             with --minutes: short runs, and the choices made from them
-      ablation.json  ablation.html
+      comparison.json  comparison.html
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,7 @@ from curate.experiment.corpora import (
     ORDER,
     OTHER_ORDER,
     PLACEBO,
+    PRESET,
     Choice,
     Corpus,
     Sets,
@@ -56,16 +59,16 @@ from curate.experiment.figures import (
     detectable,
 )
 from curate.experiment.runs import EngineChoice, RunTask, Training, make_runs
-from curate.formats.read_settings import ReadSettings
 from curate.run.records import Options
 from llmcurate.base.disk.files import file_digest, make_folder
 from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import UsageError
+from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.terminal import say
+from train.evaluate.scores import Score, score_of
 
 if TYPE_CHECKING:
-    from curate.api.model_settings import Ablate
+    from curate.api.model_settings import Compare
 
 # For every run: log every step, keep one checkpoint, and hold out almost nothing, since the
 # evaluation texts are scored instead.
@@ -81,8 +84,8 @@ CHECKPOINTS = 10  # per long run
 
 @dataclass(frozen=True)
 class Arm:
-    """A corpus, or the placebo (the first corpus in another order), with its token shards, their
-    tokenizer and the settings of training."""
+    """A corpus, a variant or the placebo (the first row in another order), with its token shards,
+    their tokenizer and the settings of training."""
 
     corpus: Corpus
     tokenizer: Tokenizer
@@ -90,9 +93,15 @@ class Arm:
     size: budgets.Size
     training: Training
 
+    @cached_property
+    def flops_per_token(self) -> float:
+        try:
+            return budgets.cost(self.shards, self.training.model, self.training)[1]
+        except LlmcurateError as error:
+            raise type(error)(f"{self.corpus.name}: {error}") from error
+
     def figures(self, row: Row, sets: Sets) -> CorpusRow:
         """Return `row`, the figures of the corpus' runs, with facts about the corpus added."""
-        parameters, _ = budgets.cost(self.shards, self.training.model, self.training)
         vocabulary = read_json(self.shards / "manifest.json")["vocab_size"]
         digest = file_digest(self.tokenizer.file)
         return CorpusRow(
@@ -100,23 +109,34 @@ class Arm:
             inputs=list(self.corpus.inputs),
             recipe=self.corpus.recipe,
             train_bytes=self.size.bytes,
-            parameters=parameters,
+            model=self.training.model,
             tokenizer=TokenizerFigures(self.tokenizer.origin, vocabulary, digest),
             settings={
-                f"{change.section}.{change.key}": change.value
+                f"{change.section}.{change.key}".rstrip("."): change.value
                 for change in sets.own[self.corpus.name]
             },
         )
 
 
+@dataclass(frozen=True)
+class Checked:
+    """An experiment whose settings are valid. `training` has the settings of each row."""
+
+    score: Score
+    budget: budgets.Budget
+    sets: Sets
+    choices: dict[str | None, Choice]
+    training: dict[str, Training]
+
+
 def _checked(
-    corpora: Sequence[Corpus], texts: dict[str, str], chosen: Ablate, sets: Sequence[str]
-) -> tuple[budgets.Budget, Sets, dict[str | None, Choice]]:
-    if not texts:
-        raise UsageError(
-            "give evaluation texts (--on NAME=PATH), and one of --tokens, --documents, --epochs and"
-            " --minutes"
-        )
+    corpora: Sequence[Corpus], texts: dict[str, str], chosen: Compare, sets: Sequence[str]
+) -> Checked:
+    score = score_of(chosen.score, chosen.tuning_steps)
+    if score.reads == "file" and texts:
+        raise UsageError(f"--score {chosen.score} scores the lines of this file: leave --on out")
+    if score.reads != "file" and not texts:
+        raise UsageError(f"give evaluation texts (--on NAME=PATH), and one of {budgets.CHOICES}")
     budget = budgets.chosen_budget(chosen)
     changes = read_sets(sets, corpora)
     check_inputs(corpora, changes)
@@ -127,23 +147,48 @@ def _checked(
             "--minutes gives every run equal tokens, which is unequal text if tokenizers differ:"
             " give --documents or --epochs instead"
         )
-    return budget, changes, choices
+    own = [change for of in changes.own.values() for change in of if change.section == "model"]
+    if budget.kind == "minutes" and own:
+        raise UsageError(f"--minutes with {own[0].given}: give --tokens or --flops instead")
+    training, scored = {}, (chosen.score, chosen.tuning_steps)
+    for corpus in corpora:
+        model = changes.values("model", corpus.name)
+        settings = {
+            **COMMON,
+            **chosen.model_dump(include={"rows", "context", "lr", "device"}),
+            **changes.values("pretrain", corpus.name),
+        }
+        named = str(model.pop(PRESET, chosen.model or "tiny"))
+        run = Training(named, model, chosen.threads, settings, {}, *scored)
+        try:
+            config, train = budgets.settings_of(run)
+        except LlmcurateError as error:
+            raise type(error)(f"{corpus.name}: {error}") from error
+        score.check(corpus.name, config, train)
+        training[corpus.name] = run
+    return Checked(score, budget, changes, choices, training)
 
 
 def describe(
-    corpora: Sequence[Corpus], texts: dict[str, str], chosen: Ablate, sets: Sequence[str]
+    corpora: Sequence[Corpus], texts: dict[str, str], chosen: Compare, sets: Sequence[str]
 ) -> list[str]:
     """Return the plan of an experiment as lines. Raises UsageError if the plan is not valid."""
-    budget, _, _ = _checked(corpora, texts, chosen, sets)
+    checked = _checked(corpora, texts, chosen, sets)
+    budget = checked.budget
     runs = chosen.seeds * (len(corpora) + 1)
     amount = f"{budget.amount:,.6g} {budget.kind}"
     each = f"in {amount} together" if budget.kind == "minutes" else f"of {amount} each"
     return [
-        *(f"corpus {c.name}: {', '.join(filter(None, (c.recipe, *c.inputs)))}" for c in corpora),
+        *(
+            f"{'variant' if c.settings else 'corpus'} {c.name}:"
+            f" {', '.join(c.settings or filter(None, (c.recipe, *c.inputs)))}"
+            for c in corpora
+        ),
         f"placebo: {corpora[0].name} in another order",
         f"tokenizer: {chosen.tokenizer or counted(chosen.vocab, 'token') + ' of all corpora'}",
-        f"{counted(runs, 'run')} {each}: {counted(chosen.seeds, 'seed')} of every corpus and of the"
+        f"{counted(runs, 'run')} {each}: {counted(chosen.seeds, 'seed')} of every row and of the"
         f" placebo, model {chosen.model or ('by a pilot' if chosen.minutes else 'tiny')}",
+        f"scored in {checked.score.unit}{': ' * bool(checked.score.say)}{checked.score.say}",
         *(f"scored on {name}: {path}" for name, path in texts.items()),
     ]
 
@@ -152,7 +197,7 @@ def run_experiment(
     corpora: Sequence[Corpus],
     texts: dict[str, str],
     out: Path,
-    chosen: Ablate,
+    chosen: Compare,
     sets: Sequence[str],
     place: EngineChoice,
 ) -> Experiment:
@@ -160,7 +205,8 @@ def run_experiment(
     UsageError before any training if the experiment is not valid, LlmcurateError or RunFailed
     later."""
     begun = time.monotonic()
-    budget, changes, choices = _checked(corpora, texts, chosen, sets)
+    checked = _checked(corpora, texts, chosen, sets)
+    budget, changes, score = checked.budget, checked.sets, checked.score
     drawn = [
         draw_text(*text, chosen.eval_bytes, chosen.eval_excerpt, changes.read)
         for text in texts.items()
@@ -169,22 +215,22 @@ def run_experiment(
     options = Options(place.workers, place.quiet, place.engine, place.address)
     corpora = run_recipes(corpora, changes, out, options)
     local = Options(place.workers, place.quiet)
-    tokenizers = make_tokenizers(choices, corpora, out, local)
+    tokenizers = make_tokenizers(checked.choices, corpora, out, local)
     arms = {}
+    encoded: dict[tuple[object, ...], Path] = {}  # rows with equal content share their shards
     orders = [(corpus.name, corpus, ORDER) for corpus in corpora]
     for name, corpus, order in [*orders, (PLACEBO, corpora[0], OTHER_ORDER)]:
-        tokenizer, folder = tokenizers[corpus.name], out / "shards" / name
-        shards = encode_corpus(corpus, tokenizer.file, changes, folder, order, local)
-        settings = {
-            **COMMON,
-            **chosen.model_dump(include={"rows", "context", "lr", "device"}),
-            **changes.values("pretrain", corpus.name),
-        }
-        encoded = {text: str(tokenizer.eval_folder(out) / text) for text in texts}
-        model = chosen.model or "tiny"
-        training = Training(model, changes.values("model"), chosen.threads, settings, encoded)
-        size = budgets.size_of(shards, training)
-        arms[name] = Arm(corpus, tokenizer, shards, size, training)
+        tokenizer = tokenizers[corpus.name]
+        content = (corpus.inputs, tokenizer, str(changes.values("shards", corpus.name)), order)
+        if content not in encoded:
+            folder = out / "shards" / name
+            made = encode_corpus(corpus, tokenizer.file, changes, folder, order, local)
+            encoded[content] = made
+        scored = {text: _scored_path(score, text, tokenizer, out) for text in texts}
+        scored = {Path(chosen.score).stem: chosen.score} if score.reads == "file" else scored
+        training = replace(checked.training[corpus.name], texts=scored)
+        size = budgets.size_of(encoded[content], training)
+        arms[name] = Arm(corpus, tokenizer, encoded[content], size, training)
     first = corpora[0].name
     request = budgets.Request(
         {name: arm.shards for name, arm in arms.items()},
@@ -198,7 +244,9 @@ def run_experiment(
     choice = budgets.choose_model(request) if budget.kind == "minutes" else None
     if choice is not None:
         drawn = [short_excerpts(text, choice.eval_bytes) for text in drawn]
-    facts = _encode_apart(drawn, distinct(corpora), arms, out, chosen, place.quiet, changes.read)
+    facts = {}
+    if drawn:
+        facts = _write_apart(drawn, distinct(corpora), arms, out, checked, chosen, place.quiet)
     minutes = None
     if choice is not None:
         minutes = budgets.run_pilot(request, choice, detectable)
@@ -223,23 +271,33 @@ def run_experiment(
     )
 
 
-def _encode_apart(
+def _scored_path(score: Score, text: str, tokenizer: Tokenizer, out: Path) -> str:
+    folder = tokenizer.eval_folder(out) / text
+    return str(folder if score.reads == "shards" else out / "texts" / f"{text}.jsonl")
+
+
+def _write_apart(
     drawn: Sequence[EvalText],
     corpora: Sequence[Corpus],
     arms: dict[str, Arm],
     out: Path,
-    chosen: Ablate,
+    checked: Checked,
+    chosen: Compare,
     quiet: bool,
-    read: ReadSettings,
 ) -> dict[str, TextFigures]:
     manifests = {corpus.name: arms[corpus.name].shards / "manifest.json" for corpus in corpora}
     say("looking for 13-grams of the evaluation texts in the corpora", quiet)
     digests = {name: file_digest(path) for name, path in manifests.items()}
-    shares = find_overlap(drawn, corpora, digests, out, read)
+    shares = find_overlap(drawn, corpora, digests, out, checked.sets.read)
     facts = {}
     for text in drawn:
-        encoded = {Path(arm.training.texts[text.name]): arm.tokenizer.file for arm in arms.values()}
-        fact = encode_uncontaminated(text, shares, chosen.max_overlap, encoded)
+        written = {
+            Path(arm.training.texts[text.name]): arm.tokenizer.file
+            if checked.score.reads == "shards"
+            else None
+            for arm in arms.values()
+        }
+        fact = encode_uncontaminated(text, shares, chosen.max_overlap, written)
         facts[text.name] = fact
         if fact.left_out and fact.overlap:
             by_corpus = {name: shared.left_out for name, shared in fact.overlap.items()}
@@ -253,12 +311,13 @@ def _encode_apart(
 
 
 def _tasks(
-    arms: dict[str, Arm], out: Path, chosen: Ablate, budget: budgets.Budget
+    arms: dict[str, Arm], out: Path, chosen: Compare, budget: budgets.Budget
 ) -> list[RunTask]:
     tasks: list[RunTask] = []
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
         for name, arm in arms.items():
-            steps = max(1, round(budget.tokens(arm.size) / arm.training.step))
+            tokens = budget.tokens(arm.size, arm.flops_per_token)
+            steps = max(1, round(tokens / arm.training.step))
             often = max(50, -(-steps // CHECKPOINTS))
             task = arm.training.task(
                 name,

@@ -1,0 +1,1 @@
+"""Scores of trained models other than the likelihood of texts."""
