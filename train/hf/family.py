@@ -192,7 +192,7 @@ class Family:
 
     @property
     def prefix(self) -> str:
-        """What its names of tensors begin with, except in files of the class without a head."""
+        """The beginning of the names of tensors, except in files of the class without a head."""
         first = self.parts[0].theirs
         return first[: first.find(".") + 1]
 

@@ -63,8 +63,8 @@ class Noise(ABC):
         ...
 
     def fill(self, hidden: Flags) -> tuple[Ints, Ints, Flags]:
-        """Return (source, target, True for each code of the target that is of a span or marks one)
-        of a text of which these tokens are to be filled in."""
+        """Return (source, target, counted) for a text whose ``hidden`` tokens are to be filled in.
+        ``counted`` is True for each code of the target in a span and for the mark of a span."""
         raise NotImplementedError
 
 

@@ -125,7 +125,7 @@ class Filling(Objective):
             return self._denoised(self.learned, piece, context, draws)
         if not self.encoder:
             return causal_row([replace(piece, counted=piece.hidden)], context)[0]
-        # A row does not read its last token, so the text gets another behind it.
+        # A row does not read its last token, so a token is added at the end of the text.
         longer = replace(piece, tokens=np.append(piece.tokens, piece.before))
         row, _ = causal_row([longer], context)
         hidden = np.zeros((1, context), np.bool_)
