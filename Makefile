@@ -36,7 +36,7 @@ demo: $(if $(wildcard $(VENV)/.installed),install,$(VENV)/.demo)
 	$(BIN)/llmcurate verify "$$(ls -d demo/runs/*-demo | tail -n 1)"
 	@echo; echo "report: $$(ls -d demo/runs/*-demo | tail -n 1)/report.html"
 
-# Files side by side, one a core; those of one file one after the other. In their order: by number of
+# Files side by side, one more than cores; those of one file one after the other. In their order: by number of
 # tests, the one that takes longest would begin last.
 test: install
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow"

@@ -59,7 +59,7 @@ def learn(who: str, texts: list[str], vocab: int) -> tuple[float, list[tuple[str
 
 def one(who: str, kind: str, mb: float, vocab: int) -> None:
     """Learns and prints seconds, MiB, held-out bytes a token, and the pieces."""
-    from tokenize_kit.learn.unigram import model_of, to_tokenizer_json
+    from tokenize_kit.learn.unigram import UNKNOWN_PIECE, model_of, to_tokenizer_json
 
     learn(who, ["warm up, warm up ", "the dog, the cat, the hat " * 9], 400)
     passages = documents(kind, mb * 1e6)
@@ -68,7 +68,7 @@ def one(who: str, kind: str, mb: float, vocab: int) -> None:
     before = peak_mib()
     seconds, pieces = learn(who, texts, vocab)
     grown = peak_mib() - before
-    tokenizer = to_tokenizer_json(model_of(pieces, ["<|endoftext|>"]))
+    tokenizer = to_tokenizer_json(model_of(pieces, [UNKNOWN_PIECE, "<|endoftext|>"]))
     tokens = sum(len(encoding.ids) for encoding in tokenizer.encode_batch_fast(held))
     size = sum(len(text.encode()) for text in texts)
     share = sum(len(text.encode()) for text in held) / tokens

@@ -45,7 +45,9 @@ def make(out: Path, documents_: int) -> None:
     import pyarrow as pa
     import yaml
 
+    from curate.documents.attributes import pack
     from curate.documents.documents import NUMBER, documents
+    from curate.documents.edits import EDIT, EDITS
     from curate.documents.limits import decide
     from curate.steps.recipe import compose
     from llmcurate.base.disk.parquet_writer import TableWriter
@@ -76,7 +78,8 @@ def make(out: Path, documents_: int) -> None:
                 docs = docs.annotate(column, values(column, number, draw))
             batch = decide(docs, step.limits())
         for writer, table in zip(writers, batch.split(), strict=True):
-            writer.write(table.drop_columns([NUMBER]))
+            none = pa.nulls(len(table), pa.list_(EDIT))
+            writer.write(pack(table.drop_columns([NUMBER]).append_column(EDITS, none)))
     for writer in writers:
         writer.close()
     (out / "recipe.yaml").write_text(yaml.safe_dump(recipe.resolved(), sort_keys=False))

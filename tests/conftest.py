@@ -20,7 +20,7 @@ from tests.parameters import drawn
 # Triton's kernels are interpreted, for there is no GPU; triton reads this when it is imported.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
-# Tests run side by side, one a core: threads within them would only wait for one another.
+# Tests run side by side: threads within them would only wait for one another.
 for _name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
@@ -100,6 +100,13 @@ def _one_parser() -> Iterator[None]:
 # that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: a quarter of the time of tests is waiting for processes, files
+    and servers."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 3
 
 
 @pytest.hookimpl(optionalhook=True)

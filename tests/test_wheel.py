@@ -230,7 +230,7 @@ def test_no_file_of_the_users_is_imported_by_any_command(installed: Installed) -
         small = "--steps 2 --rows 2 --context 16"
         installed(f"pretrain shards -o model{processes} --processes {processes} {small}")
     installed("generate Mill --model model2 --max-tokens 3")
-    for line in ("verify shards", "check run2", "stats in.jsonl", "explain 7 --in run2", "schema"):
+    for line in ("verify dedup", "check run2", "stats in.jsonl", "explain 7 --in run2", "schema"):
         installed(line)
     installed("whatif run2 --set gopher_quality.min_words=9")
     installed("warmup mine.yaml --workers 1")

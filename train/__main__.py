@@ -24,12 +24,12 @@ from train.recipe import as_published
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m train", description=__doc__)
-    parser.add_argument("shards", type=Path, help="folder of token shards; -: the setting sources")
+    parser.add_argument("shards", type=Path, help="folder of token shards; - if sources are set")
     parser.add_argument("out", type=Path, help="folder of the model; an unfinished run resumes")
     parser.add_argument("--model", default="tiny", help="a preset, or the folder of a model")
-    parser.add_argument("--plan", type=Path, help="a plan.json, for its model and settings")
+    parser.add_argument("--plan", type=Path, help="plan.json with the model and settings to use")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="sets")
-    parser.add_argument("--trust-code", action="store_true", help="run Python code inside models")
+    parser.add_argument("--trust-code", action="store_true", help="run the Python code of models")
     parser.add_argument("--json", action="store_true", help="print metrics and summary as JSON")
     asked = parser.parse_args()
     if asked.trust_code:

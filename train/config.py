@@ -20,7 +20,7 @@ from train.objective_settings import Auto, Objective
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """A folder of shards in the training text. At most one of ``weight``, ``tokens`` and ``epochs``
-    sets its share of the text. Without these, the share is in proportion to the folder's size."""
+    sets its share of the text. By default the share is in proportion to the folder's size."""
 
     shards: str = Field(description="Folder of the token shards.")
     name: str | None = Field(None, description="Name in the summary. Without a value the folder's.")
@@ -43,7 +43,7 @@ class Source:
 
     @property
     def label(self) -> str:
-        """The name, or that of the folder. A recipe's stage 01-shards-DIGEST is called shards."""
+        """The name, or the folder's. A recipe's folder 01-shards-DIGEST is called shards."""
         folder = self.shards.rstrip("/").rsplit("/", 1)[-1]
         return self.name or re.sub(r"^\d+-(.+)-[0-9a-f]{16}$", r"\1", folder)
 
@@ -72,8 +72,8 @@ class Stage:
     warmup: int | None = Field(
         None,
         ge=0,
-        description="Steps of warm-up of the stage's own schedule. Without a value 0, in the first "
-        "stage the run's.",
+        description="Steps of warm-up of the stage's own schedule. Without a value 0, or in the "
+        "first stage the run's.",
     )
     decay: float | None = Field(
         None, ge=0, le=1, description=f"Share of the steps in which the schedule wsd falls. {_SAME}"
@@ -105,8 +105,8 @@ AfterSpike = Literal["stop", "skip", "rollback"]
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """The settings of a training run, also used by the recipe step ``pretrain``. The defaults train
-    the preset ``tiny`` in about a minute on two idle CPU cores. So small a model learns more from
-    many small steps than from few large ones."""
+    the preset ``tiny`` in about a minute on two idle CPU cores. A model of this size learns more
+    from many small steps than from few large ones."""
 
     steps: int = Field(400, ge=1, description="Number of steps.")
     rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
@@ -174,8 +174,8 @@ class TrainConfig:
     )
     teacher: str | None = Field(
         None,
-        description="Folder of a trained model with the same vocabulary, from here or readable by "
-        "transformers. Its predictions are learned together with the text (Hinton et al. 2015).",
+        description="Folder of a trained model with the same vocabulary, a run's or transformers'. "
+        "The model learns its predictions together with the text (Hinton et al. 2015).",
     )
     mtp_weight: float = Field(
         0.3,
@@ -216,13 +216,14 @@ class TrainConfig:
     unique_tokens: int | None = Field(
         None,
         ge=1,
-        description="Number of different tokens of each source to train on, in whole documents "
-        "drawn by the seed. Held-out documents stay the same. Without a value all.",
+        description="Tokens of distinct text to train on in each source, in whole documents drawn "
+        "by the seed. Held-out documents stay the same. Without a value all.",
     )
     vocab_size: int | None = Field(
         None,
         ge=1,
-        description="Size of the vocabulary, for documents, and for shards that do not record it.",
+        description="Size of the tokenizer to train if the input is documents, or the vocabulary "
+        "size of shards that do not record it.",
     )
     end_of_text: int | None = Field(
         None,
@@ -231,30 +232,30 @@ class TrainConfig:
     )
     tokenizer: str | None = Field(
         None,
-        description="Path of a tokenizer.json, for shards without one. Without `vocab_size` too, "
-        "the one beside the files is used.",
+        description="Path of a tokenizer.json, for shards without one. If `vocab_size` is not "
+        "given either, the tokenizer.json beside the files is used.",
     )
     token_dtype: str | None = Field(
         None,
-        description="Integer type of the tokens in OLMo's .npy files, by default the smallest for "
-        "the vocabulary, and in columns of bytes of MDS, by default int64.",
+        description="Integer type of the tokens in OLMo's .npy files (by default the smallest for "
+        "the vocabulary) and in MDS columns of bytes (by default int64).",
     )
     held_out: float = Field(
         0.05,
         gt=0,
         lt=1,
-        description="Share of the documents, or of a single document, that the model is evaluated "
-        "on, not trained on. Files called val are evaluated on in its place.",
+        description="Share of the documents, or of a single document, to leave out of training and "
+        "evaluate the model on. If files are called val, they are used instead.",
     )
     attention: str = Field(
         "auto",
-        description="Back end of attention: `sdpa`, `triton`, `flex` or `eager`; `auto` takes the "
-        "fastest that the device has.",
+        description="Back end of attention: `sdpa`, `triton`, `flex` or `eager`; `auto` chooses "
+        "the fastest for the device.",
     )
     precision: Precision = Field(
         "auto",
-        description="Precision of training: `fp32`; `bf16`, matrix products and residual stream in "
-        "bfloat16; or `auto`, which is bf16 on a GPU.",
+        description="Precision of training: `fp32`; `bf16` (matrix products and residual stream in "
+        "bfloat16); or `auto`, which is bf16 on a GPU and fp32 on a CPU.",
     )
     device: str = Field("auto", description="The device: `auto`, `cpu`, `cuda` or `cuda:N`.")
     parallel: Sharing = Field(
@@ -264,8 +265,8 @@ class TrainConfig:
     replicas: int = Field(
         1,
         ge=1,
-        description="With `parallel: fsdp`, number of groups of processes. Each group together "
-        "holds all weights (HSDP).",
+        description="With `parallel: fsdp`, number of groups of processes. The processes of a "
+        "group together hold all weights (HSDP).",
     )
     tensor: int = Field(
         1, ge=1, description="Processes that share the matrices of each block (tensor parallel)."
@@ -302,7 +303,7 @@ class TrainConfig:
     compile: bool = Field(False, description="Compile the model with torch.compile.")
     deterministic: bool = Field(
         False,
-        description="On a GPU use only operations that give the same bits each time. A repeated "
+        description="On a GPU, use only operations that give the same bits each time. A repeated "
         "run, or one killed and resumed, then ends with the same weights. No slower on an H200.",
     )
     spike: AfterSpike = Field(
@@ -313,8 +314,8 @@ class TrainConfig:
     spike_factor: float = Field(
         0.0,
         ge=0,
-        description="Number of deviations above the median at which a loss is a spike; 0 counts "
-        "only a loss that is NaN or infinite.",
+        description="Median absolute deviations above the median from which a loss is a spike; 0: "
+        "only a loss that is NaN or infinite is one.",
     )
     spike_window: int = Field(
         64, ge=1, description="Number of steps for the median and the deviation of the loss."
@@ -323,8 +324,8 @@ class TrainConfig:
     log_every: int = Field(
         10,
         ge=1,
-        description="Steps between two writes of metrics, with one line per step. Between them the "
-        "CPU does not wait for the device.",
+        description="Steps after which metrics are written, one line per step. In between, the CPU "
+        "does not wait for the device.",
     )
     tensorboard: bool = Field(False, description="Also write metrics for TensorBoard.")
     csv: bool = Field(False, description="Also write metrics to OUT/metrics.csv.")
@@ -348,7 +349,7 @@ class TrainConfig:
         dict[str, str],
         Field(
             description="Further texts by name, evaluated whole together with the held-out text: "
-            "folders of token shards. In a recipe any text, which the shards' tokenizer encodes."
+            "folders of token shards. In a recipe any text: the shards' tokenizer encodes it."
         ),
     ] = dataclasses.field(default_factory=dict, hash=False)
     checkpoint_every: int = Field(50, ge=1, description="Steps between two checkpoints.")
@@ -412,12 +413,12 @@ class TrainConfig:
             )
 
 
-MAX_DEPTH = 64  # of the default model
+MAX_DEPTH = 64  # layers of the default model
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunBudget:
-    """The budget of a run, from which the settings follow that are not given."""
+    """The budget of a run. Settings that are not given follow from it."""
 
     time: str | None = Field(
         None,
@@ -432,8 +433,8 @@ class RunBudget:
         None,
         ge=1,
         le=MAX_DEPTH,
-        description="Layers of the default model, each 64 dimensions wider than one layer less."
-        " Without time and tokens, training reads as many tokens as suit its size.",
+        description="Layers of the default model, which has 64 dimensions per layer. Without time"
+        " and tokens, training reads as many tokens as suit the model's size.",
     )
 
     def __post_init__(self) -> None:

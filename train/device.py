@@ -17,6 +17,8 @@ from llmcurate.base.disk.files import cache_folder
 from llmcurate.base.disk.process import peak_bytes
 from llmcurate.base.errors import UsageError
 
+_NO_MPS = "a Mac's GPU has no float64, which losses and probabilities need here"
+
 
 def pick_device(name: str) -> torch.device:
     """Return the device of this name. ``auto`` is CUDA if there is a GPU, else the CPU."""
@@ -26,6 +28,8 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise UsageError(f"device {name!r}: choose auto, cpu or cuda") from error
+    if device.type == "mps":
+        raise UsageError(f"device {name!r}: {_NO_MPS}; use cpu")
     if device.type not in ("cpu", "cuda"):
         raise UsageError(f"device {name!r}: choose auto, cpu or cuda")
     if device.type == "cuda" and not torch.cuda.is_available():
@@ -34,7 +38,7 @@ def pick_device(name: str) -> torch.device:
 
 
 class _WithoutStart(TorchFunctionMode):
-    """Leaves out the initial values of new weights."""
+    """A context in which functions of torch.nn.init leave weights as they are."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__module__", None) == "torch.nn.init":
@@ -51,14 +55,14 @@ def on_meta() -> Iterator[None]:
 
 
 def generation(device: torch.device) -> int:
-    """Return the first number of a GPU's compute capability: 9 is Hopper. 0: no GPU here."""
+    """Return the first number of a GPU's compute capability (Hopper: 9), or 0 if it is no GPU."""
     seen = device.type == "cuda" and torch.cuda.is_available()
     return torch.cuda.get_device_capability(device)[0] if seen else 0
 
 
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[Any]:
-    """Return a context for a precision: ``bf16``, or ``auto`` on a GPU, computes matrix products
-    and the residual stream in bfloat16, but weights, norms and losses in float32. Otherwise
+    """Return a context for a precision. With ``bf16``, or with ``auto`` on a GPU, matrix products
+    and the residual stream are in bfloat16, but weights, norms and losses in float32. Otherwise
     everything is in float32."""
     dtype = computes_in(device, precision)
     return nullcontext() if dtype == torch.float32 else torch.autocast(device.type, dtype=dtype)
@@ -79,13 +83,13 @@ def in_products(x: torch.Tensor) -> torch.dtype:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Return the peak in bytes: of tensors on a GPU, of the process on a CPU."""
+    """Return the peak memory in bytes: of tensors on a GPU, or of the process on a CPU."""
     return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak_bytes()
 
 
 def keep_compiled() -> None:
-    """Let later runs find what torch.compile compiles: in our cache, unless the user has chosen
-    another folder. PyTorch's compiler, when it is imported, chooses one for temporary files."""
+    """Keep what torch.compile compiles in llmcurate's cache, for later runs, unless the user has
+    chosen a folder. PyTorch's compiler sets a temporary folder when it is imported."""
     name, temporary = "TORCHINDUCTOR_CACHE_DIR", str(Path(gettempdir(), "torchinductor_"))
     with suppress(RuntimeError):  # the user has no home
         if os.environ.get(name, temporary).startswith(temporary):
@@ -95,15 +99,18 @@ def keep_compiled() -> None:
 def uncompiled() -> AbstractContextManager[Any]:
     """Return a context in which compiled modules run as if they were not compiled. Otherwise they
     would be compiled again for the shapes of a scored or a generated text."""
-    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and to load it takes seconds
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled; to load the compiler is slow
         return nullcontext()
     stance = getattr(torch.compiler, "set_stance", None)  # not in every PyTorch
     return nullcontext() if stance is None else stance("force_eager")
 
 
-def bits_notices(device: torch.device, deterministic: bool) -> list[str]:
-    """Return a line for the log if a repeated run would end with slightly other weights, else no
-    line. Kernels of a GPU add in the order in which their threads end."""
+def device_notices(device: torch.device, deterministic: bool) -> list[str]:
+    """Return lines for the log: if a Mac's GPU is not used, and if a repeated run would end with
+    slightly different weights. Kernels of a GPU add numbers in the order in which their threads
+    end."""
+    if device.type == "cpu" and torch.backends.mps.is_available():
+        return [f"on the CPU: {_NO_MPS}"]
     if device.type != "cuda" or deterministic:
         return []
     return [

@@ -54,13 +54,13 @@ TRIALS, TRIAL_SECONDS = 3, 2.0
 FIRST = {"cpu": (4, 16, 256), "cuda": (12, 32, 1024)}  # depth, rows and context of the first trial
 # Bi et al. 2024 (DeepSeek LLM, arXiv 2401.02954), equation 1: the best batch, in tokens.
 BATCH, BATCH_POWER = 0.2920, 0.3271
-ROWS = 16  # of a batch, at least, if that leaves the shortest context
+ROWS = 16  # fewest rows of a batch, unless the context is already the shortest
 CONTEXTS = {"cpu": (128, 512), "cuda": (256, 2048)}  # shortest and longest
-POINTS = 20  # evaluations and checkpoints of a run, if they take no more than
-ASIDE = 0.05  # of its time
+POINTS = 20  # most evaluations of a run, each with a checkpoint
+ASIDE = 0.05  # largest share of a run's time for evaluations and checkpoints
 DISK = 200e6  # bytes of a checkpoint written per second: low, so that time is left over
-AROUND = 8.0  # seconds to start and to end, as on two CPU cores
-# Settings with paths, or of this machine: a plan that is replayed elsewhere does not have them.
+AROUND = 8.0  # seconds that a run's start and end take on two CPU cores
+# Settings with paths or of this machine. A plan leaves them out, so that it can be used elsewhere.
 LOCAL = frozenset({"sources", "stages", "eval", "teacher", "tokenizer", "device"})
 # The best tokens per parameter in matrix products: about 3 at a million (docs/training.md, One
 # budget), 8 to 12 at hundreds of millions with Muon (nanochat's base_train.py), at most Hoffmann et
@@ -118,8 +118,8 @@ def read_plan(path: Path) -> Dialled:
 
 
 def best_tokens(parameters: int) -> float:
-    """Return the tokens on which a model of the default recipe is best trained, from the number of
-    its parameters in matrix products."""
+    """Return the best number of training tokens for a model of the default recipe.
+    ``parameters``: the number of its weights in matrix products."""
     ratio = RATIO * (parameters / RATIO_AT) ** RATIO_POWER
     return parameters * min(TOKENS_PER_PARAMETER, ratio)
 
@@ -152,9 +152,9 @@ class Trial:
 
 
 class Dial:
-    """The search for a plan for ``tokens`` distinct tokens of text and a vocabulary of ``vocab``.
-    ``given``: settings of training that the user has chosen. ``model``: the chosen preset, or None;
-    ``changes``: changes to the model's settings. ``measure`` returns the seconds of a step in one
+    """The search for a plan. ``tokens``: distinct tokens of text. ``vocab``: size of vocabulary.
+    ``given``: settings of training that the user has chosen. ``model``: the chosen preset, or None.
+    ``changes``: changes to the model's settings. ``measure``: returns the seconds of a step in one
     process."""
 
     def __init__(
@@ -220,7 +220,7 @@ class Dial:
         return Dialled(model=config, train=lasting, reasons=reasons)
 
     def _config(self, size: int, context: int) -> ModelConfig:
-        """Return the model of a size: the chosen one for 0, else the default one of this depth."""
+        """Return the model of a size: the chosen model for 0, else the default of this depth."""
         if self.model is None:
             config = default_model(size, vocab=self.vocab, context=context)
         else:
@@ -228,7 +228,7 @@ class Dial:
         return change(config, self.changes, "model")
 
     def _operations(self, size: int) -> float:
-        """Return the operations of a token in the longest context, which compare the sizes."""
+        """Return the operations per token in the longest context, by which sizes are compared."""
         context = CONTEXTS[self.machine.kind][1]
         return flops_per_token(self._config(size, context), context)
 
@@ -242,7 +242,7 @@ class Dial:
         self.speeds[operations] = operations * rows * shape["context"] / seconds
 
     def _speed(self, size: int) -> float:
-        """Return operations per second in one process: measured, or between measured ones."""
+        """Return operations per second in one process, interpolated between measured sizes."""
         known = np.log(sorted(self.speeds.items()))
         return float(np.exp(np.interp(math.log(self._operations(size)), *known.T)))
 
@@ -263,7 +263,7 @@ class Dial:
         """Return the number of steps between two evaluations, and between two checkpoints."""
         points = POINTS
         if self.seconds is not None:
-            scored = self.given.get("eval_tokens", TrainConfig.eval_tokens) / 3  # forward only
+            scored = self.given.get("eval_tokens", TrainConfig.eval_tokens) / 3  # no backward pass
             each = scored / self._rate(size) + STATE * self._parameters(size) / DISK
             points = min(POINTS, max(1, int(ASIDE * self.seconds / each)))
         return -(-steps // points)
@@ -275,8 +275,8 @@ class Dial:
         return best_tokens(matmul_parameters(self._config(size, CONTEXTS[self.machine.kind][1])))
 
     def _best(self) -> int:
-        """Return the size whose tokens, by the speeds known so far, are nearest to the best number
-        for it. Its weights fit the memory."""
+        """Return the size, among those whose weights fit the memory, for which the tokens that the
+        budget allows at the known speeds are nearest to the best number of tokens."""
         room = SAFE * self.machine.memory
         fit = [size for size in self.sizes if STATE * self._parameters(size) < room]
 
@@ -296,7 +296,7 @@ class Dial:
         return {"context": context, "rows": self.given.get("rows", rows)}
 
     def _settings(self, size: int, shape: dict[str, Any], steps: int = 1000) -> dict[str, Any]:
-        """Return settings of training for a number of steps of a batch."""
+        """Return settings of training for ``steps`` steps with the rows and context ``shape``."""
         layers = self._config(size, shape["context"]).layers
         epochs = steps * shape["rows"] * shape["context"] / self.distinct
         return {

@@ -49,7 +49,7 @@ class Sampling:
         2018).
     ``top_p``: keeps the fewest likeliest tokens with this probability together (Holtzman et al.
         2020).
-    ``min_p``: keeps tokens with this share of the highest probability (Nguyen et al. 2024).
+    ``min_p``: keeps tokens with at least this share of the highest chance (Nguyen et al. 2024).
     """
 
     temperature: float = 0.8
@@ -134,15 +134,15 @@ class Chooser:
     def choose(self, logits: Tensor, seen: list[list[int]]) -> list[int]:
         """Return a token for each row of ``logits`` [rows, vocab]. ``seen``: each text so far."""
         if not torch.stack(logits.aminmax()).isfinite().all():
-            raise RunFailed("the model's logits are not numbers: its weights are broken")
+            raise RunFailed("the model's logits are not finite: its weights are damaged")
         logits = penalise(logits, seen, self.sampling.repetition_penalty)
         if self._never is not None:
             logits = logits.masked_fill(self._never, NEVER)
         if self.sampling.temperature == 0:
             return logits.argmax(dim=-1).tolist()
         tokens, chances = probabilities(logits, self.sampling)
-        # The shortest of exponential waits wins, as in ``torch.multinomial``, whose logarithms of
-        # all tokens would take longer than a small model's step.
+        # The token with the shortest exponential waiting time wins, as in ``torch.multinomial``.
+        # Only candidates' logarithms: those of all tokens take longer than a small model's step.
         waits = torch.empty(logits.shape, dtype=torch.float64)
         for row, draw in zip(waits, self._draws, strict=True):
             torch.rand(row.shape, generator=draw, out=row)
@@ -152,7 +152,7 @@ class Chooser:
         return chosen
 
     def keep(self, rows: list[int]) -> None:
-        """Choose for these texts only from now on."""
+        """From now on, choose tokens for these texts only."""
         self._draws = [self._draws[row] for row in rows]
 
     def permuted(self, count: int) -> Tensor:
@@ -220,7 +220,7 @@ def filled(
     tokenizer has no mask or a text is longer than the model's context."""
     mask, never = model.special.mask, nameless(tokenizer, model.config.vocab)
     if mask is None:
-        raise UsageError("the model's tokenizer has no mask token, such as [MASK]: it cannot fill")
+        raise UsageError("the model's tokenizer has no mask token, such as [MASK], to fill")
     texts, before, whole = [], [], []
     for prompt in prompts:
         ids, shown = with_masks(tokenizer, prompt, mask)
@@ -280,7 +280,7 @@ def _reader(model: Decoder, documents: Tensor, mask: int, never: Tensor | None) 
         features = model.features(shown.to(device), documents=documents.to(device))
         logits = model.logits(features[places.to(device)]).float().cpu()
         if not logits.isfinite().all():
-            raise RunFailed("the model's logits are not numbers: its weights are broken")
+            raise RunFailed("the model's logits are not finite: its weights are damaged")
         logits[:, mask] = NEVER
         return logits if never is None else logits.masked_fill(never, NEVER)
 
@@ -300,9 +300,9 @@ class Candidate:
 def candidates(
     model: Decoder, tokenizer: Tokenizer, prompt: str, count: int
 ) -> list[list[Candidate]]:
-    """Return the ``count`` likeliest tokens of each mask in a prompt, the likeliest first. All
-    masks are read as masks. Raises ``LlmcurateError`` if the model fills no masks, the prompt has
-    none, or it is too long."""
+    """Return the ``count`` likeliest tokens of each mask in a prompt, the likeliest first. The
+    other masks are not filled. Raises ``LlmcurateError`` if the model cannot fill masks, or if the
+    prompt has no mask or is too long."""
     mask, end = model.special.mask, model.special.end
     if not model.config.fills or mask is None:
         raise UsageError("top lists the candidates of masks: it needs an encoder with a mask token")
@@ -571,9 +571,8 @@ def complete(
     context allows. In an encoder-decoder, the encoder reads the prompt and the decoder writes the
     text. Special tokens in the prompt and in the text are written by their names. With ``chat``, a
     prompt is what a user says after the message ``system``, if any, and the text is the answer. An
-    encoder fills
-    the masks of a prompt as ``filling`` says. A prompt without masks gets ``max_tokens`` masks at
-    its end. ``agree`` and ``compiled``: see ``Texts``.
+    encoder fills the masks of a prompt by the method ``filling``. A prompt without masks gets
+    ``max_tokens`` masks at its end. ``agree`` and ``compiled``: see ``Texts``.
 
     The same seed gives the same text on the same device. Each prompt has its own random stream,
     whatever the other prompts are. Raises ``LlmcurateError`` if the model cannot do this.
@@ -724,8 +723,8 @@ def _continue(
     ends: Sequence[int],
     stops: Callable[[list[int]], bool] | None,
 ) -> list[tuple[list[int], bool]]:
-    """Return what ``continue_ids`` returns for a batch. Texts that ended leave the batch when they
-    are half of it."""
+    """Return the result of ``continue_ids`` for a batch. Texts that have ended are removed from the
+    batch when they are half of it."""
     written: list[list[int]] = [[] for _ in texts.known]
     ended, numbers = [False] * len(written), list(range(len(written)))
     for _ in range(max_tokens):

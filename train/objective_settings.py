@@ -18,24 +18,25 @@ Form = Literal["auto", "encoder-decoder", "prefix", "causal"]
 
 @dataclass(frozen=True, kw_only=True)
 class Auto:
-    """The model's usual objective: ``causal`` for a decoder, ``masked`` or the objective of its
-    head for pairs of segments for an encoder, ``replaced`` for a discriminator, and
-    ``encoder.learns`` for an encoder-decoder."""
+    """The model's usual objective: for a decoder ``causal``; for an encoder ``masked``, or the
+    objective of its head for segment pairs; for a discriminator ``replaced``; for an
+    encoder-decoder the setting ``encoder.learns``."""
 
     kind: Literal["auto"] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Predict labels of texts in JSONL, with a head for them (Devlin et al. 2019, section 4)."""
+    """Predict labels of texts in JSONL with a task head (Devlin et al. 2019, section 4)."""
 
     kind: TaskKind = Field(
-        description="Unit that gets a label: a text, each of its words, or an answer in it."
+        description="Labels to predict: of a text (`classify`) or of each word (`token`); the "
+        "answer in a text (`span`); or the right one of several texts (`choice`)."
     )
     reads: Reads = Field(
         "auto",
-        description="Token that a text is classified by: the first, or the last, the only one that "
-        "sees the whole text in a decoder. `auto` chooses by the model.",
+        description="Token by which a text is classified: `first` or `last`. In a decoder only the "
+        "last one sees the whole text. `auto` chooses by the model.",
     )
 
 
@@ -100,13 +101,13 @@ class Masked:
         0.1,
         gt=0,
         le=1,
-        description="For `pmi`: share of n-grams to use, those whose words are most associated, "
-        "among the n-grams of each length (2 to 5 words) that occur over ten times.",
+        description="For `pmi`: share of the n-grams of each length (2 to 5 words) to use. They "
+        "are the ones with the most associated words, among those that occur over ten times.",
     )
     fixed: bool = Field(
         False,
-        description="Hide the same tokens in all epochs (BERT). False draws them anew in each "
-        "(RoBERTa).",
+        description="Hide the same tokens in all epochs (BERT). False: draw them again in each "
+        "epoch (RoBERTa).",
     )
 
 
@@ -175,7 +176,7 @@ class BertStyle(Denoiser):
     kind: Literal["bert-style"] = "bert-style"
     rate: Annotated[float, _HIDDEN] = 0.15
     random: float = Field(
-        0.1, ge=0, le=1, description="Share of the hidden tokens that are random ones."
+        0.1, ge=0, le=1, description="Share of the hidden tokens that random tokens replace."
     )
 
 
@@ -185,7 +186,7 @@ class MassStyle(BertStyle):
 
     kind: Literal["mass-style"] = "mass-style"  # type: ignore[assignment]
     random: float = Field(
-        0.0, ge=0, le=1, description="Share of the hidden tokens that are random ones."
+        0.0, ge=0, le=1, description="Share of the hidden tokens that random tokens replace."
     )
 
 
@@ -258,7 +259,7 @@ class Bart(Denoiser):
     noises: tuple[Noise, ...] = Field(
         ("permutation", "infilling"),
         min_length=1,
-        description=f"Damages to a text, in this order, from {', '.join(get_args(Noise))}.",
+        description=f"Damages to a text, in order, from {', '.join(get_args(Noise))}.",
     )
     rate: float = Field(
         0.3,
@@ -283,7 +284,7 @@ class FillInTheMiddle:
         0.5,
         ge=0,
         le=1,
-        description="Share of these that start with the suffix instead of the prefix.",
+        description="Share of these pieces that start with the suffix instead of the prefix.",
     )
 
 

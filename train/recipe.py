@@ -25,19 +25,18 @@ MULTIPLE = 64
 # Learning rate at depth 1. In short trainings at depths 1 and 2, 0.006 was worse by 0.15 nats, and
 # twice this rate no better (seed 0).
 RATE = 0.0177
-# As in nanochat, embedding and head have rates of their own, and the embedding this deviation.
-# Tried with seed 0: 6, 16 and 40 times the rate; 0.1, 0.3, 0.5 and 1 times; deviations of 0.05 to
-# 0.8.
+# As in nanochat: rates of embedding and head relative to the run's, and the standard deviation of
+# the initial embedding. Tried with seed 0: 6, 16 and 40; 0.1, 0.3, 0.5 and 1; 0.05 to 0.8.
 EMBEDDING_RATE, HEAD_RATE, EMBEDDING_STD = 16.0, 0.5, 0.8
-# A text that is read more often than this gets a head of half the rate, which learns it by heart
+# If the text is read more often than this, the head's rate is halved, so that the model memorises
 # less (docs/training.md).
 FEW_EPOCHS = 2
 
 
 def default_model(depth: int, *, vocab: int, context: int) -> ModelConfig:
-    """Return the default model with ``depth`` layers and 64 x depth dimensions, as LLaMA (Touvron
-    et al. 2023): RMSNorm, rotary positions, and a SwiGLU feed-forward 8/3 times as wide (Shazeer
-    2020), which has as many weights as one without a gate that is 4 times as wide."""
+    """Return the default model with ``depth`` layers and 64 x depth dimensions. Like LLaMA (Touvron
+    et al. 2023), it has RMSNorm, rotary positions, and a SwiGLU feed-forward 8/3 times as wide
+    (Shazeer 2020). This has as many weights as a feed-forward without a gate, 4 times as wide."""
     hidden = WIDTH_PER_LAYER * depth
     head_dim = DEEP_HEAD_DIM if depth >= DEEP and hidden % DEEP_HEAD_DIM == 0 else HEAD_DIM
     width = -(-8 * hidden // (3 * MULTIPLE)) * MULTIPLE
@@ -55,15 +54,15 @@ def default_model(depth: int, *, vocab: int, context: int) -> ModelConfig:
 
 
 def default_rate(depth: int) -> float:
-    """Return the learning rate for a depth. Muon's update of an n x n matrix has singular values of
-    0.2 x rate x sqrt(n), an initial matrix has some of about 2. So that an update changes the same
-    share at each width, the rate falls as 1 / sqrt(width): derived, not measured."""
+    """Return the learning rate for a depth. The singular values of Muon's update of an n x n matrix
+    are 0.2 x rate x sqrt(n); those of an initial matrix are up to about 2. So with a rate that
+    falls as 1 / sqrt(width), an update changes the same share at each width (not measured)."""
     return RATE * depth**-0.5
 
 
 def default_training(*, steps: int, depth: int = 12, epochs: float = 1.0) -> dict[str, Any]:
-    """Return settings of ``TrainConfig`` that depend on the numbers of steps and epochs and on the
-    depth only: the optimizer, its rates and the schedule."""
+    """Return settings of ``TrainConfig`` that depend only on depth and on the numbers of steps and
+    epochs: the optimizer, its rates and the schedule."""
     return {
         "optimizer": "muon",
         "schedule": "wsd",
@@ -81,9 +80,9 @@ def default_training(*, steps: int, depth: int = 12, epochs: float = 1.0) -> dic
 
 
 def as_published(model: Any, given: dict[str, Any], *, changed: bool) -> dict[str, Any]:
-    """Return the settings ``given``, and those with which the preset ``model`` was trained, as
-    ``Published.fill`` chooses them. ``changed``: True if the model is not quite the preset. Other
-    models have none, and neither has training on a file of labels or conversations."""
+    """Return the settings ``given``, filled up with the published settings of the preset ``model``
+    (see ``Published.fill``). ``changed``: True if the model differs from the preset. If ``model``
+    is no preset, or training reads a file of labels or conversations, nothing is filled up."""
     objective = given.get("objective")
     kind = objective.get("kind") if isinstance(objective, dict) else objective
     published = None if any(kind in kinds_of(each) for each in RECORDS) else published_of(model)

@@ -1,5 +1,5 @@
 """Settings of the commands that run no step of a recipe. The options of these commands and their
-reference pages are made from the classes."""
+reference pages are made from these classes."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class CommandSettings(BaseModel):
 
     @classmethod
     def of(cls: type[Class], **options: Any) -> Class:
-        """Return the settings with these options. Raise UsageError, with the first mistake, if an
-        option is not valid."""
+        """Return the settings made from `options`. Raise UsageError, which names the first option
+        that is not valid."""
         try:
             return cls(**options)
         except ValidationError as error:
@@ -48,7 +48,7 @@ class Forecast(CommandSettings):
 
     sample: Path | None = Field(
         None,
-        description="With --dry-run: base the forecast on this run, for example over 1 % of the"
+        description="With --dry-run: a run to base the forecast on, for example over 1 % of the"
         " input.",
     )
     as_if: str | None = Field(
@@ -69,14 +69,14 @@ class Fetch(CommandSettings):
     command = "fetch"
 
     base: str | None = Field(
-        None, description="URL to prepend to the paths in a list: https://data.commoncrawl.org/."
+        None, description="URL to prepend to paths in a list: https://data.commoncrawl.org/."
     )
     limit: int | None = Field(
         None,
         ge=1,
-        description="Fetch only this many files or captures, the first ones. Default: all.",
+        description="Number of files or captures to fetch, from the first on. Default: all.",
     )
-    rate: str | None = Field(None, description="Limit for the total rate, such as 5MB/s.")
+    rate: str | None = Field(None, description="Highest total download rate, such as 5MB/s.")
     tries: int = Field(
         5, ge=1, description="Give up on a file after this many tries in a row without a new byte."
     )
@@ -89,8 +89,8 @@ class Fetch(CommandSettings):
     )
     index: tuple[str, ...] = Field(
         (),
-        description="Domain, host or URL to look up in a URL index; its captures are fetched by"
-        " range into WARC files.",
+        description="Domain, host or URL to look up in a URL index. Its captures are fetched"
+        " as byte ranges and written to WARC files.",
     )
     match: Literal["domain", "host", "prefix", "exact"] = Field(
         "domain",
@@ -119,7 +119,7 @@ class Refresh(CommandSettings):
 
     list: tuple[str, ...] = Field((), description="File that lists inputs, one per line.")
     base: str | None = Field(
-        None, description="Folder or URL that relative lines of --list start from."
+        None, description="Folder or URL to prepend to relative paths in --list."
     )
     changed: Literal["leave", "new", "skip"] = Field(
         "leave",
@@ -199,7 +199,7 @@ class LanguageEvaluate(CommandSettings):
 
     label_column: str = Field("lang", description="Column with the labels.")
     max_chars: int = Field(
-        0, ge=0, description="Read only this many characters of a document, the first ones; 0: all."
+        0, ge=0, description="Characters to read from the beginning of a document; 0: all."
     )
 
 
@@ -213,13 +213,13 @@ class QualityTrain(CommandSettings):
     )
     balance: bool = Field(False, description="Reduce the larger set to the size of the smaller.")
     documents: int = Field(
-        0, ge=0, description="Most documents of each set, sampled by hash; 0: all."
+        0, ge=0, description="Maximum documents per set, sampled by hash; 0: all."
     )
     held_out: float = Field(
         0.1, ge=0, le=0.9, description="Share of the documents held out for testing, by hash."
     )
     word_ngrams: int | None = Field(
-        None, ge=1, le=5, description="Words of the longest n-gram. Default: the preset's."
+        None, ge=1, le=5, description="Words in the longest n-gram. Default: the preset's."
     )
     dim: int | None = Field(
         None, ge=1, le=1000, description="Dimensions of the vectors. Default: the preset's."
@@ -242,7 +242,7 @@ class QualityTrain(CommandSettings):
         False, description="Write a compressed model, quality.ftz, instead of quality.bin."
     )
     cutoff: int = Field(
-        0, ge=0, description="Words and n-grams that a compressed model keeps; 0: all."
+        0, ge=0, description="Number of words and n-grams in a compressed model; 0: all."
     )
     seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the initial weights.")
     from_score: float = Field(
@@ -260,18 +260,18 @@ class QualityLabel(CommandSettings):
     prompt: str = Field(
         "fineweb-edu", description="fineweb-edu, dclm, or a file with {text} for the document."
     )
-    max_tokens: int = Field(512, ge=1, description="Most tokens of an answer (FinePDFs: 512).")
+    max_tokens: int = Field(512, ge=1, description="Maximum tokens per answer (FinePDFs: 512).")
     extra: str = Field(
-        "{}", description="JSON object of further fields of a request; null removes a field."
+        "{}", description="JSON object with further fields for requests; null removes a field."
     )
     key_env: str | None = Field(
         None,
-        description="Environment variable with the key. Default: OPENAI_API_KEY, which is sent only"
-        " to https and to this machine.",
+        description="Environment variable with the API key. Default: OPENAI_API_KEY, which is sent"
+        " only over https or to this machine.",
     )
     sample: int = Field(1000, ge=1, description="Documents to label, chosen by hash of their ids.")
     seed: int = Field(0, description="Seed of the sample.")
-    max_chars: int = Field(8000, ge=1, description="Characters to read of a document's beginning.")
+    max_chars: int = Field(8000, ge=1, description="Characters to read from a text's beginning.")
     parallel: int = Field(8, ge=1, le=256, description="Number of requests at the same time.")
     tries: int = Field(5, ge=1, description="Give up on a request after this many tries.")
     timeout: float = Field(120.0, ge=0.1, description="Seconds to wait for a silent server.")
@@ -358,7 +358,7 @@ class DedupAudit(CommandSettings):
         0.8,
         gt=0,
         lt=1,
-        description="Jaccard similarity from which documents count as near duplicates.",
+        description="Lowest Jaccard similarity of two documents that are near duplicates.",
     )
     tokenizer: Path | None = Field(
         None,
@@ -383,16 +383,16 @@ class Export(CommandSettings):
 
     format: Literal["jsonl", "warc", "minhash", "bloom", "hf", "gguf", "onnx"] = Field(
         "jsonl",
-        description="Format: for a corpus jsonl, warc (records of plain text), minhash (signatures"
-        " for datasketch) or bloom (a filter for pybloom-live); for a model hf (transformers), the"
-        " default for a folder with a trained model, gguf (llama.cpp), or onnx for an encoder.",
+        description="Format of a corpus: jsonl, warc (records of plain text), minhash (signatures"
+        " for datasketch) or bloom (a filter for pybloom-live). Format of a model: hf"
+        " (transformers; the default for a trained model), gguf (llama.cpp) or onnx (encoders).",
     )
     compression: Literal["zst", "gz", "none"] = Field(
         "zst", description="Compression of the JSONL files."
     )
     attributes: bool = Field(False, description="Include `attributes` (scores and edits) in JSONL.")
     key: Literal["url", "text"] = Field(
-        "url", description="What the Bloom filter contains: the documents' URLs or their texts."
+        "url", description="Keys in the Bloom filter: the URLs or the texts of the documents."
     )
     dtype: Literal["float32", "float16", "bfloat16", "q8_0"] = Field(
         "float32",
@@ -420,7 +420,7 @@ class Push(CommandSettings):
     command = "push"
 
     kind: Literal["corpus", "model", "tokenizer", "shards"] | None = Field(
-        None, description="What to push if the folder has several of these. Default: the first."
+        None, description="Kind of content to push if the folder has several. Default: the first."
     )
     public: bool = Field(
         False, description="Make a new repository public. By default it is private."
@@ -438,8 +438,8 @@ class Browse(CommandSettings):
     port: int = Field(8765, ge=0, le=65535, description="Port of the server; 0: any free port.")
     static: Path | None = Field(
         None,
-        description="Write a sample to this .html file instead of serving; or to a folder, together"
-        " with a report that links to it.",
+        description="Start no server: write a sample to this .html file, or to this folder with a"
+        " report that links to the sample.",
     )
     each: int = Field(10, ge=1, le=50, description="With --static: documents per rule.")
     labels: Path | None = Field(
@@ -495,12 +495,12 @@ class TokenizerEval(CommandSettings):
     pivot: str | None = Field(
         None, description="Language that the others are compared with. Default: en."
     )
-    price: float | None = Field(None, ge=0, description="Price of a million tokens.")
+    price: float | None = Field(None, ge=0, description="Price per million tokens.")
     context: int | None = Field(
         None, ge=1, description="Context length in tokens, to show how much text fits into it."
     )
     show: int = Field(
-        0, ge=0, le=100, description="Show how this many texts, the first ones, are tokenized."
+        0, ge=0, le=100, description="Number of texts, from the first on, whose tokens are shown."
     )
     color: bool | None = Field(None, description="Print colours. Default: on a terminal only.")
 

@@ -187,7 +187,7 @@ class Browser:
 
 
 def _framed(page: str, title: str) -> str:
-    # Without it, links within the page would lead to the notebook's address.
+    # Without <base>, links within the page would lead to the notebook's address.
     page = page.replace("<head>", '<head><base href="about:srcdoc">', 1)
     style = "width: 100%; height: 40em; border: 1px solid #8888"
     return f'<iframe srcdoc="{escape(page)}" style="{style}" sandbox="" title="{title}"></iframe>'

@@ -24,8 +24,7 @@ steps = among(REGISTRY)
 
 
 def recipes(incomplete: str) -> list[str]:
-    """Return the names of shipped recipes with the typed prefix; the shell itself completes
-    paths."""
+    """Return the names of shipped recipes with the typed prefix; the shell completes paths."""
     return among(names())(incomplete)
 
 

@@ -142,8 +142,8 @@ def import_signatures(
 ) -> None:
     """Turn MinHash signatures into an index for --against.
 
-    The corpus itself is not needed. Each file has ids and their signatures, as bytes of
-    datasketch's LeanMinHash.
+    The corpus itself is not needed. Each file has document ids and their signatures in the byte
+    format of datasketch's LeanMinHash.
 
     \b
     Example:
@@ -160,7 +160,7 @@ def import_signatures(
 
 @command(dedup_app, "Hashes", "hashes")
 def hashes(as_json: Json = False, **settings: Any) -> None:
-    """Measure the speed of the hashes of exact dedup.
+    """Measure the speed of hash functions for exact dedup.
 
     It also prints the odds of a collision.
     """

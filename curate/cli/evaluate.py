@@ -37,7 +37,7 @@ def evaluate(
     model: Annotated[
         Optional[Path],
         typer.Argument(
-            help="Folder of a trained model, ours or one of transformers. In a workspace the"
+            help="Folder of a trained model of llmcurate or transformers. In a workspace the"
             " default is the newest."
         ),
     ] = None,
@@ -256,10 +256,10 @@ def compare(
 ) -> None:
     """Compare corpora, models or settings by training.
 
-    All rows get the same tokenizer, model, amount of text, seeds and evaluation texts, but for what
-    --variant or --set NAME.SECTION.KEY changes. Differences have 95 % intervals over documents and
-    seeds. A placebo is trained too: the first corpus in another order. Run the same command to
-    resume.
+    All trainings use the same tokenizer, model, amount of text, seeds and evaluation texts, except
+    for what --variant or --set NAME.SECTION.KEY changes. Differences have 95 % intervals over
+    documents and seeds. A placebo is trained too: the first corpus in another order. Run the same
+    command to resume.
 
     \b
     Example:

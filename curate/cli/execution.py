@@ -27,8 +27,8 @@ STANDARD_OUTPUT = Path("-")
 
 
 def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: str) -> Outcome:
-    """Plan the recipe, then run it and print the outcome; with --dry-run only print the plan.
-    title: the name that the run gets in a workspace."""
+    """Plan the recipe, then run it and print the outcome; with --dry-run only print the plan. In a
+    workspace, `title` becomes part of the name of the run's folder."""
     recipe = with_columns(recipe.reading(**vars(options.read)), options)
     recipe = with_export(recipe, options.export)
     space = workspace.find()
@@ -101,7 +101,7 @@ def _show_plan(
         if shown:
             echo("\n".join([describe(plan, out), *lines]))
         if options.as_json and all(p.makes != "corpus" for p in plan.recipe.products):
-            echo_json(planned)  # a mix prints its own
+            echo_json(planned)  # a mix prints its own JSON
         return
     from curate.inspect.forecast.forecast import find_figures, forecast, parse_prices, text
 
@@ -179,8 +179,8 @@ def with_columns(recipe: Recipe, options: CommandOptions) -> Recipe:
 
 
 def with_export(recipe: Recipe, ending: str | None) -> Recipe:
-    """Return the recipe with an export as JSONL. ending: jsonl, jsonl.gz or jsonl.zst; None for no
-    export. Raises UsageError if the recipe writes no corpus or has an export already."""
+    """Return the recipe with an export as JSONL. `ending` is jsonl, jsonl.gz or jsonl.zst, or None
+    for no export. Raises UsageError if the recipe writes no corpus or has an export already."""
     if ending is None:
         return recipe
     if not recipe.document_steps or any(p.name == "export" for p in recipe.products):
@@ -218,8 +218,8 @@ def print_outcome(outcome: Outcome, options: CommandOptions) -> None:
 
 def next_command(outcome: Outcome, inputs: list[str], typed: str | None) -> list[str]:
     """Return the words of the command to type next, which depends on what the run made last; [] if
-    no command follows. inputs, typed: the inputs and OUT as the user typed them. In a workspace OUT
-    is None, since commands find it themselves."""
+    no command follows. `inputs` and `typed` are IN and OUT as the user typed them. In a workspace
+    `typed` is None, since commands find OUT themselves."""
     made = [p for p in outcome.products if p["makes"] != "export"][-1:]
     of = made[0]["makes"] if made else "documents" if outcome.plan.stages else ""
     if of == "tokenizer" and "cards" in made[0]:
@@ -238,7 +238,7 @@ def next_command(outcome: Outcome, inputs: list[str], typed: str | None) -> list
     }
     task, file = made[0].get("records", (of, "")) if made else (of, "")
     following |= dict.fromkeys(
-        ("classify", "token", "span"), ("predict", [out, file, "-o", "predicted.jsonl"])
+        ("classify", "token", "span", "choice"), ("predict", [out, file, "-o", "predicted.jsonl"])
     )
     command, named = following.get(task, following.get(of, ("", [])))
     return [*command.split(), *(named if out else [])]
@@ -246,8 +246,7 @@ def next_command(outcome: Outcome, inputs: list[str], typed: str | None) -> list
 
 def run_to_standard_output(plan: RunPlan, options: Options, as_json: bool) -> Outcome:
     """Run the plan in a temporary folder. Write the kept documents to standard output as JSONL, and
-    the outcome to standard error. Raises UsageError if the plan makes products or does not make a
-    corpus."""
+    the outcome to standard error. Raises UsageError if the plan makes products, or no corpus."""
     from curate.documents.attributes import ATTRIBUTES
     from curate.formats.jsonl import json_lines
     from curate.run.build import corpus_batches
@@ -265,7 +264,7 @@ def run_to_standard_output(plan: RunPlan, options: Options, as_json: bool) -> Ou
                     line = json_line(line.decode("utf-8")).encode("utf-8")
                 sys.stdout.buffer.write(line)
             sys.stdout.buffer.flush()
-        except BrokenPipeError:  # the reader is gone; the interpreter must not flush at its exit
+        except BrokenPipeError:  # the reader has ended; the interpreter must not flush at its exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise
     if as_json:

@@ -121,8 +121,8 @@ class Missing(NamedTuple):
 
 @dataclass
 class Fetched:
-    """The outcome of a fetch. there: the number of files that were already in the folder. captures,
-    missing: set only if captures are fetched. failure: the error message to end with, or None."""
+    """The outcome of a fetch. `there` is the number of files that were already in the folder.
+    `captures` and `missing` are set only if captures are fetched. `failure` is an error message."""
 
     JSON = (
         "captures?", "files", "fetched", "there", "bytes", "seconds", "missing?captures", "failed",

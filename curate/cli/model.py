@@ -37,7 +37,7 @@ def model_show(
 ) -> None:
     """Show a model's parameters, costs and memory.
 
-    It shows the cost of training and of decoding, and if compute or memory bounds each operation.
+    It shows the cost of training and decoding, and what bounds each operation, compute or memory.
 
     \b
     Example:

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from curate.cli import completion
 from curate.steps.registry import limits_text
-from llmcurate.base.disk.files import make_folder
+from llmcurate.base.disk.files import make_folder, url_of
 from llmcurate.base.errors import UsageError
 from llmcurate.base.index import Declared, declared, index_of
 from llmcurate.base.terminal import COMMAND, SECOND, width, wrapped
@@ -200,8 +200,7 @@ def _text(parameter: Any) -> str:
 
 
 def shown_facts(texts: list[str], default: Any, required: bool) -> str:
-    """Return, in brackets for the help, the limits and the default of an option's value. texts:
-    limits and remarks."""
+    """Return the limits and remarks `texts` and the default of an option, in brackets for help."""
     texts = list(texts)
     if required:
         texts.append("required")
@@ -243,16 +242,17 @@ Inputs = Annotated[
 
 
 def output(help: str, metavar: str = "PATH", made: bool = False) -> Any:
-    """Return the Typer option -o. made: True to create the folder when the option is parsed, so
-    that an error is reported before any work."""
-    folder = _folder if made else None
-    return typer.Option("-o", "--out", metavar=metavar, help=help, callback=folder)
+    """Return the Typer option -o. If `made` is True, parsing the option creates the folder, so that
+    an error is reported before any work."""
 
+    def checked(out: Path | None) -> Path | None:
+        if out is not None and ":" in str(out) and url_of(out) is None:
+            out = out.absolute()  # Arrow takes a relative a:b for a URL
+        if out is not None and made:
+            make_folder(out)
+        return out
 
-def _folder(out: Path | None) -> Path | None:
-    if out is not None:
-        make_folder(out)
-    return out
+    return typer.Option("-o", "--out", metavar=metavar, help=help, callback=checked)
 
 
 Out = Annotated[
@@ -265,7 +265,7 @@ Out = Annotated[
 NewFolder = Annotated[Path, output("Output folder.")]
 Page = Annotated[Optional[Path], output("Folder for the figures and their page.", made=True)]
 AnyModel = Annotated[
-    Path, typer.Argument(help="Folder of a trained model, ours or one of transformers.")
+    Path, typer.Argument(help="Folder of a trained model of llmcurate or transformers.")
 ]
 Workers = Annotated[
     int, typer.Option(metavar="INTEGER", help="Number of worker processes; 0: one per core.", min=0)
@@ -275,7 +275,7 @@ EngineName = Annotated[
     typer.Option(
         "--engine",
         metavar="local|ray|slurm",
-        help="Where to run: this machine, a Ray cluster or Slurm. All machines must see OUT.",
+        help="Run on this machine, a Ray cluster or Slurm. All machines must see OUT.",
     ),
 ]
 Address = Annotated[
@@ -358,8 +358,8 @@ TrustCode = Annotated[
 ]
 
 
-# Sets of fields of `CommandOptions`: of commands that run a recipe, that read documents, that read
-# documents on any engine, that measure documents, and of experiments.
+# Fields of `CommandOptions` that a command offers if it runs a recipe, if it reads and writes
+# documents, if it does so on any engine, if it measures documents, and if it is an experiment.
 RECIPE = ("out", "workers", "restart", "as_json", "dry_run", "quiet")
 DOCUMENTS = (*RECIPE, "read", "columns", "plain", "export")
 ENGINES = (*DOCUMENTS, "engine", "address", "slurm", "scratch")
@@ -384,7 +384,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class Scale:
-    """The basis of a forecast: an earlier run, an input size in bytes, or prices."""
+    """The basis of a forecast: an earlier run, the size of the input in bytes, and prices."""
 
     sample: Path | None = None
     as_if: int | None = None
@@ -394,7 +394,7 @@ class Scale:
 @dataclass(frozen=True)
 class CommandOptions:
     """The options that commands on documents share. Each command declares which of them it offers.
-    read: the group of options for reading."""
+    `read` holds the options for reading."""
 
     out: Out = None
     workers: Workers = 0
@@ -418,7 +418,7 @@ class CommandOptions:
         return tuple(self.slurm or ())
 
     def run_options(self, workers: int | None = None) -> Options:
-        """Return the options of a run. workers: used instead of --workers if given."""
+        """Return the options of a run. If `workers` is given, it replaces --workers."""
         from curate.run.records import Options
 
         return Options(
@@ -445,7 +445,7 @@ def reading(options: ReadOptions) -> ReadSettings:
 
 
 def workspace(missing: str) -> Workspace:
-    """Return the current workspace. Without one, the UsageError asks for the argument `missing`."""
+    """Return the workspace. Raises UsageError that asks for `missing` if there is no workspace."""
     from curate.run.workspace import FILE, find
 
     space = find()
@@ -463,7 +463,7 @@ def corpus_of(inputs: list[str] | None) -> list[str]:
 
 def newest(kind: str, named: Path | None, missing: str) -> Path:
     """Return the given folder; in a workspace the default is the newest folder of that kind.
-    missing: the argument for which the error message asks."""
+    `missing` is the argument for which the error message asks."""
     return named or workspace(missing).need(kind)
 
 
@@ -496,7 +496,7 @@ class DefaultGroup(FittedHelp, TyperGroup):
 
 
 def group(name: str, help: str, panel: str, default: bool = False) -> typer.Typer:
-    """Add a group of commands to the app. default: True if the group is also a command itself."""
+    """Add a group of commands to the app. With `default` the group is also a command itself."""
     kind = DefaultGroup if default else TyperGroup
     commands = Commands(cls=kind, rich_markup_mode=None, no_args_is_help=not default, help=help)
     app.add_typer(commands, name=name, rich_help_panel=panel)

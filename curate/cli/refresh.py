@@ -285,7 +285,7 @@ def forget(
     if outcome.new or as_json:
         _print_outcome(outcome, how, as_json)
     else:
-        echo(f"{home}: no new document to forget; input that matches later is left out")
+        echo(f"{home}: no new document to forget; matching documents in later input are left out")
     if outcome.removed_snapshots and not as_json:
         _say_purged(outcome, entries)
     for kind, value in entries[:20]:

@@ -28,7 +28,7 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import echo, echo_json, print_result, suggest
 
-NARROW = 0.2  # below this range of the middle 80 % of scores, a model was trained on too little
+NARROW = 0.2  # if the middle 80 % of scores span less, the model was trained on too little
 
 quality_app = group("quality", "Score documents with a quality classifier.", "Curate", default=True)
 POSITIVE = typer.Option("--positive", metavar="IN", help="Good documents. [repeatable]")
@@ -75,7 +75,8 @@ def quality_train(
 ) -> None:
     """Train a quality classifier.
 
-    It writes quality.bin and card.json. With --labels, good is a score of --from-score or more.
+    It writes quality.bin and card.json. With --labels, good documents have a score of
+    --from-score or more.
 
     \b
     Examples:

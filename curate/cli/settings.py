@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from curate.api.command_settings import CommandSettings
     from curate.run.records import Outcome
 
-Steps = list[tuple[str, dict[str, Any]]]  # (name, settings that the command decides)
+Steps = list[tuple[str, dict[str, Any]]]  # (name, settings that the command itself sets)
 TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
 METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", list[str]: "TEXT"}
-FLAGS = {"special_tokens": "--special", "vocab_size": "--vocab"}  # else the setting's name
+FLAGS = {"special_tokens": "--special", "vocab_size": "--vocab"}  # others: the setting's name
 # Completion of the values of a setting.
 WORDS = {(step, "model"): completion.presets for step in ("pretrain", "Compare", "MixSearch")}
 COLUMNS = "by column text_column date_column label_column loss_mask words".split()
@@ -69,8 +69,8 @@ def setting_options(
     steps: Steps, flags: dict[str, str], command_names: set[str]
 ) -> dict[str, inspect.Parameter]:
     """Return {setting: parameter} for the settings of some steps. Mappings are left out; they can
-    be set with --set. flags: {setting: option} if the names differ. command_names: settings for
-    which the command already has parameters."""
+    be set with --set. `flags` maps a setting to its option if the names differ. `command_names` are
+    settings for which the command already has parameters."""
     parameters: dict[str, inspect.Parameter] = {}
     for step, fixed in steps:
         for name, field in fields_of(step).items():
@@ -84,7 +84,7 @@ def setting_options(
 def _type(field: dict[str, Any]) -> Any:
     kinds = [field, *field.get("anyOf", ())]
     types = [k.get("type", "string" if "const" in k or "enum" in k else "") for k in kinds]
-    if any(k.get("format") == "path" for k in kinds):  # of a file, in place of a list
+    if any(k.get("format") == "path" for k in kinds):  # a list that may also be given as a file
         return str
     if any(k.get("items", {}).get("type") == "string" for k in kinds):
         return list[str]
@@ -187,12 +187,12 @@ def command(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as a command of the app; it receives the given settings as `**settings`.
 
-    steps: the name of a step, the name of a class of settings, a function that returns the steps
-    for the arguments, or None for no settings. panel: the command's panel in `llmcurate --help`.
-    shared: the fields of `CommandOptions` that are offered in place of a parameter `options`.
-    owners: a function that returns, for an error message, the arguments with which a setting would
-    be offered. flags: {setting: option} if the names differ. choices: names of steps that the help
-    lists. reads: the options that are offered in place of a parameter `read`.
+    `steps` is the name of a step or of a class of settings, a function that returns the steps for
+    the arguments, or None for no settings. `panel` is the command's panel in `llmcurate --help`.
+    `shared` are the fields of `CommandOptions` that are offered in place of a parameter `options`,
+    `reads` the options offered in place of a parameter `read`. `owners` returns, for an error
+    message, the arguments with which a setting would be offered. `flags` maps a setting to its
+    option if the names differ. `choices` are names of steps that the help lists.
     """
     fixed: Steps = [(steps, {})] if isinstance(steps, str) else []
     chosen = steps if callable(steps) else lambda arguments: fixed

@@ -87,15 +87,15 @@ def pretrain(
         Optional[str],
         typer.Option(
             help="Fine-tune a model for this task on a JSONL file given in place of shards:"
-            " chat, pairs, classify, token or span."
+            " chat, pairs, classify, token, span or choice."
         ),
     ] = None,
     on: Annotated[
         Optional[list[str]],
         typer.Option(
             metavar="[NAME=]PATH",
-            help="Evaluation text, documents or token shards. All of it is scored, by source,"
-            " whenever held-out text is. [repeatable]",
+            help="Evaluation text, documents or token shards. All of it is scored, per source,"
+            " each time that held-out text is scored. [repeatable]",
             rich_help_panel="Evaluation",
         ),
     ] = None,
@@ -158,8 +158,8 @@ def pretrain(
 
 
 def _holds_documents(path: Path) -> bool:
-    """Return True for documents that have not been encoded: a file, or a folder that neither is nor
-    has a folder of shards."""
+    """Return True if the path is a document file, or a folder of documents without a folder of
+    token shards in it."""
     from curate.formats.folders import OF_DOCUMENTS, kinds_of
     from curate.formats.kinds import format_by_name
 
@@ -170,8 +170,8 @@ def _holds_documents(path: Path) -> bool:
 
 
 def vocabulary_size(corpus: Path) -> int:
-    """Return a vocabulary's size for a corpus, by the bytes of its files: 4,096 tokens below 10 MB,
-    twice as many for each further factor of 10, and at most 32,768."""
+    """Return the vocabulary size in tokens for a corpus, by the bytes of its files: 4,096 below 10
+    MB, twice as many for each further factor of 10, and at most 32,768."""
     whole = corpus / "corpus" if (corpus / "corpus").is_dir() else corpus
     files = whole.rglob("*") if whole.is_dir() else [whole]
     size = sum(path.stat().st_size for path in files if path.is_file())
@@ -294,7 +294,7 @@ def which(
 ) -> None:
     """List the documents that one training step read.
 
-    It shows how many tokens the step read of each document.
+    It shows the number of tokens that the step read from each document.
 
     \b
     Example:
@@ -322,10 +322,11 @@ def step_text(step: Step) -> str:
 
 
 def _prompts(file: Path) -> list[str]:
-    prompts = []
-    for number, line in enumerate(read_text(file).splitlines(), 1):
+    prompts, is_json = [], file.suffix in (".jsonl", ".ndjson", ".json")
+    for number, line in enumerate(read_text(file).split("\n"), 1):  # JSON may hold U+2028
         if line.strip():
-            prompts.append(_prompt(line, f"{file}:{number}") if file.suffix == ".jsonl" else line)
+            text = line.removesuffix("\r")
+            prompts.append(_prompt(text, f"{file}:{number}") if is_json else text)
     if not prompts:
         raise UsageError(f"{file} has no prompt")
     return prompts
@@ -382,9 +383,9 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
 def export_model(
     inputs: list[str], dtype: str, options: CommandOptions, which: str = "best", to: str = "hf"
 ) -> None:
-    """Write a trained model as a folder that transformers can load, as a folder with model.onnx, or
-    as OUT/model.gguf, or the file OUT if its name ends in .gguf. Raises UsageError unless one model
-    and OUT are given."""
+    """Write a trained model in the format `to`: a folder that transformers can load, a folder with
+    model.onnx, or a GGUF file (OUT itself if its name ends in .gguf, else OUT/model.gguf). Raises
+    UsageError if there are several models or no OUT."""
     if len(inputs) > 1:
         raise UsageError(f"export --format {to} takes one trained model; give one folder")
     out = options.out
@@ -415,7 +416,7 @@ def export_model(
 
 
 def _exporter(to: str) -> tuple[Callable[[Any], Any], Callable[..., Any]]:
-    """Return the function that gives a model's family, and the function that writes the model."""
+    """Return two functions for a format: one returns a model's family, one writes the model."""
     if to == "gguf":
         from tokenize_kit.change.gguf_model import add_tokenizer
         from train.hf.gguf import architecture_of, export_gguf
@@ -465,6 +466,6 @@ def import_(
         f"{counted(summary.vocab, 'token')}, context {summary.context:,}"
     )
     if summary.left_out:
-        text += f"; left out, as the class lacks them: {first_names(summary.left_out)}"
+        text += f"; left out, because the model class lacks them: {first_names(summary.left_out)}"
     print_result(vars(summary) | {"out": str(out)}, text, as_json, quiet)
     suggest("generate", "--model", out, quiet=quiet or as_json)

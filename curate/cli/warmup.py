@@ -98,7 +98,7 @@ def warm_up(recipes: list[str], workers: int, quiet: bool) -> Warmed:
         LocalEngine(workers, environment=offline) as engine,
         Progress("warmup", len(tasks), quiet) as progress,
     ):
-        # Kernels that another process is compiling are waited for last.
+        # Skip kernels that another process is compiling; wait for them in a second round.
         waiting = list(tasks.values())
         for wait in (False, True):
             rehearsals = [RehearseStep(record, wait) for record in waiting]

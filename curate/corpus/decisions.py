@@ -1,5 +1,5 @@
-"""Decisions of corpus steps on documents, and what the report shows of them. Tasks write the
-decisions to Arrow files, which are joined into one Parquet file. The row groups of the Parquet file
+"""Decisions of corpus steps on documents, and their figures for the report. Tasks write decisions
+to Arrow files, which are then joined into one Parquet file. The row groups of the Parquet file
 depend only on the rows, not on the number of tasks."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COLUMNS = pa.schema(
 
 @dataclass
 class Decision:
-    """A row of decisions.parquet. The partner is the document that this one duplicates. If the
+    """A row of decisions.parquet. The partner is the document that this document duplicates. If the
     partner is in an earlier corpus (`against`), `partner_corpus` is the name of that corpus. `text`
     is the text that was cut, if known. `description` is a sentence that the step itself wrote."""
 

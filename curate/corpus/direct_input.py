@@ -1,7 +1,7 @@
-"""Input for a product when the recipe has no step on documents: the product reads the input itself,
-and no copy of the documents is written. Refused documents and corrupt bytes are counted as in a
-stage (a run's pass over its documents). In an id made from a file name and a number, the number
-counts from the start of the file. Repeated ids stay, because only a stage makes ids unique."""
+"""The input of a product if the recipe has no step on documents. The product reads the input
+itself, and no copy of the documents is written. Refused documents and corrupt bytes are counted as
+in a stage (a run's pass over its documents). A document without an id gets the name of its file and
+its number in the file. Repeated ids stay, because only a stage makes ids unique."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class DirectInput:
     def of_texts(
         cls, inputs: Iterable[str], read: ReadSettings | None = None, quiet: bool = False
     ) -> DirectInput:
-        """Return an input of texts. Print notices on the files. Raise UsageError if the inputs are
-        web pages."""
+        """Return an input whose files hold texts. Unless `quiet`, print notices on the files. Raise
+        UsageError if a file holds web pages."""
         read = read or ReadSettings()
         plan = plan_reading(inputs, read)
         if web := [file for file in plan.files if file.holds_pages]:

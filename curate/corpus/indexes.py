@@ -1,8 +1,8 @@
-"""OUT/index: the sketches (MinHash values, hashes and so on) that the dedup steps of a run made,
-with which later runs compare their documents. A folder `index/LABEL` has hard links to the sketches
-of all documents that reached the step, to the file of final ids, and to other files of the step (a
-Bloom filter, a suffix array). Its `index.json` has the settings of the step and a seal (size and
-digest) of each file. `index/files.json` lists further files that steps write in OUT
+"""OUT/index: the sketches (MinHash values, hashes and so on) that the dedup steps of a run made.
+Later runs compare their documents with these sketches. A folder `index/LABEL` has hard links to the
+sketches of all documents that reached the step, to the file of final ids, and to other files of the
+step (a Bloom filter, a suffix array). Its `index.json` has the settings of the step and a seal
+(size and digest) of each file. `index/files.json` lists further files that steps write in OUT
 (`CorpusStep.leaves`), so that a run with other steps can remove them."""
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Comparable:
-    """A dedup step, described so that it can be compared with an index. `settings` must be equal to
-    the settings of the index, and are None if the step leaves no index."""
+    """The facts about a dedup step that decide which indexes it can use. `settings` must be equal
+    to the settings of the index, and are None if the step leaves no index."""
 
     step: str
     label: str
@@ -117,21 +117,21 @@ def link(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class IndexedStep:
-    """A dedup step of a run that leaves an index. `key` is the digest of what made the index
-    (documents and settings). `leaves` are the names of files in `step_folder` that are also linked
-    into OUT."""
+    """A dedup step of a run that leaves an index. `key` is a digest of the documents and settings
+    that made the index. `leaves` are the names of files in `step_folder` that are also linked into
+    OUT."""
 
     step: Comparable
     key: str
     corpus: SketchedCorpus
     step_folder: Path
     leaves: list[str]
-    seals: Callable[[], dict[str, Seal]] = dict  # the known seals of its files, by path
+    seals: Callable[[], dict[str, Seal]] = dict  # returns {path: known seal}
 
 
 def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
     """Write the indexes of these dedup steps to OUT/index, and make links in OUT to the files that
-    the steps leave. Remove all other indexes and such files of earlier runs."""
+    the steps leave. Remove all other indexes, and the files that steps of earlier runs left."""
     home = out / FOLDER
     labels = set()
     for dedup in dedups:
@@ -191,7 +191,7 @@ def all_written(out: Path, dedups: list[IndexedStep]) -> bool:
 
 
 def needed(out: Path, dedups: list[IndexedStep]) -> list[Path]:
-    """Return the paths of the files that `all_written` looks at."""
+    """Return the paths of the files that `all_written` checks."""
     leaves = [out / name for dedup in dedups for name in dedup.leaves]
     made = [dedup.step for dedup in dedups if dedup.step.settings is not None]
     return [*leaves, *(out / FOLDER / step.label / RECORD for step in made)]
@@ -265,7 +265,8 @@ def faults(folder: Path) -> dict[Path, str]:
 
 
 def seal_again(folder: Path) -> None:
-    """Replace the seals (size, digest) of an index's files after an intended change of these."""
+    """Replace the seals (size, digest) of an index's files after an intended change of the
+    files."""
     record = _read(folder)
     names = [name for name in record.files if (folder / name).exists()]
     write_record(folder, replace(record, files={name: seal(folder / name) for name in names}))

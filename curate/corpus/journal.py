@@ -40,7 +40,7 @@ def active() -> bool:
 
 
 def note(path: Path, sealed: Seal | None = None) -> None:
-    """Record a new file. `sealed`: its seal (size, digest) by the writer; None: compute it now."""
+    """Record a new file. `sealed` is its seal (size, digest); None computes the seal now."""
     if journal := _current.get():
         journal.note(path, sealed)
 
@@ -98,10 +98,11 @@ class Journal:
                 self._set(name, sealed)
 
     def restore(self) -> None:
-        """Compare a killed process's files with recorded digests; remove files that have none."""
+        """Compare the files that a killed process left with digests; remove files without
+        digest."""
         self.read()
         for name in [n for n in self.seals if f"/{files.TEMPORARY}" in f"/{n}"]:
-            del self.seals[name]  # of an unfinished phase, or of a task's scratch folder
+            del self.seals[name]  # from an unfinished phase, or from a task's scratch folder
         self.check()
         for left in sorted(self.folder.rglob("*")):
             if left.is_file() and left.name != NAME and self._name(left) not in self.seals:
@@ -123,8 +124,7 @@ class Journal:
         self._append(dict.fromkeys(names))
 
     def check(self, cause: Exception | None = None) -> None:
-        """Compare all files with recorded digests. `cause`: the error, if any, that ends the
-        work."""
+        """Compare all files with their digests. `cause` is the error that ends the work, if any."""
         if not isinstance(cause, Damaged):
             for name in list(self.seals):
                 self._compare(name, cause)

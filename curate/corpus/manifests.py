@@ -124,7 +124,7 @@ def _streamed(path: Path) -> Iterator[tuple[str, dict[str, int | str]]]:
 
 
 def entries(folder: Path) -> Iterator[tuple[str, dict[str, int | str]]]:
-    """Yield name and entry of each file in a folder's manifest, if the manifest can be read."""
+    """Yield (name, entry) of each file in a folder's manifest; nothing if it cannot be read."""
     with suppress(OSError, ValueError, KeyError):
         files = _streamed(manifest_path(folder))
         if next(files)[1]["version"] == MANIFEST_VERSION:
@@ -201,8 +201,9 @@ def _by_group(file: pq.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def changed_ids(path: str | None, part: int) -> dict[int, str]:
-    """Return {number of a document: its new id} for all documents whose ids were changed because
-    other documents had the same. `path` is the file with new ids; None if no id was changed."""
+    """Return {number of a document: its new id} for all documents of a partition whose ids were
+    changed because others had the same id. `path` is the file of new ids, or None if no id was
+    changed."""
     if path is None:
         return {}
     rows = pq.read_table(path, filters=[("part", "=", part)], columns=[NUMBER, "id"])

@@ -22,10 +22,10 @@ from curate.corpus.sketches import Run
 from llmcurate.base.disk.database import paths_literal
 from llmcurate.base.disk.files import replacing
 
-# First bits of a float that give its range. FINE is for many ranks, whose wider ranges would hold
-# most scores.
+# The number of first bits of a float that give its range. FINE is for many ranks: with BITS, the
+# wanted ranges would hold most scores.
 BITS, FINE = 20, 28
-ALL = ""  # the language if scores are not separated by language
+ALL = ""  # stands for the language if scores are not separated by language
 
 TOTALS = pa.schema(
     [
@@ -43,8 +43,8 @@ Ranked = dict[str, dict[int, float]]  # score by language and rank (0 is the lea
 
 
 def float_ranges(scores: np.ndarray, bits: int = BITS) -> np.ndarray:
-    """Return uint32: the number of the range that contains each float64. A greater float never has
-    a smaller number, and NaN has the greatest number."""
+    """Return uint32[n]: the number of the range of each score (float64[n]). A greater float never
+    has a smaller number, and NaN has the greatest number."""
     pattern = scores.view(np.uint64)
     low = np.uint64(1 << 63)
     ordered = np.where(pattern & low, ~pattern, pattern | low)
@@ -59,7 +59,7 @@ def read_scores(
     in a list, each score counts."""
     columns = [column, *(["lang"] if by_lang else [])]
     tables = []
-    for file in group.files:  # not as a data set, which would read a folder `lang=de` as a column
+    for file in group.files:  # one by one: a data set would make a column of a folder `lang=de`
         with pq.ParquetFile(file.path, pre_buffer=False) as source:
             tables.append(source.read(columns=columns, use_threads=False))
     table = pa.concat_tables(tables).combine_chunks()

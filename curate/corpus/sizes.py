@@ -11,13 +11,13 @@ class Sizes:
     tasks. They do not change decisions. The defaults were measured with
     benchmarks/bench_resolve.py; tests use small sizes to get many tasks."""
 
-    task_partitions: int = 1000  # partitions whose ids a task makes unique, at most
-    id_bytes: int = 128 << 20  # id files of a task, some 5 million ids; less is one query
-    report_bytes: int = 2 << 30  # of corpus/ and rejected/ that one task counts, in a few seconds
+    task_partitions: int = 1000  # at most; partitions whose ids a task makes unique
+    id_bytes: int = 128 << 20  # of id files per task, some 5 million ids; fewer are one query
+    report_bytes: int = 2 << 30  # of corpus/ and rejected/ that a task counts in a few seconds
 
     # The shuffle
     task_documents: int = 200_000  # a larger sketch file is one task
-    partition_pairs: int = 1_000_000  # pairs (key, document) of a partition, about
+    partition_pairs: int = 1_000_000  # about; pairs (key, document) per partition
     segment_pairs: int = 2_000_000  # pairs sorted at a time
     read_keys: int = 1_000_000  # keys of sketches read at a time
     bucket_members: int = 1_000_000  # members of buckets read at a time
@@ -30,7 +30,7 @@ class Sizes:
     query_documents: int = 8_000_000  # a corpus up to this size is one query
 
     # MinHash
-    part_candidates: int = 100_000  # candidates of a part, about
+    part_candidates: int = 100_000  # about; candidates per part
     parts: int = (
         4096  # at most, for an even corpus; each part reads from every group of sketch files
     )
@@ -40,14 +40,14 @@ class Sizes:
 
     # Passages
     task_passages: int = 2_000_000  # about; a larger sketch file is one task
-    slice_rows: int = 1_000_000  # rows of a slice of the keys, about
+    slice_rows: int = 1_000_000  # about; rows per slice of the keys
 
     # Suffix arrays
-    sort_bytes: int | None = None  # memory to sort a chunk, if not as set in the step
-    task_sketch_bytes: int = 1 << 28  # of a task's sketches, uncompressed: some 4 s
-    task_windows: int = 1 << 25  # windows that a task merges, and positions that it joins
+    sort_bytes: int | None = None  # memory to sort a chunk; None: as set in the step
+    task_sketch_bytes: int = 1 << 28  # of sketches per task, uncompressed: some 4 s of work
+    task_windows: int = 1 << 25  # windows that a task merges, or positions that it joins
 
     # Embeddings
-    task_embeddings: int = 50_000  # some 6 s, and 19 MB of rows with 192 dimensions
-    task_cosines: int = 1 << 28  # document-centroid pairs: one or two seconds
-    task_products: int = 1 << 29  # document pairs: some five seconds
+    task_embeddings: int = 50_000  # per task: some 6 s, and 19 MB of rows with 192 dimensions
+    task_cosines: int = 1 << 28  # document-centroid pairs per task: one or two seconds
+    task_products: int = 1 << 29  # document pairs per task: some five seconds

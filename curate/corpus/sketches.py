@@ -35,15 +35,15 @@ class Run(Protocol):
 
 
 def run_here(function: str, tasks: Iterable[T], result: type[R]) -> Iterator[tuple[T, R]]:
-    """Run the tasks one after the other in this process. Yield (task, result)."""
+    """Run the tasks in order in this process. Yield (task, result)."""
     work = resolve_name(function)
     for task in tasks:
         yield task, work(task)
 
 
 def lone_here(run: Run) -> Run:
-    """Return a `Run` that does a single task in this process, without waiting for a worker, and
-    several tasks with `run`."""
+    """Return a `Run` that runs a single task in this process, without waiting for a worker. It
+    passes several tasks to `run`."""
 
     def chosen(function: str, tasks: Sequence[T], result: type[R]) -> Iterator[tuple[T, R]]:
         return (run if len(tasks) != 1 else run_here)(function, tasks, result)
@@ -100,7 +100,7 @@ class Sketches:
     decisions: Path
     folder: Path
     files: tuple[SketchFile, ...] = ()
-    earlier: tuple[tuple[str, Path], ...] = ()  # name and folder of the indexes of earlier corpora
+    earlier: tuple[tuple[str, Path], ...] = ()  # (name of an earlier corpus, folder of its index)
     run: Run = run_here
     sizes: Sizes = field(default_factory=Sizes)
 
@@ -116,7 +116,7 @@ def sketch_batches(
     files: Sequence[SketchFile], columns: list[str], rows: int = 10_000
 ) -> Iterator[pa.RecordBatch]:
     """Yield the sketches, ordered by part, then n, with the columns `columns`, then part, n and id.
-    In a document of an earlier corpus, MARK, the corpus's name and MARK precede the id."""
+    The id of a document of an earlier corpus begins with MARK, the corpus's name and MARK."""
     names = [*columns, "n", "id"]
     for file in files:
         changed = changed_ids(str(file.ids) if file.ids else None, file.stored)

@@ -5,8 +5,7 @@ different ones share a key are about 10^24 / 2^129, or 1.5e-15.
 
 In a small corpus (Sizes.query_documents) one database query finds the duplicates. In a larger one,
 a shuffle of 64 bits of each key (corpus/shuffle) first selects the documents that may share a key,
-and the query reads only those.
-"""
+and the query reads only those."""
 
 from __future__ import annotations
 
@@ -33,6 +32,7 @@ from curate.dedup.removal import DocumentDedup, dropped
 from curate.documents.documents import Documents
 from curate.steps.contracts import step
 from llmcurate.base.disk.database import literal, paths_literal
+from llmcurate.base.disk.units import counted
 
 _SPACE = re.compile(r"\s+")
 
@@ -41,15 +41,14 @@ def normal_url(url: str) -> str:
     """Return a URL in C4's normal form: without scheme, `www.`, tracking queries and trailing
     slashes.
 
-    Source: tensorflow_datasets/text/c4_utils.py, normalize_url.
-    """
+    Source: tensorflow_datasets/text/c4_utils.py, normalize_url."""
     url = re.sub(r"https?:\/\/(www\.)?", "", url)
     url = re.sub(r"\?(utm_|ref|feed).*", "", url)
     return url.rstrip("/")
 
 
 def normal_text(text: str) -> str:
-    """Return the text in lower case, with single blanks for white space and none at the ends."""
+    """Return the text in lower case, with a single blank for each run of white space, stripped."""
     return _SPACE.sub(" ", text.lower()).strip()
 
 
@@ -58,7 +57,7 @@ def normal_text(text: str) -> str:
     methods={
         "exact": {},
         "url": {"key": "url"},
-        "newest": {"key": "url", "survivor": "newest"},  # of each URL, then of near duplicates
+        "newest": {"key": "url", "survivor": "newest"},  # first per URL, then among near duplicates
     },
 )
 class DedupExact(DocumentDedup):
@@ -83,7 +82,7 @@ class DedupExact(DocumentDedup):
     ] = Field(
         "xxh3-128",
         description=(
-            "The hash to compare texts or URLs by. The number is its size in bits. "
+            "Hash to compare texts or URLs with; the number is its size in bits. "
             "`llmcurate dedup hashes` shows the speed of each and the odds of a collision."
         ),
     )
@@ -91,7 +90,8 @@ class DedupExact(DocumentDedup):
     @property
     def shared_key_column(self) -> str | None:
         """The sketch column with the hash of the text or URL: only documents with equal hashes
-        change each other's decisions. None (any document may do so) with `keep: none`."""
+        change each other's decisions. None with `keep: none`, because any document may then change
+        any decision."""
         return "key" if self.keep == "one" else None
 
     @property
@@ -139,8 +139,8 @@ class DedupExact(DocumentDedup):
 
 
 def members_query(source: str, survivor: str) -> str:
-    """Return SQL that selects the columns part, n, id, key, rank (place in the order of preference)
-    and kept_id (the id of the kept document) of the rows that share a key with other rows."""
+    """Return SQL that selects the rows whose key another row has too. The columns are part, n, id,
+    key, rank (place in the order of preference) and kept_id (the id of the kept document)."""
     order = survivors.preference(survivor)
     return f"""
         WITH shared AS (
@@ -159,7 +159,15 @@ def resolve(step: DedupExact, sketches: Sketches) -> Decided:
         sketches.make_view()
         query = members_query("sketches", step.survivor)
         sketches.connection.execute(f"CREATE OR REPLACE TABLE members AS {query}")
-        return write_decisions(sketches.connection, sketches.decisions, step.method)
+        decided = write_decisions(sketches.connection, sketches.decisions, step.method)
+        counted_keys = "SELECT count(*), count(*) - count(key) FROM sketches"
+        rows, without = sketches.connection.execute(counted_keys).fetchone()
+        if step.key == "url" and without:
+            decided.tables["notices"] = [
+                f"{step.label}: {without:,} of {counted(rows, 'document')} without a URL are no"
+                " duplicates of any; read.columns.url names the column of URLs"
+            ]
+        return decided
     done = run_phases(sketches.folder, phases(step, sketches, sketch_groups))
     paths = part_files(done.folder("rows"), "rows.parquet", len(sketch_groups))
     query = members_query(f"read_parquet({paths_literal(paths)})", step.survivor)

@@ -2,8 +2,7 @@
 
 Two different texts with the same key are taken for duplicates. Among n texts with keys of b bits
 the odds that this happens at all are 1 - exp(-n (n - 1) / 2^(b + 1)), the birthday bound. If n^2 is
-much less than 2^b, that is about n^2 / 2^(b + 1).
-"""
+much less than 2^b, that is about n^2 / 2^(b + 1)."""
 
 from __future__ import annotations
 
@@ -27,10 +26,9 @@ PARAGRAPH = 100  # bytes of a short text in the comparison
 
 @dataclass(frozen=True)
 class Hash:
-    """A hash function. `bits`: the size of a key. `digest`: a function without arguments that
-    returns the function to hash one text, or None if a kernel hashes all texts at once. `about`:
-    the remark in the table of hashes.
-    """
+    """A hash function. `bits` is the size of a key. `digest` is a function without arguments that
+    returns the function to hash one text, or None if a kernel hashes all texts at once. `about` is
+    the remark in the table of hashes."""
 
     bits: int
     digest: Callable[[], Digest] | None

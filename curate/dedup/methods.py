@@ -1,8 +1,7 @@
 """The methods of `llmcurate dedup --method NAME`. A method is one step, or several steps in order.
 
 `exact+minhash` runs one method after the other. The options of a method are the settings of its
-steps. A step names its methods in its decorator.
-"""
+steps. A step names its methods in its decorator."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ MethodSteps = list[tuple[str, dict[str, Any]]]
 
 
 def methods() -> dict[str, MethodSteps]:
-    """Return {method: its steps, with the settings that it fixes}, methods of one step first."""
+    """Return {method: its steps, with fixed settings}; methods of one step come first."""
     found: dict[str, MethodSteps] = {}
     for step, methods_of_step in facts("methods").items():
         for name, settings in methods_of_step.items():
@@ -42,8 +41,8 @@ def steps_of(method: str) -> MethodSteps:
 
 
 def steps_with_options(method: str, options: dict[str, Any]) -> MethodSteps:
-    """Return the steps of a method, with each of `options` (values by setting) set on all steps
-    that have this setting. Raises UsageError if no step has it."""
+    """Return the steps of a method. Each of `options` (values by setting) is set on all steps that
+    have the setting. Raises UsageError if no step has it."""
     steps = steps_of(method)
     for option, value in options.items():
         steps_with_option = [s for step, s in steps if has_option(step, s, option)]

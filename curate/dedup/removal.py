@@ -48,8 +48,7 @@ class Removal(CorpusStep):
 
     @property
     def comparison(self) -> dict[str, str]:
-        """The form of texts in comparisons, and the version of Unicode. Empty for the form
-        `raw`."""
+        """The form of texts in comparisons, and the version of Unicode; empty for `raw`."""
         if self.compare == "raw":
             return {}
         return {"compare": self.compare, "unicode": unidata_version}
@@ -90,9 +89,9 @@ class Removal(CorpusStep):
 class DedupStep(Removal):
     """A step that removes duplicates."""
 
-    of_texts: ClassVar[bool] = False  # duplicates are whole texts (`overlooked`)
-    # Settings that may differ between a run and the index it is compared with. Sketches do not
-    # depend on them, but a survivor policy may add its own column.
+    of_texts: ClassVar[bool] = False  # True if duplicates are whole texts
+    # Settings that may differ between a run and the index with which it is compared. Sketches do
+    # not depend on these settings, but a survivor policy may add its own column.
     free: ClassVar[frozenset[str]] = frozenset({"survivor", "against", "max_removal"})
 
     _earlier: list[indexes.Index] | None = PrivateAttr(default=None)
@@ -137,7 +136,7 @@ class DedupStep(Removal):
 
     @property
     def of_arrival(self) -> dict[str, str]:
-        """The settings with which the first document to arrive is kept."""
+        """The settings with which the step keeps the first document to arrive."""
         return {} if self.replaces else {"survivor": "first"}
 
     def arriving(self, earlier: Sequence[str], **values: Any) -> Removal:
@@ -156,8 +155,7 @@ class DedupStep(Removal):
     def earlier(self) -> list[indexes.Index]:
         """Return the indexes of the entries of `against`, in order. Raises UsageError if one cannot
         be used. The result is cached, because a refresh may have an index per day, and planning
-        reads this often.
-        """
+        reads this often."""
         if self._earlier is None:
             self._earlier = self._open_indexes()
         return self._earlier
@@ -180,8 +178,8 @@ class DedupStep(Removal):
         return type(self)(**given | {"against": (), "max_removal": 1.0})
 
     def identity(self) -> Identity:
-        """Return what decides the output. For `against` this is the names and contents of the
-        earlier corpora, not their paths."""
+        """Return what decides the output. For `against`, the names and contents of the earlier
+        corpora decide, not their paths."""
         identity = super().identity()
         del identity.settings["against"]
         if self.against:
@@ -197,7 +195,7 @@ class DedupStep(Removal):
 
 
 class DocumentDedup(DedupStep):
-    """A deduplication that decides on whole documents, in clusters of duplicates."""
+    """A dedup step that decides on whole documents, in clusters of duplicates."""
 
     free: ClassVar[frozenset[str]] = DedupStep.free | {"keep"}
 

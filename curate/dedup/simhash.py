@@ -4,8 +4,7 @@ Fingerprints: Charikar 2002, "Similarity Estimation Techniques from Rounding Alg
 Manku, Jain and Das Sarma 2007, "Detecting Near-Duplicates for Web Crawling", section 3. The bits
 are divided into k + 3 blocks. If two fingerprints differ in at most k bits, three blocks are equal.
 Each choice of three blocks is a table. Documents with equal blocks in a table are candidates, whose
-bits are then compared.
-"""
+bits are then compared."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ EQUAL_BLOCKS = 3  # of max_distance + 3 blocks, as in the example of 20 tables i
 class DedupSimhash(NearDuplicates):
     """Keeps one document of each set whose SimHash fingerprints differ in few bits.
 
-    Column: `cluster_size`, the number of documents in the set, the kept document included.
-    """
+    Column: `cluster_size`, the number of documents in the set, the kept document included."""
 
     paper = "Charikar 2002; Manku et al. 2007"
 
@@ -56,12 +54,11 @@ class DedupSimhash(NearDuplicates):
 
     @property
     def least(self) -> float:
-        """The least similarity of a match, where two fingerprints that differ in d bits have the
-        similarity 1 - d / 32."""
+        """The least similarity of a match. If d bits differ, the similarity is 1 - d / 32."""
         return 1.0 - self.max_distance / (BITS / 2)
 
     def masks(self) -> np.ndarray:
-        """Return uint64[tables]: the bits that are equal in candidates of each table."""
+        """Return uint64[tables]: a mask of the bits that are equal in a table's candidates."""
         count = self.max_distance + EQUAL_BLOCKS
         edges = [BITS * at // count for at in range(count + 1)]
         blocks = [(1 << z) - (1 << a) for a, z in pairwise(edges)]

@@ -4,8 +4,7 @@ duplicates; the first document in this order is kept.
 `longest`, `newest`, `c4`, `best:<column>` and `prefer-source:<list>` do not depend on input order
 (equal documents are ordered by id); `first` follows the order of the inputs as given. `c4` prefers
 the least md5 of the URL, as C4's code does for lines ("hash before comparison to avoid biasing by
-domain"). For a document without a URL, its id is hashed.
-"""
+domain"). For a document without a URL, its id is hashed."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def column_of(policy: str) -> str | None:
 
 
 def check(policy: str) -> str:
-    """Return the policy. Raises UsageError, which lists the known policies, if it is unknown."""
+    """Return the policy. Raises UsageError with the known policies if it is not one of them."""
     kind, colon, rest = policy.partition(":")
     if policy in _PLAIN or (kind in ("best", "prefer-source") and colon and rest):
         return policy
@@ -82,7 +81,7 @@ def preferred_by(policy: str) -> list[str]:
 
 
 def sketched(policy: str) -> str:
-    """Return the policy if it needs a sketch column that other policies do not need, else ""."""
+    """Return the policy if it needs a sketch column that no other policy needs, else ""."""
     return policy if policy == "c4" or column_of(policy) else ""
 
 

@@ -210,9 +210,9 @@ def format_table(rows: Sequence[Row]) -> str:
     ]
     lines = table(head, body, left=(0, 1, 7))
     lines.append(
-        "recall: done / planted. ideal: the recall of a correct pipeline (MinHash finds two near"
-        " duplicates more surely the more similar they are). precision: the share of everything"
-        " that the steps on the right dropped or replaced that was planted for them."
+        "recall: done / planted. ideal: the recall of a correct pipeline (MinHash misses some near"
+        " duplicates, the more the less similar they are). precision: of all that the steps on the"
+        " right dropped or replaced, the share that was planted for them."
     )
     return "\n".join(lines)
 

@@ -139,7 +139,7 @@ def cut(docs: Documents, spans: Spans) -> Documents:
     text: pa.Array = text_array(
         *_without(data, offsets, rows, start, end, replacement, filling, at)
     )
-    if docs.text.null_count:  # a page that is still a payload stays one
+    if docs.text.null_count:  # rows that are still payloads have no text
         text = pc.if_else(docs.text.is_valid(), text, pa.scalar(None, pa.large_string()))
     return docs.edit(text, spans)
 

@@ -1,6 +1,6 @@
-"""Edits: the spans that steps cut or replaced, stored as a column. The spans of a step are
-positions in that step's input, in the order of the steps (docs/recipes.md), so that a position can
-be followed from step to step."""
+"""Edits: the spans that steps cut or replaced, stored as a column. Each span has byte positions in
+the input of its step. Edits are in the order of the steps (docs/recipes.md), so a position can be
+followed from step to step."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ class Edit(NamedTuple):
 
     @property
     def growth(self) -> int:
-        """Bytes by which the text became longer; usually negative."""
+        """The number of bytes that the edit adds to the text; usually negative."""
         return len((self.replacement or "").encode("utf-8", "replace")) - (self.end - self.start)
 
 
 def edits_of(row: Mapping[str, Any]) -> list[Edit]:
-    """Return the edits of a document in order. row: a row of the corpus, or a rejected record."""
+    """Return the edits of a document in order. `row` is from the corpus or a rejected record."""
     return [Edit(**edit) for edit in row.get(EDITS) or ()]
 
 
 @dataclass(frozen=True)
 class Spans:
-    """The spans that an edit cut or replaced, in bytes of each row's text as the step received it.
-    rows, start, end: int64[spans], ordered by row, then start; rule: int[spans], indexes into
-    `rules`; replacement: int[spans], indexes into `replacements`, the new texts."""
+    """The spans that one step cut or replaced, in bytes of each row's text as the step received it.
+    `rows`, `start`, `end` are int64[spans], in order of row, then start. `rule` and `replacement`
+    are int[spans], indexes into `rules` and `replacements`, the new texts."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -73,7 +73,7 @@ StepEdits = Sequence[tuple[str, Spans]]  # by step, in the order of the steps
 
 
 def edits_column(table: pa.Table, edits: StepEdits) -> pa.ListArray:
-    """Return list<EDIT>[rows]: for each row the edits in the table, then those in `edits`."""
+    """Return list<EDIT>[rows]: for each row the edits in `table`, then those in `edits`."""
     rows = [spans.rows for _, spans in edits]
     parts = [_structs(step, spans) for step, spans in edits]
     if EDITS in table.column_names:
@@ -89,8 +89,8 @@ def edits_column(table: pa.Table, edits: StepEdits) -> pa.ListArray:
 
 
 def edit_counts(edits: StepEdits, kept: np.ndarray) -> dict[str, dict[str, int]]:
-    """Return cut and cut_bytes: the numbers of spans and bytes cut, by `step.rule`, in the rows
-    where `kept` (bool[rows]) is True."""
+    """Return {`cut`: {rule: spans}, `cut_bytes`: {rule: bytes}} with rules as `step.rule`, counted
+    in the rows where `kept` (bool[rows]) is True."""
     cut: Counter[str] = Counter()
     cut_bytes: Counter[str] = Counter()
     for step, spans in edits:
@@ -128,8 +128,8 @@ def edited(text: bytes, edits: Iterable[Edit]) -> bytes:
 
 
 def remaining(extents: Iterable[Extent], edits: Iterable[Edit]) -> list[Extent]:
-    """Return the parts of the extents that the edits kept, as extents of the edited text. extents:
-    ranges of bytes in the input of the first edit's step, in order and disjoint. Replaced bytes
+    """Return the parts of the extents that the edits kept, as extents of the edited text. `extents`
+    are ranges of bytes in the input of the first edit's step, in order and disjoint. Replaced bytes
     count as removed."""
     kept = [extent for extent in extents if extent[0] < extent[1]]
     for _, group in groupby(edits, key=lambda edit: edit.step):

@@ -48,8 +48,8 @@ class Edited:
         self.is_given = np.concatenate([*masks, self.is_given[last:]])
 
     def spans(self) -> list[tuple[int, int, int, str]]:
-        """Return (start, end, rule, replacement) of edits, in order, in bytes of the text
-        `given`."""
+        """Return (start, end, rule, replacement) of the edits, in order, in bytes of the given
+        text."""
         kept = np.flatnonzero(self.is_given)
         origins = self.origin[kept]
         before = np.concatenate(([-1], origins))

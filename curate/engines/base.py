@@ -177,8 +177,7 @@ class Hello(Message):
 
 @dataclass(frozen=True)
 class Reply(Message):
-    """An answer from a Slurm job, as a line of text. `last` says that the job takes no other
-    task."""
+    """An answer from a Slurm job, as a line of text. If `last`, the job takes no other task."""
 
     line: str
     last: bool
@@ -242,7 +241,7 @@ class TaskLoop(ABC):
 
     def __init__(self, count: int, tick: Callable[[], None]) -> None:
         self._count, self._tick = count, tick
-        self._store = LOCAL  # with another one, results name files of OUT
+        self._store = LOCAL  # with another store, results name files of OUT
         self.cpu = 0.0  # seconds that tasks have taken in workers
 
     def __enter__(self: Self) -> Self:
@@ -307,7 +306,7 @@ class Map(Protocol):
 
 
 def mapping(engine: Engine, work: str) -> Map:
-    """Return `engine.map` for tasks that no document can make fail. Each task is tried twice."""
+    """Return `engine.map` for tasks whose failure no document causes. Each task is tried twice."""
     return cast(Map, partial(engine.map, on_death=retry_once(work)))
 
 
@@ -335,8 +334,8 @@ def retry_once(work: str) -> OnDeath[Any]:
 
 
 def refill(waiting: deque[T], tasks: Iterator[T], count: int) -> bool:
-    """Add tasks to `waiting` until it holds `count` tasks or no task is left. Return whether it
-    holds any. Tasks are made only when workers are about to take them, to save time and memory."""
+    """Add tasks to `waiting` until it holds `count` tasks or no task is left. Return True if it
+    holds any. To save time and memory, tasks are made only when workers are about to take them."""
     waiting.extend(islice(tasks, max(0, count - len(waiting))))
     return bool(waiting)
 
@@ -369,8 +368,8 @@ RESERVED_OPTIONS = set(
 
 
 def sbatch_options(texts: Sequence[str]) -> tuple[bool, dict[str, str | bool]]:
-    """Return whether jobs run on this machine (`cluster=local`), and the options of sbatch by name,
-    with _ instead of -. `texts` are KEY=VALUE, or KEY for a switch. Raises UsageError for other
+    """Return (True if jobs run on this machine (`cluster=local`), the options of sbatch by name,
+    with _ instead of -). `texts` are KEY=VALUE, or KEY for a switch. Raises UsageError for other
     texts."""
     local, options = False, dict(DEFAULTS)
     for text in texts:

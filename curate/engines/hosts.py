@@ -24,7 +24,7 @@ from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.messages import encode
 from llmcurate.version import __version__
 
-# How often a task may lose its worker; and how often if the cluster keeps losing others, too.
+# The number of workers that a task may lose, and the number if the cluster loses many others too.
 LOST, LOST_AMONG_OTHERS = 3, 9
 # Variables that decide what steps do and where their code is.
 HOST_VARIABLES = ("LLMCURATE_", "PYTHONPATH")
@@ -40,8 +40,8 @@ class _Died(Exception):
 
 class Host:
     """One worker of a cluster, which runs a worker process of the local engine. The process loads
-    steps and models once and ends with the host. The host itself runs no code of a step, so a step
-    that crashes ends only the process, and the same documents are blamed as on one machine.
+    steps and models once and ends with the host. The host itself runs no code of a step. So a step
+    that crashes ends only that process, and the same documents are blamed as on one machine.
     `environment` holds the driver's variables that decide what steps do. `folder` is the driver's
     working folder, for relative paths. `tick` is called at least twice a second during a task. If
     OUT is a URL, the host has its files in a temporary folder of its own."""
@@ -116,7 +116,7 @@ class HostsEngine(TaskLoop):
         shared: Iterable[str],
         store: Store = LOCAL,
     ) -> None:
-        super().__init__(1, tick)  # the number of workers is set on connecting
+        super().__init__(1, tick)  # `_connect` sets the number of workers
         self._store = store
         self._most = most
         self._folder, self._shared = folder, [*map(Path, shared)]
@@ -124,7 +124,7 @@ class HostsEngine(TaskLoop):
         self._connected = False
         self._idle: list[Any] = []
         self._busy: dict[Hashable, tuple[Any, Any]] = {}
-        self._function = ""  # the one being mapped
+        self._function = ""  # the function being mapped
         self._losses: dict[Hashable, int] = {}  # lost workers or machines, numbered in order
         self._lost: defaultdict[int, set[int]] = defaultdict(set)  # loss numbers by hash of task
         self.nodes: set[str] = set()
@@ -139,7 +139,7 @@ class HostsEngine(TaskLoop):
 
     @abstractmethod
     def _start(self, count: int) -> None:
-        """Ask the cluster for `count` more workers, now or, if it was asked just before, later."""
+        """Ask the cluster for `count` more workers. Soon after an earlier request, ask later."""
 
     @abstractmethod
     def _hand_out(self, worker: Any, call: Call, task: Any) -> None:
@@ -204,9 +204,9 @@ class HostsEngine(TaskLoop):
 
     def _count_loss(self, task: object, lost: Hashable = None, why: str = "") -> None:
         """Record that the worker of a task (None: a worker that was starting) was lost, or the
-        machine `lost`. Raises RunFailed after too many losses. If this task had three quarters of
-        all losses since its own first loss, it may fill the memory of its machines, and the limit
-        is low. Otherwise the limit is higher, because rented machines may be withdrawn during any
+        machine `lost`. Raises RunFailed after too many losses. The limit is LOST if the task had
+        three quarters of all losses since its own first loss, because it may fill the memory of its
+        machines. Else it is LOST_AMONG_OTHERS, because rented machines may be withdrawn during any
         task."""
         work = "a worker that was starting"
         if task is not None:

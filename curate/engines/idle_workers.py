@@ -30,7 +30,7 @@ def keep(count: int) -> None:
 
 
 def inherited_state() -> object:
-    # pytest puts the current test into a variable.
+    # pytest changes its variable with every test.
     variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     return Path.cwd(), variables
 
@@ -50,7 +50,7 @@ def spawn(environment: Mapping[str, str], *warm_up: str) -> subprocess.Popen[byt
 
 def start() -> None:
     if not _waiting:
-        with suppress(OSError):  # then the engine tries again and reports the error
+        with suppress(OSError):  # the engine tries again and reports the error
             _waiting.append((spawn({}, "curate.run.worker.worker:warm_up"), inherited_state()))
 
 
@@ -67,7 +67,7 @@ def take_waiting() -> tuple[subprocess.Popen[bytes], object] | None:
 
 def put_back(process: subprocess.Popen[bytes], state: object) -> bool:
     """Keep an idle worker, and the working folder and environment (`state`) that it inherited, for
-    the next engine. Return whether it was kept. If there are too many workers, end the oldest."""
+    the next engine. Return True if it was kept. If there are too many workers, end the oldest."""
     if not _kept or process.poll() is not None:
         return False
     with _lock:

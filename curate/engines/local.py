@@ -38,8 +38,8 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import encode
 from llmcurate.base.terminal import show_note
 
-LOOK_SECONDS = 1.0  # most that counts between two looks: answers were not being read
-KERNEL_SECONDS = 120.0  # added to a worker's limit for a kernel; none takes a tenth of this
+LOOK_SECONDS = 1.0  # of silence that count at most per look: answers were not read meanwhile
+KERNEL_SECONDS = 120.0  # added to a worker's limit per kernel; none takes a tenth of this
 
 
 @dataclass
@@ -51,8 +51,9 @@ class _Worker:
     # State inherited at the start, if the next engine may take the worker.
     began: object = None
     helps: bool = False  # compiles kernels; its results are ignored
-    # Limit of silence in seconds (0: none). It counts CPU time if `cpu` is set, to the CPU seconds
-    # used when the limit began. `silent` is the silence so far, `late` means killed for it.
+    # `seconds` is the limit of silence (0: none). If `cpu` is set, to the CPU seconds used when the
+    # limit began, the worker must also have used as many CPU seconds since. `silent` is the seconds
+    # of silence so far. `late` is True if the worker was killed for its silence.
     seconds: float = 0.0
     cpu: float | None = None
     silent: float = 0.0
@@ -78,7 +79,7 @@ class LocalEngine(TaskLoop):
         self.mirror: Mirror | None = None  # if OUT is a URL
         self.kernels = 0  # number compiled by workers
         self._ready: set[str] = set()  # steps whose kernels are compiled
-        self._steps = 0  # in the run
+        self._steps = 0  # number of steps in the run
         self._pool: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
         self._looked = 0.0
@@ -136,7 +137,7 @@ class LocalEngine(TaskLoop):
                 late = worker.seconds if worker.late else 0.0
                 yield task, Death(self._remove_dead(worker), worker.documents, late)
             elif isinstance(message, Beat):
-                if not worker.late:  # keep the documents that took too long
+                if not worker.late:  # else keep the documents that took too long
                     worker.documents = message.first, message.last
                     worker.seconds, worker.cpu = message.seconds, message.cpu
             else:

@@ -1,8 +1,8 @@
 """The Ray engine: runs the same tasks and functions as the local one on the machines of a cluster.
 A worker is an actor of one CPU (`RayHost`). Ray places workers, carries tasks (JSON) and reports
 lost machines. Documents go through files, never through Ray's object store, so finished work
-survives the driver. This engine chooses the worker of each task: a task given to an actor waits for
-that actor even if its machine never returns."""
+survives the driver. This engine gives tasks only to idle workers: a task given to an actor waits
+for that actor even if its machine never returns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ END_SECONDS = 5
 LOOK_SECONDS = 5.0  # between two looks at the nodes
 WAIT_SECONDS = 20.0  # for the first worker, before a message
 REPORT_SECONDS = 600.0  # between two such messages
-IDLE_LOOKS = 12  # in a row with idle workers, before these are ended
+IDLE_LOOKS = 12  # looks in a row with idle workers, after which these are ended
 # Ray's reasons (NodeDeathInfo) of a planned end: ended in order, preempted, idle.
 PLANNED_ENDS = (1, 3, 4)
 INSTALL = 'pip install "llmcurate[ray]"'
@@ -43,7 +43,7 @@ class RayHost(Host):
 
 class _Worker(NamedTuple):
     actor: Any
-    node: str = ""  # once it has said hello
+    node: str = ""  # empty until it has said hello
 
 
 class _Node(NamedTuple):
@@ -67,8 +67,7 @@ class RayEngine(HostsEngine):
     is the address of a running cluster (`auto`, `HOST:PORT`, `ray://HOST:PORT`); with None a
     cluster is started on this machine. `jobs` holds the folder that every machine must see, or the
     store, and `quiet`, which turns off messages on nodes. Every machine must also see the files in
-    `shared`.
-    """
+    `shared`."""
 
     name = "Ray"
     logs = "Ray's logs"
@@ -97,7 +96,7 @@ class RayEngine(HostsEngine):
 
     def _connect(self) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no call home
-        # Workers ask for no GPU. Without this, Ray would hide those that models of steps may use.
+        # Workers ask for no GPU. Without this, Ray would hide the GPUs that models may use.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         # Ray prints the last log lines of every lost node; this engine reports it in one line.
         os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
@@ -116,7 +115,7 @@ class RayEngine(HostsEngine):
             address = f"at {self._address}" if self._address else "here"
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise UsageError(f"no Ray cluster {address} ({lines[0]}): is it running?") from None
-        if not (self._address or "").startswith("ray://"):  # a client has no node
+        if not (self._address or "").startswith("ray://"):  # a ray:// client has no node
             self._own_node = ray.get_runtime_context().get_node_id()
         self._report_at = time.monotonic() + WAIT_SECONDS
         self._look()
@@ -125,7 +124,7 @@ class RayEngine(HostsEngine):
         job = None
         if not (self._address or "").startswith("ray://"):
             job = ray.job_config.JobConfig()
-            # Otherwise Ray puts this folder first in the module path of its workers.
+            # Otherwise Ray puts the working folder first in the module path of its workers.
             job._runtime_env_has_working_dir = lambda: True
         init = partial(ray.init, log_to_driver=False, logging_level="ERROR", job_config=job)
         if self._address:

@@ -33,7 +33,7 @@ from llmcurate.base.messages import M, Message
 from llmcurate.base.terminal import say
 
 INSTALL = 'pip install "llmcurate[slurm]"'
-FOLDER = ".slurm"  # in OUT: scripts, pickles of submitit, and logs of jobs
+FOLDER = ".slurm"  # folder in OUT for scripts, pickles of submitit, and logs of jobs
 # A job that Slurm requeued would run in addition to the one that replaces it.
 FIXED: dict[str, str | bool] = {"no_requeue": True}
 LOCAL_MINUTES = 60 * 24 * 365  # jobs on this machine end with the run
@@ -41,7 +41,7 @@ HELLO_BYTES = 1 << 20
 ASK_SECONDS = 5.0  # between submissions, so that jobs that end together are replaced together
 QUEUE_SECONDS = 15.0  # between two calls of squeue
 REPORT_SECONDS = 10.0
-WAIT_SECONDS = 600.0  # between two lines while no job has started
+WAIT_SECONDS = 600.0  # between two messages while no job has started
 
 
 class SlurmEngine(HostsEngine):
@@ -188,7 +188,7 @@ class SlurmEngine(HostsEngine):
 
     def _hand_out(self, worker: Connection, call: Call, task: Any) -> None:
         self._busy[worker] = (worker, task)
-        with suppress(OSError):  # disconnected, which is seen when its answer is read
+        with suppress(OSError):  # if it has disconnected, reading its answer shows that
             send(worker, call)
 
     def _answers(self) -> Iterator[tuple[Any, Answer | None]]:
@@ -307,8 +307,8 @@ def own_hosts() -> tuple[str, ...]:
 
 
 REACH_SECONDS = 10
-# Slurm sends the first when the job's time is nearly over (submitit asks for 90 seconds before),
-# and the second when a job is preempted or cancelled.
+# Slurm sends the first signal when the job's time is nearly over (90 seconds before, as submitit
+# asks), and the second when a job is preempted or cancelled.
 LEAVE = (signal.SIGUSR2, signal.SIGTERM)
 # A machine that disappears silently is noticed after a minute and a half.
 KEEP_ALIVE = {
@@ -337,13 +337,12 @@ class Job:
     files: tuple[str, ...]
 
     def __call__(self) -> None:
-        """Do tasks until the driver or the job's time ends. Raises RunFailed if no driver
-        answers."""
+        """Do tasks until the driver or the job's time ends. Raises RunFailed without a driver."""
         notice = _Notice()
         connection = self._call_driver()
 
         def look_for_driver() -> None:
-            # It sends nothing to a working host, so readable data means the end.
+            # The driver sends nothing to a working host, so readable data means its end.
             if connection.poll(0):
                 raise DriverGone
 
@@ -385,8 +384,8 @@ class Job:
 class _Notice:
     """The notice, a signal of Slurm, that the job must leave soon. The job finishes its task first,
     if it can. Slurm sends the signals to all processes of a job. This process sees them by a
-    handler or in the list of pending signals. The process blocks the signals, and its worker
-    inherits this, because they would end the worker, and a document would be blamed for that."""
+    handler or in the list of pending signals. It blocks the signals, and its worker inherits this.
+    Otherwise a signal would end the worker, and a document would be blamed."""
 
     def __init__(self) -> None:
         self._caught = False

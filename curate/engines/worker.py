@@ -37,7 +37,7 @@ from llmcurate.base.messages import decode, encode
 from llmcurate.base.start import late_pandas
 
 _reply_file = -1
-_compiles = False  # whether this process has compiled a kernel
+_compiles = False  # True after this process has compiled a kernel
 _help: Call | None = None
 _beat: Callable[[], None] | None = None  # sends the last beat again
 _sending = threading.Lock()  # a thread that compiles sends messages, too
@@ -67,7 +67,7 @@ def beat_again() -> None:
 
 
 def offer_help(function: str, task: object) -> None:
-    """Set the task that another process can run while this one compiles kernels."""
+    """Set the call that another process can run while this one compiles kernels."""
     global _help
     _help = Call(function, encode(task).decode())
 
@@ -156,7 +156,7 @@ def main() -> None:
     sys.stdout = sys.stderr
     end_with(int(sys.argv[1]))
     keep_memory()
-    gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, none of them garbage
+    gc.set_threshold(20_000, 20, 20)  # less often: modules and kernels are many objects, no garbage
     late_pandas()
     import pyarrow as pa
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from train.model.config import ModelConfig
 
 M = TypeVar("M", bound=Message)
-Detectable = Callable[[list[RunTask], int], float | None]  # (runs, seed) -> in the score's unit
+Detectable = Callable[[list[RunTask], int], float | None]  # (runs, seed) -> difference
 CHOICES = "--tokens, --flops, --documents, --epochs and --minutes"
 KINDS = ("tokens", "flops", "documents", "epochs", "minutes")
 PER_PARAMETER = 20  # tokens; Hoffmann et al. 2022, table 3
@@ -49,7 +49,7 @@ TIMED_STEPS = 3
 LEAST_STEPS = 10  # per run
 SCORING = 0.2  # share of a run for scoring texts, during and after training
 SCORED_FASTER = 2.0  # speed of scoring relative to training: no backward pass, overlapping windows
-TOO_SLOW = 4.0  # a model that needs this many times the tokens of a run is not timed
+TOO_SLOW = 4.0  # a model is not timed if its tokens are estimated at this many times a run's
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Budget:
     amount: float
 
     def tokens(self, size: Size, flops: float = 1.0) -> float:
-        """Return how many tokens a run reads if it trains on a corpus of this size and needs these
-        FLOPs per token."""
+        """Return the number of tokens that a run reads. size: the size of its corpus; flops: the
+        floating-point operations per token."""
         if self.kind == "flops":
             return self.amount / flops
         if self.kind == "documents":  # at the corpus' mean length
@@ -115,8 +115,8 @@ class Pace(Message):
 
 @dataclass(frozen=True)
 class Choice(Pace):
-    """The chosen model. `timed` are all models that were timed; `eval_bytes` is how many bytes of
-    each text are scored."""
+    """The chosen model. `timed` are all models that were timed; `eval_bytes` is the number of bytes
+    to score of each text."""
 
     timed: tuple[Pace, ...]
     eval_bytes: int
@@ -134,7 +134,7 @@ class Pilot:
 
 @dataclass(frozen=True)
 class Plan(Message):
-    """The use of the minutes: the chosen model, the `tokens` per run, and the pilot."""
+    """The plan for a time limit: the chosen model, the `tokens` per run, and the pilot."""
 
     minutes: float
     model: str
@@ -173,12 +173,12 @@ class Request:
 
     @property
     def rounds(self) -> int:
-        """Number of runs that a worker makes one after the other."""
+        """Number of runs that a worker makes in turn."""
         return -(-self.chosen.seeds * (len(self.sizes) + 1) // self._workers)
 
     @property
     def pilot_rounds(self) -> int:
-        """Number of pilot runs that a worker makes one after the other."""
+        """Number of pilot runs that a worker makes in turn."""
         return -(-2 * self.chosen.seeds // self._workers)
 
     @property

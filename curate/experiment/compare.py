@@ -101,7 +101,7 @@ class Arm:
             raise type(error)(f"{self.corpus.name}: {error}") from error
 
     def figures(self, row: Row, sets: Sets) -> CorpusRow:
-        """Return `row`, the figures of the corpus' runs, with facts about the corpus added."""
+        """Return `row`, the figures of this arm's runs, with facts about its corpus added."""
         vocabulary = read_json(self.shards / "manifest.json")["vocab_size"]
         digest = file_digest(self.tokenizer.file)
         return CorpusRow(

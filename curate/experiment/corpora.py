@@ -46,7 +46,7 @@ DECIDED = {
     },
 }
 SECTIONS = ("model", "pretrain", "shards", "tokenizer")  # of --set, that belong to no recipe
-PRESET = ""  # key of `model` alone, the name of a preset or the folder of a trained model
+PRESET = ""  # the key of `--set model=VALUE`: a preset or the folder of a trained model
 TEXTS = ("columns", "split", "config")  # settings of `read` that also apply to evaluation texts
 
 
@@ -194,7 +194,7 @@ def _owned(
             inner = Change(section, key, change.value, change.given)
             if section == "model" and key == PRESET:
                 return name, replace(inner, value=str(change.value))
-            # Without its section, no setting of the model: `vocab` is the tokenizer's.
+            # If no section is named, skip the model's settings: `vocab` is the tokenizer's.
             sections = (section,) if section in SECTIONS else SECTIONS[1:]
             return name, inner.within({own: known[own] for own in sections})
     return None, change.within(known)
@@ -360,8 +360,8 @@ def encode_corpus(
     corpus: Corpus, tokenizer: Path, sets: Sets, folder: Path, order: int, options: Options
 ) -> Path:
     """Encode a corpus into token shards and return their folder. `order` seeds the shuffle. Token
-    shards are used as they are; for another order, their files get a manifest with that number,
-    which training orders its rows by."""
+    shards are used as they are; for another order, the returned folder links to their files and has
+    a manifest with that number, by which training orders rows."""
     if corpus.shards is not None:
         return _reordered(corpus.shards, folder, order) if order else corpus.shards
     values: dict[str, str | int] = {"tokenizer": str(tokenizer)}

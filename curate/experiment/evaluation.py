@@ -34,9 +34,9 @@ _FILE = "overlap.json"
 
 @dataclass(frozen=True)
 class Overlap:
-    """The overlap of an evaluation text with a corpus. `documents` is how many documents share a
-    13-gram with the corpus, `left_out` how many of them are not scored for that reason; `share` is
-    the mean share of a document's 13-grams that the corpus contains."""
+    """The overlap of an evaluation text with a corpus. `documents` is the number of documents that
+    share a 13-gram with the corpus; `left_out` is the number of these that share too many to be
+    scored; `share` is the mean share of a document's 13-grams that the corpus contains."""
 
     documents: int
     left_out: int

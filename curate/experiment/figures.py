@@ -35,7 +35,7 @@ from train.runs.curves import loss_curve, text_curve
 
 @dataclass(frozen=True)
 class Gap(Mean):
-    """The difference of a corpus from the first, with its deviations over seeds and documents."""
+    """The difference from the first row, with standard deviations over seeds and documents."""
 
     deviation_of_seeds: float | None
     deviation_of_documents: float | None
@@ -47,8 +47,8 @@ class Gap(Mean):
 
 @dataclass(frozen=True)
 class Part:
-    """The score of some items, such as documents, by the models of a row. `size`: what the sum of
-    their values is divided by, such as bytes."""
+    """The score of some items, such as documents, by the models of a row. `size`: the divisor of
+    the sum of their values, such as their bytes."""
 
     items: int
     size: int
@@ -118,7 +118,8 @@ class CorpusRow(Row):
 
 @dataclass(frozen=True)
 class PlaceboRow(Row):
-    """The figures of the placebo. `holds_zero` is True if 0 is in its difference's interval."""
+    """The figures of the placebo. `holds_zero` is True if the interval of its difference contains
+    0."""
 
     holds_zero: bool | None = None
 
@@ -322,7 +323,7 @@ class Experiment(Findings):
 
 @dataclass(frozen=True)
 class Scored:
-    """The scored items of all texts, the same for every model, such as documents. `sizes` are the
+    """The items of all texts, such as documents, on which every model is scored. `sizes` are the
     sizes of each item, such as its bytes; `strata` has a number per item for its text and source;
     `groups` maps (text,) to the indexes of items, and also (text, source) for texts with several
     sources."""
@@ -441,8 +442,7 @@ def detectable(tasks: Sequence[RunTask], seed: int) -> float | None:
 
 
 def _decided(corpora: Sequence[CorpusRow], detectable: float | None, score: Score) -> str:
-    """Return a sentence on what could be decided: whether any difference is beyond chance, and the
-    smallest one that could be detected."""
+    """Return a sentence on the differences beyond chance and the smallest detectable one."""
     if detectable is None:
         return "too small to decide: one seed cannot tell a difference from chance; give --seeds 3"
     signs = [row.difference.sign for row in corpora if row.difference]

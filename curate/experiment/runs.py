@@ -41,8 +41,8 @@ class Trained:
 @dataclass(frozen=True)
 class RunTask(Trained, Task):
     """A run of an experiment as a task. `shards` is None if the settings have `sources`; `texts`
-    are {name: path} to score, by the score of this name or file, which may train for `tuning`
-    steps."""
+    are {name: path} of the texts to score; `score` is the name or file of the score; `tuning` is
+    the number of steps of fine-tuning that a score may need."""
 
     texts: dict[str, str]
     name: str

@@ -64,9 +64,8 @@ _LETTERS = 27  # a to z are 1 to 26, the edge of a word is 0
 
 
 def automaton() -> tuple[np.ndarray, np.ndarray]:
-    """Return the automaton as (next: int16[states, 27], the state after each letter; bits:
-    int64[states], the kinds of content whose words are complete in that state, one bit per
-    kind)."""
+    """Return the automaton as (next: int16[states, 27], bits: int64[states]). `next` is the state
+    after each letter. `bits` has a bit for each kind of content whose word ends there."""
     children: list[dict[int, int]] = [{}]
     bits = [0]
     for kind, words in HINTS.items():
@@ -150,8 +149,8 @@ def same(data, a, z, word):
 
 
 def packed(words: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return space-separated lower-case words as (bytes: uint8[], the words joined; ends:
-    int64[words + 1], where each word ends)."""
+    """Return space-separated lower-case words as (bytes: uint8[], ends: int64[words + 1]), which
+    are the words joined and where each word ends."""
     names = words.split()
     return np.frombuffer("".join(names).encode(), np.uint8), np.cumsum([0, *map(len, names)])
 
@@ -176,7 +175,7 @@ def has_word(data, a, z, words, ends):
     return False
 
 
-# Classes of the columns of line numbers next to code.
+# Values of `class` that mark a column of line numbers next to code.
 _NUMBERS, _NUMBER_ENDS = packed(
     "gutter linenos lineno linenumber line-number linenodiv rouge-gutter blob-num hljs-ln-numbers "
     "crayon-nums ln lnt react-syntax-highlighter-line-number"
@@ -227,7 +226,7 @@ def read_name(data, i, z):
 @njit(nogil=True)
 def read_attributes(data, i, z, spans, keys, values, states, state_bits):
     """Read the attributes from i to the end of the tag, and write the start and end of their values
-    to spans: int64[SPANS].
+    to `spans` (int64[SPANS]).
 
     Return (the index after the tag, or -1 if the page ends inside it; the tag's attributes, one bit
     each; the hints of their values; True if the element is hidden).
@@ -300,8 +299,7 @@ def is_shadow_root(data, seen, spans):
 
 @njit(nogil=True)
 def shape_of(data, tag, seen, spans):
-    """Return a hash of an element's tag and of its class without digits. Repeated elements have the
-    same hash."""
+    """Return a hash of an element's tag and class without digits, equal for repeated elements."""
     key = (_BASIS ^ np.uint64(tag)) * _PRIME
     if seen >> _CLASS & 1:
         for i in range(spans[2 * _CLASS], spans[2 * _CLASS + 1]):

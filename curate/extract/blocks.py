@@ -1,7 +1,7 @@
-"""The extractor `blocks`: the main texts of pages. See docs/extraction.md.
+"""The extractor `blocks`: find the main text of web pages. See docs/extraction.md.
 
-`scan` (scan.py) cuts a page into blocks of text, a small network (net.py) chooses those of the main
-text, and render.py writes them.
+`scan` (scan.py) cuts a page into blocks of text, a small network (net.py) chooses the blocks of the
+main text, and render.py writes them.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def tables() -> Any:
 class MainTexts:
     """The main texts of a batch of pages, one row per page, and the metadata that the pages state.
 
-    tags: int64[rows], the number of tags; a page with more than MAX_ELEMENTS tags gets no text.
-    meta: int64[rows, FIELDS, 3], the rank, start and end of each piece of metadata (metadata.py),
-    as offsets in data: uint8[], the input. kinds: int64[rows], the kind of page as an index into
-    net.KINDS, -1 without text. chances: float32[rows], the probability of that kind. linked:
-    float32[rows], the share of the text inside links.
+    `tags` (int64[rows]) is the number of tags; a page with more than MAX_ELEMENTS gets no text.
+    `meta` (int64[rows, FIELDS, 3]) has the rank, start and end of each piece of metadata
+    (metadata.py), as byte offsets in `data` (uint8[]), the input. `kinds` (int64[rows]) is the kind
+    of page as an index into net.KINDS, -1 without text. `chances` (float32[rows]) is the
+    probability of that kind. `linked` (float32[rows]) is the share of the text inside links.
     """
 
     text: pa.LargeStringArray
@@ -70,8 +70,8 @@ class MainTexts:
 def main_texts(
     pages: pa.LargeStringArray, writing: Writing = PLAIN, net: Any = None, urls: Any = ()
 ) -> MainTexts:
-    """Return the main texts of decoded HTML pages. A null page has no text. net: weights to use
-    instead of the fitted ones (net.Net). urls: the pages' addresses, needed only to write links."""
+    """Return the main texts of decoded HTML pages; none for a null page. `net` has weights to use
+    instead of the fitted ones (net.Net). `urls` are the pages' addresses, needed only for links."""
     data, offsets = text_buffers(pages)
     rows = len(offsets) - 1
     tags, meta = np.zeros(rows, np.int64), np.zeros((rows, FIELDS, 3), np.int64)
@@ -137,11 +137,11 @@ def inputs_of(text, blocks, nodes, title):
 class NetInputs:
     """The inputs of the network (net.py) for one page.
 
-    texts: one string per block. text: uint8[], all text in UTF-8. blocks, nodes: the tables
-    described in tags.py. title: uint8[]. rows: float32[blocks, COUNT], the inputs of each block.
-    page: float32[PAGE_COUNT], the inputs of the page. groups: int64[GROUPS, blocks], the number of
-    each block's group, for each way of grouping blocks (net.py). mass: float32[blocks], the length
-    of each block in letters.
+    `texts` has one string per block, `text` (uint8[]) has all text in UTF-8. `blocks` and `nodes`
+    are the tables described in tags.py. `title` is uint8[]. `rows` (float32[blocks, COUNT]) has the
+    inputs of each block, `page` (float32[PAGE_COUNT]) those of the page. `groups` (int64[GROUPS,
+    blocks]) has the number of each block's group, for each way to group blocks (net.py). `mass`
+    (float32[blocks]) is the length of each block in letters.
     """
 
     texts: list[str]
@@ -156,8 +156,8 @@ class NetInputs:
 
 
 def look_at(page: str) -> NetInputs:
-    """Return the inputs of the network (net.py) for a page, with blocks in the page's order."""
-    # A copy is writable, as a batch is: the scanner is compiled once for both.
+    """Return the inputs of the network (net.py) for an HTML page, with blocks in page order."""
+    # A copy is writable, like a batch, so numba compiles the scanner only once for both.
     data = np.frombuffer(page.encode("utf-8"), np.uint8).copy()
     tags = count_tags(data, 0, len(data))
     text, blocks, nodes, meta = scan(data, 0, len(data), tags, tables(), link_table(0))

@@ -1,7 +1,7 @@
 """Find readers' comments by a page's structure, not by the network that chooses main text (net.py).
 
 Comments follow the main text, in an element marked by class, id, role, itemprop or itemtype, or as
-a row of equal elements that each begin with a name and a date. Only articles have comments: in
+a row of equal elements that each begin with a name and a date. Only articles are searched: in
 documentation "respond" has other senses, and the posts of a forum are the main text.
 """
 
@@ -18,7 +18,7 @@ from curate.extract import tags
 from curate.extract.attributes import BIT
 from curate.extract.scan import BY_TYPE
 
-# Between a text and its comments, in plain text and in Markdown.
+# The heading between a text and its comments, in plain text and in Markdown.
 MARKS = (b"\n\n=== Comments ===\n\n", b"\n\n## Comments\n\n")
 _BY_HINT = BIT["comment"] | BY_TYPE
 _ELSEWHERE = sum(BIT[n] for n in "nav side footer share related advert cookie form".split())
@@ -26,8 +26,8 @@ _HEADINGS = [tags.TAG[f"h{k}"] for k in range(1, 7)]
 _UNITS = [tags.TAG[n] for n in "li div article section dd".split()]
 ENOUGH = 30  # bytes that a comment's text must have
 LINE = 120  # bytes of a block in which a name and a date are looked for
-SEVERAL = 2  # nested elements marked as comments; more than these are more than a notice
-# In digits, with a month's name, as a time of day, or as a time before now.
+SEVERAL = 2  # if more marked elements are nested, they are comments even without a date
+# A date in digits, with a month's name, as a time of day, or as a time before now.
 _DATE = (
     r"(?:\d{1,4}[./-]\d{1,2}[./-]\d|\d{1,2}:\d\d|\d{1,2}\D{1,20}\d{4}|\d{4}年|\d+\D{1,20}\bago\b"
     r"|\d+\D{0,3}前|\d+.{1,12}ที่แล้ว|(?:vor|il y a|قبل|منذ) \d)"
@@ -38,10 +38,10 @@ _DATED, _BEGINS = re.compile(_DATE), re.compile(r"[^\W\d_]\D{1,60}?" + _DATE)
 def split(
     text: np.ndarray, blocks: Any, nodes: Any, keep: np.ndarray, comments: str
 ) -> list[np.ndarray]:
-    """Return a list of flags, bool[blocks] each: which blocks are text and, if readers' comments
-    are wanted and found, which blocks are comments. Links, forms, and headings that are not in
-    `keep` do not count as comments. keep: bool[blocks], the blocks that the network (net.py) chose
-    as main text."""
+    """Return [text] or [text, comments], bool[blocks] each: True for the blocks of the text, and
+    for those of readers' comments if they are found and `comments` is not `drop`. `keep`
+    (bool[blocks]) has the blocks that the network (net.py) chose as main text. Links, forms and
+    headings count as comments only if `keep` has them."""
     raw, parents = text.tobytes(), nodes[:, tags.N_PARENT].tolist()
     size = blocks[:, tags.END] - blocks[:, tags.START]
     heading = np.isin(nodes[blocks[:, tags.NODE], tags.N_TAG], _HEADINGS)
@@ -68,15 +68,15 @@ def split(
         return bool(has_text and _BEGINS.match(beginnings(a, min(z, a + 3))))
 
     def rows(chosen: np.ndarray) -> Iterator[tuple[list[int], int, int]]:
-        """Yield each row of equal elements under one parent that comes after most of the main text,
-        as (the elements; the number of the first block in them; that of the last, plus 1)."""
+        """Yield (elements, first block, last block + 1) for each row of equal elements under one
+        parent that comes after most of the main text."""
         groups = defaultdict(list)
         for n in np.flatnonzero(chosen).tolist():
             if last[n] >= 0:
                 groups[parents[n], int(nodes[n, tags.N_KEY])].append(n)
         for units in groups.values():
             a, z = first[units[0]], last[units[-1]] + 1
-            if not within[a] and before[a] > before[-1] - before[z]:  # after most of the text
+            if not within[a] and before[a] > before[-1] - before[z]:  # most of the text is before
                 yield units, a, z
 
     def add(a: int, z: int, sure: bool) -> None:

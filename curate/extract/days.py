@@ -67,9 +67,9 @@ def _plain(text: str) -> str:
 
 
 def day_in(text: str, month_first: bool = True) -> str | None:
-    """Return the first day since 1990 that the text names, in ISO 8601, or None. month_first: read
-    5/6/2024 as the 6th of May; otherwise, or if the numbers are separated by dots or hyphens, the
-    day is read first. A number over 12 is always the day."""
+    """Return the first day since 1990 that the text names, in ISO 8601, or None. If `month_first`,
+    5/6/2024 is the 6th of May. Otherwise, or if dots or hyphens separate the numbers, the day comes
+    first. A number over 12 is always the day."""
     text = _plain(text)
     if _ANY_YEAR.search(text) is None:
         return None

@@ -24,7 +24,7 @@ from curate.extract.net import KINDS, fitted
 from curate.extract.render import PLAIN, Writing
 from curate.text.encodings import unescape
 
-# Chosen on WCXB (docs/extraction.md): on pages with more text in HTML, data made it worse.
+# Chosen on WCXB (docs/extraction.md): on pages with more text in HTML, data made the result worse.
 ENOUGH = 200  # letters that embedded text must have
 MOSTLY = 0.5  # share of the text from HTML that is inside links
 MENU = 1000  # letters from which on a list of links may be the page's content
@@ -86,11 +86,12 @@ def better_text(
     """Return `embedded_text` if it is more likely to be the page's text than `text`, which the HTML
     gave, else None.
 
-    found, row: the extraction from HTML, and the page's row in it. If `text` has fewer than FEW
+    `found` is the extraction from HTML, `row` the page's row in it. If `text` has fewer than FEW
     letters, embedded text that is longer replaces it. If at most the share LITTLE of `text` is in
     the embedded text, the embedded text replaces `text` in two cases: more than the share MOSTLY of
     `text` is links (unless the page is a list by its kind and has MENU letters or more), or JSON-LD
-    states a body that is much longer than `text`."""
+    states a body that is much longer than `text`.
+    """
     few = len(text) < FEW
     is_list = KINDS[found.kinds[row]] in ("collection", "listing") and len(text) >= MENU
     links = found.linked[row] > MOSTLY and not is_list

@@ -1,5 +1,4 @@
-"""Decode character references as the HTML Standard does in text, and as `html.unescape` does in
-Python.
+"""Decode character references as the HTML Standard (in text) and Python's `html.unescape` do.
 
 All 2,231 names are known; the longest match wins. Numbers of windows-1252 characters are replaced
 by the standard's table (`&#150;` is a dash).
@@ -77,8 +76,8 @@ def _number(data, i, z, out):
 
 @njit(nogil=True)
 def read_entity(data, i, z, out, keys, values, text, ends):
-    """Decode the character reference that starts at data[i] with an ampersand, and write it to out:
-    uint8[8]. Return (bytes read, bytes written), or (0, 0) if there is no reference at i."""
+    """Decode the character reference that starts at data[i] with an ampersand, and write it to
+    `out` (uint8[8]). Return (bytes read, bytes written), or (0, 0) if there is no reference."""
     if i + 1 < z and data[i + 1] == 35:
         return _number(data, i, z, out)
     key = np.uint64(0xCBF29CE484222325)

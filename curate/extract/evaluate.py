@@ -47,7 +47,7 @@ def snippet_counts(
     text: str, with_: Iterable[str], without: Iterable[str]
 ) -> tuple[int, int, int, int]:
     """Return a page's numbers of true positives, false positives, false negatives and true
-    negatives. with_: snippets that belong in the text. without: snippets that do not."""
+    negatives. Snippets `with_` belong in the text, snippets `without` do not."""
     text = squeezed(text)
     present = [squeezed(snippet) in text for snippet in with_]
     wrong = [squeezed(snippet) in text for snippet in without]
@@ -119,12 +119,11 @@ def bootstrap(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return a measure over all sites, and both ends of its 95 % interval, in the measure's shape.
 
-    sums: float64[sites, ...], the totals over each site's pages. measure: a function that maps the
-    totals of samples, float64[samples, ...], to float64[samples, ...], NaN if there is nothing to
-    measure. Sites are drawn with replacement, each with all its pages, since pages of one site are
-    built alike (percentile bootstrap, Efron 1979). The ends are NaN for fewer than two sites. The
-    same sites in the same order give the same draws, so measures of the same pages can be
-    subtracted.
+    `sums` (float64[sites, ...]) are the totals over each site's pages. `measure` maps the totals of
+    samples, float64[samples, ...], to float64[samples, ...], NaN if there is nothing to measure.
+    Sites are drawn with replacement, each with all its pages, since pages of one site are built
+    alike (percentile bootstrap, Efron 1979). The ends are NaN for fewer than two sites. The same
+    sites in the same order give the same draws, so measures of the same pages can be subtracted.
     """
     value = measure(sums.sum(0)[None])[0]
     sites = len(sums)

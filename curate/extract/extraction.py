@@ -43,7 +43,7 @@ MAX_WORK = 20_000_000  # elements times blocks: about a second of main content a
 
 
 class TooDeep(Exception):
-    """A page is nested deeper than the limit. depth: the depth of its tree."""
+    """A page is nested deeper than the limit. `depth` is the depth of its tree."""
 
     def __init__(self, depth: int) -> None:
         super().__init__(f"nested {depth} elements deep")
@@ -206,9 +206,9 @@ PageKind = Literal[
 class Extract(Step):
     """Turns HTML into text; rows that already have text pass unchanged."""
 
-    # 2: list bullets and alternative texts, as in DCLM. 3, 4: blocks chosen by the network.
-    # 5: encodings as in browsers; XHTML, shadow roots, control characters, data of pages that are
-    # mostly links. 6: weights fitted on news too, words and sections; the name of the site.
+    # Versions. 2: list bullets and alternative texts, as in DCLM. 3, 4: blocks chosen by the
+    # network. 5: encodings as in browsers; XHTML, shadow roots, control characters, data of pages
+    # that are mostly links. 6: weights fitted on news too, words and sections; site names.
     version: ClassVar[int] = 6
 
     extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = Field(
@@ -355,8 +355,7 @@ class Batch:
         return self
 
     def by_blocks(self, step: Extract) -> Batch:
-        """Extract, by `blocks`, each page's text, the source of the text, metadata and the kind of
-        page."""
+        """Extract by `blocks` each page's text, its source, metadata and the kind of page."""
         from curate.extract import metadata
         from curate.extract.blocks import main_texts
         from curate.extract.embedded import better_text

@@ -31,7 +31,7 @@ from llmcurate.base.kernels import njit
 ) = range(15)  # fmt: skip
 # Columns of a node: sums over all blocks inside it, and its score as in Readability.
 SUM_MASS, SUM_LINKED, SUM_PROSE, SUM_BLOCKS, SCORE, SUMS = range(6)
-# Elements around a block that are inputs, as bits.
+# Elements around a block that are inputs of the network, as bits.
 AROUND = (
     "article main nav header footer aside form table ul figure blockquote section address dl"
 ).split()
@@ -50,8 +50,8 @@ PROSE_MASS, LONG_MASS = 40, 140
 
 @njit(nogil=True)
 def measure_block(text, a, z, out):
-    """Measure text[a:z], the text of a block: write its length MASS and the other measures that are
-    counted letter by letter to out: float32[MEASURES]."""
+    """Measure text[a:z], the text of a block. Write its length MASS and the other measures that are
+    counted letter by letter to `out` (float32[MEASURES])."""
     mass = sentences = commas = digits = upper = lines = signs = dates = 0
     last = 0  # 1 if the text ends like a sentence, 2 if in a colon
     i = a
@@ -149,10 +149,10 @@ def measure_block(text, a, z, out):
 
 @njit(nogil=True, allocates=True)
 def measure(text, blocks, nodes):
-    """Return (measures: float32[blocks, MEASURES]; sums: float32[nodes, SUMS], the sums over the
-    blocks inside each node; around: int64[nodes], the elements around each node as bits of AROUND,
-    with a bit IN_BEST inside the element that has the highest score, and a bit IN_BEST_PARENT
-    inside its parent; heading: the number of the first h1 block or -1)."""
+    """Return (measures: float32[blocks, MEASURES], sums: float32[nodes, SUMS], around:
+    int64[nodes], heading: int). `sums` adds the blocks inside each node. `around` has the elements
+    around each node as bits of AROUND, a bit IN_BEST inside the element with the highest score, and
+    a bit IN_BEST_PARENT inside its parent. `heading` is the first h1 block's index or -1."""
     measures = np.zeros((len(blocks), MEASURES), np.float32)
     sums = np.zeros((len(nodes), SUMS), np.float32)
     around = np.zeros(len(nodes), np.int64)

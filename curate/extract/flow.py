@@ -177,7 +177,7 @@ def separate(st, text, data, i, z):
 @njit(nogil=True)
 def put_formula(st, text, stack, source, i, j, display, plain, letters, entities):
     """Append the formula source[i:j] between dollars, unless the same one was written right before.
-    plain: whether `source` has no character references."""
+    If `plain`, it has no character references."""
     i, j = trimmed(source, i, j)
     if i == j or st[ST_MUTE]:
         return

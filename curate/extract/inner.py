@@ -33,7 +33,7 @@ def _after_tag(data, i, z):
 def inner(data, i, z, tag, lines, most):
     """Return the text from data[i] to the end of the element `tag` that contains it, as UTF-8 in
     uint8[], with character references undecoded. Tags split the text into pieces, separated by line
-    feeds; with `lines` only `br` and tags of block elements split it. The text ends after `most`
+    feeds; if `lines`, only `br` and tags of block elements split it. The text ends after `most`
     pieces."""
     out = np.empty(z - i + 1, np.uint8)
     n = pieces = 0

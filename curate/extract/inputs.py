@@ -104,11 +104,12 @@ _IN_ARTICLE, _IN_MAIN = (1 << AROUND.index(n) for n in ("article", "main"))
 _CELL = TAGS.index("cell")
 _PREFORMATTED, _H1, _H3 = TAGS.index("pre"), TAGS.index("h1"), TAGS.index("h3")
 
-# Data for a page's rows. measures, sums, around, heading: see features.measure. running:
-# float64[blocks + 1, 3], total mass, mass in links and mass in prose before each block. units:
-# units.Units. path, tags: each block's group by equal paths and by equal paths of tags.
-# path_figures, tag_figures: float32[groups, FIGURES], blocks, mass, mass in links, mass in prose,
-# blocks that end like a sentence. words, section: see lexical.word_rows.
+# Data for a page's rows. `measures`, `sums`, `around` and `heading` come from features.measure,
+# `words` and `section` from lexical.word_rows; `units` are units.Units. `running` (float64[blocks +
+# 1, 3]) is total mass, mass in links and in prose before each block. `path` and `tags` are each
+# block's group by equal paths and by equal paths of tags. `path_figures` and `tag_figures`
+# (float32[groups, FIGURES]) are blocks, mass, mass in links and in prose, and blocks that end like
+# a sentence.
 FIGURES = 5
 PageData = namedtuple(
     "PageData",
@@ -163,7 +164,7 @@ def page_data(text, blocks, nodes, title):
 
 @njit(nogil=True)
 def fill(i, blocks, nodes, seen, row):
-    """Write the inputs of block i to row: float32[COUNT]. seen: the result of `page_data`."""
+    """Write the inputs of block i to `row` (float32[COUNT]). `seen` comes from `page_data`."""
     measures, sums, units = seen.measures, seen.sums, seen.units
     m, block = measures[i], blocks[i]
     node, n = block[NODE], len(blocks)
@@ -256,8 +257,8 @@ def fill(i, blocks, nodes, seen, row):
 
 @njit(nogil=True)
 def fill_page(blocks, nodes, seen, row):
-    """Write the inputs of the page to row: float32[PAGE_COUNT], which must be all zeros. seen: the
-    result of `page_data`."""
+    """Write the inputs of the page to `row` (float32[PAGE_COUNT]), which must be all zeros. `seen`
+    comes from `page_data`."""
     measures, sums, groups = seen.measures, seen.sums, seen.units.groups
     total, n = max(sums[0, SUM_MASS], np.float32(1)), max(1, len(blocks))
     row[0] = _log(total)

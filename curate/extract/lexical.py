@@ -1,5 +1,5 @@
 """The inputs of the network (net.py) from a block's words, without word lists: how many are in the
-title and in other prose, how frequent they are on the page, properties of the heading above.
+title and in other prose, how frequent they are on the page, and properties of the heading above.
 
 Tokens are hashes of a word's first letters (so that inflected forms match), of two adjacent Han or
 kana, or of three letters of Thai, Lao, Khmer or Burmese. Two tokens may share a slot of their hash
@@ -70,7 +70,7 @@ def _lower(char, lead, second):  # ASCII, and two-byte Latin-1, Greek and Cyrill
 
 @njit(nogil=True)
 def tokens_of(text, a, z, out):
-    """Write the tokens of the UTF-8 text[a:z] to out: uint64[]. Return the number of tokens."""
+    """Write the tokens of the UTF-8 text[a:z] to `out` (uint64[]). Return the number of tokens."""
     count = letters = run = 0
     key = _BASIS
     last, before, kind = 0, 0, _GAP  # the two previous characters and their kind
@@ -118,9 +118,9 @@ def _log(x):
 
 @njit(nogil=True, allocates=True)
 def word_rows(text, blocks, nodes, title, measures, around):
-    """Return (rows: float32[blocks, WORDS], the inputs; section: int64[blocks], the number of the
-    block's section, which is the number of headings up to the block, where adjacent headings count
-    once). title: uint8[]. measures, around: the results of `features.measure`."""
+    """Return (rows: float32[blocks, WORDS], section: int64[blocks]), the inputs and the number of
+    each block's section. That number counts the headings up to the block, adjacent headings once.
+    `title` is uint8[]. `measures` and `around` come from `features.measure`."""
     n = len(blocks)
     slots = LEAST_SLOTS
     while slots < len(text) and slots < MOST_SLOTS:

@@ -6,7 +6,7 @@ import html
 import re
 
 FEW = 300  # a page with fewer letters of text counts as nearly empty
-SURER = 3  # times as long as the surer text a less sure one must be to replace it
+SURER = 3  # a less sure text must be this many times as long to replace a surer one
 
 # No tag may contain "<": a search ends at the next tag, so time is linear in the page.
 _MARKUP = re.compile(

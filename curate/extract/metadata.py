@@ -102,9 +102,9 @@ def _note(meta, field, rank, a, z):
 
 @njit(nogil=True)
 def _note_named(data, name, content, spans, meta):
-    """Note the value of the attribute `content` for each known word in the attribute `name` (both
-    as numbers of attributes). A word that is known only without its prefix (dc:date,
-    schema:datePublished) gets half the rank; of two values, that with the higher rank is used."""
+    """Note the value of the attribute `content` for each known word in the attribute `name`
+    (numbers in tags.ATTR). A word that is known only without its prefix (dc:date,
+    schema:datePublished) gets half the rank. Of two values, the higher rank wins."""
     e, end = spans[2 * name], spans[2 * name + 1]
     while e < end:
         a, e, prefix = e, e, 0
@@ -181,9 +181,9 @@ def may_state(tag, seen, hints):
 
 @njit(nogil=True)
 def note_tag(data, tag, seen, hints, around, spans, first, i, z, meta):
-    """Note the metadata that a start tag states. seen, hints, spans: the tag's attributes
-    (attributes.py). around: hints of the elements around the tag. i: the index after the tag.
-    first, z: the page's start and end."""
+    """Note the metadata that a start tag states. `seen`, `hints` and `spans` are the tag's
+    attributes (attributes.py), `around` the hints of the elements around the tag. The tag ends
+    before i, and the page is data[first:z]."""
     if tag == _META:
         if seen >> _CONTENT & 1:
             for name in (_NAME, _PROPERTY, _ITEMPROP, _EQUIV):

@@ -118,7 +118,7 @@ def site_in(titles: list[str], headings: list[str], url: str) -> str | None:
 
 def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | None:
     """Return the heading most similar (Dice's coefficient) to the stated titles, or if none is
-    similar, the first title without the site's name. titles: the titles that `meta`, `title` and
+    similar, the first title without the site's name. `titles` are those that `meta`, `title` and
     JSON-LD state, in this order."""
     if not titles:
         return headings[0] if headings else None
@@ -211,7 +211,7 @@ def _text(value: Any) -> str:
 
 
 class Linked:
-    """Metadata that JSON-LD states; fields that it does not state are "". person: True if the
+    """Metadata that JSON-LD states; fields that it does not state are "". `person` is True if the
     authors are persons."""
 
     def __init__(self, scripts: list[bytes]) -> None:
@@ -289,8 +289,8 @@ def signed(texts: list[str]) -> str | None:
 
 def stated(data: np.ndarray, rows: list[Place], url: str = "", kind: str = "") -> list[str | None]:
     """Return title, date (ISO 8601), author, language and site of a page, None for each that is not
-    stated. data: uint8[], the bytes of the page. rows: the page's `meta` (metadata.py), places in
-    `data`. url: the page's address. kind: one of net.KINDS."""
+    stated. `data` (uint8[]) are the bytes of the page. `rows` is the page's `meta` (metadata.py),
+    places in `data`. `url` is the page's address, `kind` one of net.KINDS."""
     view = data.data
 
     def raw(place: Place) -> bytes:

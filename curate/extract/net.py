@@ -32,11 +32,11 @@ GROUPS, _PATHS = 7, 2  # number of kinds of groups; index of equal paths
 _HIDDEN = BIT["noscript"] | BIT["unseen"] | BIT["overlay"] | BIT["cookie"]
 PARTS = 1 + 2 * SPAN + GROUPS + 1  # inputs of a layer: block, neighbours, groups, page
 
-# first: float32[COUNT, H] and first_bias: [H]; page: [PAGE_COUNT, H]; kind_page: [PAGE_COUNT, K],
-# kind_mean: [H, K], kind_bias: [K], kind_out: [K, KINDS], kind_out_bias: [KINDS]; kind_hidden:
-# [KINDS, H]; layers: [LAYERS, PARTS, H, H] and layer_biases: [LAYERS, H]; out: [LAYERS + 1, H];
-# out_bias: [1]; sureness, caution: [KINDS], the factor of the logits and the number subtracted from
-# them before blocks are chosen.
+# Shapes of the weights. first: float32[COUNT, H] and first_bias: [H]; page: [PAGE_COUNT, H];
+# kind_page: [PAGE_COUNT, K], kind_mean: [H, K], kind_bias: [K], kind_out: [K, KINDS],
+# kind_out_bias: [KINDS]; kind_hidden: [KINDS, H]; layers: [LAYERS, PARTS, H, H] and layer_biases:
+# [LAYERS, H]; out: [LAYERS + 1, H]; out_bias: [1]; sureness, caution: [KINDS]. Before blocks are
+# chosen, logits are multiplied by sureness and reduced by caution.
 Net = namedtuple(
     "Net",
     "first first_bias page kind_page kind_mean kind_bias kind_out kind_out_bias kind_hidden layers"
@@ -119,8 +119,8 @@ def _kinds_of(page, mean, net):
 
 @njit(nogil=True, allocates=True)
 def groups_of(blocks, nodes, seen):
-    """Return (groups: int64[GROUPS, blocks], the number of each block's group; counts:
-    int64[GROUPS], the number of groups), both for each way of grouping blocks. seen: the result of
+    """Return (groups: int64[GROUPS, blocks], counts: int64[GROUPS]) for each way of grouping
+    blocks: the number of each block's group, and the number of groups. `seen` comes from
     `inputs.page_data`."""
     n, units = len(blocks), seen.units
     groups = np.empty((GROUPS, n), np.int64)
@@ -206,9 +206,9 @@ def _layer(hidden, weights, bias, mass, groups, counts, page_mean):
 
 @njit(nogil=True, allocates=True)
 def judge(blocks, nodes, seen, net, kind=-1):
-    """Return (logits: float32[blocks], the scores of blocks as main text; kinds: float32[KINDS],
-    the probability of each kind of page) of a page with at least one block. seen: the result of
-    `inputs.page_data`. kind: the page's kind as an index into KINDS if known, else -1."""
+    """Return (logits: float32[blocks], kinds: float32[KINDS]) of a page with at least one block:
+    the scores of blocks as main text, and the probability of each kind of page. `seen` comes from
+    `inputs.page_data`. `kind` is the page's kind as an index into KINDS if known, else -1."""
     n = len(blocks)
     page = np.zeros(PAGE_COUNT, np.float32)
     fill_page(blocks, nodes, seen, page)
@@ -247,9 +247,9 @@ def keep_best(measures, chances):
 
     The likeliest blocks are kept, as many as give the highest expected F1 = 2 hits / (kept + main
     text) (Lewis 1995). If no block is certain, this keeps more blocks than a fixed limit would. No
-    block is kept if the probability that the page has no main text is higher than that F1. chances:
-    float32[blocks], the probability that each block is main text. measures: as `features.measure`
-    returns them.
+    block is kept if the probability that the page has no main text is higher than that F1.
+    `chances` (float32[blocks]) are the probabilities that each block is main text. `measures` comes
+    from `features.measure`.
     """
     ranks = np.empty(len(chances), np.int64)
     for k in range(len(chances)):
@@ -289,9 +289,9 @@ def _keep_bare(blocks, measures, keep):
 
 @njit(cache=True, nogil=True)
 def choose(text, blocks, nodes, title, net, known=-1):
-    """Return (keep: bool[blocks], True for main text; the kind of the page, an index into KINDS;
-    the probability of this kind) of a page with at least one block. known: the kind as an index
-    into KINDS, or -1 to predict it."""
+    """Return (keep: bool[blocks], kind, chance) of a page with at least one block. `keep` is True
+    for main text, `kind` an index into KINDS, `chance` its probability. `known` is the kind if it
+    is known, or -1 to predict it."""
     seen = page_data(text, blocks, nodes, title)
     chances, kinds = judge(blocks, nodes, seen, net, known)
     sureness, caution = np.float32(0), np.float32(0)

@@ -37,7 +37,7 @@ def _joined(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a notebook. printed: its output as plain text, without pictures and errors."""
+    """A cell of a notebook. `printed` is its output as plain text, without pictures and errors."""
 
     is_code: bool
     source: str

@@ -35,7 +35,7 @@ for _k in range(1, 7):
 
 
 class Writing(NamedTuple):
-    """The form of the written text. The fields are settings of `extract`, with equal values."""
+    """The form of the written text. Each field is the setting of `extract` with the same name."""
 
     output: str = "text"
     comments: str = "auto"
@@ -49,12 +49,12 @@ PLAIN = Writing()
 
 @njit(nogil=True, allocates=True)
 def _places(text, blocks, nodes):
-    # places: int64[nodes, _PLACES], count: cells of each row, data: if each table is one of data
+    # places: int64[nodes, _PLACES]; count: items of a list, cells of a row; data: tables of data
     n = len(nodes)
     places = np.zeros((n, _PLACES), np.int64)
     count = np.zeros(n, np.int64)
     data = np.zeros(n, np.bool_)
-    held = np.zeros(n, np.int64)  # blocks of a cell
+    held = np.zeros(n, np.int64)  # number of blocks in each cell
     wide = np.zeros(n, np.bool_)  # tables with a row of several cells
     _fill_places(text, blocks, nodes, places, count, data, held, wide)
     return places, count, data
@@ -103,7 +103,7 @@ def _fill_places(text, blocks, nodes, places, count, data, held, wide):
             if count[p[_ROW]] > 1:
                 wide[table] = True
         elif table and nodes[blocks[i, NODE], N_TAG] != _CAPTION:
-            data[table] = False  # text between cells: its rows may be broken up
+            data[table] = False  # text outside cells: the rows may be incomplete
     for k in range(1, n):
         data[k] = data[k] and wide[k]
 
@@ -118,8 +118,8 @@ def _has_lines(text, a, z):
 
 @njit(nogil=True, allocates=True)
 def _whole_rows(blocks, nodes, keep, places, data):
-    # Keep or drop each row of a table of data as a whole: a row is kept if half of its text would
-    # be, and a row of headings if another row of its table is kept.
+    # Keep or drop each row of a table of data as a whole: a row is kept if half of its text is in
+    # `keep`, and a row of headings if another row of its table is kept.
     keep, n = keep.copy(), len(nodes)
     size, kept = np.zeros(n, np.int64), np.zeros(n, np.int64)
     plain = np.zeros(n, np.bool_)  # rows with a cell that is not a heading, and their tables
@@ -200,8 +200,8 @@ def _lines(text, a, z, out, at, indent, quotes, code):
 
 @njit(cache=True, nogil=True)
 def render(text, blocks, nodes, keep, markdown, tables, shown, spans):
-    """Return the text of the kept blocks, as UTF-8 in uint8[]. keep: bool[blocks]. tables: an index
-    into TABLES. shown, spans: text and blocks in the form to write, which has links if these are
+    """Return the text of the kept blocks, as UTF-8 in uint8[]. `keep` is bool[blocks]. `tables` is
+    an index into TABLES. `shown` and `spans` are the text and blocks to write, with links if
     wanted."""
     places, count, data = _places(text, blocks, nodes)
     keep = _whole_rows(blocks, nodes, keep, places, data)

@@ -155,9 +155,9 @@ def scan(data, a, z, tags, tables, links):
     """Return (text: uint8[], blocks: int64[b, BLOCK_COLUMNS], nodes: int64[n, NODE_COLUMNS], meta:
     int64[FIELDS, 3], see metadata.py) of a page.
 
-    The page is data[a:z] with at most `tags` tags (`count_tags`). tables: the result of
-    `blocks.tables`. links: int64[tags, LINK_COLUMNS], zeros to fill with the links in the order of
-    the page, or an empty array to ignore links.
+    The page is data[a:z] with at most `tags` tags (`count_tags`). `tables` comes from
+    `blocks.tables`. `links` (int64[tags, LINK_COLUMNS]) are zeros to fill with the links in the
+    order of the page, or an empty array to ignore links.
     """
     text = np.empty((z - a) + (z - a) // 4 + 64, np.uint8)
     blocks = np.empty((tags + 2, BLOCK_COLUMNS), np.int64)

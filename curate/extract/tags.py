@@ -63,8 +63,8 @@ def name_hash(name: bytes) -> int:
 
 
 def hash_table(names: dict[str, int], slots: int = SLOTS) -> tuple[np.ndarray, np.ndarray]:
-    """Return a hash table as (keys: uint64[slots], values: int64[slots]). names: each name with its
-    number, from 1 on; a value of 0 is a free slot."""
+    """Return a hash table as (keys: uint64[slots], values: int64[slots]). `names` has each name's
+    number, from 1 on; 0 marks a free slot."""
     keys, values = np.zeros(slots, np.uint64), np.zeros(slots, np.int64)
     for name, number in names.items():
         key = name_hash(name.encode())

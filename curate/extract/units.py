@@ -20,10 +20,10 @@ from llmcurate.base.kernels import njit
 G_COUNT, G_MASS, G_LINKED, G_PROSE, G_ROOTS, G_BLOCKS, G_FIGURES = range(7)
 _MULTIPLIER = np.int64(1000003)
 
-# depth, path, tags: int64[nodes], a node's depth, and hashes of the shapes and of the tags on the
-# path to it. sibling: its group of siblings. groups: float32[groups, G_FIGURES]. ordinal: its
-# number among its siblings. unit, outer: the nearest and the outermost unit around it. repeated:
-# the nearest element with a sibling. All three include the node itself; -1 for none.
+# `depth`, `path` and `tags` (int64[nodes]) are a node's depth, and hashes of the shapes and of the
+# tags on the path to it. `sibling` is its group of siblings, `ordinal` its number among them.
+# `groups` is float32[groups, G_FIGURES]. `unit` and `outer` are the nearest and the outermost unit
+# around it, `repeated` the nearest element with a sibling. These may be the node itself; -1: none.
 Units = namedtuple("Units", "depth path tags sibling groups ordinal unit outer repeated")
 
 
@@ -65,7 +65,7 @@ def numbered(keys, numbers):
 
 @njit(nogil=True, allocates=True)
 def find_units(nodes, sums):
-    """Return the `Units` of a page. sums: float32[nodes, SUMS], made by `features.measure`."""
+    """Return the `Units` of a page. `sums` (float32[nodes, SUMS]) comes from `features.measure`."""
     n = len(nodes)
     depth, path, tags = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
     keys = np.zeros(n, np.int64)
@@ -103,7 +103,7 @@ def find_units(nodes, sums):
 
 @njit(nogil=True, allocates=True)
 def blocks_of(keys, blocks):
-    """Return (int64[blocks], the group of each block; the number of groups). Blocks are in one
+    """Return (the group of each block: int64[blocks], the number of groups). Blocks are in one
     group if their nodes have the same key."""
     block_keys, numbers = np.empty(len(blocks), np.int64), np.empty(len(blocks), np.int64)
     for i in range(len(blocks)):

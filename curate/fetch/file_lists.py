@@ -117,7 +117,7 @@ def listed_files(
         raise _too_long(source)
     lines = (
         decode(data, html=False).text.replace("\ufeff", "").splitlines()
-    )  # lists may have been joined
+    )  # U+FEFF is also inside joined lists
     entries = []
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -148,7 +148,7 @@ def read_list(location: str, sha256: str | None, label: str, key: str) -> bytes:
         raise UsageError(f"{label}: {location} has sha256 {digest}, expected {sha256}")
     if data[:2] == b"\x1f\x8b":
         data = _unpacked(data, f"{label}: {location}")
-    return data.replace(b"\xef\xbb\xbf", b"")  # inside too, if lists were joined
+    return data.replace(b"\xef\xbb\xbf", b"")  # drop byte order marks, also between joined lists
 
 
 def check_elsewhere(url: str, source: str, where: str) -> None:
@@ -210,8 +210,8 @@ def _entry(line: str, where: str, base: str | None) -> tuple[str, str | None]:
 
 
 def path_below(url: str, keep_paths: bool = True) -> str:
-    """Return the path of a URL's file below the folder. Raises UsageError if there is no file
-    name."""
+    """Return the path below the folder at which a URL's file is stored. Raises UsageError if the
+    URL names no file."""
     parts = _parts(url)
     pieces = [p for p in PurePosixPath(parts.path).parts if p != "/"]
     if any(p in ("..", ".") or "\0" in p or "\\" in p or len(p) > 200 for p in pieces):

@@ -86,9 +86,9 @@ def _commit_of(url: str, parts: re.Match[str]) -> str:
 
 
 def model_folder(model: str, what: str, patterns: list[str]) -> Path:
-    """Return the folder of a model: a local folder, or the one of ORG/NAME[@REVISION] of the
-    Hugging Face hub in the cache of huggingface_hub. Its files that match the patterns are
-    downloaded if they are not cached. Raises UsageError or RunFailed, which begin with `what`."""
+    """Return the folder of a model: a local folder or, for ORG/NAME[@REVISION] of the Hugging Face
+    hub, one in the cache of huggingface_hub. Files that match the patterns are downloaded if they
+    are not cached. Raises UsageError or RunFailed, which begin with `what`."""
     folder = Path(model).expanduser()
     parts = _URL.fullmatch(f"hf://{model}")
     if folder.is_dir():
@@ -115,7 +115,8 @@ def model_folder(model: str, what: str, patterns: list[str]) -> Path:
 
 
 def hub_error(what: str, error: Exception) -> LlmcurateError:
-    """Return a one-line error for the user, without the token, for an error of huggingface_hub."""
+    """Turn an error of huggingface_hub into one line for the user that does not show the login
+    token."""
     if isinstance(error, ImportError):
         return UsageError(f"{what}: {INSTALL}")
     from huggingface_hub import constants, errors

@@ -306,9 +306,9 @@ def _missing(target: Path) -> Path:
 
 
 def wrong_record(path: Path, capture: Capture) -> str | None:
-    """Return why a file is not the record that the index describes, None if it is that record. The
-    file must be one whole gzip member, or a plain record. Its URL and payload digest are compared
-    if both the record and the index state them."""
+    """Return the reason why a file is not the record that the index describes, or None if it is.
+    The file must be one whole gzip member, or a plain record. Its URL and payload digest are
+    compared if both the record and the index state them."""
     data = path.read_bytes()
     if len(data) != capture.length:
         return f"it has {len(data)} bytes, not {capture.length}"

@@ -215,7 +215,7 @@ def _check_size(wanted: FileToFetch, size: int | None, out: BinaryIO) -> None:
 @contextmanager
 def _locked_part(part: Path) -> Iterator[BinaryIO]:
     """Open and lock the .part file. Raises RunFailed if another process has locked the file, or if
-    the file is not from a fetch."""
+    no fetch has made it."""
     part.parent.mkdir(parents=True, exist_ok=True)
     with _open_part(part) as out:
         try:
@@ -290,7 +290,7 @@ def _note(part: Path, url: str) -> tuple[str | None, int | None]:
 
 
 def _discard(part: Path, out: BinaryIO) -> None:
-    out.truncate(0)  # first: a non-empty .part must have its note
+    out.truncate(0)  # truncate first: a .part with content must have a note
     out.seek(0)
     remove_note(part)
 

@@ -1,4 +1,4 @@
-"""Lists of bad words, read from a file or downloaded by name, and the filter that uses them. Its
+"""Lists of bad words, read from a file or downloaded by name, and the filter that uses them. The
 rule is that of TensorFlow Datasets (tensorflow_datasets/text/c4.py and c4_utils.py, 4.9.10). The
 downloaded lists are LDNOOBW's: "List of Dirty, Naughty, Obscene, and Otherwise Bad Words"."""
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 NAME = "ldnoobw"
 LISTS = lists_of(NAME)
-# Words of the lists that TensorFlow Datasets leaves out: c4.py, _BADWORDS_ALLOWLIST.
+# Words that TensorFlow Datasets leaves out of the lists: c4.py, _BADWORDS_ALLOWLIST.
 ALLOWED = {"ja": {"sm", "グロ", "女の子"}, "zh": {"性"}}
-# Languages whose words match without word boundaries: c4_utils.py, get_badwords_filter_fn.
+# Languages whose bad words match inside longer words: c4_utils.py, get_badwords_filter_fn.
 UNBOUNDED = ("ja", "th", "zh")
 
 
 def language_of(label: str) -> str:
-    """Return the language code of a label: `fr` for `fr-CA-u-sd-caqc`, `fra_Latn` and `FR_ca`."""
+    """Return the language code of a label: `fr` for `fr-CA-u-sd-caqc`, `fra_Latn` or `FR_ca`."""
     language = comparable(label)
     return TWO.get(language, language)
 
 
 def published_lists(location: str) -> dict[str, Published]:
-    """Return {name: word list} of the published lists that a location such as `ldnoobw` or
-    `ldnoobw:en,de` names, {} for a path or URL. Raises UsageError for a language without a list."""
+    """Return {name: word list} for a location such as `ldnoobw` or `ldnoobw:en,de`, {} for a path
+    or URL. Raises UsageError for a language without a list."""
     name, _, chosen = location.partition(":")
     if name != NAME:
         return {}
@@ -75,9 +75,9 @@ def _pattern(node: dict) -> str:
 
 
 def badwords_regex(words: Iterable[str], lang: str) -> re.Pattern[str]:
-    r"""Compile a pattern that finds these words in lower-cased text; its group 0 is the word found.
-    It matches like `(?:\W|^)(word1|word2|...)(?:\W|$)` of c4_utils.py. The words are arranged as a
-    prefix tree, which makes the search tens of times faster."""
+    r"""Compile a pattern that finds these words in lower-cased text. Group 0 of a match is the
+    word. The pattern matches like `(?:\W|^)(word1|word2|...)(?:\W|$)` of c4_utils.py. The words are
+    arranged as a prefix tree, which makes the search tens of times faster."""
     kept = sorted({w.strip().lower() for w in words} - {""})
     if not kept:
         raise UsageError(f"bad words: no word for language {lang!r} in the list")
@@ -86,22 +86,22 @@ def badwords_regex(words: Iterable[str], lang: str) -> re.Pattern[str]:
 
 
 def list_files(location: str, label: str) -> list[str]:
-    """Return the paths or URLs of a word list, after downloading missing published lists."""
+    """Return the paths or URLs of a word list. Published lists that are missing are downloaded."""
     files = published_lists(location).values()
     return [str(file.fetched(_missing_list(label))) for file in files] or [location]
 
 
 def _missing_list(label: str) -> str:
     option = f"--set {label}.badwords"
-    return f"no bad word list: give {option}=PATH, switch the rule off with {option}=null"
+    return f"no bad word list: give {option}=PATH, or switch the rule off with {option}=null"
 
 
 def read_words(
     location: str, sha256: str | None, lang: str = "en", label: str = "c4"
 ) -> dict[str, list[str]]:
-    """Return {language: words} of a word list: published, or given by path or URL (.gz is
-    unpacked). A file holds JSONL with `lang` and `term` (or `word`), or plain lines in the language
-    `lang`. A URL needs its sha256, which is verified."""
+    """Return {language: words} of a word list. `location` names published lists, or is a path or
+    URL (.gz is unpacked). A file holds JSONL with `lang` and `term` (or `word`), or plain lines in
+    the language `lang`. A URL needs its `sha256`, which is checked."""
     from curate.fetch.file_lists import read_list
 
     words: dict[str, list[str]] = {}
@@ -140,14 +140,14 @@ def patterns(
 
 
 def is_kept(url: str, fraction: float) -> bool:
-    """Return True if a page with a bad word is kept all the same. md5(url) decides, so every run
-    decides alike. `fraction` is the share of such pages to drop (1.0: all)."""
+    """Return True if a page is kept although it has a bad word. `fraction` is the share of such
+    pages to drop (1.0: all). The md5 of the URL decides, so every run drops the same pages."""
     numerator, denominator = float(fraction).as_integer_ratio()
     return int(hashlib.md5(url.encode()).hexdigest(), 16) % denominator >= numerator
 
 
 class BadWordRule(Step, WordLists):
-    """The bad-word rule and its settings, a base class for steps that apply it."""
+    """The bad-word rule and its settings: the base class of the steps that apply the rule."""
 
     word_lists: ClassVar[tuple[str, ...]] = ("badwords",)
 
@@ -163,7 +163,7 @@ class BadWordRule(Step, WordLists):
     )
     badwords_lang: str = Field(
         "en",
-        description="The language of pages without a lang, and of a list without languages.",
+        description="The language of pages without a value in lang, and of lists that name none.",
     )
     badwords_fraction: float = Field(
         1.0,
@@ -177,7 +177,7 @@ class BadWordRule(Step, WordLists):
 
     @property
     def location(self) -> str:
-        """The path, URL or name of the word list; "" if the setting is empty or holds the words."""
+        """The path, URL or name of the word list, or "" if the setting is empty or lists words."""
         return self.badwords if isinstance(self.badwords, str) else ""
 
     def notes(self) -> list[str]:
@@ -208,7 +208,7 @@ class BadWordRule(Step, WordLists):
             )
 
     def drop_bad_words(self, docs: Documents, clean: np.ndarray) -> Documents:
-        """Drop documents with a bad word. clean: bool[rows], True for a document to search."""
+        """Drop documents with a bad word. `clean` is bool[rows], True for a document to search."""
         matches: list[str | None] = [None] * len(docs)
         self.open()
         words = self._words or {}
@@ -226,8 +226,8 @@ class BadWordRule(Step, WordLists):
 
 @step("bad_words")
 class BadWords(BadWordRule):
-    """Drops pages that contain a word of a list, as C4 and mC4 do. C4 cleans a page before it
-    applies this rule; the step c4 does both."""
+    """Drops pages that contain a word of a list, as C4 and mC4 do. The step c4 does so after
+    cleaning."""
 
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; Xue et al. 2021, section 3.1"
 

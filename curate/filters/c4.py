@@ -1,8 +1,8 @@
 """C4's page rules (Raffel et al. 2020, section 2.2), as TensorFlow Datasets' code applies them.
 
 All constants come from tensorflow_datasets/text/c4_utils.py. One difference: sentences are counted
-by an approximation of Punkt (curate/text/sentences.py). mC4's rule on paragraphs is also in this
-file; the bad-word rule is in bad_words.py.
+by an approximation of Punkt (curate/text/sentences.py). This file also has mC4's rule on
+paragraphs. The bad-word rule is in bad_words.py.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from curate.steps.contracts import Step, step
 from curate.steps.profiled import CountsWords
 
 # The limits of the paper on arXiv: "we discarded any page with fewer than 5 sentences and only
-# retained lines that contained at least 3 words". It states no limit for the length of a page or a
-# word. The version in JMLR says 3 sentences and 5 words, as TensorFlow Datasets' code does.
+# retained lines that contained at least 3 words". That version limits neither the length of a page
+# nor of a word. The paper in JMLR says 3 sentences and 5 words, as TensorFlow Datasets' code does.
 PAPER = {
     "min_words_per_line": 3,
     "min_sentences": 5,
@@ -31,7 +31,7 @@ PAPER = {
 }
 
 
-# Settings with the phrases of a rule, in the order of c4_kernel.phrase_table.
+# The settings that list phrases, in the order in which c4_kernel.phrase_table takes them.
 PHRASES = ("lorem_ipsum_phrases", "javascript_phrases", "policy_phrases")
 
 
@@ -44,7 +44,7 @@ class C4(CountsWords, BadWordRule):
 
     variant: Literal["tfds", "paper"] = Field(
         "tfds",
-        description="The reading of the rules: tfds follows the code of TensorFlow Datasets; paper"
+        description="The version of the rules: tfds follows the code of TensorFlow Datasets; paper"
         " follows Raffel et al. on arXiv, with other default limits.",
     )
     max_page_chars: int = Field(
@@ -171,8 +171,8 @@ class C4(CountsWords, BadWordRule):
 
 @step("c4_paragraphs")
 class C4Paragraphs(Step):
-    """Drops pages with too few long lines (mC4, Xue et al. 2021, section 3.1). Its "paragraphs" are
-    the lines of `text.split("\\n")`, with white space at their ends. Source of the constants:
+    """Drops pages with too few long lines (mC4, Xue et al. 2021, section 3.1). A "paragraph" is a
+    line of `text.split("\\n")`, with the white space at its ends. Source of the constants:
     tensorflow_datasets/text/c4_utils.py, paragraph_filter."""
 
     paper: ClassVar[str] = "Xue et al. 2021, section 3.1; tensorflow_datasets/text/c4_utils.py"

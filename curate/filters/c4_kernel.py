@@ -1,8 +1,8 @@
-"""C4's page cleaner: judge every line by tables of lines and words, and find the spans to cut.
+"""C4's page cleaner: judge each line of a batch, and find the spans to cut.
 
-The line rules run in the order of TensorFlow Datasets' `clean_page` (text/c4_utils.py): long word,
-citations removed, end mark, words, lorem ipsum, javascript, curly bracket, policy. In contrast to
-`clean_page`, lines are still judged after a page rule has matched, so all reasons are recorded.
+The rules run in the order of TensorFlow Datasets' `clean_page` (text/c4_utils.py): long words,
+citations (removed), end mark, number of words, lorem ipsum, javascript, curly bracket, policy.
+Unlike `clean_page`, lines are still judged after a page rule has matched, to record all reasons.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from curate.text.words import character_tables
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import matches_at
 
-# Verdicts on a line.
+# Verdicts on a line: kept, or the rule that drops it.
 KEPT, BLANK, LONG_WORD, NO_END_MARK, SHORT, LOREM, JAVASCRIPT, CURLY, POLICY = range(9)
 LINE_RULES = (
     "kept", "white_space", "long_word", "no_end_mark", "few_words", "lorem_ipsum", "javascript",
     "curly_bracket", "policy",
 )  # fmt: skip
-CITATION = len(LINE_RULES)  # spans within a kept line
+CITATION = len(LINE_RULES)  # the rule of spans that are cut within a kept line
 SPAN_RULES = (*LINE_RULES, "citation")
 
 _HAS_LOREM, _HAS_JAVASCRIPT, _HAS_POLICY, _HAS_CURLY, _HAS_BRACKET = 1, 2, 4, 8, 16
@@ -32,15 +32,15 @@ _BRACKET, _BITS = 128, 7
 _ONE = np.uint64(1)
 # Letters from the rarest in English to the most frequent; other characters count as rarer.
 _RARE = "zqjxkvbpygwfmucldrhsnioate "
-_ONE_LENGTH = re.compile(r"[\0-jl-\x7f]*")  # in bytes, in either case: KELVIN SIGN is a k, too
+_ONE_LENGTH = re.compile(r"[\0-jl-\x7f]*")  # a byte in either case (k: KELVIN SIGN)
 _EDIT = np.frombuffer(b"[edit]", np.uint8).copy()
 _NEEDED = np.frombuffer(b"[citation needed]", np.uint8).copy()
-ENDS, OPEN = 1, 2  # the line ends, or does not end, with an end mark of its language
+ENDS, OPEN = 1, 2  # the line ends with an end mark of its language, or does not
 
 
 @njit(nogil=True)
 def citation_bytes(data: np.ndarray, i: int, end: int) -> int:
-    r"""Return the length of `\[\d*\]|\[edit\]|\[citation needed\]` at data[i], or 0."""
+    r"""Return the number of bytes that match `\[\d*\]|\[edit\]|\[citation needed\]` at data[i]."""
     if data[i] != 91:
         return 0
     k = i + 1
@@ -66,18 +66,19 @@ def citation_bytes(data: np.ndarray, i: int, end: int) -> int:
 
 @lru_cache(maxsize=8)
 def phrase_table(*lists: tuple[str, ...]) -> tuple[np.ndarray, ...]:
-    """Return the arrays by which `find_phrases` finds phrases in any case. lists: the phrases for
-    lorem ipsum, javascript and policies. The anchor of a phrase is the rarest of its first
-    characters. A phrase is compared with the text only where its anchor occurs after a byte that
-    may precede the anchor in the phrase.
+    """Return the arrays with which `find_phrases` finds phrases in any case. `lists` are the
+    phrases for lorem ipsum, for javascript and for policies. A phrase's anchor is the rarest of its
+    first characters. A phrase is compared with text only where the anchor follows a byte that may
+    precede it.
 
-    Returns nine arrays. anchors: uint8[256], for each byte the bits of the phrases whose anchor may
-    begin with this byte. befores: uint8[256], the same for the byte before the anchor. begins:
-    int64[257] and numbers: int64[]; numbers[begins[b]:begins[b + 1]] are the phrases whose anchor
-    may begin with byte b. codes: int32[], the code points of all phrases. at: int64[phrases + 1],
-    where each phrase begins in codes. back: int64[phrases], the number of bytes before the anchor.
-    flags: int64[phrases], 1, 2 or 4 for the list of the phrase. lower: int32[0x110000], the lower
-    case of each code point."""
+    Returns nine arrays. `anchors` (uint8[256]) has for each byte the bits of the phrases whose
+    anchor may begin with this byte. `befores` (uint8[256]) has the same for the byte before the
+    anchor. `begins` (int64[257]) and `numbers` (int64[]): the phrases whose anchor may begin with
+    byte b are numbers[begins[b]:begins[b + 1]]. `codes` (int32[]) has the code points of all
+    phrases, `at` (int64[phrases + 1]) where each begins. `back` (int64[phrases]) is the number of
+    bytes before the anchor. `flags` (int64[phrases]) is 1, 2 or 4 for the list of the phrase.
+    `lower` (int32[0x110000]) is the lower case of each code point.
+    """
     lower = character_tables()[1]
     phrases = [(text.lower(), 1 << n) for n, listed in enumerate(lists) for text in listed]
     anchors, befores = np.zeros((2, 256), np.uint8)
@@ -140,11 +141,11 @@ def _next_hit(data, i, stop, before, anchors, befores):
 
 @njit(nogil=True)
 def find_phrases(data: np.ndarray, start: int, end: int, table: tuple[np.ndarray, ...]) -> int:
-    """Return which phrases occur in data[start:end], as the sum of 1 for lorem ipsum, 2 for
-    javascript, 4 for a policy, 8 for `{` and 16 for `[`. table: see `phrase_table`."""
+    """Return the kinds of phrases in data[start:end], as the sum of 1 for lorem ipsum, 2 for
+    javascript, 4 for a policy, 8 for `{` and 16 for `[`. `table` comes from `phrase_table`."""
     anchors, befores, begins, numbers, codes, at, back, flags, lower = table
     bits = 0
-    i, stop, b = np.uint64(start), np.uint64(end), np.uint8(0)  # unsigned: see text/tables.py
+    i, stop, b = np.uint64(start), np.uint64(end), np.uint8(0)  # unsigned: text/tables.py says why
     while True:
         i = _next_hit(data, i, stop, b, anchors, befores)
         if i >= stop:
@@ -241,14 +242,14 @@ def judge_lines(
 ):
     """Judge every line of a batch and count what the lines of each row contain.
 
-    marks: uint8[lines], ENDS if the line ends with an end mark of its language profile, OPEN if it
-    does not, 0 without a profile. more_words: int64[lines], the number of words in scripts without
-    spaces, whose lengths are unknown. phrases: see `phrase_table`.
+    `marks` (uint8[lines]) is ENDS if the line ends with an end mark of its language profile, OPEN
+    if it does not, 0 without a profile. `more_words` (int64[lines]) is the number of words in
+    scripts without spaces, whose lengths are unknown. `phrases` comes from `phrase_table`.
 
     Returns (verdict: uint8[lines], cited: bool[lines], hits: int64[rows, 3], sentences:
-    int64[rows], citations: int64). verdict: BLANK, KEPT, or the rule that drops the line. cited:
-    True if a kept line has citations to cut. hits: the numbers of lines with lorem ipsum, of lines
-    with a curly bracket, and of kept lines. citations is the number of citations in all kept lines.
+    int64[rows], citations: int64). `verdict` is BLANK, KEPT, or the rule that drops the line.
+    `cited` is True if a kept line has citations to cut. `hits` are the numbers of lines with lorem
+    ipsum, of lines with a curly bracket, of kept lines. `citations` counts those in kept lines.
     """
     rows = len(row_lines) - 1
     verdict = np.zeros(len(start), np.uint8)
@@ -256,7 +257,7 @@ def judge_lines(
     hits = np.zeros((rows, 3), np.int64)
     sentences = np.zeros(rows, np.int64)
     citations = 0
-    longest = begin = np.int64(0)  # a literal 0 has another type: numba would compile again
+    longest = begin = np.int64(0)  # a literal 0 has another type, so numba would compile again
     for k in range(len(start)):
         longest = max(longest, end[k] - start[k])
     scratch = np.empty(longest, np.uint8)
@@ -338,8 +339,8 @@ def _last_character(data, a, z):
 @njit(cache=True, nogil=True)
 def spans_of_lines(data, offsets, row_lines, raw, start, end, verdict, cited, clean, citations):
     """Return the spans to cut from the rows in `clean`, in text order: (rows, starts, ends:
-    int64[spans], rules, swaps: uint8[spans]). rules: the rule that cuts the span. swaps: 1 if the
-    span is replaced by a newline."""
+    int64[spans], rules, swaps: uint8[spans]). Starts and ends count bytes from the row's start.
+    `rules` is the rule that cuts the span. `swaps` is 1 if a newline replaces the span."""
     n_rows = len(offsets) - 1
     limit = 2 * len(start) + citations + n_rows + 1
     rows = np.empty(limit, np.int64)
@@ -352,7 +353,7 @@ def spans_of_lines(data, offsets, row_lines, raw, start, end, verdict, cited, cl
         if not clean[r]:
             continue
         base = offsets[r]
-        last = -1  # the last kept line that has more than citations
+        last = -1  # the last kept line with text besides citations
         for k in range(row_lines[r], row_lines[r + 1]):
             if verdict[k] == KEPT and (
                 not cited[k] or _last_character(data, start[k], end[k]) > start[k]
@@ -376,7 +377,7 @@ def spans_of_lines(data, offsets, row_lines, raw, start, end, verdict, cited, cl
                     rules[spans], swaps[spans] = verdict[k], 0
                     spans += 1
                 continue
-            # After its citations are removed, the page is stripped at both ends.
+            # The page is stripped at both ends after its citations are removed.
             a, z = start[k], end[k]
             if not open_piece and cited[k]:
                 while a < z:

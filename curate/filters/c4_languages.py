@@ -1,8 +1,8 @@
-"""C4's line rules in other languages than English: end marks, words and sentences.
+"""C4's line rules for other languages than English: end marks, words and sentences.
 
 C4's rules are made for English: a line ends in . ? ! or a double quote, words are separated by
-spaces, and sentences are counted by Punkt's rules. In a language with a profile, the profile's end
-marks count too. If the profile has none, no line is cut for its end.
+spaces, and Punkt's rules find the ends of sentences. For a language with a profile, the profile's
+end marks count too. If the profile has no end marks, no line is cut for its end.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from curate.text.languages import Profile
 
 ENGLISH_MARKS = '.?!"'
-# Words per sentence: NTREX-128 has 21.8 in English.
+# Estimated words per sentence. English sentences of NTREX-128 have 21.8 on average.
 SENTENCE_WORDS = 20
 
 
 @dataclass(frozen=True)
 class LineFacts:
-    """Corrections of the English line rules for other languages. marks: uint8[lines], ENDS if a
-    line ends with an end mark of its language profile (or the profile has no end marks), else OPEN;
-    0 without a profile. more_words: int64[lines], estimated words in scripts without spaces.
-    more_sentences: int64[lines], estimated sentences."""
+    """Corrections of the English line rules for other languages. `marks` (uint8[lines]) is ENDS if
+    a line ends with an end mark of its language profile or the profile has no end marks, OPEN if it
+    does not, 0 without a profile. `more_words` (int64[lines]) are estimated words in scripts
+    without spaces, `more_sentences` (int64[lines]) estimated sentences."""
 
     marks: np.ndarray
     more_words: np.ndarray
@@ -44,8 +44,8 @@ class LineFacts:
 def line_facts(
     docs: Documents, parts: list[tuple[Profile | None, object, np.ndarray]]
 ) -> LineFacts:
-    """Return the `LineFacts` of a batch. parts: (language profile, step, bool[rows]: True for the
-    rows to which this profile applies)."""
+    """Return the `LineFacts` of a batch. Each of `parts` is (language profile, step, bool[rows]:
+    True for the rows to which this profile applies)."""
     tables = segments(docs)
     n = len(tables.lines.start)
     facts = LineFacts(np.zeros(n, np.uint8), np.zeros(n, np.int64), np.zeros(n, np.int64))

@@ -1,4 +1,4 @@
-"""Filter documents by the value of an input column: votes, stars, a community, a subset."""
+"""Filter documents by the value of an input column, such as votes, stars or a subset."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FARTHEST = 1e18  # the largest limit allowed
 
 @step("column_filter")
 class ColumnFilter(Step, FromFiles):
-    """Drops documents by a column: numbers outside limits, values that are (or are not) in a list.
-    With `min` or `max`, the column `value` of the output has the number."""
+    """Drops documents by a column: numbers outside limits, or values that are (or are not) in a
+    list. With `min` or `max`, the output column `value` has the number."""
 
     only_measures: ClassVar[bool] = True
 
@@ -54,8 +54,8 @@ class ColumnFilter(Step, FromFiles):
     )
     missing: Literal["drop", "keep"] = Field(
         "drop",
-        description="Drop or keep documents without a value, or whose value is not a number if min"
-        " or max is given.",
+        description="Drop or keep documents without a value. With min or max, values that are not"
+        " numbers count as missing.",
     )
     _lists: dict[str, pa.Array] = PrivateAttr(default_factory=dict)
 
@@ -114,7 +114,7 @@ class ColumnFilter(Step, FromFiles):
         for key, rule in (("keep", "not_listed"), ("drop", "listed")):
             if getattr(self, key):
                 listed = self._lists[key]
-                if self.column == "lang":  # labels of one language may differ: en, eng_Latn
+                if self.column == "lang":  # one language may have several labels: en, eng_Latn
                     names, labels = listed.to_pylist(), texts.unique().drop_null().to_pylist()
                     alike = [x for x in labels if any(matches_label(name, x) for name in names)]
                     listed = pa.array(alike, pa.string())

@@ -1,6 +1,6 @@
 """FineWeb's quality rules (Penedo et al. 2024, section 3.6) against lists, menus and duplicate
-lines. There are two variants: "datatrove" is DataTrove 0.10's `fineweb_quality_filter.py`; "paper"
-has the paper's limits and comparisons, and no rule on newlines."""
+lines. Variant "datatrove" is DataTrove 0.10's `fineweb_quality_filter.py`. Variant "paper" has the
+paper's limits and comparisons, and no rule on newlines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FineWebQuality(WordCounting):
 
     variant: Literal["datatrove", "paper"] = Field(
         "datatrove",
-        description="The reading of the rules: datatrove follows the code of DataTrove 0.10; paper"
+        description="The version of the rules: datatrove follows the code of DataTrove 0.10; paper"
         " uses the limits and comparisons of Penedo et al. 2024, and no rule on newlines.",
     )
     min_end_marks: float = Field(
@@ -89,8 +89,9 @@ class FineWebQuality(WordCounting):
 def measured(
     docs: Documents, variant: str, short_line_chars: int, profile: Profile | None = None
 ) -> Documents:
-    """Return the batch with the columns that the rules compare. variant, short_line_chars: settings
-    of the step. profile: the language profile of all documents in the batch, None for English."""
+    """Return the batch with the columns that the rules compare with their limits. `variant` and
+    `short_line_chars` are settings of the step. `profile` is the language profile of all documents
+    in the batch, None for English."""
     from curate.filters.language_words import word_number
     from curate.filters.repeats import duplicates, last_code_points, ratio, short_pieces
     from curate.filters.tokens import TERMINAL, symbol_tokens

@@ -3,7 +3,7 @@
 All variants share the paper's thresholds. They differ in what they count (tables in
 docs/filters.md). Sources: DataTrove 0.10 `gopher_quality_filter.py` and
 `gopher_repetition_filter.py`, Dolma `taggers/gopher.py` and `configs/dolma-v1_6`, DCLM
-`content_filters.py`. The variant "paper" is our interpretation where the paper leaves a choice.
+`content_filters.py`. Where the paper leaves a choice, the variant "paper" is our interpretation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from curate.text.languages import Profile
 
 Variant = Literal["paper", "datatrove", "dolma", "dclm"]
 VARIANT = (
-    "The reading of the rules: datatrove, dolma and dclm count as those projects' code does, paper"
+    "The version of the rules: datatrove, dolma and dclm count as those projects' code does, paper"
     " as Rae et al. 2021 write."
 )
 
@@ -86,7 +86,7 @@ class GopherQuality(WordCounting, WordLists):
     )
     stop_words: WordList | None = Field(
         None,
-        description="Stop words for all languages in place of those of `min_stop_words` and of the"
+        description="Stop words for all languages, instead of those of `min_stop_words` and of the"
         " profiles. A list, or a file with one word per line.",
     )
 

@@ -41,7 +41,7 @@ from llmcurate.base.kernels import njit
 if TYPE_CHECKING:
     from curate.text.languages import Profile
 
-# Bits for the signs that begin a bullet line and that end an ellipsis line.
+# Bits for the signs that begin a bullet line, and for the signs that end an ellipsis line.
 _BULLET, _HYPHEN, _STAR, _CIRCLE = 1, 2, 4, 8  # • - * ●
 _THREE, _ONE_SIGN, _SPACED = 1, 2, 4  # ... … . . .
 BULLETS = {
@@ -64,9 +64,9 @@ _LETTERS[0xE2] = 3
 
 @njit(cache=True, nogil=True)
 def _sums(rows, chars, flags):
-    """Return int64[rows, 7], counts per row: tokens with a non-punctuation character, the code
-    points of those tokens, tokens that begin with a letter or digit, tokens with a letter, tokens
-    with # or an ellipsis, stop words, distinct stop words."""
+    """Return int64[rows, 7], seven counts per row: tokens with a non-punctuation character, the
+    code points of those tokens, tokens that begin with a letter or digit, tokens with a letter,
+    tokens with # or an ellipsis, stop words, distinct stop words."""
     out = np.zeros((len(rows) - 1, 7), np.int64)
     for r in range(len(rows) - 1):
         plain = plain_chars = firsts = alphas = symbols = stops = np.int64(0)
@@ -157,9 +157,9 @@ def _marked_lines(data, rows, start, end, bullets, ellipses):
 def quality_measures(
     docs: Documents, variant: str, profile: Profile | None = None, own: Sequence[str] | None = None
 ) -> Documents:
-    """Return the batch with the columns that the quality rules compare with their limits. profile:
-    the language profile of all documents in the batch, None for English. own: stop words to use in
-    place of the profile's."""
+    """Return the batch with the columns that the quality rules compare with their limits. `profile`
+    is the batch's language profile, None for English. `own` are stop words that replace the
+    profile's."""
     data, offsets = docs.buffers()
     tokens = _quality_tokens(docs, variant)
     number = np.diff(tokens.rows)
@@ -226,8 +226,8 @@ def _lines(docs: Documents, variant: str) -> Extents:
 
 
 def without_text(docs: Documents, variant: str) -> np.ndarray:
-    """Return bool[rows]: True for a document without text, or, if `variant` is "dclm", without a
-    line that is not blank."""
+    """Return bool[rows], True for a document without text. If `variant` is "dclm", a document that
+    has only blank lines counts as one without text."""
     if variant == "dclm":
         return np.diff(written_lines(docs, strip=True).rows) == 0
     mask: np.ndarray = np.diff(docs.buffers()[1]) == 0
@@ -254,7 +254,7 @@ def _repeated_pieces(docs: Documents, variant: str) -> Documents:
     if variant == "datatrove":
         pieces = filled_lines(docs)
         n, n_chars = duplicates(docs, pieces, firsts)
-        # `re.split(r"\n+", text)` returns an empty line at an end of the text that is a newline.
+        # If the text ends with a newline, `re.split(r"\n+", text)` returns an empty last line.
         lines = newline_lines(docs)
         filled = lines.end > lines.start
         opens = ~_at(filled, lines.rows[:-1]) & (np.diff(offsets) > 0)
@@ -282,7 +282,7 @@ def _repeated_n_grams(docs: Documents, variant: str, profile: Profile | None) ->
     else:
         tokens = _repetition_tokens(docs, variant)
     way = {"datatrove": GREEDY, "dolma": EVERY}.get(variant, UNION)
-    counts = variant in ("datatrove", "dolma")  # n-grams that occur once count
+    counts = variant in ("datatrove", "dolma")  # an n-gram that occurs once counts too
     spaces = variant == "datatrove" and not unspaced
     n_chars = n_gram_chars(tokens, way, not counts, spaces, counts, per_word)
     if variant == "datatrove":

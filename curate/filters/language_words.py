@@ -1,8 +1,8 @@
-"""Words of other languages than English: stop words, and words in scripts without spaces.
+"""Words in languages other than English: stop words, and words in scripts without spaces.
 
 Text without spaces is cut into words by a dictionary if the step has one for the language.
 Otherwise words are estimated from grapheme clusters. The language profile states the average number
-c of clusters per word, and an n-gram of words is taken to be any sequence of n * c clusters.
+c of clusters per word, and an n-gram of words is any sequence of n * c clusters.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 def stop_words(
     docs: Documents, tokens: Tokens, listed: Sequence[str], unspaced: bool, fold: bool
 ) -> np.ndarray:
-    """Return int64[rows, 2]: the number of times that listed stop words occur, and the number of
-    distinct ones. fold: also count capitalized and upper-case spellings. unspaced: the text is in a
-    script without spaces, where a word is found anywhere in the text and counts only once."""
+    """Return int64[rows, 2]: the number of occurrences of the `listed` stop words, and the number
+    of distinct ones. `fold` also counts capitalized and upper-case spellings. `unspaced` means a
+    script without spaces, where a stop word is found anywhere in the text and counts only once."""
     if unspaced:
         texts = docs.text.to_pylist()
         matched = [sum(word in (text or "") for word in listed) for text in texts]
@@ -65,8 +65,8 @@ def stop_words(
 
 
 def unspaced_tokens(docs: Documents, profile: Profile) -> tuple[Tokens, np.ndarray, float]:
-    """Return the tokens of a batch with text in scripts without spaces, as (tokens; bool[tokens],
-    True for a token in such a script; average number of these tokens per word)."""
+    """Return (tokens, inside, per_word) of a batch with text in scripts without spaces. `inside` is
+    bool[tokens], True for a token in such a script. `per_word` is their average number per word."""
     letters, table = joined_tokens(docs), words(docs)
     clusters = np.flatnonzero((table.flags & IS_CLUSTER) > 0)
     starts = table.start[clusters]
@@ -93,10 +93,9 @@ def unspaced_tokens(docs: Documents, profile: Profile) -> tuple[Tokens, np.ndarr
 
 
 def estimated_counts(docs: Documents, base: Tokens, profile: Profile) -> tuple[np.ndarray, ...]:
-    """Return four estimated word counts, each float64[rows], for scripts without spaces: all words;
+    """Return four estimated word counts for scripts without spaces, each float64[rows]: all words;
     words with a non-punctuation character; words that begin with a letter or digit; words with a
-    letter. base: the filter's tokens. Only tokens without a letter are used: each is added to the
-    counts of which it meets the condition."""
+    letter. `base` are the filter's tokens; only those without a letter count."""
     tokens, inside, per_word = unspaced_tokens(docs, profile)
     spaced = row_sums(tokens.rows, ((tokens.flags & ALPHA) > 0) & ~inside)
     alphas = spaced + row_sums(tokens.rows, inside) / per_word
@@ -110,7 +109,7 @@ def estimated_counts(docs: Documents, base: Tokens, profile: Profile) -> tuple[n
 
 
 def word_number(docs: Documents, base: Tokens, profile: Profile | None) -> np.ndarray:
-    """Return the number of words in each row. Symbols count too if `base` has them as tokens."""
+    """Return the number of words in each row. Symbols that are tokens in `base` count too."""
     if profile is None or not profile.clusters:
         return np.diff(base.rows)
     return estimated_counts(docs, base, profile)[0]

@@ -1,4 +1,4 @@
-"""Filter documents by length in words, characters or bytes. Usual limits: Gopher 50 to 100,000
+"""Filter documents by length in words, characters or bytes. Published limits: Gopher 50 to 100,000
 words (Rae et al. 2021), C4 up to 190,000 characters (tensorflow_datasets/text/c4_utils.py), CCNet
 from 300 characters (Wenzek et al. 2020)."""
 

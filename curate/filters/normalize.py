@@ -3,10 +3,10 @@
 The reference for mojibake is `ftfy.fix_text` with `fix_encoding` alone, which works line by line.
 Only lines that match ftfy's pattern of mojibake (normalize_kernel.py) are passed to it.
 
-With every setting, characters that a script needs are kept. Their neighbours decide: joiners
-(U+200C, U+200D) next to letters that join or form conjuncts (UAX #31, 2.3; RFC 5892, A.1 and A.2)
-and in emoji; U+200B and U+2060, which mark line breaks (UAX #14), next to letters of scripts
-without spaces. NFKC and NFKD do not change the characters in `_KEPT`.
+Characters that a script needs are always kept. Joiners (U+200C, U+200D) are kept in emoji and next
+to letters that join or form conjuncts (UAX #31, 2.3; RFC 5892, A.1 and A.2). U+200B and U+2060,
+which mark line breaks (UAX #14), are kept next to letters of scripts without spaces. NFKC and NFKD
+do not change the characters in `_KEPT`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _ENCODING = {
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
 )
-# Arabic and its neighbours, Devanagari to Sinhala, Tibetan, Burmese, Khmer, Mongolian, the scripts
-# of islands, later blocks of all these, presentation forms, Adlam.
+# Arabic and its neighbours; Devanagari to Sinhala; Tibetan; Burmese; Khmer; Mongolian; scripts of
+# Indonesia and the Philippines; later blocks of all these; presentation forms; Adlam.
 _JOINING = (
     "\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u194f\u1a00-\u1c4f\u1cd0-\u1cff"
     "\ua800-\ua8ff\ua930-\uaaff\uabc0-\uabff\ufb50-\ufdff\ufe70-\ufefc"
@@ -47,10 +47,11 @@ _INVISIBLE = (
     rf"(?<![{_JOINING}])\u200c(?![{_JOINING}])|(?<![{_JOINING}{_EMOJI}])\u200d(?![{_JOINING}])"
 )
 _BLANK = "[\t \xa0\u2000-\u200a\u202f\u205f\u3000]"
-# Thai and Lao AM, digraphs of Lao and of Kazakh, Arabic words.
+# Characters that NFKC would change for the worse: Thai and Lao AM, digraphs of Lao and Kazakh,
+# Arabic words that are one character.
 _KEPT = re.compile("([\u0e33\u0eb3\u0edc\u0edd\u0675-\u0678\ufdf0-\ufdfd]+)")
 _LINE = r"[^\n]*\n|[^\n]+"
-_WORD = r"\S+|\s"  # characters do not compose across these borders
+_WORD = r"\S+|\s"  # characters never compose across the ends of such a piece
 # Kind of change, pattern, replacement.
 _PASSES: list[tuple[str, str, Replace]] = [
     ("line_ends", r"\r\n?|[\x85\u2028\u2029]", lambda m: "\n"),
@@ -63,7 +64,7 @@ _PASSES: list[tuple[str, str, Replace]] = [
 
 
 def normal_form(text: str, form: Any) -> str:
-    """Return the text in a Unicode form. NFKC and NFKD do not change the characters in `_KEPT`."""
+    """Return the text in a normalization form. NFKC and NFKD keep the characters in `_KEPT`."""
     if text.isascii() or form in ("NFC", "NFD"):
         return unicodedata.normalize(form, text)
     parts = _KEPT.split(text)  # every second part is kept as it is
@@ -87,8 +88,8 @@ def repaired(text: str) -> str:
 
 @step("normalize")
 class Normalize(Step):
-    """Repairs mojibake and, on request, unifies different spellings of characters. Columns: the
-    number of changes of each kind."""
+    """Repairs mojibake and, on request, unifies different spellings of characters. The output
+    columns count the changes of each kind."""
 
     paper: ClassVar[str] = "Speer 2019, ftfy; Unicode Standard Annex 15"
 
@@ -123,7 +124,7 @@ class Normalize(Step):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The names of the changes that the settings switch on."""
+        """The kinds of change that the settings switch on."""
         return tuple(kind for kind in KINDS if getattr(self, kind))
 
     def identity(self) -> Identity:

@@ -2,9 +2,9 @@
 
 `ftfy.fix_encoding` does not change a segment in which `ftfy.badness.BADNESS_RE` matches nothing
 (ftfy 6.3, `_fix_encoding_one_step_and_explain`). The pattern is a list of short sequences of
-character sets. All sequences are matched at once with one bit per set (Shift-And: Baeza-Yates and
-Gonnet 1992). Two differences from ftfy: anchors are ignored, and a character beyond U+FFFF counts
-as a letter. Pure ASCII never matches, so runs of ASCII are skipped eight bytes at a time.
+character sets. One bit per set matches all sequences at once (Shift-And: Baeza-Yates and Gonnet
+1992). Two differences from ftfy: anchors are ignored, and a character beyond U+FFFF counts as a
+letter. Pure ASCII never matches, so runs of ASCII are skipped eight bytes at a time.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _ONE = np.uint64(1)
 _TOP_BIT = np.uint64(63)
 _BMP = 0x10000
 _LETTER = 0x4E00  # stands for all characters beyond U+FFFF
-# A comment or white space of the verbose pattern, else an item.
+# Either a comment or white space of the verbose pattern, or an item.
 _PART = re.compile(r"#[^\n]*|\s+|(?P<item>\[[^\]]+\]|\\.|[^\\])")
 
 
 class Mojibake(NamedTuple):
     """ftfy's pattern of mojibake as tables. The pattern is a list of sequences of character sets.
-    Characters that are in the same sets form a class. kinds: uint8[0x10000], the class of each
-    character. masks: uint64[classes, 2], the sets that contain the class, one bit per set. first,
-    last: uint64[2], the sets that begin and end a sequence. reach: the length of the longest run of
-    sets that have ASCII characters."""
+    Characters that are in the same sets form a class. `kinds` (uint8[0x10000]) is the class of each
+    character. `masks` (uint64[classes, 2]) has one bit for each set that contains the class.
+    `first` and `last` (uint64[2]) are the sets that begin and end a sequence. `reach` is the length
+    of the longest run of sets that have ASCII characters."""
 
     kinds: np.ndarray
     masks: np.ndarray
@@ -45,7 +45,7 @@ class Mojibake(NamedTuple):
 
 def sequences(pattern: str) -> list[list[str]]:
     """Return the alternatives of a verbose pattern as lists of character sets. An alternative with
-    an optional set becomes two; anchors are left out. Raises ValueError for any other syntax."""
+    an optional set becomes two. Anchors are left out. Raises ValueError for any other syntax."""
     found: list[list[str]] = []
     items = [m["item"] for m in _PART.finditer(pattern) if m["item"]]
     for bar, alternative in groupby(items, lambda item: item == "|"):
@@ -91,7 +91,7 @@ def mojibake() -> Mojibake:
 @njit(cache=True, nogil=True)
 def suspicious_lines(data, offsets, pattern):
     """Return int64[found, 3]: the row, start and end of each line in which the `Mojibake` pattern
-    matches. Start and end are byte positions in data; the end includes the newline."""
+    matches. Start and end are byte positions in `data`. The end lies after the newline."""
     kinds, masks, first, last, reach = pattern
     out = np.empty((64, 3), np.int64)
     found = 0
@@ -115,7 +115,7 @@ def suspicious_lines(data, offsets, pattern):
                     code = (b & 15) << 12 | (data[k + 1] & 63) << 6 | (data[k + 2] & 63)
                 elif size == 2 and k + 1 < stop:
                     code = (b & 31) << 6 | (data[k + 1] & 63)
-                elif b >= 0x80:  # beyond U+FFFF, or a character cut by the reach
+                elif b >= 0x80:  # beyond U+FFFF, or cut by the reach
                     code = np.int64(_LETTER)
                 kind = kinds[code]
                 high = (((high << _ONE) | (low >> _TOP_BIT)) | first[1]) & masks[kind, 1]

@@ -1,10 +1,10 @@
 """Drop documents whose publishers do not allow machines to use them (rules: docs/filters.md).
 
-Sources: the site's robots.txt (RFC 9309, and its Content-Signal lines), ai.txt and tdmrep.json; the
-headers X-Robots-Tag and tdm-reservation; `meta` elements in the page's head. Nothing is downloaded:
-the files of sites come from archives that a recipe names, such as Common Crawl's robotstxt files.
-These archives are read once for all workers. Policies are stored by origin (scheme and host), and
-equal policies share an object.
+Publishers say so in the site's robots.txt (RFC 9309, and Content-Signal lines), ai.txt and
+tdmrep.json; in the headers X-Robots-Tag and tdm-reservation; and in `meta` elements of the page's
+head. Nothing is downloaded: the files of sites come from archives that a recipe names, such as
+Common Crawl's robotstxt files. These archives are read once for all workers. Policies are stored by
+origin (scheme and host), and equal policies share an object.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from llmcurate.base.disk.files import replacing
 from llmcurate.base.errors import RunFailed, UsageError
 
 ROBOTS, TDMREP, AI = "/robots.txt", "/.well-known/tdmrep.json", "/ai.txt"
-MOST_CORRUPT = 100  # unreadable places that are listed
+MOST_CORRUPT = 100  # the most unreadable places that a notice lists
 MOST_REDIRECTS = 5  # RFC 9309, 2.3.1.2
 _LONG_AGO = datetime.min.replace(tzinfo=timezone.utc)
 _LIMITS = ReadLimits(record_bytes=8 << 20, payload_bytes=4 << 20)
@@ -59,7 +59,7 @@ FORBIDDEN: Policy = (("*", (UNREACHABLE,)),)
 
 @dataclass(frozen=True)
 class Reservation:
-    """A rule of tdmrep.json. location: a path pattern in the syntax of robots.txt."""
+    """A rule of tdmrep.json. `location` is a path pattern in the syntax of robots.txt."""
 
     location: str
     reserved: bool
@@ -72,7 +72,7 @@ class Reservation:
 
 @dataclass(slots=True)
 class Site:
-    """The policies of one origin. robots: the policy in robots.txt, or the URL it redirects to."""
+    """The policies of one origin. `robots` is the policy of robots.txt, or its redirect's URL."""
 
     robots: Policy | str | None = None
     robots_date: datetime = _LONG_AGO
@@ -85,16 +85,16 @@ class Site:
 
 @dataclass
 class Sites:
-    """The policies of all sites by origin. agents: the crawlers whose groups in robots.txt apply.
-    unreachable: the policy for a 5xx answer. signals: the uses that a Content-Signal may deny.
-    corrupt: the number of unreadable places in archives; `places` has the first of them."""
+    """The policies of all sites by origin. `agents` are the crawlers whose groups in robots.txt
+    apply. `unreachable` is the policy for a 5xx answer. `signals` are the uses that a
+    Content-Signal may deny. `corrupt` counts unreadable places, `places` lists the first."""
 
     agents: tuple[str, ...]
     unreachable: Policy = NOTHING
     signals: tuple[str, ...] = ()
     corrupt: int = 0
-    places: list[tuple[str, int, str]] = field(default_factory=list)  # file, offset, what
-    reserve: bool = False  # whether any site has a tdmrep.json
+    places: list[tuple[str, int, str]] = field(default_factory=list)  # file, offset, what is wrong
+    reserve: bool = False  # True if any site has a tdmrep.json
     _sites: dict[str, Site] = field(default_factory=dict)
     _same: dict[Any, Any] = field(default_factory=dict)
 
@@ -109,8 +109,8 @@ class Sites:
         self.reserve = self.reserve or site.tdm is not None
 
     def read(self, paths: Iterable[str]) -> Sites:
-        """Add the sites in these archives, which are read in this order, and return self. Of
-        several captures of a file, the newest counts."""
+        """Add the sites in these archives and return self. The archives are read in the given
+        order. Of several captures of a file, the newest counts."""
         for path in paths:
             with open_input(path) as file:
                 for record in records(file, 0, None, _LIMITS):
@@ -170,8 +170,8 @@ class Sites:
         return self._same.setdefault(value, value)
 
     def robots(self, origin: str) -> Policy | None:
-        """Return the policy of a site's robots.txt, None if no archive has it. If robots.txt was
-        captured only for http or only for https, that capture counts for both."""
+        """Return the policy of a site's robots.txt, or None if no archive has one. If robots.txt
+        was captured only for http or only for https, that capture counts for both."""
         site = self._after_redirects(origin)
         if site is None:
             return None
@@ -218,7 +218,7 @@ class Sites:
 
 
 def origin_of(url: str) -> str | None:
-    """Return `scheme://host` of an http(s) URL, with any port but the default one, else None."""
+    """Return `scheme://host` of an http(s) URL, else None. A non-default port is kept."""
     if usual := _USUAL.match(url):
         return usual[0]
     scheme, separator, authority = url.partition("://")
@@ -257,14 +257,14 @@ def reservations_of(data: bytes) -> tuple[Reservation, ...]:
     return tuple(rules)
 
 
-VERSION = 2  # of the file of sites
+VERSION = 2  # the format of the file of sites
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
 
 
 def write(sites: Sites, file: Path) -> None:
-    """Write the sites to a JSON file, which each worker loads. Equal values are stored once, and
-    sites refer to them by number. A site is [robots.txt or the URL it redirects to, signals,
-    tdmrep.json, ai.txt]."""
+    """Write the sites to the JSON file that each worker loads. Equal values are stored once, and
+    sites refer to them by number. A site is the list [robots.txt or the URL it redirects to,
+    signals, tdmrep.json, ai.txt]."""
     values: list[Any] = []
     numbers: dict[Any, int] = {}
 
@@ -292,7 +292,7 @@ def write(sites: Sites, file: Path) -> None:
 
 
 def read(file: Path) -> Sites:
-    """Read the sites from a file of `write`. Raises RunFailed if the file is damaged."""
+    """Read the sites from a file that `write` made. Raises RunFailed if the file is damaged."""
     try:
         data = orjson.loads(file.read_bytes())
         if data["version"] != VERSION:
@@ -328,14 +328,14 @@ def _policy(rows: list[Any]) -> Policy:
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v or ())
 ]
-# Crawlers whose operators say that pages fetched by them, or allowed to this name, train models.
+# Names of crawlers whose operators say that they train models on pages allowed to the name.
 AGENTS = (
     "AI2Bot", "Amazonbot", "anthropic-ai", "Applebot-Extended", "Bytespider", "CCBot", "ClaudeBot",
     "cohere-training-data-crawler", "Diffbot", "FacebookBot", "Google-Extended", "GPTBot",
     "img2dataset", "meta-externalagent", "omgili", "PanguBot", "Timpibot", "Webzio-Extended",
 )  # fmt: skip
 PAGES = (None, "text/html", "application/xhtml+xml")
-_EQUIV, _ROBOTS, _TDM = 0, 1, 2  # numbers of the first names in the table
+_EQUIV, _ROBOTS, _TDM = 0, 1, 2  # the first names in the table, by number
 
 
 @step("opt_out")
@@ -417,15 +417,15 @@ class OptOut(Prepared, FromFiles):
     def notes(self) -> list[str]:
         notices = []
         if self.robots and not self.robots_txt:
-            notices.append(f"{self.label}: no robots_txt was given, so no robots.txt counts")
+            notices.append(f"{self.label}: no robots_txt was given, so no robots.txt is applied")
         return notices
 
     def prepared(self, folder: Path) -> Path | None:
         return folder / f"{self.label.replace('#', '_')}.sites" if self.robots_txt else None
 
     def prepare(self, file: Path) -> tuple[int, list[dict[str, int | str | None]]]:
-        """Read the archives and write their sites to the file for the workers. Return the number of
-        unreadable records, and the rows of a table that lists the first ones."""
+        """Read the archives and write their sites to the workers' file. Return the number of
+        unreadable records, and table rows that describe the first ones."""
         import pyarrow.parquet as pq
 
         sites = self._read()

@@ -1,6 +1,6 @@
 """Read a page's directives for robots: the `meta` elements of its head, and X-Robots-Tag headers.
-The kernel scans the bytes up to </head> or <body> and returns positions. The few directives at
-these positions are then read as text."""
+The kernel scans the bytes up to </head> or <body> and returns the positions of directives, whose
+text is then read."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import numpy as np
 
 from llmcurate.base.kernels import njit
 
-MOST_HEAD = 1 << 20  # bytes of a page that are scanned
-# Directives that also count if they name an agent: a page that it must not index is not for it.
+MOST_HEAD = 1 << 20  # the most bytes of a page that are scanned
+# Directives that count for a named agent too: pages that it must not index are not for it to use.
 TO_NAMED = ("none", "noindex", "noai")
 _VALUED = ("unavailable_after", "max-snippet", "max-image-preview", "max-video-preview")
-_AGENT = re.compile(r"[a-z0-9_.*-]+", re.ASCII)  # a date also has colons
+_AGENT = re.compile(r"[a-z0-9_.*-]+", re.ASCII)  # not a date, which has colons too
 _BREAK = re.compile(r"[\s,;]+")
 
-# The words that the kernel looks for, in lower case: openings of elements that it handles; the ends
-# of the first four, whose content is not markup; attributes. Names follow.
+# The words that the kernel looks for, in lower case: openings of elements; the ends of the first
+# four, whose content is not markup; attributes. The names that are searched for follow.
 _WORDS = (
     "<!--", "<script", "<style", "<title", "<meta", "</head", "<body",
     "-->", "</script", "</style", "</title",
     "name", "http-equiv", "content",
 )  # fmt: skip
 _META, _CLOSES, _ATTRIBUTES, _NAMES = np.int64(4), np.int64(7), np.int64(11), np.int64(14)
-_ZERO, _ONE = np.int64(0), np.int64(1)  # a literal would have another type
+_ZERO, _ONE = np.int64(0), np.int64(1)  # typed: a literal would have another type in numba
 
 
 @njit(nogil=True)
@@ -63,7 +63,7 @@ def _attributes(data, i, z, words, ends, spans):
             i += 1
             continue
         first = i
-        # A "=" that starts a name belongs to it.
+        # A "=" at the start of a name is part of the name.
         while i < z and data[i] != 62 and data[i] != 47 and not _is_space(data[i]):
             if data[i] == 61 and i > first:
                 break
@@ -116,10 +116,10 @@ def _named(data, words, ends, spans):
 
 @njit(cache=True, nogil=True)
 def scan_heads(data, offsets, most, words, ends, spans, out):
-    """Find `meta` elements with one of the given names in the first `most` bytes of each page's
-    head. Returns the number of elements found, and writes as many as fit to out: int64[n, 4]: row,
-    number of the name, start and end of its content. words, ends: the table made by `names_table`.
-    spans: int64[6], an array for intermediate results."""
+    """Find `meta` elements that have one of the given names, in the first `most` bytes of each
+    page's head. Returns the number of elements. As many as fit are written to `out`, int64[n, 4]:
+    row, number of the name, start and end of its content. `words` and `ends` come from
+    `names_table`. `spans` is int64[6], an array for intermediate results."""
     n = 0
     for row in range(len(offsets) - 1):
         i = offsets[row]
@@ -157,8 +157,8 @@ def scan_heads(data, offsets, most, words, ends, spans, out):
 
 
 def names_table(names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words that `scan_heads` needs, with `names` as the last ones: (words: uint8[], the
-    words joined; ends: int64[words + 1], where each word ends)."""
+    """Return the words that `scan_heads` needs, followed by `names`, as (words: uint8[], the words
+    joined; ends: int64[words + 1], where each word ends)."""
     encoded = [w.encode("utf-8") for w in (*_WORDS, *(n.lower() for n in names))]
     data = np.frombuffer(bytearray(b"".join(encoded)), np.uint8)
     return data, np.cumsum([0, *map(len, encoded)], dtype=np.int64)
@@ -169,7 +169,7 @@ def find_metas(
 ) -> np.ndarray:
     """Return int64[found, 4] for each `meta` with one of the names in the heads of pages: row,
     number of the name, start and end of the content. The first name is compared with the attribute
-    http-equiv, the others with the attribute name. words, ends: the table made by `names_table`."""
+    http-equiv, the others with the attribute name. `words` and `ends` come from `names_table`."""
     out, spans = np.empty((4 * len(offsets), 4), np.int64), np.empty(6, np.int64)
     count = scan_heads(data, offsets, MOST_HEAD, words, ends, spans, out)
     if count > len(out):
@@ -192,9 +192,9 @@ def first_forbidden(directives: str, forbid: Collection[str]) -> str | None:
 
 
 def tag_forbids(value: str, forbid: Collection[str], agents: Collection[str]) -> str | None:
-    """Return the directive of an X-Robots-Tag that forbids use, `noai` or (for a named agent)
-    `gptbot: noindex`, else None. A name applies to everything after it in the header. Directives
-    for agents that are not among `agents` (lower case) are ignored."""
+    """Return the directive of an X-Robots-Tag that forbids use, or None. Examples are `noai` and,
+    for a named agent, `gptbot: noindex`. A name applies to everything after it in the header.
+    Directives for agents that are not among `agents` (lower case) are ignored."""
     agent = ""
     for part in value.lower().split(","):
         name, colon, rest = part.partition(":")

@@ -1,9 +1,9 @@
 """Read robots.txt by RFC 9309: groups are parsed here, the rules of a group by the library protego.
 
-Names of agents are compared as a whole; protego does not do that, so protego gets one group at a
-time. Content-Signal lines (https://contentsignals.org, Cloudflare 2025: `search=yes, ai-train=no`)
-also belong to groups, and state what a fetched page may be used for. These lines do not end a list
-of agents. ai.txt (https://site.spawning.ai/spawning-ai-txt) has the syntax of robots.txt.
+Names of agents must be equal as a whole. As protego does not compare them so, it gets one group at
+a time. Content-Signal lines (https://contentsignals.org, Cloudflare 2025: `search=yes,
+ai-train=no`) also belong to groups. They state what a fetched page may be used for, and do not end
+a list of agents. ai.txt (https://site.spawning.ai/spawning-ai-txt) has the syntax of robots.txt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from protego import Protego
 
-MOST_BYTES = 500 << 10  # read from a file, the minimum that the RFC demands
+MOST_BYTES = 500 << 10  # the most that is read of a file: the minimum of the RFC
 EVERYONE = "*"
 UNREACHABLE = "robots.txt unreachable"  # stored as a rule that forbids every page
 _FIELDS = {
@@ -29,9 +29,9 @@ _SIGNAL = (b"content-signal", b"content-signals")
 _LINES = re.compile(rb"[\r\n]+")
 _NAME = re.compile(rb"[^\s/,#]+")
 _AFTER_HOST = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*)?([^#]*)")
-# Escapes of unreserved characters: letters, digits, and -._~
+# Percent-escapes of unreserved characters, which are letters, digits, and -._~
 _ESCAPED = re.compile("%(?:2[DE]|3[0-9]|[46][1-9A-F]|[57][0-9A]|5F|7E)", re.IGNORECASE)
-_ODD = re.compile("[\x00-\x20#\x7f-\U0010ffff]")  # protego splits lines at some of these
+_ODD = re.compile("[\x00-\x20#\x7f-\U0010ffff]")  # some are line ends for protego
 
 Policy = tuple[tuple[str, tuple[str, ...]], ...]
 """For each group that counts: the agent that it names, and its rules as `Disallow: /path`."""
@@ -53,7 +53,7 @@ def _parser(rules: tuple[str, ...]) -> Protego:
         field, _, value = rule.partition(": ")
         value = _ODD.sub(lambda m: quote(m[0].encode("utf-8", "replace")), value)
         if field == "Allow" and value.endswith("/index.html"):
-            value += "*"  # else protego would allow the folder too
+            value += "*"  # otherwise protego would allow the folder too
         lines.append(f"{field}: {value}")
     return Protego.parse("\n".join(["User-agent: *", *lines]))
 
@@ -64,9 +64,9 @@ def matches(location: str, path: str) -> bool:
 
 
 def allowed(rules: tuple[str, ...], path: str) -> bool:
-    """Return True if the rules of a group allow a path. The longest match decides; of equally long
-    matches, the one that allows the path (RFC 9309, 2.2.2)."""
-    # With a host, because protego would read a path that begins with two slashes as a host.
+    """Return True if the rules of a group allow a path. The longest matching rule decides. Of two
+    equally long ones, the rule that allows the path decides (RFC 9309, 2.2.2)."""
+    # The host is needed: protego would read a path that begins with two slashes as a host.
     answer: bool = _parser(rules).can_fetch(f"https://x{path}", EVERYONE)
     return answer
 
@@ -80,7 +80,7 @@ def forbidding(policy: Policy, path: str) -> tuple[str, str] | None:
 
 
 def groups_of(data: bytes) -> dict[str, list[str]]:
-    """Return {agent in lower case: rules} of a robots.txt. Groups of the same agent are merged. An
+    """Return {agent in lower case: rules} in a robots.txt. Groups of the same agent are merged. An
     agent's name ends at `/`, `,` or white space."""
     groups: dict[str, list[str]] = {}
     if len(data) > MOST_BYTES:
@@ -118,7 +118,7 @@ def _text(value: bytes) -> str:
 
 def signals_of(data: bytes, agents: Iterable[str], wanted: Iterable[str]) -> str | None:
     """Return `AGENT: LINE` for a Content-Signal line that denies a wanted use (such as `ai-train`),
-    or None. Each agent follows its own group, or without one the group of everyone (`*`); lines
+    or None. Each agent follows its own group, or the group of everyone (`*`) if it has none. Lines
     before all groups apply to everyone. `no` wins over `yes`; other values are ignored."""
     lines_of: dict[str, list[bytes]] = {}
     groups: set[str] = set()
@@ -160,8 +160,8 @@ def _denied(line: bytes, uses: set[str]) -> bool:
 
 
 def policy_of(data: bytes, agents: Iterable[str]) -> Policy:
-    """Return the rules of a robots.txt for these agents: each agent follows the group with its
-    name, or without such a group the group of everyone (`*`)."""
+    """Return the rules of a robots.txt for these agents. Each agent follows the group with its
+    name, or the group of everyone (`*`) if there is no such group."""
     groups = groups_of(data)
     chosen: dict[str, str] = {}
     for agent in agents:

@@ -2,8 +2,8 @@
 
 Dolma drops documents in which a sequence of 1 to 13 tokens occurs 100 times or more in a row
 (Soldaini et al. 2024; allenai/dolma, taggers/repetitions, tokenizer_repetitions_v2r2, and
-configs/dolma-v1_6/mixing). Dolma's tokens are those of GPT-NeoX. This filter reads words and
-symbols and needs no tokenizer: a repeated sequence of words is also a repeated sequence of tokens.
+configs/dolma-v1_6/mixing). Dolma counts tokens of GPT-NeoX. This filter counts words and symbols,
+so it needs no tokenizer: a repeated sequence of words is also a repeated sequence of tokens.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from curate.steps.contracts import Step, step
 
 @step("periodic_repetition")
 class PeriodicRepetition(Step):
-    """Drops documents that repeat a few tokens many times in a row."""
+    """Drops documents that repeat a short sequence of words and symbols many times in a row."""
 
     paper: ClassVar[str] = "Soldaini et al. 2024 (Dolma); taggers/repetitions"
     only_measures: ClassVar[bool] = True
@@ -28,7 +28,7 @@ class PeriodicRepetition(Step):
         13,
         ge=1,
         le=100,
-        description="The length in tokens of the longest repeated sequence that is looked for"
+        description="The longest repeated sequence that is looked for, in words and symbols"
         " (Dolma: 13).",
     )
     min_times: int = Field(

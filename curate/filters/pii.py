@@ -8,9 +8,9 @@ the plugins of detect-secrets (github.com/Yelp/detect-secrets), with which BigCo
 follow the formats that these services publish. The plugins of detect-secrets that search by entropy
 or by the word `password` are left out, since they need a model against false alarms.
 
-A phone number is international (`+` or `00`, a country code of ITU-T E.164 and as many digits as
-the country's numbers have), national in a grouping rarely used for anything else (`06 12 34 56
-78`), or any seven to fifteen digits after a word for telephone (`Tel.: 5550123`).
+Phone numbers are of three kinds: international ones (`+` or `00`, a country code of ITU-T E.164,
+and as many digits as the country's numbers have); national ones in a grouping rarely used for
+anything else (`06 12 34 56 78`); seven to fifteen digits after a word such as `Tel.:`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.steps.contracts import Step, step
 
-MIN_DIGITS = 7  # of a phone number
+MIN_DIGITS = 7  # the fewest digits of a phone number
 
-# National digits (least, most) by country code: ITU-T E.164 and the national numbering plans.
+# The fewest and most digits of a national number, by country code: ITU-T E.164 and national plans.
 _COUNTRIES = {
     **dict.fromkeys(("1", "7", "90", "91", "52", "57", "63"), (10, 10)),
     **dict.fromkeys(("33", "31", "32", "34", "41", "48", "40", "27", "66", "84", "351"), (9, 9)),
@@ -45,12 +45,12 @@ _COUNTRIES = {
     **{"852": (8, 8), "853": (8, 8), "886": (8, 9), "972": (8, 9), "971": (8, 9), "966": (8, 9)},
     **{"234": (8, 10), "254": (9, 9), "880": (8, 10), "977": (8, 10), "850": (7, 10)},
 }
-# The first two digits of other assigned three-digit codes.
+# Other assigned country codes of three digits, by their first two digits.
 _THREE = frozenset("21 22 23 24 25 26 29 35 37 38 42 50 59 67 68 69 80 85 87 88 96 97 99".split())
 _ANY_COUNTRY = (7, 11)
 
 _CONTEXT = 64  # characters before a number that the rules read
-_TOKENS = 40  # most groups of digits and separators in a number
+_TOKENS = 40  # the most groups of digits and separators in a number
 
 _TOKEN = re.compile(r"\d+|[ ./()-]+")
 # No-break spaces and the other hyphens and dashes are read as blank and hyphen.
@@ -58,8 +58,8 @@ _PLAIN_NUMBER = str.maketrans("\u00a0\u202f\u2010\u2011\u2012\u2013", "  ----")
 _SPLIT = re.compile(r"\D+")
 _TAIL = re.compile(r"\D*")
 _START = re.compile(r"(?<!\d)[\d+(]")
-# After the first digit of a run, `_phone_end` can accept a number only at these positions: at an
-# international number, or at enough digits for a national one, two or more in its second group.
+# Positions after a run's first digit where `_phone_end` may accept a number: an international
+# number, or enough digits for a national one, with two or more in the second group.
 _CANDIDATE = re.compile(
     r"(?<!\d)(?<!\d[-./,:])(?:(?=[+(]{1,2}\d|\+ \d|\+ ?\(\d)\(?\+|00(?<!\d 00)"
     r"|(?<!\d )(?<!/)(?=\(?\d{1,12}[ ./()-]{0,3}\d\d)\(?\d(?:[ ./()-]{0,3}\d){8})"
@@ -127,7 +127,7 @@ _THOUSANDS = re.compile(r"(?!\d{3}[ .]\d{3}[ .]\d{3}\Z)[1-9]\d{0,2}([ .])\d{3}(?
 
 @lru_cache(maxsize=1024)
 def country_of(digits: str) -> tuple[str, int, int] | None:
-    """Return (country code at the start, least and most digits that may follow it), or None."""
+    """Return (country code at the start, fewest and most digits that may follow it), or None."""
     if digits[:1] == "0":
         return None
     for n in (1, 2, 3):
@@ -150,7 +150,7 @@ def _international_end(text: str, at: int) -> int:
         return 0
     code, least, most = country
     if not plus and tokens[0][0] != code:
-        return 0  # after 00 the code must be a group: 0049 30 123456
+        return 0  # after 00 the country code must be a separate group: 0049 30 123456
     national = -len(code)
     end = groups = 0
     trunk = False
@@ -223,7 +223,7 @@ def _context_before(before: str, text: str, at: int) -> str:
 
 def phones_in(before: str, text: str, after: str) -> list[tuple[int, int]]:
     """Return (start, end) of each phone number in `text`, a run of digits and separators. Positions
-    count characters. before, after: the text on either side of the run."""
+    count characters. `before` and `after` are the text on either side of the run."""
     before, text, after = (t.translate(_PLAIN_NUMBER) for t in (before, text, after))
     spans = []
     at, begun = 0, len(_TAIL.match(text)[0])  # type: ignore[index]
@@ -278,7 +278,7 @@ _ISSUER = re.compile(
 
 
 def luhn(digits: str) -> bool:
-    """Return True if the last of the digits is the check digit of ISO/IEC 7812-1."""
+    """Return True if the last digit is the check digit of the others (ISO/IEC 7812-1)."""
     total = 0
     for place, digit in enumerate(reversed(digits)):
         value = int(digit) * (1 + place % 2)
@@ -288,7 +288,7 @@ def luhn(digits: str) -> bool:
 
 def cards_in(before: str, text: str, after: str) -> list[tuple[int, int]]:
     """Return (start, end) of each card number in `text`, a run of digits and separators. Positions
-    count characters. before, after: the text on either side of the run."""
+    count characters. `before` and `after` are the text on either side of the run."""
     before, text, after = (t.translate(_PLAIN_NUMBER) for t in (before, text, after))
     spans = []
     for match in _CARD.finditer(text):
@@ -302,8 +302,8 @@ def cards_in(before: str, text: str, after: str) -> list[tuple[int, int]]:
     return spans
 
 
-# Addresses that are not globally reachable, multicast or reserved: the IANA special-purpose
-# registries (RFC 6890 and its updates) of 2024, since Python's own answers changed in 3.12.4.
+# Networks whose addresses are reserved, multicast or not globally reachable, by the IANA
+# special-purpose registries (RFC 6890 and its updates) of 2024. Python's answers changed in 3.12.4.
 _SPECIAL = tuple(
     ipaddress.ip_network(n)
     for n in (
@@ -359,8 +359,8 @@ def is_public(address: str) -> bool:
 
 
 def ipv4_in(before: str, address: str, after: str) -> bool:
-    """Return True if four decimal groups are a public IPv4 address, not for example a version.
-    before, after: the text on either side of the groups."""
+    """Return True if four decimal groups are a public IPv4 address and not, for example, a version.
+    `before` and `after` are the text on either side of the groups."""
     if not is_public(address):
         return False
     previous, right = before[-1:], after[:1]
@@ -380,7 +380,7 @@ def ipv4_in(before: str, address: str, after: str) -> bool:
     line = before.rpartition("\n")[2]
     if _version_words().search(line[-48:]):
         return False
-    # A heading: small numbers at the start of a line, then a capital.
+    # Small numbers at the start of a line, followed by a capital, are the number of a heading.
     small = all(int(p) < 30 for p in address.split("."))
     return not (small and not line.strip(" \t#*-") and re.match(r"\.?[ \t]+[^\W\d_a-z]", after))
 
@@ -483,18 +483,18 @@ def _domain(after: str) -> str:
 
 def email_around(before: str, after: str) -> tuple[int, int] | None:
     """Return the lengths in bytes of the local part and the domain of the e-mail address around an
-    at sign, None if the text is no address. before, after: the text on either side of the sign."""
+    at sign, or None if there is no address. `before` and `after` are the text on its sides."""
     local = _local(before)
     domain = _domain(after) if local else ""
     if not domain:
         return None
     if local == "git" and after[len(domain) : len(domain) + 1] == ":":
         return None  # git@github.com:owner/name.git is not an e-mail address
-    # Sizes are taken from the original text: a typographic apostrophe has three bytes.
+    # Sizes come from the original text, where a typographic apostrophe has three bytes.
     return len(before[len(before) - len(local) :].encode()), len(domain.encode())
 
 
-# (bytes that every match contains, pattern). The pattern runs only if the bytes are in the text.
+# (bytes that every match contains, pattern). The pattern is tried only if the text has the bytes.
 _NOT_BEFORE, _NOT_AFTER = rb"(?<![A-Za-z0-9_])", rb"(?![A-Za-z0-9_])"
 
 _PLAIN: tuple[tuple[bytes, bytes], ...] = (
@@ -519,13 +519,13 @@ PATTERNS = tuple(
     (needle, re.compile(_NOT_BEFORE + b"(?:" + source + b")" + _NOT_AFTER))
     for needle, source in _PLAIN
 )
-# jwt.py. Both parts are JSON objects, so they begin with `{"` in base64. Each part is searched once
-# from its start, because a token could begin after each of many hyphens.
+# jwt.py. Both parts are JSON objects, so they begin with `{"` in base64. Each part is searched only
+# once, from its start, as a token could begin after any of many hyphens.
 _TWO_PARTS = re.compile(
     rb"(?<![A-Za-z0-9_-])([A-Za-z0-9_-]+)(?=\.(eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]+)?))"
 )
 _FIRST_PART = re.compile(_NOT_BEFORE + rb"eyJ[A-Za-z0-9_-]{8}")
-# private_key.py: the key is replaced, its frame kept. The longest RSA keys have 12,900 characters.
+# private_key.py: the BEGIN and END lines are kept. The longest RSA keys have 12,900 characters.
 _FRAME, _END = b"PRIVATE KEY-----", b"-----END"
 _BODY = re.compile(rb"[\s\\A-Za-z0-9+/=:,.\"'-]{64,20000}")
 
@@ -545,8 +545,7 @@ def _web_tokens(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 def keys_in(text: bytes) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of each access key (such as an API token) in a text in UTF-8. The spans
-    may overlap."""
+    """Yield (start, end) of each access key, such as an API token, in UTF-8. Spans may overlap."""
     for needle, pattern in PATTERNS:
         if needle in text:
             for match in pattern.finditer(text):
@@ -555,7 +554,7 @@ def keys_in(text: bytes) -> Iterator[tuple[int, int]]:
     yield from _private_keys(text)
 
 
-RULES = ("key", "email", "ip", "credit_card", "phone")  # the first wins if two overlap
+RULES = ("key", "email", "ip", "credit_card", "phone")  # if two overlap, the first wins
 MIN_CARD_DIGITS = 13
 Choices = dict[str, tuple[str, ...]]  # replacements by kind
 EXAMPLES: Choices = {

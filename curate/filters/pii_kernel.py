@@ -22,7 +22,7 @@ _OF_NUMBER = _KIND == _DIGIT
 _ONE = np.uint64(1)  # unsigned positions are not checked for being negative: see text/tables.py
 _WORD = np.zeros(256, np.bool_)
 _WORD[[c for c in range(128) if chr(c).isalnum() or chr(c) == "_"]] = True
-# Bytes of a local part's end, and ASCII bytes of a domain's first label.
+# Bytes that may end a local part, and ASCII bytes of a domain's first label.
 _LOCAL, _LABEL = _WORD | (np.arange(256) > 127), _WORD.copy()
 _LOCAL[[ord("+"), ord("-")]] = _LABEL[ord("-")] = True
 # ASCII separators between the digits of a number. No-break spaces, hyphens and dashes in UTF-8 are
@@ -45,9 +45,9 @@ def _room(array, n):
 
 @njit(nogil=True)
 def _skip(data, i, stop, kinds):
-    """Return the next position from i on whose byte is one of `kinds` (bool[256]). This loop is a
-    separate function for speed: in a function that may assign a new array to a variable, numba
-    counts the array's references in every pass of a loop."""
+    """Return the first position from i on whose byte is in `kinds` (bool[256]), or `stop`. This
+    loop is a separate function for speed: in a function that may assign a new array to a variable,
+    numba counts the array's references in every pass of a loop."""
     at, end = np.uint64(i), np.uint64(stop)
     while at < end and not kinds[data[at]]:
         at += _ONE
@@ -88,7 +88,7 @@ def _ipv6_end(data, first, begin, i, stop):
 @njit(cache=True, nogil=True)
 def find_addresses(data, offsets):
     """Return the candidates for e-mail and IP addresses as int64[4, found]: row, start, end and
-    kind, sorted by row and start. For an e-mail address, start and end are those of the at sign."""
+    kind (EMAIL, IPV4, IPV6), sorted by row and start. For an e-mail it is the at sign."""
     out = np.empty((4, 256), np.int64)
     n = np.int64(0)
     for r in range(len(offsets) - 1):

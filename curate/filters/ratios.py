@@ -1,8 +1,8 @@
-"""Measure shares, lengths and counts of a text, and drop documents beyond limits on any of them.
+"""Measure shares, lengths and counts of a text; drop documents with a measure outside its limits.
 
 Each measure is counted as one published tool counts it: Data-Juicer (ops/filter), NeMo Curator
 (filters/heuristic_filter.py) or DataTrove (pipeline/stats/doc_stats.py). docs/filters.md names the
-tool by measure.
+tools.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ URL = r"https?://[!$-_a-z]+"
 
 @step("ratios")
 class Ratios(CountsWords, Step):
-    """Drops documents by shares of digits, URLs and other characters, by repetition, by lengths.
+    """Drops documents by shares of digits, URLs and other characters, by repetition and lengths.
 
-    Columns: all measures, also those without a limit.
+    The output columns are all measures, also those without a limit.
     """
 
     paper: ClassVar[str] = "Data-Juicer, ops/filter; NeMo Curator, heuristic_filter.py"
@@ -94,7 +94,7 @@ class Ratios(CountsWords, Step):
         ]
 
     def _measured(self, docs: Documents) -> dict[str, np.ndarray]:
-        """Return each measure of a batch, number[rows]. A share of an empty whole is 0."""
+        """Return {measure: number[rows]} of a batch. A share of nothing is 0."""
         from curate.filters import ratios_kernel as kernel
         from curate.filters.repeats import ratio
         from curate.text.tables import segments

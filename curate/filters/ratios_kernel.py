@@ -15,7 +15,7 @@ from curate.text.words import PRIME
 from llmcurate.base.kernels import njit
 
 PLAIN = frozenset(string.ascii_letters + string.digits + "\n?!,.")  # NeMo Curator, regex_alphanum
-# The characters that a measure counts. line_ends: those of `str.splitlines`.
+# {measure: test of the characters that it counts}. `line_ends` are those of `str.splitlines`.
 COUNTED = {
     "digits": str.isdecimal,
     "upper_case": str.isupper,
@@ -28,16 +28,16 @@ COUNTED = {
     "special_characters": lambda c: c in SPECIAL,
     "line_ends": lambda c: c in "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029",
 }
-# A table has at most twice as many slots; the n-grams of a longer text are counted in parts.
+# A hash table has at most twice as many slots; longer texts are counted in several passes.
 MOST_KEYS = 1 << 22
 _ONE = np.uint64(1)
 
 
 @lru_cache(maxsize=1)
 def character_classes() -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return (classes, counted). Characters that the same entries of COUNTED count form a class.
-    classes: uint8[0x110000], the class of each code point. counted: {name of an entry:
-    bool[classes], True for the classes that this entry counts}."""
+    """Return (classes, counted). Two characters are in one class if the same entries of COUNTED
+    count them. `classes` (uint8[0x110000]) has the class of each code point. `counted` maps the
+    name of an entry to bool[classes], True for the classes that the entry counts."""
     bits = np.zeros(0x110000, np.int64)
     for code in (*range(0x40000), *range(0xE0000, 0xE0200)):  # no other plane has letters or signs
         for at, counts in enumerate(COUNTED.values()):
@@ -50,8 +50,8 @@ def character_classes() -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 @njit(cache=True, nogil=True)
 def code_points(data, offsets):
-    """Return (rows, codes). rows: int64[rows + 1], the number of the first character of each row.
-    codes: uint32[characters], the code points of all characters."""
+    """Return (rows, codes). `rows` (int64[rows + 1]) has the number of each row's first character.
+    `codes` (uint32[characters]) has the code points of all characters."""
     rows = np.zeros(len(offsets), np.int64)
     codes = np.empty(offsets[-1] - offsets[0], np.uint32)
     n = 0
@@ -68,8 +68,8 @@ def code_points(data, offsets):
 @njit(cache=True, nogil=True)
 def class_counts(rows, codes, classes, line_ends):
     """Return (int64[rows, classes], int64[rows]): the number of characters of each class in each
-    row, and the number of characters in the row's longest line, without the line end. rows, codes:
-    as `code_points` returns them. classes, line_ends: as `character_classes` returns them."""
+    row, and the number of characters in the row's longest line, without the line end. `rows` and
+    `codes` come from `code_points`, `classes` and `line_ends` from `character_classes`."""
     counts = np.zeros((len(rows) - 1, len(line_ends)), np.int64)
     longest = np.zeros(len(rows) - 1, np.int64)
     for r in range(len(longest)):
@@ -83,10 +83,10 @@ def class_counts(rows, codes, classes, line_ends):
 
 @njit(cache=True, nogil=True)
 def stripped_words(rows, codes, classes, space, special, lower):
-    """Return (int64[rows + 1], uint64[words], int64[rows]): the number of the first word of each
-    row, the hash of each word in lower case, and the length of the longest run of characters
-    without white space. A word is such a run without the special characters at its ends; a run of
-    special characters only is no word."""
+    """Return (int64[rows + 1], uint64[words], int64[rows]): the number of each row's first word,
+    the hash of each word in lower case, and the length of each row's longest run without white
+    space. A word is such a run without the special characters at its ends; a run of only special
+    characters is no word. `lower` maps code points to lower case. Lengths are in characters."""
     firsts, longest = np.zeros(len(rows), np.int64), np.zeros(len(rows) - 1, np.int64)
     hashes = np.empty(len(codes) // 2 + len(rows), np.uint64)
     n = 0
@@ -116,10 +116,10 @@ def stripped_words(rows, codes, classes, space, special, lower):
 
 @njit(cache=True, nogil=True)
 def repeated_shares(rows, values, n, top):
-    """Return float64[rows]: the share of repeated n-grams of values among all n-grams of a row.
+    """Return float64[rows]: the share of a row's n-grams of `values` that occur more than once.
 
-    values: unsigned integers, such as code points or hashes of words. top: count only the most
-    frequent ones, at most as many as the square root of the number of distinct n-grams."""
+    `values` are unsigned integers, such as code points or hashes of words. If `top` is True, only
+    the most frequent n-grams count, at most the square root of the number of distinct n-grams."""
     out = np.zeros(len(rows) - 1, np.float64)
     size = 8
     while size < 2 * min(len(values), MOST_KEYS):

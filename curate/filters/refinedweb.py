@@ -38,7 +38,7 @@ class RefinedWebLines(CountsWords, WordLists, Step):
 
     variant: Literal["dclm", "paper"] = Field(
         "dclm",
-        description="The reading of the rules: dclm applies them one after the other as DCLM's"
+        description="The version of the rules: dclm applies them one after the other as DCLM's"
         " code does; paper judges each line once (Penedo et al. 2023, appendix G.2).",
     )
     max_uppercase: float = Field(
@@ -60,25 +60,25 @@ class RefinedWebLines(CountsWords, WordLists, Step):
     )
     counted: WordList = Field(
         COUNTED,
-        description="Nouns of counters: lines of a number and one of them are cut; in variant paper"
-        " also without its last letter (DCLM, modifiers.py). A list, or a file with one noun per"
-        " line.",
+        description="Nouns of counters. A line of a number and one of these nouns is cut; in"
+        " variant paper the noun may lack its last letter (DCLM, modifiers.py). A list, or a file"
+        " with one noun per line.",
     )
     anywhere: WordList = Field(
         ("items in cart",),
         description="Patterns that are cut anywhere in short lines. In variant dclm a period"
         " matches any character (Penedo et al. 2023, appendix G.2). A list, or a file with one"
-        " pattern per line; so are line_ends and line_starts.",
+        " pattern per line.",
     )
     line_ends: WordList = Field(
         ("read more...",),
-        description="Patterns that are cut at the ends of short lines (Penedo et al. 2023,"
-        " appendix G.2).",
+        description="Patterns that are cut at the ends of short lines (Penedo et al. 2023, appendix"
+        " G.2). A list, or a file with one pattern per line.",
     )
     line_starts: WordList = Field(
         ("sign-in",),
         description="Patterns that are cut at the starts of short lines (Penedo et al. 2023,"
-        " appendix G.2).",
+        " appendix G.2). A list, or a file with one pattern per line.",
     )
     max_removed_words: float = Field(
         0.05,
@@ -145,14 +145,15 @@ class RefinedWebLines(CountsWords, WordLists, Step):
 
 
 def _patterns(texts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return lower-cased patterns as (text: uint8[bytes], at: int64[patterns + 1], where each
-    pattern begins; begins: bool[256], the bytes with which a match may start)."""
+    """Return lower-cased patterns as (text: uint8[bytes], at: int64[patterns + 1], begins:
+    bool[256]). `at` is where each pattern begins; `begins` is True for a byte that may begin a
+    match."""
     encoded = [text.lower().encode() for text in texts]
     at = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
     begins = np.zeros(256, np.bool_)
     for pattern in encoded:
         begins[[pattern[0], *pattern[:1].upper()]] = True
-        # Letters outside ASCII that match an ASCII letter: both i, long s, KELVIN SIGN.
+        # Letters outside ASCII that match i, s and k: both kinds of i, the long s, KELVIN SIGN.
         begins[{b"i": 0xC4, b"s": 0xC5, b"k": 0xE2}.get(pattern[:1], pattern[0])] = True
     return np.frombuffer(b"".join(encoded), np.uint8).copy(), at, begins
 

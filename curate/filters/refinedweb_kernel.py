@@ -24,17 +24,17 @@ RULES = (
     "uppercase", "numeric", "counter", "one_word", "anywhere", "line_end", "line_start",
     "white_space",
 )  # fmt: skip
-# Marks: one more than the index of the rule.
+# Marks on bytes: one more than the index of the rule that cuts the byte.
 UPPERCASE, NUMERIC, COUNTER, ONE_WORD, ANYWHERE, END, START, SPACE = range(1, 9)
-# The separators of fastText's tokenizer, with which DCLM counts words.
+# The separators of fastText's tokenizer, by which DCLM counts words.
 _BREAK = np.zeros(256, np.bool_)
 _BREAK[[0, 9, 10, 11, 12, 13, 32]] = True
-# 1 for white space, 2 for the first byte of what may be white space outside ASCII.
+# For each byte: 1 if it is white space, 2 if white space outside ASCII may begin with it.
 _SPACE_KIND = np.zeros(256, np.uint8)
 _SPACE_KIND[ASCII_SPACE] = 1
 _SPACE_KIND[[0xC2, 0xE1, 0xE2, 0xE3]] = 2
 _ONE = np.uint64(1)
-# Counts of upper case, digits, white space and non-ASCII, 16 bits each in one number.
+# Four counts of 16 bits in one number: upper case, digits, white space and non-ASCII.
 _PACKED = np.zeros(256, np.uint64)
 _PACKED[65:91] = 1
 _PACKED[48:58] = 1 << 16
@@ -62,7 +62,7 @@ def line_classes(data, a, z, flags):
     upper = digits = spaces = outside = np.int64(0)
     i = a
     while i < z:
-        # Four counts in one number: so few bytes that no count overflows into the next.
+        # So few bytes at a time that no count overflows into the next (`_PACKED`).
         stop = min(z, i + 30_000)
         packed = np.uint64(0)
         for k in range(np.uint64(i), np.uint64(stop)):
@@ -110,9 +110,9 @@ def count_words(data, a, z):
 
 @njit(nogil=True, inline="always")
 def small_letter(data, i, end, loose):
-    """Return (lower-case ASCII letter, number of bytes) of the character at i; a byte that belongs
-    to no such letter is returned unchanged. loose: fold as re.IGNORECASE does, for which the long s
-    is an s, and the i with and without a dot is an i; otherwise fold as `str.lower` does."""
+    """Return (lower-case ASCII letter, number of bytes) of the character at i. A byte of any other
+    character is returned unchanged. If `loose`, fold as re.IGNORECASE does: the long s is an s, and
+    an i with or without a dot is an i. Otherwise fold as `str.lower` does."""
     b = np.int64(data[i])
     if b < 0x80:
         return (b + 32 if 65 <= b <= 90 else b), 1
@@ -130,8 +130,8 @@ def small_letter(data, i, end, loose):
 @njit(nogil=True)
 def is_counter(data, a, z, flags, counted, singular):
     r"""Return True if data[a:z] in lower case matches `\W*\d[,.\d]*[kmb]?\s+(likes|...)\W*`.
-    counted: the nouns, as (text: uint8[], at: int64[nouns + 1], ...). singular: also match a noun
-    without its last letter."""
+    `counted` has the nouns, as (text: uint8[], at: int64[nouns + 1], ...). If `singular`, a noun
+    also matches without its last letter."""
     nouns, at, _ = counted
     i = a
     while i < z:
@@ -193,7 +193,7 @@ def drop_line(k, start, end, row_end, mark, base, rule):
 
 @njit(nogil=True)
 def written_ends(data, first, stop, start, end, verdict, mark, base):
-    """Return the numbers of a row's first and last line with more than white space, or (-1, -1)."""
+    """Return the indices of a row's first and last line with more than white space, or (-1, -1)."""
     low = high = np.int64(-1)
     for k in range(first, stop):
         if verdict[k] == 0 and is_written(data, start[k], end[k], mark, base):

@@ -1,5 +1,5 @@
 """Mark the bytes that RefinedWeb's line rules cut from a batch: whole lines or parts of lines.
-`judge_dclm` applies the rules like DCLM's code, `judge_paper` as we interpret the paper. If the
+`judge_dclm` applies the rules as DCLM's code does, `judge_paper` as we interpret the paper. If the
 argument `wild` is True, a period in a pattern matches any character."""
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def _pattern_at_edge(rule, line, first, size, patterns, wild, low, high):
 @njit(nogil=True)
 def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wild, most, low, high):
     """Mark the match of a pattern at the end or start of a short line; return True if there is one.
-    edited: part of the line is marked already. most: the highest number of words in a short line.
-    low: ignore white space at the start of the line. high: ignore white space at its end."""
+    `edited` says that a part of the line is marked already. A short line has at most `most` words.
+    White space is ignored at the start of the line if `low`, at its end if `high`."""
     if not edited:
         start, end = _pattern_at_edge(rule, data, a, z, patterns, wild, low, high)
         for i in range(start, end):
@@ -152,10 +152,10 @@ def judge_dclm(
 ):
     """Mark the bytes that DCLM's modifiers cut.
 
-    limits: (max_uppercase, max_numeric). most: the highest number of words in a short line. any_,
-    ends, starts: the patterns to match anywhere, at the end and at the start of a line, each as
-    (text: uint8[], at: int64[n + 1], begins: bool[256], the bytes with which a match may start).
-    counted: the nouns of counters, in the same form.
+    `limits` is (max_uppercase, max_numeric). A short line has at most `most` words. `any_`, `ends`
+    and `starts` are the patterns to match anywhere, at the end and at the start of a line, each as
+    (text: uint8[], at: int64[n + 1], begins: bool[256]), see `refinedweb._patterns`. `counted` are
+    the nouns of counters, in the same form.
 
     Returns int64[rows, 5]: lines dropped, lines edited, words before, words removed, bytes left.
     """
@@ -182,7 +182,7 @@ def judge_dclm(
                 a, z = start[k], end[k]
                 if verdict[k] or a == z:
                     continue
-                # DCLM has stripped the page before this rule.
+                # DCLM has stripped the page before this rule runs.
                 if k == low or k == high:
                     inner_start, inner_end = strip_space(data, a, z)
                     a = inner_start if k == low else a
@@ -283,7 +283,7 @@ def judge_paper(
                 rule = ONE_WORD
             cuts = 0
             if rule == 0 and words <= most:
-                # From the unstripped start, so white space before a leading pattern is cut with it.
+                # Begin at the unstripped start: white space before a leading pattern is cut too.
                 cuts = cut_anywhere(data, start[k], z, any_, np.bool_(False), mark, base)
                 last = ANYWHERE
                 for edge in (END, START):

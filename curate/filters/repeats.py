@@ -1,8 +1,8 @@
 """Count repeated lines, paragraphs and word n-grams within a document, as numba kernels.
 
-Pieces are equal if the 64-bit hashes of their bytes are. An n-gram can be repeated only if both of
-its (n-1)-grams are repeated, so the pass for n reads only the repeated n-grams of the pass before.
-In prose these are a quarter of the words after n = 2, and almost none from n = 5 on.
+Pieces count as equal if the 64-bit hashes of their bytes are equal. An n-gram can be repeated only
+if both of its (n-1)-grams are repeated, so the pass for n reads only the repeated n-grams of the
+pass before. In prose a quarter of the words remain after n = 2, and almost none from n = 5 on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ N_GRAMS = tuple(range(2, 11))
 # GREEDY: from left to right; an n-gram that occurred before is counted and skipped whole.
 # EVERY: every occurrence of a repeated n-gram, so overlaps count several times.
 UNION, GREEDY, EVERY = range(3)
-TOP = 4  # up to this n the most frequent n-gram counts, above it the duplicate ones
+TOP = 4  # up to this n, count the most frequent n-gram; above it, all duplicates
 _K1 = np.uint64(0x9E3779B97F4A7C15)
 _K2 = np.uint64(0xD6E8FEB86659FD93)
 _ONE = np.uint64(1)
@@ -83,8 +83,8 @@ def _duplicates(data, rows, start, end, firsts):
 
 
 def duplicates(docs: Documents, pieces: Extents, firsts: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays int64[rows]: the numbers of duplicate pieces and of their characters.
-    firsts: count all occurrences of a repeated piece; otherwise all but the first."""
+    """Return two arrays int64[rows]: the numbers of duplicate pieces and of their characters. If
+    `firsts`, all occurrences of a repeated piece count, otherwise all but the first."""
     data, _ = docs.buffers()
     counts = _duplicates(data, pieces.rows, pieces.start, pieces.end, firsts)
     return counts[:, 0], counts[:, 1]
@@ -217,9 +217,9 @@ def n_gram_chars(
 
     For n up to 4 this is the size of the most frequent n-gram times its count. For larger n it is
     the size of all duplicate n-grams; `way` (UNION, GREEDY or EVERY) says how overlaps are counted.
-    longest: of equally frequent n-grams take the longest, otherwise the first. spaces: count one
-    space between words. singles: an n-gram that occurs once can be the most frequent one. per_word:
-    the number of tokens per word; n is a number of words.
+    Of equally frequent n-grams, the longest counts if `longest`, otherwise the first. `spaces` adds
+    one space between words. `singles` admits an n-gram that occurs once as the most frequent one.
+    `per_word` is the number of tokens per word; n is a number of words.
     """
     sizes = np.floor(per_word * np.array(N_GRAMS) + 0.5).astype(np.int64)
     return _n_grams(tokens.rows, tokens.hash, tokens.chars, way, longest, spaces, singles, sizes)
@@ -258,9 +258,9 @@ def last_code_points(data, start, end):
 
 @njit(cache=True, nogil=True)
 def longest_repeats(hashes: np.ndarray, rows: np.ndarray, periods: int) -> np.ndarray:
-    """Return int64[rows]: how many times in a row a sequence of up to `periods` tokens occurs at
-    most; 1 if no sequence is repeated, 0 without tokens. hashes: uint64[tokens]. rows: int64[rows +
-    1], the first token of each row."""
+    """Return int64[rows]: the most times in a row that a sequence of up to `periods` tokens occurs.
+    It is 1 if no sequence is repeated, 0 without tokens. `hashes` is uint64[tokens]. `rows`
+    (int64[rows + 1]) is the first token of each row."""
     out = np.zeros(len(rows) - 1, np.int64)
     for r in range(len(out)):
         a, z = rows[r], rows[r + 1]
@@ -276,7 +276,7 @@ def longest_repeats(hashes: np.ndarray, rows: np.ndarray, periods: int) -> np.nd
 
 def short_pieces(data: np.ndarray, start: np.ndarray, end: np.ndarray, most: int) -> np.ndarray:
     """Return bool[pieces]: True for a piece of at most `most` characters."""
-    # A character has at most four bytes, so only pieces of intermediate size must be counted.
+    # A character has one to four bytes, so most pieces are judged by their size alone.
     size = end - start
     short: np.ndarray = size <= most
     between = np.flatnonzero(~short & (size <= 4 * most))

@@ -1,6 +1,6 @@
 """Split text into words as the published filters do.
 
-Three segmentations are built, each once per batch from the same tables. Case is kept:
+There are three segmentations, each built once per batch from the same tables. All keep case:
 
 - `split`: the words of `str.split()`.
 - `symbols`: an approximation of spaCy's English tokenizer (docs/filters.md, Words). Words are runs
@@ -44,7 +44,7 @@ _TERMINAL = (
 TERMINAL = np.zeros(0x110000, np.bool_)
 for _range in _TERMINAL.split():
     TERMINAL[int(_range.split("-")[0], 16) : int(_range.split("-")[-1], 16) + 1] = True
-# DataTrove's punctuation: also ASCII punctuation, control characters, and these.
+# DataTrove's punctuation: ends of sentences, ASCII punctuation, control characters, and these.
 PUNCTUATION = TERMINAL.copy()
 PUNCTUATION[[b for b in range(160) if (b < 128 and not chr(b).isalnum()) or b > 126]] = True
 PUNCTUATION[[ord(c) for c in "«´»–—’“”„…∶━►、〈〉《》「」【】％（），１：；～"]] = True
@@ -58,7 +58,7 @@ PUNCTUATION[[ord(c) for c in "«´»–—’“”„…∶━►、〈〉《�
 _SPACE, _WORD, _LOOK, _ALONE, _HYPHENS, _PERIODS, _REST = range(7)
 _KIND, BEGINS = 7, 8
 _ASCII = np.array([LETTER if chr(b).isalpha() else DIGIT * chr(b).isdigit() for b in range(128)])
-# Frequent ones of spaCy's English abbreviations (lang/en/tokenizer_exceptions.py).
+# The most frequent of spaCy's English abbreviations (lang/en/tokenizer_exceptions.py).
 _ABBREVIATED = (
     "Mr Mrs Ms Dr St Jr Prof Rev Gen Gov Sen Rep Messrs Co Corp Inc Ltd Bros vs e.g i.e a.m p.m"
     " Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec"
@@ -96,7 +96,7 @@ def _is_abbreviation(data, start, end):
         if b >= 0x80 or ASCII_SPACE[b]:
             break
         if b != 46 and _ASCII[b] != LETTER:
-            inside = 48 <= b <= 57 or b == 95 or b == 39  # of a longer word
+            inside = 48 <= b <= 57 or b == 95 or b == 39  # within a longer word
             return i < end and not inside and sorted_index(_PACKED, packed) >= 0
         packed = (packed << np.uint64(8)) | np.uint64(b)
         i -= 1
@@ -185,8 +185,8 @@ def _ends(kinds, out):
 
 @njit(cache=True, nogil=True)
 def cut_symbols(data, offsets, kinds, lower):
-    """Return the words and symbols of a batch, as (rows: int64[rows + 1], the first token of each
-    row; start, end: int64[tokens]; chars: int32[tokens], code points)."""
+    """Return the words and symbols of a batch as (rows: int64[rows + 1], start, end: int64[tokens],
+    chars: int32[tokens]). `rows` is the first token of each row. `chars` counts code points."""
     rows = len(offsets) - 1
     base = offsets[0]
     size = offsets[rows] - base
@@ -205,7 +205,7 @@ def cut_symbols(data, offsets, kinds, lower):
     k = 0
     for r in range(rows):
         row, stop = offsets[r], offsets[r + 1]
-        done = row  # all bytes before have their class
+        done = row  # all bytes before it are classified
         while k < n_looks and looks[k] < stop:
             i = looks[k]
             k += 1
@@ -258,7 +258,7 @@ def cut_symbols(data, offsets, kinds, lower):
     return row_tokens, start[:count], end[:count], chars[:count]
 
 
-# Flags of a token. PLAIN: has a character that is not punctuation (of `PUNCTUATION`).
+# Flags of a token. PLAIN: it has a character that is not in `PUNCTUATION`.
 ALPHA, PLAIN, FIRST_ALNUM, HASH_OR_ELLIPSIS = 1, 2, 4, 8
 STOP_SHIFT = 4  # the flag's upper four bits: 1 + index of the stop word
 # Rae et al. 2021, appendix A1.1.
@@ -267,12 +267,12 @@ STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 _FLAGS = np.zeros(128, np.uint8)
 _FLAGS[[b for b in range(128) if chr(b).isalpha()]] = ALPHA | PLAIN
 _FLAGS[35] = HASH_OR_ELLIPSIS
-_FIRST = _FLAGS.copy()  # of a one-character token, or of one that begins with this letter
+_FIRST = _FLAGS.copy()  # for tokens of one character, or that begin with this letter
 _FIRST[[b for b in range(128) if chr(b).isalnum()]] |= FIRST_ALNUM
 _FIRST[[b for b in range(128) if not PUNCTUATION[b]]] |= PLAIN
 # The low bytes of a 64-bit load that a token of 0 to 8 bytes fills.
 _MASK = np.array([(1 << (8 * n)) - 1 for n in range(9)], np.uint64)
-# Each stop word's slot is the upper three bits of its bytes times this number.
+# A stop word's slot: the upper three bits of the product of its bytes and this number.
 _STOP_HASH = np.uint64(0xC42DDDC22F41F7CD)
 _STOPS = np.zeros(8, np.uint64)
 _STOP_FLAGS = np.zeros(8, np.uint8)
@@ -289,10 +289,10 @@ _ONE = np.uint64(1)
 
 @dataclass(frozen=True)
 class Tokens:
-    """The words of a batch. rows: int64[rows + 1], the first token of each row. start:
-    int64[tokens], position in data. chars: int32[tokens], code points. hash: uint64[tokens],
-    case-sensitive. flags: uint8[tokens], ALPHA | PLAIN | FIRST_ALNUM | HASH_OR_ELLIPSIS, and the
-    number of the stop word if the token is one."""
+    """The words of a batch. `rows` (int64[rows + 1]) is the first token of each row. Per token,
+    `start` (int64) is the position in the data, `chars` (int32) counts code points, `hash` (uint64)
+    is case-sensitive, and `flags` (uint8) is ALPHA | PLAIN | FIRST_ALNUM | HASH_OR_ELLIPSIS with 1
+    + the index of a stop word in the upper four bits."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -323,8 +323,8 @@ def _flags_of(data, start, end, kinds, punctuation):
 
 @njit(cache=True, nogil=True)
 def describe(data, start, end, kinds, punctuation, fold, whole):
-    """Return (hash: uint64[tokens], flags: uint8[tokens]) of the tokens data[start:end]. fold:
-    recognize stop words in any case. whole: True if tokens that begin with a letter contain no # or
+    """Return (hash: uint64[tokens], flags: uint8[tokens]) of the tokens data[start:end]. `fold`
+    ignores the case of stop words. If `whole`, tokens that begin with a letter have no # or
     ellipsis."""
     n = len(start)
     hashes = np.empty(n, np.uint64)
@@ -347,8 +347,7 @@ def describe(data, start, end, kinds, punctuation, fold, whole):
             flag = _FIRST[b]
         else:
             flag = np.uint8(_flags_of(data, a, z, kinds, punctuation))
-        # Without a branch, which the processor could not predict. A longer word has `packed` 0 and
-        # not the size of a stop word.
+        # No branch, as it could not be predicted. Longer words have `packed` 0 and another size.
         if fold:
             packed |= _FOLD & _MASK[min(length, 8)]
         slot = (packed * _STOP_HASH) >> np.uint64(61)
@@ -359,8 +358,8 @@ def describe(data, start, end, kinds, punctuation, fold, whole):
 
 @njit(nogil=True)
 def _joins(mark, left_kind, right_kind):
-    """Return True if a mark between characters of these kinds joins them: Unicode's MidLetter,
-    MidNum, MidNumLet and the single quote (WordBreakProperty.txt), without rare characters."""
+    """Return True if a mark between characters of these kinds joins them by Unicode's MidLetter,
+    MidNum, MidNumLet and single quote (WordBreakProperty.txt). Rare marks are not included."""
     both = mark == 39 or mark == 46 or mark == 0x2018 or mark == 0x2019
     if left_kind == LETTER and right_kind == LETTER:
         return both or mark == 58 or mark == 0xB7
@@ -398,7 +397,7 @@ def _join(data, rows, start, end, chars, kinds):
 
 
 def split_tokens(docs: Documents, fold: bool = True) -> Tokens:
-    """Return a batch's words, as by `str.split()`. fold: recognize stop words in any case."""
+    """Return a batch's words, as by `str.split()`. `fold` recognizes stop words in any case."""
 
     def build() -> Tokens:
         tables, data = segments(docs), docs.buffers()[0]
@@ -410,7 +409,7 @@ def split_tokens(docs: Documents, fold: bool = True) -> Tokens:
 
 
 def symbol_tokens(docs: Documents) -> Tokens:
-    """Return the words and symbols of a batch (`symbols` above); stop words only in lower case."""
+    """Return a batch's words and symbols (`symbols` above). Only stop words in lower case count."""
 
     def build() -> Tokens:
         data, offsets = docs.buffers()

@@ -111,8 +111,8 @@ class UrlFilter(Step, FromFiles):
     )
     keep_domains: Names = Field(
         (),
-        description="Files of domains. If a keep list is given, pages that are on none of the keep"
-        " lists are dropped; this one lists domains with their subdomains.",
+        description="Files of domains to keep, with their subdomains. If a keep list is given,"
+        " pages that are on none of the keep lists are dropped.",
     )
     keep_hosts: Names = Field(
         (),

@@ -37,7 +37,7 @@ _PORT = re.compile(r":[0-9]*\Z")
 
 @dataclass(frozen=True)
 class Folded:
-    """Folded URLs. data: uint8[], their bytes. Other fields: int64[rows], positions in data."""
+    """Folded URLs. `data` (uint8[]) has the bytes. The other fields (int64[rows]) index them."""
 
     data: np.ndarray
     start: np.ndarray
@@ -177,7 +177,7 @@ def _fold_ascii(data, offsets):
             a += 1
         while a < z and data[z - 1] <= 32:
             z -= 1
-        for k in range(a, z):  # rare enough to be left to `fold`
+        for k in range(a, z):  # such URLs are rare and left to `fold`
             if data[k] >= 128 or data[k] in (9, 10, 13):
                 plain[r] = False
                 break
@@ -231,10 +231,10 @@ _SEPARATOR[[c for c in range(128) if chr(c).isalnum()]] = 0
 
 @dataclass(frozen=True)
 class Automaton:
-    """An automaton that finds patterns in bytes. step: int32[states, classes], the next state.
-    kind: int32[256], the class of a byte. pattern: int32[states], the number of the pattern that
-    ends at a state, or -1. link: int32[states], the state for the longest proper suffix that is a
-    pattern, or 0. size: int64[patterns], bytes."""
+    """An automaton that finds patterns in bytes. `step` (int32[states, classes]) is the next state.
+    `kind` (int32[256]) is the class of a byte. `pattern` (int32[states]) is the pattern that ends
+    at a state, or -1. `link` (int32[states]) is the state of the longest proper suffix that is a
+    pattern, or 0. `size` (int64[patterns]) counts bytes."""
 
     step: np.ndarray
     kind: np.ndarray
@@ -279,8 +279,8 @@ def automaton(patterns: Sequence[str]) -> Automaton:
 
 
 def normal_word(entry: str, between: str = " ") -> str:
-    """Return an entry of a word list, folded as URLs are (`fold`), so that the automata find it.
-    `between` joins its words."""
+    """Return an entry of a word list in the form of folded URLs (`fold`), which the automata
+    search. `between` joins the entry's words."""
     text = unicodedata.normalize("NFKC", entry).casefold()
     kinds, _ = character_tables()
     kept = "".join(c if kinds[ord(c)] not in (OTHER, CONNECTOR) else " " for c in text)
@@ -378,8 +378,8 @@ def _row_words(text, n, r, kinds, step, kind, ending, link, size, whole, seen, h
 
 @njit(cache=True, nogil=True)
 def find_words(data, start, end, kinds, step, kind, ending, link, size, whole):
-    """Return (row: int64[hits], pattern: int32[hits]): which patterns are in data[start[r]:end[r]]
-    for each row r, each once per row. whole: match words, otherwise subwords."""
+    """Return (row: int64[hits], pattern: int32[hits]): each pattern that occurs in
+    data[start[r]:end[r]] of a row r, once per row. If `whole`, match words, otherwise subwords."""
     rows = np.empty(64, np.int64)
     patterns = np.empty(64, np.int32)
     total = np.int64(0)
@@ -391,7 +391,7 @@ def find_words(data, start, end, kinds, step, kind, ending, link, size, whole):
     hits = np.empty(len(size), np.int32)
     for r in range(len(start)):
         n = _spell(data, start[r], end[r], kinds, text)
-        # A separate function: a loop that may replace an array counts its references each time.
+        # A separate function: numba counts references in loops that may replace an array.
         count = _row_words(text, n, r, kinds, step, kind, ending, link, size, whole, seen, hits)
         for k in range(count):
             rows, patterns = _room(rows, total), _room(patterns, total)

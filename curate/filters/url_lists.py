@@ -1,6 +1,6 @@
-"""Block lists in memory: sorted 64-bit hashes, 8 bytes per entry, looked up in folded URLs. For a
-list of a million entries, about one look-up in 10^13 hits an entry that is another text with the
-same hash. The reason that is recorded for a dropped document names the matching part of its URL."""
+"""Block lists in memory: sorted 64-bit hashes, 8 bytes per entry, looked up in folded URLs. With a
+million entries, about one look-up in 10^13 matches another text's hash by chance. The reason that
+is recorded for a dropped document names the matching part of its URL."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ZERO, _LOOP, _LOCAL, _BARS, _ELEMENT = (np.frombuffer(b, np.uint8) for b in _NO
 
 @dataclass(frozen=True)
 class Words:
-    """Words of lists. banned, soft: bool[patterns], True for a word on a list of this kind."""
+    """Words of lists. `banned` and `soft` (bool[patterns]) say on which kind of list a word is."""
 
     patterns: tuple[str, ...]
     banned: np.ndarray
@@ -42,9 +42,9 @@ class Words:
 @njit(cache=True, nogil=True)
 def _list_lines(data, hosts, signs):
     """Return the entries of a list as (starts, ends, number: int64[], odd: bool[]): byte positions,
-    the number of the line from 0, and True if the line must be parsed by `rule_hosts`. hosts:
-    entries are hosts, so `*.`, the address of a hosts file and the signs of an Adblock domain are
-    removed. signs: bool[256], bytes that host names never contain."""
+    the number of the line from 0, and True if `rule_hosts` must parse the line. If `hosts`, entries
+    are hosts: `*.`, the address of a hosts file and the signs of an Adblock domain are removed.
+    `signs` (bool[256]) are the bytes that host names never contain."""
     lines = 1
     for i in range(len(data)):
         lines += data[i] == 10
@@ -98,8 +98,8 @@ _ODD[ord("[")] = True  # of `[Adblock Plus 2.0]`, and of an address
 _COMMENTS = ("!", ";", "[adblock", "[ublock", "[adguard")
 _IS_ADBLOCK = re.compile(rb"^\s*(\[(adblock|ublock|adguard)|\|\|)", re.I | re.M)
 _ADBLOCK = re.compile(r"\|\|(?:\*\.)?([^\s/^*|$]+)(?:\^?\|?(?:\$(.+))?)?")
-# Options that do not limit a rule to parts of pages: those that AdGuard's HostlistCompiler removes
-# from lists for name servers (RemoveModifiers), and `important`.
+# Adblock options that do not limit a rule to parts of pages: the ones that AdGuard's
+# HostlistCompiler removes from lists for name servers (RemoveModifiers), and `important`.
 _OPTIONS = frozenset("third-party 3p document doc all popup network important".split())
 _UNUSED = re.compile(r"@@|\||.*#[@?$%]*##?[\w.[*:+^]")  # exceptions, addresses, elements of pages
 _DNSMASQ = re.compile(r"(?:address|server|local)=/(.+)/[^/]*")
@@ -152,9 +152,8 @@ def _gather(data, starts, ends):
 
 @njit(cache=True, nogil=True)
 def url_keys(data, start, host_end, path_end):
-    """Return (first, last: int64[rows]), where the compared part of each folded URL begins and
-    ends. A leading `www.`, the query from `?utm_`, `?ref` or `?feed` on (as in C4), and slashes at
-    the end are not compared."""
+    """Return (first, last: int64[rows]), the ends of the compared part of each folded URL: it has
+    no leading `www.`, no query from `?utm_`, `?ref` or `?feed` on (as in C4), no last slashes."""
     first, last = start.copy(), path_end.copy()
     for r in range(len(start)):
         a, host, z = start[r], host_end[r], path_end[r]
@@ -185,7 +184,7 @@ def hashes(data, first, last):
 
 @njit(cache=True, nogil=True)
 def exact_hits(data, first, last, keys):
-    """Return bool[rows]: True if data[first[r]:last[r]] is in the list. keys: its sorted hashes."""
+    """Return bool[rows]: True if data[first[r]:last[r]] is in the list of sorted hashes `keys`."""
     out = np.zeros(len(first), np.bool_)
     for r in range(len(first)):
         if last[r] > first[r]:
@@ -196,7 +195,7 @@ def exact_hits(data, first, last, keys):
 @njit(cache=True, nogil=True)
 def domain_hits(data, first, last, keys):
     """Return int64[rows]: for each host, the start in data of its longest suffix that is in the
-    list, or -1. A suffix begins at a label. keys: uint64[], the list's sorted hashes."""
+    list, or -1. A suffix begins at a label. `keys` (uint64[]) are the list's sorted hashes."""
     out = np.full(len(first), -1, np.int64)
     for r in range(len(first)):
         a, z = first[r], last[r]
@@ -295,7 +294,7 @@ def host_keys(
     locations: Sequence[str], sha256: dict[str, str], label: str, notices: list[str] | None = None
 ) -> np.ndarray:
     """Return uint64[entries]: the sorted hashes of the domains or hosts on lists. Raises UsageError
-    for an invalid line. notices: gets a line for each list that is empty or has unused rules."""
+    for an invalid line. `notices` gets a line per list that is empty or has unused rules."""
     return _merged(locations, sha256, label, True, notices)
 
 
@@ -307,7 +306,7 @@ def address_keys(
 
 
 def named_keys(names: Sequence[str], label: str, key: str) -> np.ndarray:
-    """Return uint64[entries]: the sorted hashes of domains that a setting itself names."""
+    """Return uint64[entries]: the sorted hashes of domains that are written in a setting."""
     data = "\n".join(names).encode("utf-8", "replace")
     parts = _keys(data, key, label, hosts=True)
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)

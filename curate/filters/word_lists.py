@@ -14,18 +14,18 @@ from llmcurate.base.errors import UsageError
 
 WordList = Path | tuple[str, ...]
 Location = Annotated[str, Field(json_schema_extra={"format": "path"})]  # or a URL, or a known name
-MOST_CHARS = 200  # of an entry
+MOST_CHARS = 200  # the longest entry
 
 
 class WordLists(FromFiles):
-    """A step with settings that are word lists. word_lists: the names of these settings."""
+    """A step with settings that are word lists. `word_lists` names these settings."""
 
     word_lists: ClassVar[tuple[str, ...]] = ()
     _entries: dict[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
 
     @classmethod
     def flaw(cls, entry: str) -> str | None:
-        """Return what is wrong with an entry of a list, None if nothing is."""
+        """Return what is wrong with an entry of a list, or None."""
         if not entry or len(entry) > MOST_CHARS or min(entry) < " ":
             return f"is no entry: write words of 1 to {MOST_CHARS} characters, one entry per line"
         return None

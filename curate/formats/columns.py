@@ -28,7 +28,7 @@ EXTRA = "extra"
 OWN_NAMES = {*REASON_COLUMNS, NUMBER, EXTRA, EDITS, ATTRIBUTES}
 # Common names of text columns in other data sets, the likeliest first.
 TEXT_NAMES = (
-    "content contents raw_content body article document markdown passage story output".split()
+    "text content contents raw_content body article document markdown passage story output".split()
 )
 
 
@@ -40,7 +40,7 @@ class Columns:
     input_names: Mapping[str, str] = field(default_factory=dict)
 
     def name(self, column: str) -> str:
-        """Return llmcurate's name of an input column; `input.NAME` if another column has it."""
+        """Return llmcurate's name for an input column; `input.NAME` if that name is taken."""
         for ours, name in self.input_names.items():
             if column == name:
                 return ours
@@ -60,16 +60,20 @@ class Columns:
 
     def missing(self, kinds: Mapping[str, str], sizes: Mapping[str, int] | None = None) -> str:
         """Return the error message for an input without a column of text. `kinds` has the kind of
-        each column, `sizes` the number of characters in each."""
+        each column, `sizes` the number of characters of prose in each."""
         name = self.input_names.get("text", "text")
         stated = [(self.input_names.get(n, n) if n in KNOWN else n, k) for n, k in kinds.items()]
-        texts = [n for n, kind in stated if kind.endswith("string") and n not in {*KNOWN, name}]
+        strings = [n for n, kind in stated if kind.endswith("string") and n not in {*KNOWN, name}]
+        texts = [n for n in strings if n.lower() not in KNOWN - {"text"}]
         ranks = {text: -rank for rank, text in enumerate(TEXT_NAMES, -len(TEXT_NAMES))}
-        likely = max(texts, key=lambda n: (ranks.get(n, 0), (sizes or {}).get(n, 0)), default=None)
+        order = {n: (ranks.get(n.strip().lower(), 0), (sizes or {}).get(n, 0)) for n in texts}
+        likely = max(texts, key=order.__getitem__, default="")
+        if sizes is not None and not any(order.get(likely, ())):
+            likely = "NAME"
         lacks = f"column {name} does not hold text" if name in dict(stated) else f"no column {name}"
         have = ", ".join(f"{n} ({kind})" for n, kind in stated[:8])
         more = f" and {len(stated) - 8} more" if len(stated) > 8 else ""
-        advice = f": give --text-column {shlex.quote(likely)}" if likely else ""
+        advice = f": give --text-column {shlex.quote(likely)}" if texts else ""
         return f"{lacks}; the files have {have or 'no columns'}{more}{advice}"
 
 
@@ -83,8 +87,7 @@ class TooManyColumns(UsageError):
 
 def column_name(name: str, kind: pa.DataType | None = None) -> str:
     """Return the name under which an unknown input field is carried along. `kind` is the field's
-    type in a parquet file; llmcurate's own `edits` and `extra`, known by their types, keep their
-    names."""
+    type in a parquet file; llmcurate's own `edits` and `extra`, known by type, keep their names."""
     ours = {EDITS: (pa.list_(EDIT),), EXTRA: (pa.string(), pa.large_string())}
     if kind is not None and kind in ours.get(name, ()):
         return name

@@ -1,7 +1,7 @@
-"""Compressed files as a chain of members that survives damage.
+"""Compressed files, read as a chain of members: damage in one does not stop the others.
 
 A member is a gzip member, a zstd or lz4 frame, or a bzip2 or xz stream, recognised by magic bytes.
-The data before the damage in a member is delivered, the damage reported with its offset, and
+The data before the damage in a member is delivered, the damage is reported with its offset, and
 reading resumes at the next member that decodes. Input is a seekable binary file (local or fsspec).
 
 A decoder holds one slice of input and at most `OUT` bytes of output, however large the member's
@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple
 from curate.formats.heads import begins_record
 
 fast_zlib: Any = zlib
-with suppress(ImportError):  # twice as fast; zlib retries whatever it refuses
+with suppress(ImportError):  # twice as fast; zlib retries what this library refuses
     from isal import isal_zlib
 
     fast_zlib = isal_zlib
@@ -164,10 +164,11 @@ class GzipMember:
                 return
 
     def _salvage(self, delivered: int) -> Iterator[bytes]:
-        """Yield bytes that the failed call decoded but withheld. Raises BadMember if zlib fails."""
+        """Yield bytes decoded but not returned by the failed call. Raises BadMember if zlib
+        fails."""
         inflate, seen = zlib.decompressobj(31), 0
         failed_at, self.end = self.end, self.start
-        fine = False  # one byte in, one byte out, so that the bytes before the error are delivered
+        fine = False  # True: feed single bytes, to deliver all bytes before the error
         data, ended = b"", False
         while True:
             if not data:
@@ -201,7 +202,7 @@ class Streamed:
 
     name: ClassVar[str]
     errors: tuple[type[Exception], ...]
-    steps = (STEP, 256)  # decoded at a time; the second pass runs only if the first failed
+    steps = (STEP, 256)  # bytes decoded at a time; the second pass runs only if the first failed
 
     def __init__(self, source: Source, offset: int) -> None:
         self.source, self.start, self.end = source, offset, offset
@@ -224,7 +225,7 @@ class Streamed:
             except self.errors as error:
                 reason = f"{self.name}: {_reason(error)}"
                 if reason.endswith("not enough memory"):
-                    raise MemoryError(reason) from None  # the file is whole
+                    raise MemoryError(reason) from None  # the file is not damaged
         raise BadMember(reason)
 
     def _decode(self, step: int) -> Iterator[bytes]:
@@ -355,7 +356,7 @@ _BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")
 _PROBE = 1 << 20
 """Compressed bytes of a candidate that must decode before reading resumes there."""
 _EFFORT = 64 << 20
-"""Compressed bytes per file that may be spent on false candidates after damage. Beyond it, the
+"""Compressed bytes per file that may be decoded at false candidates after damage. Beyond it, the
 bytes that a false candidate consumed are not searched again, so hostile files cost linear time."""
 
 
@@ -433,7 +434,7 @@ class _Chain:
         self.source, self.codec, self.magic = source, codec, MAGIC[codec]
         self._decoder: Callable[[Source, int], Any] = DECODERS[codec]
         self.effort = _EFFORT
-        self.damage = ""  # of the dictionary that all members need
+        self.damage = ""  # damage in the dictionary that all members need
         if codec == "zstd":
             import zstandard
 
@@ -457,7 +458,7 @@ class _Chain:
                 continue
             if not head.startswith(self.magic):
                 nuls = self.source.after_nuls(at) - at
-                if not nuls or nuls % 4 or self.codec != "xz":  # its padding: .xz format, 2.2
+                if not nuls or nuls % 4 or self.codec != "xz":  # xz padding: .xz format, 2.2
                     what = f"{nuls} NUL bytes" if nuls else f"no {self.codec} data"
                     yield Piece(BREAK, at, what=what)
                 at = at + nuls if nuls else self.resume(at, at)

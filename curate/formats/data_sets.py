@@ -54,8 +54,7 @@ def chosen_files(
     read: Callable[[str], bytes],
     choice: Choice,
 ) -> tuple[list[str], list[str]]:
-    """Return the files of a folder to read, and a line of text for each data set whose files are
-    not all read.
+    """Return the files of a folder to read, and a line for each data set with files left out.
 
     `files` are paths below `place`; `read` returns the first bytes of a file by its name;
     `is_repository` is True for a folder of the Hugging Face hub. Raises UsageError if a data set

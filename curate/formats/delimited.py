@@ -77,6 +77,9 @@ def _header(line: bytes) -> tuple[list[str], str]:
     try:
         names = next(csv.reader([text + "\n"], delimiter=separator, strict=True), [])
     except csv.Error as error:
+        if "\r" in text.rstrip("\r"):
+            problem = "its lines end with \\r alone: tr '\\r' '\\n' makes lines that can be read"
+            raise ValueError(problem) from None
         if separator != "\t":
             raise ValueError(f"its first line is not a header ({error})") from None
         names = text.rstrip("\r").split(separator)
@@ -108,7 +111,7 @@ def read_header(path: str, codec: str, columns: Columns) -> list[str]:
         raise UsageError(f"input {path}: {error}") from None
     names = [columns.name(name) for name in header]
     if "text" not in names:
-        raise UsageError(f"input {path}: {columns.missing(dict.fromkeys(names, 'string'))}")
+        raise UsageError(f"input {path}: {columns.missing(dict.fromkeys(names, 'string'), {})}")
     if twice := _repeated(header):
         raise SameName(f"input {path}: its header has the column {twice!r} twice")
     return names
@@ -175,9 +178,9 @@ def read_rows(
 
 
 def _looks_quoted(head: bytes, fields: int) -> bool:
-    """Return True if a TSV file that begins with `head` quotes its fields. That is so if fewer rows
-    are malformed when quotes are read than when they are not. If both ways give the same number, it
-    is so if the header is quoted or a quoted field has doubled quotes."""
+    """Return True if a TSV file that begins with `head` quotes its fields: if fewer rows are
+    malformed when quotes are read than when they are not. If the numbers are equal, the header must
+    be quoted, or a quoted field must contain doubled quotes."""
     numbered = [*lines([head], 0, None, HEAD)]
     if len(head) == HEAD:
         del numbered[-1]  # it may be cut
@@ -193,7 +196,7 @@ def _looks_quoted(head: bytes, fields: int) -> bool:
 def _rows(
     source: _Lines, separator: str, fields: int, quoted: bool
 ) -> Iterator[tuple[int, list[str] | None, Event]]:
-    """Yield (offset, fields, an event to ignore) for each row, and (offset, None, event) for each
+    """Yield (offset, fields, unused event) for each row, and (offset, None, event) for each
     malformed row. Later lines of a malformed row are read as rows if its quoting is broken or if
     each line has all fields."""
     reader = csv.reader(

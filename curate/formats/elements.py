@@ -1,6 +1,6 @@
-"""Elements of an XML file, yielded one after the other, however the file is divided into lines.
+"""Read the elements of an XML file one at a time. Line breaks have no meaning.
 
-The file as a whole is never parsed, so no entity can be declared, damage affects only the element
+The file as a whole is never parsed, so entities cannot be declared, damage affects only the element
 that contains it, and a reader may begin anywhere except inside a comment.
 """
 
@@ -16,8 +16,8 @@ _SECTIONS = {b"<![CDATA[": re.compile(rb"\]\]>"), b"<!--": re.compile(rb"-->")}
 
 @dataclass(slots=True)
 class Element:
-    """An element of an XML file. `offset` is where it begins; `data` is None if the element has
-    more bytes than the limit; `size` is in bytes; `whole` is True if the end tag was found."""
+    """An element of an XML file. `offset` is the position of its first byte, `size` is in bytes.
+    `data` is None if the size is above the limit. `whole` is True if the end tag was found."""
 
     offset: int
     data: bytes | None
@@ -29,8 +29,8 @@ def elements(
     chunks: Iterable[bytes], at: int, end: int | None, tag: bytes, limit: int, empty: bool = False
 ) -> Iterator[Element]:
     """Yield the elements named `tag` that begin in [at, end). `at` is the offset of the first byte
-    of `chunks`. At most `limit` bytes of an element are held. With `empty`, the elements have only
-    attributes, and each element ends before the next `<`."""
+    of `chunks`. At most `limit` bytes of an element are kept in memory. If `empty` is True,
+    elements have only attributes, and each ends before the next `<`."""
     opening = re.compile(rb"<%b(?=[\s/>])" % tag)
     closing = rb"</%b\s{0,16}>|(?=<%b[\s/>])|<!\[CDATA\[|<!--" % (tag, tag)
     inside = re.compile(rb"(?=<)" if empty else closing)

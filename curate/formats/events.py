@@ -62,7 +62,7 @@ class Skipped:
 
 @dataclass(slots=True)
 class Corrupt:
-    """Bytes of the file that cannot be read. `offset` is that of the first of `count` places."""
+    """Bytes of the file that cannot be read: `count` places, the first of them at `offset`."""
 
     offset: int
     what: str
@@ -179,7 +179,7 @@ class Portion:
     codec: str = "plain"
     start: int = 0
     end: int | None = None
-    """[start, end) is a slice cut by the reader's `slices`; None: to the end of the file."""
+    """[start, end) is a slice that the reader's `slices` cut; `end` None is the file's end."""
     kinds: dict[str, str] = field(default_factory=dict)
     """Columns of the run besides those of every document: name -> kind."""
     columns: Columns = field(default_factory=Columns)
@@ -191,9 +191,9 @@ class Portion:
     rows: int = 1000
     """Rows per table, if the reader gives tables."""
     bytes: int = 8 << 20
-    """Bytes of a table above which it gets no further rows."""
+    """A table that has reached this many bytes gets no further rows."""
     pages: int = 512 << 20
-    """Most bytes of a columnar file's pages unpacked at the same time."""
+    """The most bytes of a columnar file's pages that are unpacked at the same time."""
     digests: bool = False
     """Compare contents with the digests that records state."""
     quote: str = "auto"

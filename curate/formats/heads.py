@@ -27,7 +27,7 @@ NEXT_RECORD = {
 BLANK_LINE = re.compile(rb"\n\r*\n")
 END_OF_RECORD = re.compile(rb"\r?\n(?:\r?\n)?\Z")
 LONGEST_START = 16384
-"""Most bytes searched for a line that begins a record."""
+"""The most bytes that are searched for a line that begins a record."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Record:
     """Values by lower-case name, the first if repeated. ARC fields have WARC names."""
     offset: int
     content: bytes | None = None
-    """None if over the limit; `beginning` then holds its first 64 KiB."""
+    """None if the content is over the limit; `beginning` then holds its first 64 KiB."""
     beginning: bytes = b""
     size: int = 0
     """Bytes of content found."""

@@ -23,7 +23,7 @@ _MIME = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
 _MAX_HEAD = 1 << 18
 OPT_OUT_HEADERS = ("x-robots-tag", "tdm-reservation")
 _STEP = 32 << 10  # bytes of a body given to zlib at a time
-_MOST_PACKED = 3  # most gzip layers removed that the head does not declare
+_MOST_PACKED = 3  # the most gzip layers removed that the head does not declare
 _NO_ENCODING = {"", "identity", "none", "binary", "8bit", "7bit", "utf-8", "chunked"}
 
 
@@ -39,7 +39,7 @@ class Head:
     """Bytes of the head, including the blank line."""
 
     def get(self, name: str) -> str | None:
-        """Return all values of a header field, joined with commas, or None if there are none."""
+        """Return all values of a header field, joined with commas, or None if it is absent."""
         values = self.fields.get(name)
         return ", ".join(values) if values else None
 

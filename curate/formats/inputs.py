@@ -41,10 +41,10 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import Message
 
 # Defaults: 16 MiB keep the processes of one machine balanced. From 64 GiB on there are as many
-# partitions as some 400 workers need, and their size grows with the input up to an archive's.
+# partitions as some 400 workers need, and their size grows with the input up to 1 GiB.
 PARTITION_BYTES, MOST_BYTES = 16 << 20, 1 << 30
 MANY_PARTITIONS = 4096
-MANY_SLICES = 1000  # small files in 16 MiB at most
+MANY_SLICES = 1000  # the most small files in a partition of 16 MiB
 
 
 def partition_size(total: int) -> int:
@@ -55,7 +55,7 @@ def partition_size(total: int) -> int:
 MOST = 500  # columns planned from JSON keys; later keys go to `extra`
 MOST_STORED = 10_000  # columns of tables: each takes 15 kB in a worker, even with few rows
 FILES, PARTITIONS = "plan-files.arrow", "plan-partitions.arrow"  # in the first stage's folder
-ROWS = 1 << 16  # of a record batch of these files
+ROWS = 1 << 16  # rows per record batch of these files
 _FIELDS = tuple(f.name for f in fields(InputFile))
 
 
@@ -299,7 +299,7 @@ class InputPlan:
 
 
 def empty_files(without: dict[str, int | str] | None) -> list[str]:
-    """Return a line on the files that `without_documents` counted; no line if it counted none."""
+    """Return a line about the files that `without_documents` counted, if any."""
     if not without or not without["files"]:
         return []
     files, first = int(without["files"]), without["first"]
@@ -329,9 +329,9 @@ def plan_inputs(
     columns: Columns = Columns(),
     choice: Choice = Choice(),
 ) -> InputPlan:
-    """Cut the input files into partitions of about `partition_bytes` (size as stored; None: a size
-    that fits the input). `at_once` files are inspected in parallel. The other parameters are those
-    of `find_files`."""
+    """Cut the input files into partitions of about `partition_bytes` (as stored; None: a size that
+    fits the input). `at_once` files are inspected in parallel. For other parameters see
+    `find_files`."""
     listed = find_files(
         inputs, at_once=at_once, skip_unreadable=skip_unreadable, columns=columns, choice=choice
     )

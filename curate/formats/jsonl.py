@@ -100,7 +100,7 @@ def one_object(path: str, codec: str, limit: int = Portion.max_record) -> str | 
 
 
 def missing_text(records: Iterable[dict[str, Any]], columns: Columns) -> str | None:
-    """Return the message for records that all lack a text; None if one has it or there are none."""
+    """Return the message if there are records and all of them lack a text, else None."""
     kinds: dict[str, str] = {}
     sizes: dict[str, int] = {}
     for record in records:
@@ -112,7 +112,8 @@ def missing_text(records: Iterable[dict[str, Any]], columns: Columns) -> str | N
             )
             kind = nested or kind_of(value) or kinds.get(name, "null")
             kinds[name] = kind if kinds.get(name, "null") in ("null", kind) else "mixed"
-            sizes[name] = sizes.get(name, 0) + (len(value) if isinstance(value, str) else 0)
+            words = isinstance(value, str) and (" " in value or not value.isascii())
+            sizes[name] = sizes.get(name, 0) + (len(value) if words else 0)
     return columns.missing(kinds, sizes) if kinds else None
 
 

@@ -17,7 +17,7 @@ from curate.text.decoding import encoding_of_file, utf_8_of
 BOM = b"\xef\xbb\xbf"
 HEAD = 1 << 20  # bytes by which a file's layout is recognised
 Line = tuple[int, bytes | None, int]
-"""Offset, bytes (None if more than the limit), and size in the file."""
+"""(offset, bytes or None if they are more than the limit, size in the file)."""
 
 _MARKS = re.compile(rb"(?:\xef\xbb\xbf)+")
 _RUN = re.compile(rb"\0{64,}")
@@ -101,7 +101,7 @@ def lines(
             if held.size or nuls or size > limit:
                 held.add(chunk[position:stop])
                 yield from held.flush()
-            else:  # nearly all lines
+            else:  # the case of nearly all lines
                 yield held.begin, chunk[position:stop], size
                 held.begin += size
             held.begin += 1

@@ -129,7 +129,7 @@ class Stored:
         return f"{digest.hexdigest()}@{self.time}"
 
 
-STANDARD_INPUT = "-"  # the input that means it
+STANDARD_INPUT = "-"  # the input that stands for standard input
 COPIED = 1 << 20  # bytes at a time
 
 
@@ -254,7 +254,7 @@ def find_files(
         if any(path.lower().startswith("hf://") for path in paths):
             paths, commits = with_commits(paths)
         problems: list[OSError] = []
-        lines: list[str] = []  # on data sets
+        lines: list[str] = []  # about data sets
         listed = [
             file
             for path in _expanded(paths, columns, problems)
@@ -297,7 +297,7 @@ def readable(may_skip: bool = False) -> Iterator[None]:
             raise
         if not isinstance(error, PermissionError):
             raise UsageError(f"input {error.filename}: {error.strerror}") from None
-        option = ", or pass over what cannot be read with --skip-unreadable" if may_skip else ""
+        option = ", or skip unreadable files with --skip-unreadable" if may_skip else ""
         raise RunFailed(
             f"input {error.filename} cannot be read ({error.strerror}): make it readable{option}"
         ) from None

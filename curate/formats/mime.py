@@ -101,10 +101,11 @@ def type_of(stated: str | None, identified: str | None, data: bytes) -> str | No
     `identified` the type that the crawler found.
 
     If the first bytes show that the body is not a document, the type that they show is returned, or
-    the crawler's more exact type if they show only BINARY. Otherwise the crawler's type is returned
-    if it is not that of a document (Common Crawl asks Apache Tika, which also looks at the URL's
-    ending), but not if the body begins as HTML or the type is a message, which people read. In all
-    other cases the server's type is returned."""
+    the crawler's more exact type if they show only BINARY. Otherwise a crawler's type that is not a
+    document's is returned, unless the body begins as HTML or the type is a message, which people
+    read. (Common Crawl asks Apache Tika, which also looks at the URL's ending.) In all other cases
+    the server's type is returned.
+    """
     sniffed = sniff_mime(data)
     if identified in UNKNOWN or identified == BINARY or (identified or "").startswith("message/"):
         identified = None

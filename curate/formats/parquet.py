@@ -1,7 +1,7 @@
 """Parquet input, cut into slices of row groups and read in batches of bounded size.
 
 A page of a few bytes may unpack to gigabytes, and Arrow unpacks a page of each column at once,
-without a bound, so page headers are read first: structs of Thrift's compact protocol
+without a bound. So page headers are read first. They are structs of Thrift's compact protocol
 (apache/parquet-format, src/main/thrift/parquet.thrift, PageHeader).
 """
 
@@ -42,7 +42,7 @@ from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
 
 _DICTIONARY = 2  # PageType.DICTIONARY_PAGE
-_MOST_HEADER = 16 << 20  # as Arrow; statistics in it may hold long values
+_MOST_HEADER = 16 << 20  # as in Arrow: statistics in a header may be long
 _MOST_DEPTH = 16
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
 
@@ -53,9 +53,9 @@ class BadPages(ValueError):
 
 @dataclass(frozen=True)
 class Chunk:
-    """The memory that a column of a row group takes, in bytes: `row` is per row, from the page with
-    the largest average. `repeated` is per row, if every row repeats a value of the dictionary.
-    `memory` is needed in addition to the rows. `name` is the column's name up to the first dot."""
+    """The memory that a column of a row group takes, in bytes. `row` is the average per row in the
+    page where it is largest. `repeated` is the size per row if all rows repeat a dictionary's
+    value. `memory` is needed besides the rows. `name` is the column's name up to the first dot."""
 
     name: str
     memory: int
@@ -102,7 +102,7 @@ def _chunk(file: BinaryIO, column: Any, rows: int, most: int | None, within: str
 
 
 def _header(file: BinaryIO, at: int, column: str) -> tuple[int, int, int, int, int]:
-    """Return (kind, bytes unpacked, bytes stored, values, bytes of the header) of a page."""
+    """Return (kind, bytes unpacked, bytes stored, number of values, header bytes) of a page."""
     problem = BadPages(f"column `{column}`: no page at byte {at}")
     if at < 0:
         raise problem
@@ -159,7 +159,7 @@ def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
 
 
 def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in (1, 2):  # the kind is the boolean
+    if kind in (1, 2):  # a boolean's kind is its value
         return None, at
     if kind == 3:
         return None, at + 1
@@ -184,6 +184,8 @@ def _opened(source: Any, **how: Any) -> DocumentsFile:
         return DocumentsFile(source, **how)
     except UnicodeDecodeError:
         raise pa.ArrowInvalid("a column's name is no UTF-8") from None
+    except pa.ArrowNotImplementedError as error:  # such as a column of 128-bit integers
+        raise pa.ArrowInvalid(str(error)) from None
 
 
 def read_schema(path: str, columns: Columns = Columns()) -> pa.Schema:
@@ -216,7 +218,8 @@ def _holds_text(kind: pa.DataType) -> bool:
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
-    """Return ranges [first, last) of row groups of about `target` bytes; one if unreadable."""
+    """Return ranges [first, last) of row groups of about `target` bytes, or one range if
+    unreadable."""
     try:
         with open_input(file.path) as f:
             meta = _opened(f).metadata

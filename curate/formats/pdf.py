@@ -15,7 +15,7 @@ from curate.formats.kinds import reader
 from curate.formats.whole import content
 
 COLUMNS = {"pdf.title": "string", "pdf.pages": "int64"}
-MOST_BAD = 20  # unreadable pages after which the others are skipped
+MOST_BAD = 20  # after this many unreadable pages, the others are skipped
 _DATE = re.compile(
     r"D:(\d{4})(\d\d)?(\d\d)?(\d\d)?(\d\d)?(\d\d)?(?:([+-])(\d\d)'?(\d\d)?'?|Z.*)?", re.ASCII
 )

@@ -49,7 +49,7 @@ def parse(stated: str) -> tuple[str, bytes] | None:
 
 
 def differs(stated: str | None, contents: Iterable[bytes | memoryview]) -> bool | None:
-    """Return True if no content has the stated digest; None if no known digest is stated."""
+    """Return True if no content has the stated digest, else False; None without a known digest."""
     digest_of = parse(stated) if stated else None
     if digest_of is None:
         return None

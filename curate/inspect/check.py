@@ -43,7 +43,7 @@ class Fault(NamedTuple):
 @dataclass
 class Check:
     """The result of a check. `faults` maps a path to what is wrong, `rows` maps a faulty file to
-    its record of finished work, and `repaired` is True if a run has recomputed all faulty files."""
+    its row in the ledger, and `repaired` is True if a run has recomputed all faulty files."""
 
     JSON = ("out", "files", "faulty", "faults=first", "repaired")
     out: Path
@@ -119,7 +119,7 @@ def repair(out: Path, options: Options) -> Check:
         ledger.close()
     run_planned(plan, out, options)
     after = check(out, options)
-    if after.rows:  # of stages of other settings: delete them from the cache
+    if after.rows:  # files of stages that the plan does not use: forget them
         ledger = Ledger(path.parent)
         for file, (stage, part) in after.rows.items():
             if part is None:

@@ -26,7 +26,7 @@ from llmcurate.base.messages import OPTIONAL
 from llmcurate.base.pages.html import plain
 from llmcurate.base.terminal import one_line
 
-SHOWN = 80  # characters of a passage, or of a value, on a terminal
+SHOWN = 80  # characters shown of a passage or a value
 
 
 def _find(folder: Path, name: str) -> tuple[Path, dict[str, Any]] | None:
@@ -54,8 +54,8 @@ class Account:
     """Everything that OUT records of one document. `str()` gives the lines for the terminal.
 
     `settings` maps `step.rule` to the setting that holds its limit, `decisions` are the rows of
-    decisions.parquet (with the text of passages if known), and `explained` holds the sentences of
-    the steps that can explain what they measured.
+    decisions.parquet (with the text of passages if known), and `explained` maps a step to sentences
+    that explain what the step measured.
     """
 
     id: str
@@ -234,7 +234,7 @@ def _passage(decision: Decision, name: str) -> str:
     partner = decision.partner
     span = f"  {decision.method}: bytes {decision.span_start} to {decision.span_end} of its input"
     if decision.cluster is None:
-        return f"{span} were seen before ({decision.similarity:.0%}); where is not recorded"
+        return f"{span} were seen before ({decision.similarity:.0%}); the place is not recorded"
     if partner is None:
         return f"{span} are the duplicate that is kept (cluster {decision.cluster})"
     if decision.kept_id is None:

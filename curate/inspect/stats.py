@@ -1,7 +1,7 @@
 """Compute statistics of any corpus: lengths, numeric columns, languages, domains, dates, sources.
 
-The input is read once. The measures of each document are written to a temporary parquet file, from
-which DuckDB and the histograms count, so memory does not grow with the corpus.
+The input is read once. The measures of each document are written to a temporary parquet file.
+Counts and histograms are made from this file, so memory does not grow with the corpus.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def hosts(urls: pa.Array) -> pa.Array:
 
 
 def gather(inputs: list[str], read: ReadSettings | None = None) -> Statistics:
-    """Compute statistics of the inputs. Raises UsageError for web pages, RunFailed without text."""
+    """Compute statistics of some inputs. Raises UsageError for web pages, RunFailed if no text."""
     read = read or ReadSettings()
     plan = plan_reading(inputs, read)
     reader = DirectInput(plan, read)

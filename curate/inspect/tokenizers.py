@@ -348,7 +348,7 @@ class TokenizerEvaluation(Computed):
         return self.figures["pivot"] or "English"
 
     def bars(self, key: str = "bytes_a_token") -> list[tuple[str, list[float | None]]]:
-        """Return (label, `key` of each drawn tokenizer) for all texts and each large language."""
+        """Return (label, figure `key` per drawn tokenizer) of all texts and each large language."""
         drawn = self.tokenizers[:SERIES]
         rows = [("all texts", [t.get(key) for t in drawn])]
         languages = drawn[0]["lang"][:LANGUAGES]
@@ -519,7 +519,7 @@ def _cut(pieces: list[tuple[str, int]], colours: bool) -> str:
     shown = []
     for piece, tokens in pieces:
         word = plain(piece).replace("\n", "↵\n").replace("\t", "→")
-        space = tokens == 0 and piece.isspace()  # most whole-word tokenizers omit it
+        space = tokens == 0 and piece.isspace()  # most whole-word tokenizers omit spaces
         shown.append(word if tokens == 1 or space else f"{word}×{tokens}")
     if not colours:
         return "|".join(shown)

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """A source of training tokens. fingerprint: identifies the content of its shards."""
+    """A source of training tokens. `fingerprint` identifies the content of its shards."""
 
     name: str
     input: str
@@ -75,7 +75,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The tokenizer of all sources. origin: how it was chosen, as a text for the report."""
+    """The tokenizer of all sources. `origin` tells how it was chosen, for the report."""
 
     origin: str
     file: str
@@ -84,7 +84,7 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class Error:
-    """The error of a regression on held-out mixtures. predicts: True if the regression orders
+    """The error of a regression on held-out mixtures. `predicts` is True if the regression orders
     mixtures better than chance."""
 
     rmse: float
@@ -100,8 +100,8 @@ class Error:
 @dataclass(frozen=True)
 class Mixture:
     """The share and the epochs of each source, and the target's bits per byte: predicted, with an
-    interval, and also measured if a model was trained on the mixture. intervals: the intervals of
-    the optimum's shares."""
+    interval, and also measured if a model was trained on the mixture. `intervals` are those of the
+    optimum's shares."""
 
     shares: dict[str, float]
     epochs: dict[str, float]
@@ -140,9 +140,9 @@ REGRESSION_HEAD = ("held-out error", "RMSE", "rank correlation", "interval")
 
 @dataclass(frozen=True)
 class MixtureSearch(Findings):
-    """All figures of a search. encoded: True if this search encoded the sources. regression: the
-    name of the regression that chose the optimum. texts: the regressions' errors on each text
-    alone."""
+    """All figures of a search. `encoded` is True if this search encoded the sources. `regression`
+    is the name of the regression that chose the optimum. `texts` has the regressions' errors on
+    each text alone."""
 
     NAME = "mixtures"
     TEMPLATE = "evaluate/mixtures.html"
@@ -279,7 +279,7 @@ class MixtureSearch(Findings):
 
 @dataclass(frozen=True)
 class Prepared:
-    """The encoded sources and evaluation texts. encoded: whether the sources were documents."""
+    """The encoded sources and evaluation texts. `encoded` is False if the sources were shards."""
 
     sources: list[Source]
     sets: Sets
@@ -396,9 +396,9 @@ def search_mixture(
     sets: Sequence[str],
     place: EngineChoice,
 ) -> MixtureSearch:
-    """Run the search without repeating finished runs, and return its figures. weights: the weights
-    of the texts; if empty, texts count by their bytes. Errors before anything is trained are
-    UsageErrors, later ones LlmcurateError or RunFailed."""
+    """Run the search without repeating finished runs, and return its figures. `weights` are those
+    of the texts; if empty, texts count by their bytes. Raises UsageError before anything is
+    trained, later LlmcurateError or RunFailed."""
     import sklearn  # noqa: F401 (fail now if it is missing, not after the training)
 
     if len(inputs) < 2:
@@ -426,8 +426,8 @@ def search_mixture(
 
 @dataclass(frozen=True)
 class _Point:
-    """A mixture to train. shares: the shares in 10,000ths, without sources of share 0. earlier:
-    whether an earlier search in OUT drew the mixture."""
+    """A mixture to train. `shares` are in 10,000ths, without sources of share 0. `earlier` is True
+    if an earlier search in OUT drew the mixture."""
 
     shares: dict[str, int]
     task: RunTask
@@ -484,7 +484,7 @@ class _Search:
         return _Point(shares, task)
 
     def identity(self, shares: Mapping[str, int]) -> dict[str, Any]:
-        """Return the content that a mixture's digest is computed from, without evaluation texts."""
+        """Return the values from which a mixture's digest is computed (no evaluation texts)."""
         fingerprints = {source.name: source.fingerprint for source in self.sources}
         return {
             "shares": dict(shares),
@@ -673,10 +673,10 @@ class _Search:
 
 @dataclass(frozen=True)
 class Target:
-    """The target of the search, a weighted sum of bits per byte. weights: the weight of each
-    document. by_text: for each text, the weights that documents have if this text alone is the
-    target. scale: for each document, a factor for its nats and bytes, so that sums over all
-    documents count each text by its weight."""
+    """The target of the search, a weighted sum of bits per byte. `weights` has the weight of each
+    document, `by_text` for each text the weights of documents if this text alone is the target.
+    `scale` has for each document a factor for its nats and bytes, so that sums over all documents
+    count each text by its weight."""
 
     weights: np.ndarray
     by_text: dict[str, np.ndarray]
@@ -684,7 +684,7 @@ class Target:
 
     @classmethod
     def of(cls, rows: Rows, weights: Mapping[str, float]) -> Target:
-        """Return the target for the documents of `rows`. weights: the weights of the texts; if
+        """Return the target for the documents of `rows`. `weights` are those of the texts; if
         empty, texts count by their bytes."""
         sizes = np.maximum(rows.scored.sizes.astype(np.float64), 1e-300)
         by_text = {}

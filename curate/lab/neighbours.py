@@ -7,7 +7,7 @@ into halves, between two documents that are far apart, and each half again, unti
 most LEAF documents. Within a group the walk goes to the nearest document not yet visited. So each
 document is read log2(documents / LEAF) times and compared only with those of its group.
 
-It takes 384 bytes per document on disk and 24 in memory.
+The search takes 384 bytes per document on disk and 24 in memory.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def by_neighbours(corpus: Corpus, folder: Path) -> tuple[DocumentKeys, str]:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """An order of documents. draws: the keys that give this order. cosine: the mean cosine of
-    adjacent documents. before: the same in an order by hash. summary: these figures as a line."""
+    """An order of documents, given by the keys `draws`. `cosine` is the mean cosine of adjacent
+    documents, `before` that in an order by hash, and `summary` a line with these figures."""
 
     draws: DocumentKeys
     cosine: float
@@ -52,7 +52,7 @@ class Neighbours:
 
 
 def find_neighbours(corpus: Corpus, folder: Path, leaf: int = LEAF) -> Neighbours:
-    """Return the order of a corpus with columns id and text. folder: a folder for temporary files.
+    """Return the order of a corpus with columns id and text, using `folder` for temporary files.
     The order depends on the documents, not on the order of input."""
     from curate.lab.semantic.matrix import UNIT
 
@@ -139,7 +139,7 @@ def _products(matrix: np.ndarray, rows: np.ndarray, vector: np.ndarray) -> np.nd
 
 
 def walk(matrix: np.ndarray, leaf: int = LEAF) -> np.ndarray:
-    """Return int64[rows]: an order of all rows in which similar rows are adjacent. matrix:
+    """Return int64[rows]: an order of all rows in which similar rows are adjacent. `matrix` is
     int16[rows, dimensions], vectors of equal length. Among equally similar rows the one with the
     lowest number comes next."""
     path = np.empty(len(matrix), np.int64)

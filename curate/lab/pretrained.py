@@ -23,8 +23,8 @@ def most_tokens(config: Any, max_tokens: int) -> int:
 
 
 class Pretrained:
-    """A model of transformers in 32-bit floats. `missing`: the weights that the folder lacks. With
-    `gpu` it runs on a GPU if there is one, else on one thread: several workers use more cores."""
+    """A model of transformers in 32-bit floats. `missing` names weights that the folder lacks. With
+    `gpu` it runs on a GPU if there is one, else on one thread: workers use the other cores."""
 
     def __init__(
         self, folder: Path, auto_class: str, max_tokens: int, what: str, gpu: bool = False
@@ -48,7 +48,7 @@ class Pretrained:
 
     @contextmanager
     def inference(self) -> Iterator[None]:
-        """Run models without gradients and, on a processor, on one thread."""
+        """Run models without gradients and, on a CPU, on one thread."""
         threads = self._torch.get_num_threads()
         self._torch.set_num_threads(1)
         try:
@@ -58,7 +58,7 @@ class Pretrained:
             self._torch.set_num_threads(threads)
 
     def run_batch(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the model's `logits`, float32[rows, ...]. ids, mask: int64[rows, tokens]."""
+        """Return the `logits`, float32[rows, ...], of `ids` and `mask`: int64[rows, tokens]."""
         with self.inference():
             on_device = [self._torch.from_numpy(v).to(self.model.device) for v in (ids, mask)]
             logits = self.model(input_ids=on_device[0], attention_mask=on_device[1]).logits

@@ -190,7 +190,7 @@ Series = tuple[str, list[Any], list[Any]]  # name, dots, line
 
 @dataclass(frozen=True)
 class LawFits(Findings):
-    """The report on laws. figures: the result of `train.lab.scaling.fit`. measured: the points."""
+    """The report on laws: `figures` of `train.lab.scaling.fit` on the points `measured`."""
 
     NAME = "scaling"
     TEMPLATE = "evaluate/scaling.html"

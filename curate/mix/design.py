@@ -89,7 +89,7 @@ def clamped(
         after = bends[above]
         slope = (add(after) - base) / (after - before) if after > before else Fraction(0)
     else:
-        slope = add(before + 1) - base  # a line from here on
+        slope = add(before + 1) - base  # linear from here on
     if slope == 0:
         return at(before) if base == total else at(None)
     return at(before + (total - base) / slope)
@@ -101,11 +101,11 @@ Key = tuple[str, int]  # group, bucket of scores
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of a mix. weights: a policy, a preset, or one number per group. total: size of
-    the mix, None for the size of the sources. amounts, epochs: the amount or number of epochs per
-    group, instead of weights. floors, caps: the smallest and the largest share of a group in the
-    mix. buckets: relative epochs per score bucket, or None. curve: a function from a power >= 0 to
-    the epochs per bucket; the power is chosen so that the group's amount is reached."""
+    """The settings of a mix. `weights` is a policy, a preset, or one number per group. `total` is
+    the size of the mix, None for the size of the sources. `amounts` and `epochs` are given per
+    group instead of weights. `floors` and `caps` are the smallest and the largest share of a group
+    in the mix. `buckets` are relative epochs per score bucket, or None. `curve` maps a power >= 0
+    to the epochs per bucket; the power is chosen so that the group's amount is reached."""
 
     weights: str | Mapping[str, float] = "proportional"
     alpha: float = 0.3
@@ -121,8 +121,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Design:
-    """A designed mix. amounts: units per group. strata: units per stratum. refused: None, or the
-    reason why the request is impossible; amounts and strata are then the nearest possible mix."""
+    """A designed mix. `amounts` are units per group, `strata` units per stratum. `refused` says why
+    the request is impossible, else None; if set, the design is the nearest possible one."""
 
     amounts: dict[str, int]
     strata: dict[Key, int]
@@ -315,11 +315,10 @@ MOST_GROUPS = 10_000
 
 @dataclass
 class Strata:
-    """Assigns documents to strata, numbered in the order of their first document. by: the column of
-    the groups, None if sources are groups. column, edges: the score column and its bucket edges.
-    Bucket i holds edges[i - 1] <= score < edges[i]; one more bucket, the last, holds the documents
-    without a score. since, until: documents dated before `since`, or not before `until`, are left
-    out."""
+    """Assigns documents to strata, numbered in the order of their first document. `by` is the
+    column of the groups, None if sources are groups. `column` has the scores, whose buckets `edges`
+    separate. Bucket i holds edges[i - 1] <= score < edges[i]; one more bucket, the last, holds the
+    documents without a score. Documents before `since`, or not before `until`, are left out."""
 
     by: str | None = None
     column: str | None = None

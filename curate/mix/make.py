@@ -1,5 +1,4 @@
-"""Prepare a mix (measure the sources, design the mix, choose documents), print its table, and write
-it.
+"""Prepare a mix (measure sources, design the mix, choose documents), print its table, and write it.
 
 Measuring leaves the decoded documents on disk. Each copy of a document is then written to a
 temporary file with its position in the mix, and each part of the mix (an output file) is sorted and
@@ -59,9 +58,9 @@ MOST_THREADS = 8  # each holds a part in memory
 
 @dataclass
 class Layout:
-    """The output files. part_bytes, total: approximate bytes of text per file and in all files.
-    workers: the number of writing threads. own: columns with a dot in their name that are not
-    attributes."""
+    """The output files. `part_bytes` and `total` are approximate bytes of text per file and in all
+    files. `workers` is the number of writing threads. `own` are columns with a dot in their name
+    that are not attributes."""
 
     part_bytes: int
     total: int
@@ -163,10 +162,10 @@ def _write_part(spill: Spill, part: int, folder: Path, own: frozenset[str]) -> d
 
 @dataclass(frozen=True)
 class Totals:
-    """Figures of each stratum, each int64[strata]. drawn, drawn_size: number and size of the
-    documents from the partial epoch. copies, amount: number and size of the documents of all
-    epochs, repetitions included. taken, unique: number and size of the documents that are in the
-    mix at least once. bytes: text of all copies."""
+    """Figures of each stratum, each int64[strata]. `drawn` and `drawn_size` are number and size of
+    the documents from the partial epoch, `copies` and `amount` those of the documents of all
+    epochs, repetitions included, `taken` and `unique` those of the documents that are in the mix at
+    least once. `bytes` counts the text of all copies."""
 
     drawn: np.ndarray
     drawn_size: np.ndarray
@@ -180,8 +179,9 @@ class Totals:
 def count_taken(
     measured: Measured, chosen: EpochPlan, groups: np.ndarray, marked: Path | None
 ) -> Totals:
-    """Count the documents that the mix takes. groups: int32[strata], the number of each stratum's
-    group. marked: a file to write with one row per document (grp, hash, size, taken), or None."""
+    """Count the documents that the mix takes. `groups` (int32[strata]) is the number of each
+    stratum's group. The file `marked`, if given, gets a row per document (grp, hash, size,
+    taken)."""
     strata_count = len(chosen.full)
     drawn, drawn_size, drawn_bytes = (np.zeros(strata_count, np.int64) for _ in range(3))
     taking = PartialEpoch(chosen)
@@ -237,7 +237,7 @@ class Prepared:
 def prepare(
     mix: MixSettings, sources: list[Source], scratch: Path, say: Say, copy: Copy | None = None
 ) -> Prepared:
-    """Measure the sources and choose documents. copy: if given, all documents are stored in it. If
+    """Measure the sources and choose documents. All documents are stored in `copy`, if given. If
     the mix is impossible, print the nearest mix and raise UsageError, unless `mix.nearest` is
     set."""
     quality = mix.quality

@@ -48,7 +48,7 @@ COLUMNS = ["id", "tokens", "bytes"]
 
 class Sizes:
     """Measures the sizes of documents: call `of` for each batch of all sources in reading order,
-    then `end`. shards: the folder of token shards of each source by its name. Raises UsageError if
+    then `end`. `shards` maps a source's name to its folder of token shards. Raises UsageError if
     the tokenizer or shards cannot be used."""
 
     def __init__(
@@ -63,8 +63,8 @@ class Sizes:
     def of(
         self, source: str, batch: pa.RecordBatch, data: np.ndarray, offsets: np.ndarray
     ) -> np.ndarray:
-        """Return int64[rows]: the sizes of the next documents of a source. data: uint8[bytes] and
-        offsets: int64[rows + 1] hold their texts."""
+        """Return int64[rows]: the sizes of the next documents of a source. `data` (uint8[bytes])
+        and `offsets` (int64[rows + 1]) hold their texts."""
         if source in self._shards:
             return self._shards[source].next(batch["id"], np.diff(offsets))
         return self._count(data, offsets)
@@ -166,8 +166,8 @@ ROWS = 200_000
 
 @dataclass
 class Measured:
-    """The measured documents. path: a file with one row per document. documents, sizes, bytes:
-    int64[strata], the sums of each stratum."""
+    """The measured documents. `path` is a file with one row per document. `documents`, `sizes` and
+    `bytes` (int64[strata]) are the sums of each stratum."""
 
     path: Path
     strata: Strata
@@ -179,8 +179,7 @@ class Measured:
         return {key: int(values[number]) for key, number in self.strata.keys.items()}
 
     def rows(self, *columns: str) -> Iterator[list[np.ndarray]]:
-        """Yield the named columns of all documents in reading order, up to ROWS documents at a
-        time."""
+        """Yield the named columns of all documents in reading order, up to ROWS at a time."""
         with pq.ParquetFile(self.path, pre_buffer=False) as file:
             for batch in file.iter_batches(ROWS, columns=list(columns), use_threads=False):
                 yield [batch[name].to_numpy(zero_copy_only=False) for name in columns]
@@ -211,8 +210,8 @@ def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
 
 
 def text_hashes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return uint8[rows, 16]: the xxh3-128 of each text, the hash of exact deduplication. That
-    module is not imported: loading numba takes longer than hashing a gigabyte."""
+    """Return uint8[rows, 16]: the xxh3-128 of each text, as in exact deduplication. Its module is
+    not imported here, because loading numba takes longer than hashing a gigabyte."""
     from xxhash import xxh3_128_digest
 
     view = data.data
@@ -230,8 +229,8 @@ def measure(
     near: BandKeys | None = None,
     copy: Copy | None = None,
 ) -> Measured:
-    """Read all sources once and write the file of measured rows. hashed: store the hash of each
-    text. near, copy: if given, both receive the documents that are not left out; `copy` also
+    """Read all sources once and write the file of measured rows. `hashed` stores the hash of each
+    text. If given, `near` and `copy` receive the documents that are not left out; `copy` also
     receives the name of the source."""
     sums: list[np.ndarray] = []
     strata.begin()
@@ -307,7 +306,7 @@ def _rows(
 
 
 BLOCK = np.uint64(60)  # bits drawn anew in every epoch; the other four keep repetitions apart
-_GAMMA = 0x9E3779B97F4A7C15  # of SplitMix64 (Steele et al. 2014)
+_GAMMA = 0x9E3779B97F4A7C15  # increment of SplitMix64 (Steele et al. 2014)
 _ONE = 2.0**-64
 
 
@@ -319,7 +318,7 @@ def seed_of(source: str, seed: int) -> int:
 
 
 def keys(base: np.ndarray, epoch: int) -> np.ndarray:
-    """Return uint64[rows]: keys of documents in an epoch. base: uint64[rows], keys in epoch 0."""
+    """Return uint64[rows]: keys of documents in an epoch. `base` has those of epoch 0."""
     if epoch == 0:
         return base
     z = base + np.uint64(_GAMMA * epoch % 2**64)
@@ -330,8 +329,8 @@ def keys(base: np.ndarray, epoch: int) -> np.ndarray:
 
 
 def positions(key: np.ndarray, epoch: int, epochs: float) -> np.ndarray:
-    """Return float64[rows] in [0, 1): the place in the mix of each document of one epoch. key:
-    uint64[rows], keys in this epoch. epochs: the source's number of epochs in the mix."""
+    """Return float64[rows] in [0, 1): the place in the mix of each document of one epoch. `key`
+    (uint64[rows]) are the keys in this epoch, `epochs` the source's number of epochs in the mix."""
     return np.minimum((epoch + key * _ONE) / epochs, np.nextafter(1.0, 0.0))
 
 
@@ -340,9 +339,9 @@ _BITS = 12  # sizes are first summed by this many leading bits of the key, to bo
 
 @dataclass
 class EpochPlan:
-    """The documents that the mix takes, per stratum. full: the number of complete epochs. The next
-    epoch is partial: it takes the documents with a key below `cut`, and the first `ties` documents
-    with the key `cut`. If `cut` and `ties` are 0, it takes no documents."""
+    """The documents that the mix takes, per stratum. `full` counts complete epochs. The next epoch
+    is partial: it takes the documents with a key below `cut`, and the first `ties` documents with
+    the key `cut`. If `cut` and `ties` are 0, it takes no documents."""
 
     full: np.ndarray  # int64
     cut: np.ndarray  # uint64
@@ -362,8 +361,8 @@ class PartialEpoch:
         self.chosen, self._ties = chosen, chosen.ties.copy()
 
     def last(self, number: np.ndarray, key: np.ndarray) -> np.ndarray:
-        """Return bool[rows]: True for a row in the partial (last) epoch of its stratum. number:
-        int64[rows], the stratum of each row. key: uint64[rows], the row's key in that epoch."""
+        """Return bool[rows]: True for a row in the partial (last) epoch of its stratum. `number`
+        (int64[rows]) is the stratum of each row, `key` (uint64[rows]) its key in that epoch."""
         taken = key < self.chosen.cut[number]
         if self._ties.any():
             for row in np.flatnonzero((key == self.chosen.cut[number]) & (self._ties[number] > 0)):
@@ -375,8 +374,8 @@ class PartialEpoch:
 
 
 def last_keys(base: np.ndarray, full: np.ndarray) -> np.ndarray:
-    """Return uint64[rows]: the keys of documents in the partial epoch. base: uint64[rows], their
-    keys in epoch 0. full: int64[rows], the number of complete epochs of each row's stratum."""
+    """Return uint64[rows]: the keys of documents in the partial epoch. `base` (uint64[rows]) are
+    their keys in epoch 0, `full` (int64[rows]) the complete epochs of each row's stratum."""
     result = base.copy()
     for epoch in np.unique(full).tolist():
         of_epoch = full == epoch
@@ -385,9 +384,9 @@ def last_keys(base: np.ndarray, full: np.ndarray) -> np.ndarray:
 
 
 def choose(measured: Measured, quota: np.ndarray) -> EpochPlan:
-    """Choose documents of each stratum whose total size is nearest to its quota. quota:
-    int64[strata], in the unit of the mix. A stratum is off by at most half a document; it is exact
-    if the unit is documents."""
+    """Choose documents of each stratum whose total size is nearest to its quota. `quota`
+    (int64[strata]) is in the unit of the mix. A stratum is off by at most half a document; it is
+    exact if the unit is documents."""
     size = np.maximum(measured.sizes, 1)
     full = np.where(measured.sizes > 0, quota // size, 0)
     remainder = np.where(measured.sizes > 0, quota - full * size, 0)

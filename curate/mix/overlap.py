@@ -36,8 +36,8 @@ IDS = pa.schema([("row", pa.int64()), ("id", pa.string())])
 class BandKeys:
     """Collects the MinHash band keys of all sources: `add` their documents, then `close`. The
     parquet file `path` then holds every band key, with columns `row` (the number of the document)
-    and `key`. kept: sources whose keys come from an index. absent: the number of documents that are
-    missing in a source's index, by source."""
+    and `key`. `kept` are the sources whose keys come from an index. `absent` has the number of
+    documents that are missing in each source's index."""
 
     def __init__(
         self, sources: list[Source], scratch: Path, step: DedupMinhash | None = None
@@ -145,7 +145,8 @@ def clusters(db: Any, bands: Path) -> None:
 
 
 def connected(a: np.ndarray, b: np.ndarray, count: int) -> np.ndarray:
-    """Return int64[count]: the smallest node connected with each node. a, b: ends of the edges."""
+    """Return int64[count]: the smallest node connected with each node. Edge i joins a[i] and
+    b[i]."""
     label = np.arange(count)
     while True:
         least = np.minimum(label[a], label[b])
@@ -159,9 +160,9 @@ def connected(a: np.ndarray, b: np.ndarray, count: int) -> np.ndarray:
 
 
 def overlap(rows: Path, groups: list[str], bands: Path | None = None) -> Overlap:
-    """Count the texts that several groups have. rows: the file that `count_taken` wrote, with the
-    columns grp, hash, size and taken. bands: the file of band keys for near-duplicates; None
-    compares texts by hash."""
+    """Count the texts that several groups have. `rows` is the file that `count_taken` wrote, with
+    the columns grp, hash, size and taken. `bands` is the file of band keys for near-duplicates;
+    None compares texts by hash."""
     count = len(groups)
     documents = [[0] * count for _ in groups]
     size = [[0] * count for _ in groups]

@@ -8,9 +8,9 @@ from fractions import Fraction
 
 @dataclass(frozen=True)
 class Row:
-    """A source of a published mixture. weight: the source's share of what is read, relative to the
-    other weights. epochs: how often the source was read, None if the table does not say. size: of
-    the source, in the unit of its table."""
+    """A source of a published mixture. `weight` is its share of the text read, relative to the
+    other weights. `epochs` is how often it was read, None if the table does not say. `size` is in
+    the unit of the table."""
 
     weight: str
     epochs: str | None = None
@@ -60,7 +60,7 @@ PILE = {
     "enron": Row("0.14", "2.0", 0.88),
 }
 # Brown et al. 2020, table 2.2; the epochs are of a run of 300 billion tokens. Sizes in billions of
-# tokens. The weights add up to 101; they, sizes and epochs agree for the sources of the web alone.
+# tokens. The weights add up to 101. Weights, sizes and epochs agree only for sources of the web.
 GPT3 = {
     "commoncrawl": Row("60", "0.44", 410),
     "webtext2": Row("22", "2.9", 19),

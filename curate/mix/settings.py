@@ -304,7 +304,7 @@ class MixSettings(Product):
 
     def identity(self) -> Identity:
         identity = super().identity()
-        # A source's name and content count; its path does not.
+        # The name and content of a source are part of the identity; its path is not.
         if self.sources:
             sources = sorted([s.name, s.fingerprint] for s in self.opened())
             identity.settings["sources"] = sources

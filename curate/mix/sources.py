@@ -23,10 +23,10 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass
 class Source:
-    """A source of a mix. name: the name in weights and tables. read: a function that returns the
-    documents, the same at every call. direct: the input being read, with counts of the last
-    reading. inputs: the inputs as the user gave them. files: the paths of the inputs' files. own:
-    columns with a dot in their name that are not attributes; they are known after a reading."""
+    """A source of a mix. `name` is the name in weights and tables. `read` returns the documents,
+    the same at every call. `direct` is the input being read, with counts of the last reading.
+    `inputs` are as the user gave them, `files` their paths. `own` are columns with a dot in their
+    name that are not attributes; they are known after a reading."""
 
     name: str
     read: Callable[[], Batches]

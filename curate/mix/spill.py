@@ -57,8 +57,8 @@ def _anonymous(size: int) -> mmap.mmap:
 
 
 class Appended:
-    """A file that is written sequentially: `append` bytes, then `close`. direct: the flag with
-    which a file is opened for direct access, 0 to use the page cache."""
+    """A file that is written sequentially: `append` bytes, then `close`. `direct` is the flag that
+    opens a file for direct access, 0 to use the page cache."""
 
     def __init__(
         self, path: Path, buffer_bytes: int, mode: int = 0o600, direct: int = DIRECT
@@ -225,9 +225,9 @@ class Stretch:
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows in memory. columns: all columns; `text` holds only the length of each text. Row i has
-    the text texts[position[i]]. Entries of `texts` that belong to no row are the bytes between
-    stretches."""
+    """Rows in memory. `columns` has all columns; its `text` holds only the length of each text. Row
+    i has the text texts[position[i]]. Entries of `texts` that belong to no row are the bytes
+    between stretches."""
 
     texts: pa.LargeStringArray
     position: np.ndarray

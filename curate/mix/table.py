@@ -20,11 +20,11 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Amounts:
-    """The available and the chosen amount of some documents. size, quota, amount: what is
-    available, planned, and in the mix, in units. copies: documents in the mix, repetitions
-    included. share: their share of the mix. unique: what is in the mix without repetitions, in
-    units. unique_documents: documents that are in the mix at least once. last_epoch: documents
-    taken from the last, partial epoch. never: documents that are not in the mix."""
+    """The available and the chosen amount of some documents. `size`, `quota` and `amount` are
+    available, planned, and in the mix, in units. `copies` counts documents in the mix, repetitions
+    included, and `share` is their share of the mix. `unique` is in the mix without repetitions, in
+    units. `unique_documents` are in the mix at least once. `last_epoch` counts documents from the
+    last, partial epoch, `never` those that are not in the mix."""
 
     documents: int
     bytes: int
@@ -64,11 +64,11 @@ class Row(Amounts, _Asked):
 
 @dataclass(frozen=True)
 class Overlap:
-    """Texts that several sources have. documents[a][b], size[a][b]: number and size of the
-    documents of source a whose text is also in source b. documents[a][a] counts the documents of a
-    beyond the first one of each text. unique_documents, unique: number and size of documents in the
-    mix if every text counts once. from_index: sources whose MinHash keys came from an index.
-    not_in_index: the number of documents missing in that index, by source."""
+    """Texts that several sources have. `documents[a][b]` and `size[a][b]` are number and size of
+    the documents of source a whose text is also in source b. `documents[a][a]` counts the documents
+    of a beyond the first one of each text. `unique_documents` and `unique` are number and size of
+    documents in the mix if every text counts once. `from_index` are sources whose MinHash keys came
+    from an index, `not_in_index` the number of documents missing in it, by source."""
 
     JSON = (
         *("by", "groups", "documents", "size", "unique_documents", "unique"),
@@ -101,8 +101,8 @@ class Inputs:
 
 @dataclass(frozen=True)
 class MixRecord(Message):
-    """A mix as recorded in run.json. outside: the number of documents left out, by source and
-    reason. refused: the reason why the mix is not the requested one, or None."""
+    """A mix as recorded in run.json. `outside` is the number of documents left out, by source and
+    reason. `refused` is the reason why the mix is not the requested one, or None."""
 
     unit: str
     estimated: bool

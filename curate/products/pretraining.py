@@ -48,11 +48,11 @@ from train.config import RunBudget, TrainConfig, stages_of
 from train.model.config import ModelConfig
 from train.objective_settings import RECORDS
 
-_OF_RUN = frozenset({"processes", "time", "tokens", "depth", "plan"})  # not of TrainConfig
+_OF_RUN = frozenset({"processes", "time", "tokens", "depth", "plan"})  # not in TrainConfig
 PLAN = "plan.json"  # in OUT
-DEFAULT_TIME = "5m"  # of a run without a model, steps and a task
+DEFAULT_TIME = "5m"  # the budget of a run without model, steps and task
 LAST_LINES = 5  # of the processes' output, shown if no line is recognized as the error
-TORCHRUN = "torch.distributed.elastic."  # its own exception, which gives no cause
+TORCHRUN = "torch.distributed.elastic."  # torchrun's own exceptions, which give no cause
 # The prefix of a line of a process, or a line of torchrun's log.
 _PREFIX = re.compile(r"^\[rank\d+\]: |^[A-Z]\d{4} .*\n", re.MULTILINE)
 _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)", re.MULTILINE)
@@ -80,8 +80,7 @@ NAMES: dict[str, SettingNames] = {
 
 
 def shards_digest(path: Path) -> str:
-    """Return what identifies the content of token shards: a hash of their manifest or of the names
-    and sizes of their files."""
+    """Return the identity of token shards: a hash of their manifest, or of file names and sizes."""
     if (path / "manifest.json").is_file():
         return file_digest(path / "manifest.json")
     try:
@@ -280,7 +279,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         self, shards: Path | None, out: Path | None, texts: dict[str, str] | None = None
     ) -> tuple[Dialled | None, TrainConfig]:
         """Return the plan of a run with a budget, or of another run, and the settings of training.
-        The plan is read from ``out``, if that has one."""
+        The plan is read from `out` if there is one."""
         file = Path(self.plan) if self.plan is not None else None
         if (budget := self._budget()) is not None and out is not None and (out / PLAN).is_file():
             file = out / PLAN
@@ -414,7 +413,8 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
             settings["model"] = [digest, self._changes] if self._changes else digest
         if self.teacher is not None:
             settings["teacher"] = _weights_digest(Path(self.teacher))
-        # Digests of the texts to score; the name of one that is not a local path, such as a URL.
+        # Digests of the texts to score. A text that is no local path, such as a URL, has its name
+        # here.
         texts = {
             name: shards_digest(path) if path.exists() else str(path)
             for name, path in zip(self.eval, map(Path, self.eval.values()), strict=True)
@@ -558,7 +558,7 @@ def _progress(line: dict[str, Any], context: ProductContext) -> None:
 
 
 def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
     stride = max(1, len(lines) // points)
     always = ("held_out", "skipped")
     keep = [

@@ -29,7 +29,7 @@ Size = Annotated[int, Field(ge=2)]
 
 def packing(name: str) -> Callable[[Function], Function]:
     """Mark a function as the packing `name`, which orders the documents in shards. The function
-    gets the corpus and a temporary folder, and returns sort keys and a line on the result."""
+    gets the corpus and a temporary folder, and returns sort keys and a line about the result."""
     return lambda function: function
 
 

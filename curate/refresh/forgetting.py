@@ -43,7 +43,7 @@ class Scrubbed:
 
 
 def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scrubbed:
-    """Remove the texts of removed documents from runs. held: ids that were in any corpus."""
+    """Remove the texts of removed documents from runs. `held` are ids that were in any corpus."""
     scrubbed = Scrubbed()
     searched: set[str] = set()
     for run in runs:
@@ -220,7 +220,7 @@ def _indexes(run: Path, ids: set[str]) -> set[str]:
 
 @_naming_damaged
 def _blank_sketch(path: Path, settled: Path, ids: set[str]) -> None:
-    # settled: a file with the ids that documents got after they were sketched, if any
+    # `settled` is a file with the ids that documents got after they were sketched, if any.
     table = pq.read_table(path)
     names = table["id"].to_pylist()
     if settled.is_file():

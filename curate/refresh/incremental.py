@@ -20,7 +20,7 @@ NEW_HOME = "use another HOME, or rebuild this one from all its inputs with --reb
 
 
 def check(recipe: Recipe) -> str | None:
-    """Return a line on those settings of the recipe that a refresh does not follow, or None. Raise
+    """Return a line that names the settings that a refresh does not follow, or None. Raise
     UsageError for a step that a refresh cannot run."""
     if recipe.read.limit is not None:
         raise UsageError(
@@ -61,7 +61,7 @@ def described(recipe: Recipe) -> Described:
 
 
 def same_recipe(before: Described | None, recipe: Recipe) -> None:
-    """Raise UsageError, with the name of the first step that differs, if the recipe is not that of
+    """Raise UsageError, which names the first step that differs, if the recipe is not the one of
     the earlier refreshes."""
     assert before is not None
     now = described(recipe)

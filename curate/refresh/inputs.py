@@ -48,7 +48,7 @@ HEAD_BYTES = 1 << 20  # a readable file has its first line within these
 
 @dataclass
 class Remote:
-    """Inputs fetched from URLs. folder: the folder to fetch into. dry: True to fetch nothing."""
+    """Inputs fetched from URLs. `folder` is where they are fetched; `dry` fetches nothing."""
 
     folder: Path
     quiet: bool = True
@@ -93,8 +93,8 @@ class Remote:
     def files(
         self, name: str, seen: Known, is_known: Callable[[str, str], bool]
     ) -> list[InputFile]:
-        """Return the files of an input to ingest. is_known: a function that says if a URL with this
-        state is known, as in `find_files`."""
+        """Return the files of an input to ingest. `is_known(url, state)` is True for a known URL in
+        that state, as in `find_files`."""
         files = []
         for wanted in self._wanted[name]:
             if is_known(wanted.url, self.state(wanted.url, seen) if wanted.url in seen else ""):
@@ -131,10 +131,10 @@ def fetch_again(file: InputFile, folder: str | None) -> InputFile:
 
 @dataclass
 class NewInputs:
-    """The inputs that `find_new` found. new: the files to ingest, in order. unchanged: the number
-    of known files that did not change. changed: the paths of known files that changed. unreadable:
-    the number of skipped files and folders. listed: the state of all files by path. damaged: the
-    files that are left out because their end cannot be read."""
+    """The inputs that `find_new` found. `new` are the files to ingest, in order. `unchanged` counts
+    known files that did not change, `changed` has the paths of those that did. `unreadable` counts
+    skipped files and folders. `listed` is the state of all files by path. `damaged` are the files
+    that are left out because their end cannot be read."""
 
     new: list[InputFile]
     unchanged: int = 0
@@ -155,11 +155,11 @@ def find_new(
     choice: Choice = Choice(),
     damaged: Damaged | None = None,
 ) -> NewInputs:
-    """Return the new files among the inputs. seen: the files that earlier refreshes ingested.
-    changed: what to do with a known file that changed: `leave`, `new` (ingest its documents as new
-    ones) or `skip`. remote: fetches inputs that are URLs. skip_unreadable: True to skip unreadable
-    files, False to treat them as damaged. columns, choice: arguments for `find_files`. damaged: the
-    files that earlier refreshes left out as damaged, or None to ingest damaged files too."""
+    """Return the new files among the inputs. `seen` are the files that earlier refreshes ingested.
+    `changed` says what to do with a known file that changed: `leave`, `new` (ingest its documents
+    as new ones) or `skip`. `remote` fetches inputs that are URLs. Unreadable files are skipped if
+    `skip_unreadable`, otherwise damaged. `columns` and `choice` are arguments for `find_files`.
+    `damaged` are the files that earlier refreshes left out as damaged; None ingests them too."""
     result = NewInputs([])
     inputs = list(inputs)
     if remote is not None:
@@ -253,12 +253,12 @@ def _cut_head(path: str) -> str | None:
 
 
 def cut_short(corrupt: Path, plan: InputPlan, settings: ReadSettings) -> Damaged:
-    """Return those input files of a run whose end could not be read. corrupt: the run's
+    """Return those input files of a run whose end could not be read. `corrupt` is the run's
     corrupt.jsonl, which names all damaged files. The last slice of each of these files is read
     again, to see if the damage is at its end."""
     if not corrupt.is_file():
         return {}
-    lines = corrupt.read_text(encoding="utf-8").splitlines()
+    lines = corrupt.read_bytes().splitlines()
     suspects = {json.loads(line)["file"] for line in lines}
     last = {part.file: part for parts in plan.partitions for part in parts}
     cut: Damaged = {}
@@ -287,7 +287,7 @@ def _last_damage(plan: InputPlan, settings: ReadSettings) -> str | None:
 
 def changed_input(files: Iterable[InputFile], folder: str | None = None) -> str | None:
     """Return the path or URL of the first file that changed since the refresh began, or None. Raise
-    UsageError if a file is missing. folder: the value of the recipe's `read.fetch`."""
+    UsageError if a file is missing. `folder` is the recipe's `read.fetch`."""
     for file in files:
         now: InputFile | None
         try:

@@ -46,7 +46,7 @@ class RefreshOptions:
 
 @dataclass(frozen=True)
 class Totals(Message):
-    """Those totals from a run's run.json that a refresh reports."""
+    """The totals of run.json that a refresh reports."""
 
     read: int = 0
     kept: int = 0
@@ -60,8 +60,8 @@ class Totals(Message):
 
 @dataclass(frozen=True)
 class Corpus:
-    """The size of a snapshot's corpus. ids: a hash of the set of the documents' ids, the same as
-    `kept_ids` in run.json."""
+    """The size of a snapshot's corpus. `ids` is a hash of the set of the documents' ids, the same
+    as `kept_ids` in run.json."""
 
     documents: int = 0
     text_bytes: int = 0
@@ -70,7 +70,7 @@ class Corpus:
 
 @dataclass
 class Refreshed:
-    """The outcome of a refresh. kind: what was done: run, rebuild, forget, rollback, or nothing."""
+    """The outcome of a refresh. `kind` is one of run, rebuild, forget, rollback and nothing."""
 
     JSON = (
         *("kind", "snapshot=name", "inputs", "known_inputs=unchanged", "totals.read"),
@@ -97,7 +97,7 @@ class Refreshed:
     scrubbed: Scrubbed = field(default_factory=Scrubbed)  # forgotten documents removed from runs
     built: bool = False  # True if a product was made
     damaged: dict[str, str] = field(default_factory=dict)  # inputs left out -> reason
-    changed: list[str] = field(default_factory=list)  # changed inputs left as ingested
+    changed: list[str] = field(default_factory=list)  # inputs that changed and were not read again
 
     @property
     def new(self) -> bool:
@@ -107,7 +107,7 @@ class Refreshed:
     def damage(self) -> str:
         """Return a line on the inputs that were left out, or an empty string."""
         damaged = [f"{path} ({what})" for path, what in self.damaged.items()]
-        advice = "--changed new ingests them as new documents, skip hides this"
+        advice = "--changed new ingests them as new documents, --changed skip hides this"
         fates = {
             "damaged": ("left out until complete", damaged),
             "changed": (f"left as ingested ({advice})", self.changed),
@@ -167,7 +167,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class LoggedLines(io.TextIOBase):
-    """A replacement of stderr that makes a log record of every line."""
+    """A replacement for stderr that makes a log record of every line."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger, self._rest = logger, ""
@@ -208,7 +208,7 @@ def json_logs(wanted: bool) -> Iterator[logging.Logger | None]:
 
 @dataclass(frozen=True)
 class FailureHooks:
-    """The command and the URL to call when a refresh fails. command: a command for sh. webhook: a
+    """The command and the URL to call when a refresh fails. `command` is run by sh. `webhook` is a
     URL that accepts JSON."""
 
     command: str | None = None
@@ -268,8 +268,8 @@ GAUGES = {
 def write_metrics(
     path: Path, home: Path, code: int, seconds: float, done: Refreshed | None
 ) -> None:
-    """Write the metrics file for Prometheus' textfile collector. Values that this call does not
-    know stay in the file, so a failure (done=None) keeps the time of the last success."""
+    """Write the metrics file for Prometheus' textfile collector. After a failure `done` is None:
+    the file keeps the values that the call does not know, such as the time of the last success."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     now = round(time.time(), 3)

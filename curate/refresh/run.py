@@ -1,7 +1,7 @@
 """Run a refresh: from new inputs to the snapshot that contains their documents. Products, such as
 token shards, are made after the snapshot, so no data are lost if one fails. HOME/products/NAME is
 the run that makes them from the snapshot NAME; this run resumes if it was interrupted.
-HOME/products/current links to the last complete run of this kind."""
+HOME/products/current links to the last complete run of products."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def _check_options(state: State, pending: Refresh, how: RefreshOptions) -> None:
         )
 
 
-class _CutShort(Exception):  # args: (Damaged, the damaged inputs that a run read)
+class _CutShort(Exception):  # args[0]: Damaged, the damaged inputs that a run read
     pass
 
 
@@ -308,7 +308,7 @@ def _forget_from(state: State, base: str, how: RefreshOptions) -> Refreshed:
 
 
 def forget(home: Path, entries: list[tuple[str, str]], how: RefreshOptions) -> Refreshed:
-    """Record what to forget, then make a snapshot without it, unless a refresh is unfinished."""
+    """Record what to forget. Then make a snapshot without it, unless a refresh is unfinished."""
     began = time.perf_counter()
     with open_state(home) as state:
         state.remove(entries, datetime.now(timezone.utc).isoformat(timespec="seconds"))
@@ -362,7 +362,7 @@ def _beside(state: State, name: str) -> Iterator[tuple[Path, str]]:
             yield path, what
 
 
-def _faults(state: State, name: str) -> Iterator[tuple[Path, str]]:  # all that a refresh needs
+def _faults(state: State, name: str) -> Iterator[tuple[Path, str]]:  # of all needed files
     for refresh in state.lineage(name):
         for path, what in _beside(state, refresh.name):
             if refresh.name == name or path.name == IDS:
@@ -374,7 +374,8 @@ def _faults(state: State, name: str) -> Iterator[tuple[Path, str]]:  # all that 
 
 def _check_ground(state: State, base: str | None, content: bool = True) -> None:
     """Raise RunFailed, with a message on how to continue, if a file that a refresh needs was
-    changed. content: True to compare all files, not only the manifest and the files next to it."""
+    changed. `content` is True to compare all files, not only the manifest and the files next to
+    it."""
     if base is None:
         return
     path, what = next(_faults(state, base) if content else _beside(state, base), (None, ""))
@@ -402,8 +403,8 @@ def _plan_new(recipe: Recipe, plan: InputPlan, earlier: list[Refresh], home: Pat
 def _finish(
     state: State, refresh: Refresh, recipe: Recipe | None, how: RefreshOptions
 ) -> Refreshed:
-    """Complete a refresh that is recorded as begun, whatever it has done so far. recipe: the
-    recipe, or None if the refresh only forgets documents."""
+    """Complete a refresh that is recorded as begun, whatever it has done so far. `recipe` is None
+    if the refresh only forgets documents."""
     import pyarrow.parquet as pq
 
     home = state.home
@@ -521,7 +522,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: RefreshOptions) 
             _check_options(state, pending, how)
             return [f"{home}: would resume the unfinished refresh {pending.name}"]
         earlier = [r for r in state.lineage(state.current) if r.kind != "forget"]
-        if earlier and not how.rebuild and not missing:  # a missing file is needed to compare
+        if earlier and not how.rebuild and not missing:  # comparing needs these files
             incremental.same_recipe(earlier[-1].plan.recipe, recipe)
         files, _, inputs_now = _new_files(state, earlier, recipe, inputs, how, dry=True)
         return _preview_lines(files, inputs_now.unchanged, home)

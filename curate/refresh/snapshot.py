@@ -74,9 +74,8 @@ class About:
 
 @dataclass(frozen=True)
 class Source:
-    """The contents of a snapshot. base: the snapshot on which this one is based. of_base: the
-    documents of the base that are left out. new: the corpus of a run, whose documents are added.
-    of_new: the documents of this corpus that are left out."""
+    """The contents of a snapshot: the documents of the snapshot `base` without those in `of_base`,
+    and the documents of `new`, the corpus of a run, without those in `of_new`."""
 
     base: Path | None
     of_base: Removals
@@ -192,8 +191,8 @@ def corpus_of(folder: Path) -> Corpus:
 
 
 def removed(folder: Path) -> frozenset[str]:
-    """Return the ids of all forgotten documents that were in this snapshot or in a snapshot on
-    which it is based."""
+    """Return the ids of all forgotten documents that were in this snapshot or those it is based
+    on."""
     path = removed_file(folder)
     if path is None:
         return frozenset()
@@ -202,8 +201,8 @@ def removed(folder: Path) -> frozenset[str]:
 
 
 def point_current_to(home: Path, name: str, within: str = FOLDER) -> None:
-    """Make the link HOME/current point to a snapshot, in one step. within: the folder in HOME that
-    contains the snapshot."""
+    """Make the link HOME/current point to a snapshot, in one step. `within` is the folder in HOME
+    that contains the snapshot."""
     aside = home / temporary_name(CURRENT)
     aside.unlink(missing_ok=True)
     aside.symlink_to(Path(within) / name)

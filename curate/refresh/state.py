@@ -18,8 +18,8 @@ from llmcurate.base.errors import LlmcurateError, RunFailed
 from llmcurate.base.messages import Message, json_values
 
 BEGUN, DONE = "begun", "done"
-# kind: run (new inputs), rebuild (all inputs again), forget (only removals). base: the snapshot it
-# is based on, null for the first refresh and for a rebuild. Each row has a digest of itself.
+# `kind` is run (new inputs), rebuild (all inputs again) or forget (only removals). `base` is the
+# refresh's base snapshot, null for the first refresh and a rebuild. Each row has its own digest.
 _TABLES = f"""{LOCK}
 CREATE TABLE IF NOT EXISTS refreshes (
   name TEXT PRIMARY KEY, number INTEGER, kind TEXT, base TEXT, state TEXT, plan TEXT,
@@ -35,7 +35,8 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT, digest TEXT
 
 @dataclass(frozen=True)
 class Described:
-    """The settings that decide which documents are kept. steps: `Identity.values` of each step."""
+    """The settings that decide which documents are kept. `steps` has each step's
+    `Identity.values`."""
 
     steps: list[Any]
     read: Any
@@ -44,9 +45,9 @@ class Described:
 
 @dataclass(frozen=True)
 class Plan(Message):
-    """Everything that decides a refresh's bytes. parent: the snapshot that was current when the
-    refresh began. known: the number of known inputs. For a refresh that only forgets documents,
-    only `parent` is set."""
+    """Everything that decides the bytes of a refresh. `parent` is the snapshot that was current
+    when the refresh began, `known` the number of known inputs. For a refresh that only forgets
+    documents, only `parent` is set."""
 
     JSON = ("parent", "inputs?", "recipe?", "known?inputs")
     parent: str | None
@@ -57,7 +58,7 @@ class Plan(Message):
 
 @dataclass(frozen=True)
 class Refresh:
-    """The record of a refresh. text: the JSON of the plan, which `plan` parses when needed."""
+    """The record of a refresh. `text` is the JSON of the plan, which `plan` parses when needed."""
 
     name: str
     kind: str
@@ -137,8 +138,7 @@ class State(Ledger):
     def begin(
         self, name: str, kind: str, base: str | None, plan: Plan, files: Iterable[Any]
     ) -> Refresh:
-        """Record a refresh as begun, with its inputs (InputFile of curate.formats), in one
-        transaction."""
+        """Record in one transaction that a refresh began, with its inputs (`InputFile`)."""
         refresh = Refresh(name, kind, base, BEGUN, json.dumps(json_values(plan)))
         with self._transaction():
             ((last,),) = self._rows("SELECT max(number) FROM refreshes")

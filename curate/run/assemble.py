@@ -1,4 +1,4 @@
-"""Writes OUT/corpus, OUT/rejected and OUT/decisions.parquet from the files of finished stages."""
+"""Write OUT/corpus, OUT/rejected and OUT/decisions.parquet from the files of finished stages."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def clear_unfinished(out: Path) -> None:
 
 def swap(new: Path, old: Path) -> None:
     """Replace the folder `old` by `new`, which is complete. The manifest of `old` is removed first,
-    so that no reader takes it for that of `new`."""
+    so that no reader takes it for the manifest of `new`."""
     clear_temporary(new)
     manifest_path(old).unlink(missing_ok=True)
     aside = old.with_name(f".{old.name}-old")
@@ -123,7 +123,7 @@ def write_decisions(parts: list[Path], out: Path) -> None:
     for nth, (path, has_corpus) in enumerate(zip(parts, named, strict=True)):
         corpus = OTHER_CORPUS if has_corpus else f"NULL::VARCHAR AS {OTHER_CORPUS}"
         source = f"read_parquet({literal(path)})"
-        # Rows that neither drop a document nor belong to a cluster are measures of the step.
+        # Leave out rows that only hold measures: they drop no document and belong to no cluster.
         relevant = f'{source} WHERE "drop" OR cluster IS NOT NULL'
         selects.append(f"SELECT {nth} AS nth, part, n, {DECISIONS}, {corpus} FROM {relevant}")
     columns = f"{DECISIONS}, {OTHER_CORPUS}" if any(named) else DECISIONS

@@ -1,7 +1,7 @@
 """Products, such as token shards or a model: each is built once from the corpus, and its files are
-moved to OUT's root. The settings that made a product in OUT are recorded. If a command asks for
-other settings, it either ends with an error that names them, or moves the old files to another
-folder. Finished work stays."""
+moved to OUT's root. The settings that made a product in OUT are recorded. A command with other
+settings either ends with an error that names them, or moves the old files to another folder. No
+finished work is removed."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def build_product(
             verify([str(source / n), s] for n, s in other.seals.items())
     folder.mkdir(parents=True, exist_ok=True)
     corpus, direct = out / "corpus", None
-    if "corpus" in inputs:  # an earlier product made another corpus
+    if "corpus" in inputs:  # read the corpus that an earlier product made
         maker = stage_folder(home, inputs["corpus"].folder_name)
         corpus = next(p for p in (maker / "mix", maker / "corpus") if p.is_dir())
     elif product.reads_corpus and not plan.stages:
@@ -173,7 +173,7 @@ def build_product(
 
 def estimates(plan: RunPlan, out: Path, restart: bool = False) -> dict[str, Estimate]:
     """Return {name of a product's folder: estimate of building the product} for the products whose
-    estimate is known. Writes nothing. `restart` says whether OUT will be renamed first."""
+    estimate is known. Writes nothing. `restart` is True if OUT will be renamed first."""
     path = ledger_path(out)
     ledger = Ledger.to_read(path) if path.exists() and not restart else None
     if ledger is not None:
@@ -242,7 +242,7 @@ def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> No
         except OSError:
             shutil.copyfile(folder / name, aside)
         aside.replace(target)
-        aside.unlink(missing_ok=True)  # rename leaves it if both link to the same file
+        aside.unlink(missing_ok=True)  # a rename does nothing if both names link to the same file
     ledger.commit_stage(key, Published(stage.key, files))
 
 
@@ -314,7 +314,7 @@ def made_otherwise(
 
 def check_made(plan: RunPlan, out: Path, ledger: Ledger, offered: bool) -> None:
     """Raise UsageError if a command for one product would replace a product in OUT that was made
-    with other settings. `offered` says whether to advise --restart. All other runs pass."""
+    with other settings. If `offered`, the error advises --restart too. Other commands pass."""
     if plan.stages or len(plan.products) != 1 or not plan.products[0].key:
         return
     differing, holds_work = made_otherwise(plan, plan.products[0], out, ledger)
@@ -422,7 +422,7 @@ def claim(out: Path, files: list[Path], asked: dict[str, Any], restart: bool) ->
 
 
 def disclaim(out: Path, files: list[Path]) -> None:
-    """Take back what ``claim`` recorded for a command that made none of its `files`."""
+    """Remove what `claim` recorded for a command that made none of its `files`."""
     if not any(path.exists() for path in files):
         _note_path(out).unlink(missing_ok=True)
 

@@ -46,9 +46,9 @@ def resolve(
     run: Run = run_here,
     sizes: Sizes = Sizes(),
 ) -> Resolved:
-    """Let a step decide on all documents, write its decisions to the file `decisions`, and return a
-    summary of them. `own` is the step's folder. `size` holds the numbers of documents and of bytes
-    of text that reached the step. `run` runs the step's tasks, whose sizes follow `sizes`."""
+    """Let a step decide on all documents and write its decisions to the file `decisions`. Return a
+    summary of the decisions. `own` is the step's folder. `size` holds the numbers of documents and
+    of bytes of text that reached the step. `run` runs the step's tasks, of sizes `sizes`."""
     began = time.perf_counter()
     earlier = step.earlier()
     for index in earlier:
@@ -73,10 +73,10 @@ def resolve(
                 counts["superseded"] = _superseded(db, whole, own / SUPERSEDED)
         if earlier:
             counts |= _own_decisions(db, whole, aside, earlier)
-            for index in earlier:  # again, because it was read meanwhile
+            for index in earlier:  # again, because the index was read meanwhile
                 index.check()
         if step.keeps_newest:
-            counts["notices"] = undated(db, step.label)
+            counts["notices"] = [*counts.get("notices", []), *undated(db, step.label)]
         if notice := overlooked(step, corpus.folder, corpus.parts, aside):
             counts["notices"] = [*counts.get("notices", []), notice]
         if step.most_removed is not None:
@@ -95,8 +95,8 @@ def undated(db: Any, label: str) -> list[str]:
     if not dated:
         return [
             f"{label}: the newest duplicate is to be kept, but none of"
-            f" {counted(documents, 'document')} has a date, so the least id was kept; name the"
-            " date column by --date-column, or choose another survivor"
+            f" {counted(documents, 'document')} has a date, so the one of least id was kept; name"
+            " the date column by --date-column, or choose another survivor"
         ]
     return [
         f"{label}: {documents - dated:,} of {counted(documents, 'document')} have no date; they"
@@ -115,8 +115,8 @@ def resolve_one_partition(task: ResolveTask) -> Resolved:
 
 
 def _drop_all(db: Any, path: Path, method: str) -> None:
-    """Change the decisions so that all members of this method's clusters are dropped. The document
-    that would have been kept gets the most similar other member as its partner."""
+    """Change the decisions so that all members of the clusters of the method `method` are dropped.
+    The document that would have been kept gets the most similar other member as its partner."""
     decided = f"read_parquet({literal(path)})"
     nearest = "partner_id = kept_id DESC, similarity DESC, id"
     with replacing(path) as aside:
@@ -238,7 +238,7 @@ def _largest(db: Any, source: str) -> str:
     return f"; {row[1]:,} of them are duplicates of {row[0]}" if row else ""
 
 
-# A sample's texts, their largest number of characters, and the partitions they come from.
+# The sample: at most this many texts, characters per text, and partitions.
 TEXTS, MOST_CHARS, PARTS = 500, 20_000, 4
 
 

@@ -66,7 +66,7 @@ def run_planned(
 ) -> Outcome:
     """Run a plan in the folder `out`. Continue an unfinished run and reuse finished stages.
     `report` computes the report's figures with the stages' workers. It returns a function that
-    writes run.json and the pages, to be called before the run is recorded as finished."""
+    writes run.json and the pages, called before the run is recorded as finished."""
     check_engine(options.engine, options.address, options.slurm)
     check_code(plan.recipe, options.allow_python)
     if options.engine == "local" and options.workers > cores():
@@ -190,7 +190,7 @@ class _Run:
         self.ledger.forget_stage(CORPUS)
         self._corpus_checked_at = 0
         names = [".corpus-new", ".rejected-new"]
-        if self.store.url:  # it cannot rename: parts get their names at once, manifests come last
+        if self.store.url:  # which cannot rename: parts get final names, manifests come last
             names = [*manifests.FOLDERS]
             beside = [manifests.manifest_path(self.out / name) for name in names]
             self.store.delete([LIST, *(path.name for path in beside)])
@@ -252,7 +252,7 @@ class _Run:
         self.ledger.commit_stage(CORPUS, CorpusRecord(key, seals_beside, at))
 
     def _offer(self, beside: Iterable[str]) -> None:
-        """Remove the parts of an earlier corpus from the store. Then put the manifests."""
+        """Remove the parts of an earlier corpus from the store. Then upload the manifests."""
         if self.store.url:
             self.store.relist()
             for name in manifests.FOLDERS:
@@ -392,8 +392,9 @@ class _Run:
 
 
 def working_folder(out: Path, scratch: Path | None = None) -> tuple[Path, str | None]:
-    """Return the folder that the run works in, and the URL to upload its results to. If OUT is a
-    folder: OUT and None. Raises UsageError if a scratch folder is given but OUT is not a URL."""
+    """Return the folder in which the run works, and the URL to which results are uploaded. If OUT
+    is a folder, these are OUT and None. Raises UsageError if a scratch folder is given but OUT is
+    not a URL."""
     url = url_of(out)
     if url is not None:
         return scratch_of(url, scratch), url
@@ -439,10 +440,10 @@ def open_engine(
     shared: Iterable[str] = (),
 ) -> Engine:
     """Return an engine, which runs tasks in worker processes, to be used as a context manager.
-    `workers` is (the number of workers that the user asked for, with 0 for all that the cluster
-    has, and the number that suits this machine). `tasks` is the largest number of tasks at one
-    time. `tick` is called twice a second. `jobs` says how to ask a cluster for workers. All
-    machines must see the files in `shared` and the folder of `jobs`."""
+    `workers` is (the number of workers that the user asked for, 0 for all of the cluster; the
+    number that suits this machine). `tasks` is the largest number of tasks at one time. `tick` is
+    called twice a second. `jobs` says how to ask a cluster for workers. All machines must see the
+    files in `shared` and the folder of `jobs`."""
     check_engine(name, address)
     if name == "slurm":
         from curate.engines.slurm import SlurmEngine

@@ -29,7 +29,7 @@ def make_index(earlier: EarlierDocuments, run: Run, options: Options) -> None:
         remove(folder, inside=out)
         say(f"{earlier.against}: making an index of its documents, once", options.quiet)
         alone = replace(options, restart=None, published=False)
-        if options.published:  # the other machines do not see this one's cache
+        if options.published:  # other machines do not see the cache of this one
             alone = replace(alone, engine="local", address=None, slurm=())
         with using(LOCAL):
             totals = run(earlier.plan, out, alone, lambda *report: lambda: None).totals()

@@ -173,8 +173,8 @@ class Corpus:
 
 
 def corpus_of(out: Path) -> Corpus:
-    """Return the files of an OUT or a HOME. A run's folder may have none. Raises UsageError for the
-    folder of a single run of a HOME, because the corpus is in the HOME."""
+    """Return the files of an OUT or a HOME. The lists of files may be empty. Raises UsageError for
+    the folder of a single run of a HOME, because the corpus is in the HOME."""
     line = current_line(out)
     if line is None:
         home = out.parent.parent

@@ -7,8 +7,7 @@ are written to `ids.parquet`, with columns part, _n (number in the partition) an
 files stay unchanged.
 
 For a large input, tasks first compare hashes of ids, so that the queries see only documents that
-may share an id.
-"""
+may share an id."""
 
 from __future__ import annotations
 
@@ -41,8 +40,8 @@ _SPLIT = r"regexp_extract(id, '(?s)^(.*)~([1-9][0-9]{0,17})$', ['id', 'k'])"
 
 
 def _find_earlier(db: Any, earlier: EarlierIds | None) -> None:
-    """Create the view `given` of the ids of earlier runs, and the table `before` of those ids of
-    earlier runs that documents of this run repeat."""
+    """Create the view `given` with the ids of earlier runs, and the table `before` with those of
+    these ids that documents of this run repeat."""
     files = list(earlier.files) if earlier else []
     source = f"read_parquet({paths_literal(files)})" if files else "(SELECT '' AS id WHERE false)"
     db.execute(f"CREATE VIEW given AS SELECT id FROM {source}")
@@ -50,8 +49,8 @@ def _find_earlier(db: Any, earlier: EarlierIds | None) -> None:
 
 
 def _number_repeated(db: Any) -> None:
-    # Numbers that other documents already have (`a~2` beside two of `a`) are skipped. So every
-    # new id is unique: the part before its last `~number` is the old id.
+    # Numbers in use are skipped: if the ids are `a`, `a` and `a~2`, the second `a` becomes `a~3`.
+    # So every new id is unique: the part before its last `~number` is the old id.
     db.execute(
         f"""CREATE TABLE taken AS
         WITH split AS (
@@ -102,7 +101,7 @@ KEYS = pa.schema(
 )
 BASED, SHARED = "ids-bases.parquet", "ids-shared.parquet"  # over all groups, and over all ranges
 MEMORY = "512MB"  # per task, for its database
-RANGE_BITS = 10  # at most; each range of hashes is a task
+RANGE_BITS = 10  # at most; each range of hashes, given by its first bits, is a task
 
 
 @dataclass(frozen=True)
@@ -212,7 +211,7 @@ def key_ids(task: IdTask) -> None:
 
 def share_ids(task: IdTask) -> None:
     """Among the ids whose hashes begin with the same bits, find documents that may share an id with
-    another document, or whose id no other document may get. Write the list of these documents."""
+    another document, or whose id a new id might equal. Write the list of these documents."""
     keyed = [_file(task.folder, "keyed", number) for number in range(task.last)]
     rows = pa.Table.from_batches(read_slice(keyed, task.part), KEYS)
     with scratch_database(task.folder / f".spill-shared-{task.part:05d}") as db:

@@ -1,4 +1,4 @@
-"""Compares finished files with their seals (size and digest) before a run reuses them."""
+"""Compare finished files with their seals (size and digest) before a run reuses them."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ class Intact:
         engine: Engine | None = None,
         title: str = "",
     ) -> Iterator[None]:
-        """Fetch the files that this process and its tasks read in the block, if the mirror of the
-        store lacks them. When the block ends, also by an error, compare them. Raises Damaged if a
-        file differs from its seal (size and digest)."""
+        """Return a context in which this process and its tasks read the files. At its start, fetch
+        files that the mirror of the store lacks. At its end, also after an error, compare the
+        files. Raises Damaged if one differs from its seal (size and digest)."""
         current().read_all(files() if current().url else ())
         cause: Exception | None = None
         try:
@@ -121,7 +121,7 @@ class Intact:
         self._reported.update(new)
 
     def changed_since(self, out: Path, ledger: Ledger) -> bool:
-        """Return whether a file of the finished run has changed, or the run's folders hold other
+        """Return True if a file of the finished run has changed, or if the run's folders hold other
         files. Content is compared only if the size or the time of change differs."""
         differences = {str(path): EXTRA for path in extra_files(out)}
         rows, touched = [], False
@@ -143,7 +143,7 @@ class Intact:
         return bool(differences)
 
     def corpus_is_intact(self, out: Path, beside: dict[str, Seal], engine: Engine) -> bool:
-        """Return whether the files of OUT's corpus are unchanged and its folders hold no other
+        """Return True if the files of OUT's corpus are unchanged and its folders hold no other
         files. `beside` holds digests of the manifests and decisions."""
         extra = {str(path): EXTRA for path in extra_files(out)}
         self.report(extra)

@@ -21,12 +21,12 @@ from llmcurate.base.terminal import say
 
 T = TypeVar("T")
 
-# A commit waits some milliseconds for the disk, so rows of partitions share one. A killed process
-# loses its pending rows: their partitions are computed again, to the same bytes.
+# A commit waits some milliseconds for the disk, so the rows of several partitions share a commit. A
+# killed process loses its pending rows: their partitions are computed again, to the same bytes.
 BATCH_ROWS = 1000
-WAIT_SECONDS = 0.5  # and up to the next beat, which comes twice a second
+WAIT_SECONDS = 0.5  # longest wait of a row, plus the time to the next beat (half a second)
 PAGE_ROWS = 1000
-PAGE_BYTES = 1 << 14  # of new ledgers: a row has about 2 kB, and a smaller page would hold one
+PAGE_BYTES = 1 << 14  # of new ledgers: a row has about 2 kB, so a default page would hold only one
 
 # Checking a ledger's pages reads the whole file: 0.07 s of CPU time and 280 MB for 10^5 partitions.
 CHECKED_BYTES = 1 << 30
@@ -56,7 +56,7 @@ BEGIN = "INSERT INTO runs (plan, done) VALUES (?, 0)"
 DONE = "UPDATE runs SET done = ? WHERE number = (SELECT max(number) FROM runs)"
 FORGET_FILES = "DELETE FROM files"
 FILE = "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)"
-# The changes that segments hold, as [number of the statement here, values].
+# Segments hold changes as [index of the statement in this tuple, values].
 CHANGES = (PART, FORGET_PART, FORGET_PARTS, STAGE, FORGET_STAGE, BEGIN, DONE, FORGET_FILES, FILE)
 SEGMENT_ROWS, SEGMENT_SECONDS = 1000, 10.0
 
@@ -92,9 +92,9 @@ def _may_write(path: Path) -> bool:
 
 
 class _Segments:
-    """The changes of a ledger in a store, in objects that are never changed. A driver with an empty
-    mirror makes its ledger from them. Their names begin with the number of the driver's lock, so
-    their order is that of the changes."""
+    """The changes of a ledger, kept in a store as objects (segments) that are never overwritten. A
+    driver with an empty mirror makes its ledger from the segments. Their names begin with the
+    number of the driver's lock, so they sort in the order of the changes."""
 
     def __init__(self, store: Store, path: Path) -> None:
         self._store, self._folder = store, path.with_name(LEDGER)
@@ -103,8 +103,7 @@ class _Segments:
         self._written_at = time.monotonic()
 
     def replay(self, db: sqlite3.Connection) -> None:
-        """Apply the segments that the ledger does not have. Raises sqlite3.DatabaseError if one is
-        damaged."""
+        """Apply segments that the ledger lacks. Raises sqlite3.DatabaseError for a damaged one."""
         top = f"{self._store.name(self._folder)}/"
         known = {name for (name,) in db.execute("SELECT name FROM segments")}
         for name in sorted(n for n in self._store.listing if n.startswith(top)):
@@ -125,7 +124,7 @@ class _Segments:
             self._lines.append(f"{json.dumps([CHANGES.index(sql), values])}\n")
 
     def write(self, db: sqlite3.Connection, last: bool = False) -> None:
-        """Write a segment, if there are many changes, or the last segment is a while ago."""
+        """Write a segment if `last`, if there are many changes, or if the last segment is old."""
         late = last or time.monotonic() - self._written_at > SEGMENT_SECONDS
         if not self._lines or (len(self._lines) < SEGMENT_ROWS and not late):
             return

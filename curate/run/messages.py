@@ -13,7 +13,7 @@ from curate.steps.contracts import Settings
 from llmcurate.base.disk.seals import Seal, SealedPath
 from llmcurate.base.messages import Message, Task
 
-# Document numbers that stand for loading (before the first document) and for reading.
+# Ranges of document numbers that stand for loading (before the first document) and for reading.
 LOADING, READING = (-2, -2), (-1, -1)
 
 
@@ -43,8 +43,8 @@ class Specification(Message):
     """A stage as its workers read it from the file stage.json. The first stage reads the input of
     `plan`; a later stage reads the folder `input` of the stage before it. The second stage also
     reads the final ids from the file `ids`. A stage first applies the decisions of the step
-    `apply`, in the file `decisions`. These paths begin where the stages' folders are, which is not
-    the same place on all machines. At the end the stage writes sketches (hashes of documents) for
+    `apply`, in the file `decisions`. The paths are relative to the parent of the stage's folder,
+    which differs between machines. At the end the stage writes sketches (hashes of documents) for
     the step `sketch` to files of the kind `sketch_kind`. `later` holds the steps of later stages,
     whose kernels (compiled functions) can be compiled meanwhile (rehearsal.py), and `of` is the
     number of steps in the run. `columns` are the columns of the corpus (last stage only), and `own`
@@ -283,7 +283,7 @@ class RehearseStage(Message):
 @dataclass(frozen=True)
 class RehearseStep(Message):
     """A step to run on a few documents, so that its kernels are compiled; None stands for the
-    products of the run. `wait` says whether to wait for kernels that another process compiles."""
+    products of the run. `wait` is True to wait for kernels that another process compiles."""
 
     step: StepRecord | None
     wait: bool

@@ -27,7 +27,7 @@ from llmcurate.base.disk.files import cache_folder, path_inside, text_digest
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
 
-ALLOW_PYTHON = "LLMCURATE_ALLOW_PYTHON"  # a variable of the environment
+ALLOW_PYTHON = "LLMCURATE_ALLOW_PYTHON"  # an environment variable
 LAYOUT = 4  # increased when older stage files can no longer be read
 
 
@@ -113,9 +113,9 @@ class EarlierDocuments:
 
 @dataclass
 class RunPlan:
-    """All that a run will do. If `earlier` is set, no document gets an id of an earlier run, and
-    the first stage's folder keeps all ids of this run. `cpu` is the number of CPU seconds that
-    planning took. Indexes of the documents in `against` are made first."""
+    """All that a run will do. Indexes of the documents in `against` are made first. If `earlier` is
+    set, no document gets an id of an earlier run, and the first stage's folder keeps all ids of
+    this run. `cpu` is the number of CPU seconds that planning took."""
 
     recipe: Recipe
     inputs: InputPlan
@@ -123,7 +123,7 @@ class RunPlan:
     products: list[ProductStage]
     earlier: EarlierIds | None = None
     cpu: float = 0.0
-    against: list[EarlierDocuments] = field(default_factory=list)  # whose indexes come first
+    against: list[EarlierDocuments] = field(default_factory=list)  # their indexes are made first
 
     @property
     def digest(self) -> str:
@@ -158,7 +158,7 @@ def plan_run(
         _check_files(recipe)
     against = [] if on_paper else list(_against(recipe))
     earlier_digest = [earlier.digest] if earlier and earlier.files else []
-    # The detector finds the encoding of files that do not state it.
+    # Files of text may not state their encoding. Their text then depends on the detector's version.
     detected = any(file.format in ("text", "csv") for file in inputs.files)
     detector = [version("chardetng_py")] if detected else []
     key = _hash(inputs.fingerprint(), recipe.read.identity(), *earlier_digest, *detector)
@@ -227,8 +227,7 @@ def _index_of(plan: RunPlan, against: str) -> indexes.Index:
 
 
 def make_plan(recipe: Recipe, inputs: list[str], on_paper: bool = False) -> RunPlan:
-    """Return the plan of a recipe over its inputs. `on_paper` has the same meaning as in
-    plan_run."""
+    """Return the plan of a recipe over its inputs. `on_paper` is as in `plan_run`."""
     began = cpu_seconds()
     plan = _plan_inputs(recipe, inputs, on_paper)
     plan.cpu = cpu_seconds() - began

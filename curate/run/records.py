@@ -44,7 +44,7 @@ LIBRARIES = (
     "pyarrow", "numpy", "numba", "duckdb", "resiliparse", "chardetng_py", "tokenizers",
     "torch",
 )  # fmt: skip
-FEW = 0.05  # if a smaller share of documents is kept, the summary begins with this
+FEW = 0.05  # if a smaller share of documents is kept, the summary begins with that fact
 NOTABLE_SHARE = 0.05  # share of a sample's bytes below which a script gets no remark
 MOST_COMMAND = 2_000  # characters: a shell may have expanded thousands of file names
 
@@ -57,15 +57,15 @@ class Options:
     quiet: bool = False
     engine: str = "local"  # local, ray or slurm
     address: str | None = None  # of a Ray cluster; of this machine, for jobs of Slurm
-    sizes: Sizes = field(default_factory=Sizes)  # of tasks of dedup steps and their memory
-    allow_python: bool = False  # whether Python code in the recipe may run
+    sizes: Sizes = field(default_factory=Sizes)  # task and memory sizes of dedup steps
+    allow_python: bool = False  # True if Python code in the recipe may run
     slurm: tuple[str, ...] = ()  # options of sbatch, as KEY=VALUE
     restart: bool | None = None  # set OUT aside (True) or refuse it (False); None: neither
-    published: bool = False  # whether OUT is a URL that results are uploaded to
+    published: bool = False  # True if OUT is a URL, to which results are uploaded
 
     def count(self) -> int:
         """Return the number of worker processes that run on this machine."""
-        if self.engine != "local":  # then `workers` counts those of the cluster
+        if self.engine != "local":  # then `workers` is the number on the cluster
             return min(self.workers or cores(), cores())
         return self.workers or cores()
 
@@ -199,8 +199,8 @@ def json_of(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Upload:
-    """An upload to the URL of an OUT. The numbers of the run's files, of files (`put`) and `bytes`
-    that were uploaded, and of files that were removed."""
+    """Figures of an upload to the URL of an OUT: the numbers of all files of the run, of files
+    (`put`) and `bytes` that were uploaded, and of files that were removed."""
 
     url: str
     files: int
@@ -314,14 +314,22 @@ class Outcome:
         return "; ".join(parts) + self._language(read)
 
     def _language(self, read: int) -> str:
-        if [row.step.partition("#")[0] for row in self._by_dropped()[:1]] != ["language"]:
+        """Return the language of most documents, or the most frequent ones, if a language step
+        dropped more documents than any other step."""
+        step = next((row.step for row in self._by_dropped()), "")
+        if step.partition("#")[0] != "language":
             return ""
         counts: Counter[str] = Counter()
         for path in part_files(self.out / "rejected"):
-            for row in pq.read_table(path, columns=["lang"])["lang"].value_counts().to_pylist():
-                counts[row["values"]] += row["counts"]
-        most = [lang for lang, count in counts.items() if lang and 2 * count > read]
-        return f"; the input is mostly {most[0]}" if most else ""
+            dropped = [("step", "==", step), ("rule", "==", "language")]
+            table = pq.read_table(path, columns=["lang"], filters=dropped)
+            counts.update(filter(None, table["lang"].to_pylist()))
+        most = sorted(counts, key=lambda lang: (-counts[lang], lang))
+        if most and 2 * counts[most[0]] > read:
+            return f"; the input is mostly {most[0]}"
+        named = ", ".join(f"{lang} {counts[lang]:,}" for lang in most[:3])
+        more = f" and {len(most) - 3} more" if most[3:] else ""
+        return f"; by language: {named}{more}" if named else ""
 
     def paths(self) -> dict[str, str]:
         at = self.published.url if self.published else str(self.out)
@@ -429,6 +437,13 @@ def record(outcome: Outcome) -> RunRecord:
     )
 
 
+# Settings that limit the size of a document, and the rules of the readers that apply them.
+_TOO_LARGE = {
+    "max_record_bytes": ("record_too_large", "line_too_long"),
+    "max_payload_bytes": ("payload_too_large",),
+}
+
+
 def reading_notices(outcome: Outcome) -> list[str]:
     """Return notices on input that could not be read, on values of carried columns that were left
     out or moved to `extra`, and on documents that differ from their digest."""
@@ -437,6 +452,13 @@ def reading_notices(outcome: Outcome) -> list[str]:
     if not outcome.plan.stages and (places := figures.corrupt):  # else the funnel counts them
         notices.append(f"{counted(places, 'place')} of the input not read: see corrupt.jsonl")
     notices += empty_files(figures.without_documents)
+    for setting, rules in _TOO_LARGE.items() if outcome.plan.stages else ():
+        if count := sum(figures.primary.get(f"read.{rule}", 0) for rule in rules):
+            limit = format_bytes(getattr(read, setting))
+            notices.append(
+                f"{counted(count, 'document')} rejected, larger than {limit}: a higher"
+                f" read.{setting} lets them in"
+            )
     if left_out := figures.left_out:
         notices.append(
             f"{counted(sum(left_out.values()), 'value')} of carried columns left out"
@@ -453,7 +475,9 @@ def reading_notices(outcome: Outcome) -> list[str]:
         files = sorted(differing.items(), key=lambda item: (-item[1], item[0]))
         named = ", ".join(f"{name} {count:,}" for name, count in files[:5])
         dropped = read.digests == "drop"
-        fate = "they were rejected" if dropped else "they were kept (read.digests: drop)"
+        fate = (
+            "they were rejected" if dropped else "they were kept (read.digests=drop rejects them)"
+        )
         notices.append(
             f"{counted(sum(differing.values()), 'document')} of"
             f" {figures.digests_compared:,} that were compared differ from the digest of their"
@@ -522,7 +546,7 @@ def read_record(out: Path) -> dict[str, Any]:
 class Row:
     """One step of the funnel, the table of the documents that each step gets and drops. `dropped`
     counts the documents whose first reason is from this step, and `rules` counts them by rule.
-    text_in, payload_in, text_out and worked are in bytes (run/worker/traces.py explains them), or
+    `text_in`, `payload_in`, `text_out` and `worked` are in bytes (see run/worker/traces.py), or
     None if they were not recorded."""
 
     step: str

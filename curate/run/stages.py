@@ -119,7 +119,7 @@ class Stages:
         self._map(stage, folder, written, engine, here)
         results = (result for _, result in self.ledger.results(stage.key, StageResult))
         record = sum_up(stage, self.plan.inputs, results)
-        for corrupt, places in unreadable:  # in files that steps read beside the input
+        for corrupt, places in unreadable:  # in files that steps read in addition to the input
             examples = [*record.corrupt_examples, *places]
             record = replace(record, corrupt=record.corrupt + corrupt, corrupt_examples=examples)
         if stage.index == 0:
@@ -212,7 +212,7 @@ class Stages:
                     resolved = self._resolve(stage, record, engine)
                 if difference := fault(path, resolved.seal):
                     raise Damaged(f"{path} {difference}")
-            except Damaged:  # the files left may be made from the damaged one
+            except Damaged:  # the remaining files may be made from the damaged one
                 remove(workdir, inside=self.out)
                 raise
             place = f"{workdir.parent.name}/{workdir.name}"
@@ -242,7 +242,8 @@ class Stages:
     def inputs(
         self, stage: MapStage, *kinds: str
     ) -> Iterator[tuple[StageResult, list[SealedPath]]]:
-        """For `llmcurate verify`, yield (result, files of these kinds) for each partition."""
+        """Yield (result, files of these kinds with seals) per partition. Raises Damaged if one is
+        missing in the ledger."""
         folder = stage_folder(self.out, stage.folder_name)
         rows = self.ledger.results(stage.key, StageResult)
         for part in range(self.parts):
@@ -448,8 +449,7 @@ class Stages:
         return alone and self.parts == 1 and getattr(engine, "here", False)
 
     def seals(self, stage: MapStage) -> dict[str, Seal]:
-        """Return the seals (size, digest) of files linked into a stage's index, if in the
-        ledger."""
+        """Return {path: seal (size, digest)} of the files of a stage's index, as in the ledger."""
         folder, workdir = stage_folder(self.out, stage.folder_name), self._workdir(stage)
         seals: dict[str, Seal] = {}
         for part, result in self.ledger.results(stage.sketch_key, Sketched):
@@ -489,8 +489,7 @@ def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath[StageTa
     it is quarantined, and the partition runs again without it.
 
     If a batch was too slow, the batches after it also run one document at a time, and a document
-    must be too slow twice before it is quarantined, because a machine may stall once.
-    """
+    must be too slow twice before it is quarantined, because a machine may stall once."""
     outside_deaths: Counter[int] = Counter()
     early_deaths: Counter[tuple[int, int]] = Counter()
     single_deaths: Counter[tuple[int, int]] = Counter()

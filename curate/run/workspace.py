@@ -18,7 +18,8 @@ FILE = "llmcurate.yaml"
 RECIPE = "recipe.yaml"
 KEYS = ("runs", "workers")
 _NUMBERED = re.compile(r"^(\d{4,})-(.+)$")
-# By kind of result: patterns of the file that marks a finished run folder, and the command.
+# By kind of result: patterns of the file that a run folder with such a result has, and the command
+# that makes the result.
 KINDS = {
     "finished run": (("run.json", ".run/run.json"), "run RECIPE IN..."),
     "corpus": (("corpus.json",), "run RECIPE IN..."),

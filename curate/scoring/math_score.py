@@ -1,10 +1,9 @@
 """OpenWebMath's MathScore: a fastText model's score of a text without its formulas.
 
-Source: Paster et al. 2023, section 3.3, and the code: text_normalizer.py (CCNet's normal form with
-formulas and code replaced by signs; formulas are then removed) and the thresholds, 0.17 with
-formulas and 0.8 without. Their model predicts whether a page contains common LaTeX commands. Train
-another one with `llmcurate quality train --preset openwebmath`.
-"""
+Source: Paster et al. 2023, section 3.3, and their code. text_normalizer.py has the normal form:
+CCNet's, with signs for formulas and code. The signs for formulas are then removed. The thresholds
+are 0.17 for texts with formulas and 0.8 for others. Their model predicts if a page contains common
+LaTeX commands. Train another model with `llmcurate quality train --preset openwebmath`."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from curate.text.buffers import text_buffers
 if TYPE_CHECKING:
     from curate.scoring.quality.model import Classifier
 
-# From text_normalizer.py: CCNet's table with two more patterns; the wide 1 maps to a quote there.
+# From text_normalizer.py: CCNet's table, with two more patterns. CCNet maps the wide 1 to a quote.
 _PUNCTUATION = {
     **dict.fromkeys("，、", ","), "。": ".", **dict.fromkeys("„”“«»１」「《》", '"'),
     **dict.fromkeys("´’", "'"), **dict.fromkeys("∶：", ":"), "？": "?", "！": "!", "（": "(",
@@ -53,7 +52,7 @@ def normal(text: str) -> str:
         text = "".join(c for c in apart if unicodedata.category(c) != "Mn")
     text = _DIGIT.sub("0", text).translate(_TABLE)
     text = _CODE.sub("[CODE]", _FORMULA.sub("", text))
-    # Control characters, including newlines, are removed as in the text their model was trained on.
+    # Control characters and newlines are removed, as in the texts on which their model was trained.
     return text.replace("<s>", "").replace("</s>", "").translate(_CONTROLS)
 
 
@@ -62,8 +61,7 @@ class MathScore(FastTextStep):
     """Drops documents that are not about mathematics, by a model's score.
 
     Columns: `score`, 0 to 1; `formula_score`, the score of documents with a formula, else null;
-    `plain_score`, the score of documents without a formula, else null.
-    """
+    `plain_score`, the score of documents without a formula, else null."""
 
     paper: ClassVar[str] = "Paster et al. 2023 (OpenWebMath), section 3.3"
     only_measures: ClassVar[bool] = True

@@ -95,7 +95,7 @@ class Settings(BaseModel):
         return Identity(self.name, self.label, self.version, settings, contents)
 
     def as_found(self) -> dict[str, str]:
-        """Return the settings whose value depends on the machine, with their value here."""
+        """Return the settings that depend on the machine, each with its value on this machine."""
         return {}
 
     def resolved(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class Explains(Settings):
 
 
 class DescribesDecisions(Settings):
-    """A step whose decisions are not about duplicates and have their own wording."""
+    """A step whose decisions are not about duplicates, so that it describes them itself."""
 
     def describe(self, decision: Decision) -> str | None:
         """Return the decision in words, to be shown after the name of the document or passage by
@@ -174,7 +174,7 @@ class Kinds(Settings):
 
 
 class Nested(Settings):
-    """A step some of whose settings are groups of further settings."""
+    """A step with settings that are groups of settings."""
 
     @classmethod
     def setting_names(cls) -> list[str]:
@@ -234,8 +234,8 @@ def step(
 ) -> Callable[[Kind], Kind]:
     """Give a class the name by which recipes use it. The registry reads the arguments from the
     source code. methods: the values of `llmcurate dedup --method` that use the step, each with the
-    settings that it implies. similarity: what the column `similarity` of OUT/decisions.parquet
-    means, by the beginning of the column `method` (up to a colon)."""
+    settings that it implies. similarity: the meaning of the column `similarity` of
+    OUT/decisions.parquet, by the text before the colon in its column `method`."""
 
     def named(kind: Kind) -> Kind:
         kind.name = name
@@ -327,8 +327,8 @@ class CorpusStep(Settings):
     @property
     def shared_key_column(self) -> str | None:
         """The sketch column with a document's keys: one 8-byte value or a list. Documents that
-        share no key, directly or through other documents, do not change each other's decisions. ""
-        if each document is decided alone, None if any may change any decision."""
+        share no key, directly or through other documents, do not change each other's decisions. The
+        name is "" if each document is decided alone. None: any document may change any decision."""
         return None
 
     @property
@@ -414,7 +414,7 @@ class ProductContext:
     corpus: Callable[..., Iterator[pa.RecordBatch]]
     call_apart: CallApart
     inputs: dict[str, Path] = field(default_factory=dict)  # earlier products: kind -> folder
-    # Called with the units of work done, a note, the estimated seconds left, and all units.
+    # Called with the units of work done, a note, the estimated seconds left, and the total units.
     progress: Callable[[int, str, float | None, int], None] = lambda done, note, left, total: None
     say: Callable[[str], None] = lambda line: None  # prints a line for the user
     workers: int = 1
@@ -447,12 +447,12 @@ class Product(Settings):
         self._read = read
 
     def lineage(self) -> Identity | None:
-        """Return the part of `identity()` that must be unchanged for a build to continue from the
-        product's files in OUT, which may be unfinished or have other settings. None: all of it."""
+        """Return the part of `identity()` that must not change if a build is to continue from the
+        product's files in OUT, finished or not. None: all of it."""
         return None
 
     def own_files(self) -> list[str]:
-        """Return the paths or URLs of input files that the settings name, as fsspec opens them."""
+        """Return the input files that the settings name, as paths or URLs for fsspec."""
         return []
 
     def estimate(self, out: Path, inputs: dict[str, Path], fresh: bool) -> Estimate | None:

@@ -26,8 +26,8 @@ def named(error: BaseException) -> str:
 
 
 def error_with_place(error: BaseException) -> str:
-    """Return an exception in one line, with its last source line in this package or a plug-in."""
-    # Without the first frame, which caught the exception.
+    """Return an exception in one line, with its last place in this package or a plug-in."""
+    # Skip the first frame, which caught the exception.
     place, trace = "", error.__traceback__ and error.__traceback__.tb_next
     while trace is not None:
         package = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]

@@ -94,8 +94,8 @@ class FunctionInFile:
         return digest_of(self.sources())
 
     def parameters(self) -> set[str]:
-        """Return the names of the function's parameters without running its file: those of all
-        functions of its name in the file and in the files that it imports."""
+        """Return the parameter names of all functions with this name in the file and in the files
+        that it imports. The file is not run."""
         trees = (
             ast.parse(path.read_text(encoding="utf-8-sig")) for path in self.sources().values()
         )
@@ -116,6 +116,8 @@ class FunctionInFile:
         folder = str(self.path.parent)
         sys.path.insert(0, folder)
         importlib.invalidate_caches()
+        # Else a module edited twice within a second could be read as it was compiled before.
+        written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             exec(compile(self.path.read_bytes(), str(self.path), "exec"), module.__dict__)
             function = getattr(module, self.name)
@@ -124,6 +126,7 @@ class FunctionInFile:
         except (Exception, SystemExit) as error:
             raise self.failure(error, "when its file was run") from error
         finally:
+            sys.dont_write_bytecode = written
             sys.path.remove(folder)
         # Later imports still find files in the folder, but only if no library has that name.
         if folder not in sys.path:

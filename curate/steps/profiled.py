@@ -100,7 +100,7 @@ class Profiled(FromFiles):
 
     @cached_property
     def adapted(self) -> dict[str, Self]:
-        """The copies of the step, by code of profile, for those profiles that change a setting."""
+        """{code of a profile: copy of the step}, for the profiles that change a setting."""
         steps = {profile.code: self._for(profile) for profile in self.chosen.profiles}
         return {code: step for code, step in steps.items() if step is not self}
 
@@ -144,7 +144,7 @@ class Profiled(FromFiles):
         return [*super().resources(), *([str(path)] if path is not None else [])]
 
     def parts(self, docs: Documents) -> Iterator[tuple[Profile | None, Self, np.ndarray]]:
-        """Yield (profile, step adapted to it, bool[rows]: its rows) for each profile in a batch."""
+        """Yield (profile, step adapted to it, bool[rows]: its rows) per profile in a batch."""
         coded = docs.table["lang"].combine_chunks().dictionary_encode()
         labels = [*coded.dictionary.to_pylist(), None]
         at = coded.indices.fill_null(len(labels) - 1).to_numpy(zero_copy_only=False)
@@ -190,7 +190,7 @@ class CountsWords(Profiled):
             yield profile, step, mask
 
     def unspaced(self, docs: Documents) -> list[tuple[Profile, np.ndarray]]:
-        """Return (profile, int64[]: numbers of its rows) for profiles of scripts without spaces."""
+        """Return (profile, int64[]: its row numbers) per profile of a script without spaces."""
         parts = [(profile, mask) for profile, _, mask in self.parts(docs)]
         return [(p, np.flatnonzero(mask)) for p, mask in parts if p is not None and p.clusters]
 

@@ -45,8 +45,8 @@ TOOLS = {
 
 @dataclass(frozen=True, repr=False)
 class Recipe:
-    """Named steps in order. cuts: positions before which a stage ends; columns: the columns of
-    corpus/ besides id and text (see `documents/attributes.chosen`); by default, all. `str` gives
+    """Named steps in order. cuts: positions of steps that begin a new stage; columns: the columns
+    of corpus/ besides id and text (see `documents/attributes.chosen`); by default, all. `str` gives
     the YAML with only the settings that were given; `resolved` includes the defaults."""
 
     name: str
@@ -72,7 +72,8 @@ class Recipe:
 
     @property
     def reads_input(self) -> bool:
-        """True if a step or product reads the run's input, and not a corpus built by a product."""
+        """True if a step or product reads the run's input rather than a corpus that a product
+        builds."""
         if self.document_steps:
             return True
         for product in self.products:
@@ -244,7 +245,7 @@ class Entry:
 
     @property
     def kind(self) -> type[Any]:
-        """The class of the settings. Raise UsageError for an unknown step."""
+        """The class of the step, or of `read`. Raise UsageError for an unknown step."""
         return ReadSettings if self.section == "read" else step_class(self.section)
 
     def change(self, change: Change) -> None:
@@ -358,8 +359,8 @@ def parse(
     overrides: tuple[str | Change, ...] = (),
     folder: Path | None = None,
 ) -> Recipe:
-    """Return a recipe from YAML text. overrides: `step.key=value` or `read.key=value`; folder:
-    where relative paths start."""
+    """Return the recipe in a YAML text. source: its name in messages; overrides: `step.key=value`
+    or `read.key=value`; folder: for relative paths."""
     kind = OTHERS.get(Path(source).suffix.lower(), "")
     data, root = (None, None) if kind else read_yaml(text, source)
     file = _Source(source, root)

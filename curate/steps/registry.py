@@ -1,9 +1,10 @@
 """The registry: step names, their classes, and the JSON schema of their settings.
 
-Classes are loaded lazily: curate/index.json has the place of each class named by `@step("c4")`, and
-sources are searched for other names. Other packages add steps by the entry point group
-`llmcurate.steps`. `make reference` writes the schema to pipelines/recipe.schema.json, with a digest
-of the source of each step's fields. If that source has changed, the step's class is loaded instead.
+Classes are loaded lazily: curate/index.json has the place of each class that a decorator
+`@step("c4")` names; sources are searched for other names. Other packages add steps by the entry
+point group `llmcurate.steps`. `make reference` writes the schema to pipelines/recipe.schema.json,
+with a digest of the source of each step's fields. If that source has changed, the step's class is
+loaded instead.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ LIMITS = {
     "maximum": "at most",
     "exclusiveMaximum": "below",
 }
-NO_LIMIT = 1 << 31  # limits beyond this are those of number types and not shown
+NO_LIMIT = 1 << 31  # larger limits come from the number's type and are not shown
 
 
 def limits_text(field: dict[str, Any]) -> list[str]:
@@ -301,8 +302,8 @@ def class_schema(model: Any) -> dict[str, Any]:
 
 
 def _read_from_text(model: Any, name: str) -> bool:
-    """Return whether a validator of the field runs before the type check, so that it can turn a
-    string into a list."""
+    """Return True if a validator of the field runs before the type check and so can turn a string
+    into a list."""
     metadata = model.model_fields[name].metadata
     if any(type(m).__name__ == "BeforeValidator" for m in metadata):
         return True

@@ -10,7 +10,7 @@ def as_large_string(column: pa.Array | pa.ChunkedArray) -> pa.LargeStringArray:
     """Return the column as one contiguous large_string array, which is copied only if needed."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):  # without chunks
+        if isinstance(column, pa.ChunkedArray):  # it has no chunks
             column = (
                 pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], "string")
             )

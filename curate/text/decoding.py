@@ -45,7 +45,7 @@ def decode(
 ) -> Decoded:
     """Return the text of `payload`.
 
-    label: the charset of the HTTP header. html: whether a meta tag or an XML declaration in the
+    label: the charset of the HTTP header. html: True if a meta tag or an XML declaration in the
     bytes may name the encoding. url: its top-level domain is a hint. The encoding is the first of:
 
     1. that of the byte order mark;
@@ -57,7 +57,7 @@ def decode(
     5. the one that chardetng finds, or one usual for the page's `lang` if this gives more letters
        of that language.
 
-    Raises Undecodable if 4 gives the encoding `replacement`, for 7-bit bytes only with escapes."""
+    Raises Undecodable if rule 4 gives `replacement`, for ASCII bytes only if they have escapes."""
     for mark, encoding in BOMS:
         if payload.startswith(mark):
             return decode_as(payload[len(mark) :], encoding)
@@ -92,7 +92,7 @@ def _declared(payload: bytes, label: str | None, html: bool) -> str | None:
 def _not_utf_8(payload: bytes, label: str | None, html: bool, url: str | None) -> str:
     encoding = _declared(payload, label, html)
     if encoding in UTF[1:] and b"<" in payload[:_HEAD] and b"\0" not in payload[:_HEAD]:
-        encoding = None  # a page of UTF-16 has NULs
+        encoding = None  # a page in UTF-16 would have NULs
     declares_utf_8 = encoding == "utf-8"
     parts = (part for line in payload.splitlines() for part in line.split(b"<"))
     sample = b"<".join(part for part in parts if not part.isascii())[:_SAMPLE]
@@ -278,5 +278,5 @@ def _marked(data: bytes, encoding: str) -> bytes:
 
 
 def replaced_in(text: str, line: bytes) -> int:
-    """Return how many U+FFFD in the text of a line replace bytes that are not valid UTF-8."""
+    """Return the number of U+FFFD in the text of a line that replace invalid bytes."""
     return text.count("\ufffd") - line.count("\ufffd".encode())

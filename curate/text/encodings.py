@@ -42,8 +42,8 @@ _PAIR = re.compile(rb"[\x21-\x7e].|.", re.S)
 
 
 class Decoded(NamedTuple):
-    """A text, its encoding (the standard's name in lower case), and how many of its characters
-    U+FFFD stand for invalid bytes."""
+    """A text, its encoding (the standard's name in lower case), and the number of its U+FFFD that
+    stand for invalid bytes."""
 
     text: str
     encoding: str
@@ -68,7 +68,7 @@ def decode_as(payload: bytes, encoding: str) -> Decoded:
         except UnicodeDecodeError:
             text, own = payload.decode(encoding, "replace"), payload.decode(encoding, "ignore")
             return Decoded(text, encoding, text.count("\ufffd") - own.count("\ufffd"))
-    if encoding == "gbk":  # only its encoder differs
+    if encoding == "gbk":  # gb18030 decodes it in the same way
         return decode_as(payload, "gb18030")._replace(encoding="gbk")
     if encoding in _CODECS:
         codec, others = _CODECS[encoding]
@@ -122,7 +122,7 @@ class _Characters(dict[bytes, str]):
         if not self.of_four_bytes or (not 0x30 <= token[-1] <= 0x39 and len(token) < 3):
             return "\ufffd" + (chr(token[-1]) if token[-1] < 0x80 else "")
         if len(token) < 4:
-            return "\ufffd"  # the text ends in it
+            return "\ufffd"  # the text ends within this character
         a, b, c, d = token
         pointer = ((a - 0x81) * 10 + b - 0x30) * 1260 + (c - 0x81) * 10 + d - 0x30
         return chr(0x10000 + pointer - 189000) if 189000 <= pointer <= 1237575 else "\ufffd"

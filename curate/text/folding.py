@@ -155,7 +155,7 @@ def _fold_plain(eight, zeros):
 
 @njit(nogil=True, inline="always")
 def _put8(out, n, eight):
-    n = np.uint64(n)  # the loop compiles to one store
+    n = np.uint64(n)  # the loop below compiles to one store
     for k in range(np.uint64(8)):
         out[n + k] = np.uint8((eight >> (np.uint64(8) * k)) & np.uint64(255))
 

@@ -2,7 +2,7 @@
 
 The 128-bit hash is MurmurHash3_x64_128 with seed 0 (A. Appleby, public domain); whole documents are
 compared by xxh3-128, which is implemented in C. Among 10^12 different keys the odds that any two
-have the same 128 bits are about 10^24 / 2^129, or 1.5e-15. It does not resist texts made to
+have the same 128 bits are about 10^24 / 2^129, or 1.5e-15. The hash does not resist texts made to
 collide. For tables within a batch, base.kernels.intrinsics has a faster hash, never stored.
 """
 
@@ -16,7 +16,7 @@ from llmcurate.base.kernels.intrinsics import load8, load_few
 
 @njit(nogil=True)
 def mix(value):
-    """Return Murmur3's 64-bit finaliser: every bit of the input moves every bit of the output."""
+    """Return Murmur3's 64-bit finaliser: every bit of the input affects every bit of the output."""
     value ^= value >> np.uint64(33)
     value *= np.uint64(0xFF51AFD7ED558CCD)
     value ^= value >> np.uint64(33)

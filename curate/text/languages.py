@@ -1,4 +1,4 @@
-"""Languages: their codes, and profiles of what English-made rules must know of another language.
+"""Codes of languages, and profiles, which adapt rules made for English to other languages.
 
 Labels in any form are folded to codes of ISO 639-3 by the tables of language_codes.txt. A profile
 says how words are counted, which frequent words and end marks prose has, and which limits replace
@@ -163,7 +163,7 @@ def labels_named(keep: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
 
 
 def matches_label(name: str, label: str) -> bool:
-    """Return whether `name` means the language of a label, and its script if both have one."""
+    """Return True if `name` means the language of a label, and its script if both have one."""
     wrote = script_of(name)
     # A label without a script covers all of the language's: lid.176's `th` covers `tha_Thai`.
     return comparable(name) == comparable(label) and (
@@ -263,8 +263,8 @@ def shipped() -> dict[str, Profile]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The profiles that judge documents. `by_code`: {code of a language: its profile}. `always`: a
-    profile for every document, or None. `unlabelled`: one for those without label, or None."""
+    """The profiles that apply to documents. `by_code`: {code of a language: its profile}. `always`:
+    one for all documents, or None. `unlabelled`: one for those without label, or None."""
 
     by_code: Mapping[str, Profile] = field(default_factory=dict)
     always: Profile | None = None
@@ -323,7 +323,7 @@ def chosen(setting: str) -> Chosen:
 
 @dataclass(frozen=True)
 class Source:
-    """A word list: the PyPI package, the file in it (a word begins each line), and its scripts."""
+    """A word list: its PyPI package, its file there (each line begins with a word), its scripts."""
 
     package: str
     file: str
@@ -371,7 +371,7 @@ def effective_words(words: str, codes: Iterable[str]) -> str:
 
 
 def list_hashes(words: str) -> dict[str, str]:
-    """Return the hashes (or "") of word lists by language, from a setting `words`."""
+    """Return {language: hash of its word list or ""}, as a setting `words` states them."""
     if words in (AUTO, ESTIMATE):
         return {}
     pairs = (entry.strip().partition("=") for entry in words.split(","))

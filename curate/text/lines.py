@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PADDING = 8  # zero bytes after the flags, and spare entries of `out`
 
-# The product of eight bytes of 0 or 1 and this number has them in its upper eight bits.
+# Times this number, eight bytes of 0 or 1 give a product with these flags in its upper eight bits.
 _GATHER = np.uint64(0x0102040810204080)
 _SHIFT = np.uint64(56)
 _EIGHT = np.uint64(8)
@@ -37,7 +37,7 @@ for _mask in range(256):
 
 @njit(nogil=True)
 def count_flags(flags):
-    """Return how many of the flags are 1. `flags` is uint8[n], each 0 or 1."""
+    """Return the number of flags that are 1. `flags` is uint8[n], each 0 or 1."""
     n = np.int64(0)
     for f in flags:
         n += f

@@ -49,8 +49,8 @@ class TextStarts:
         self.max_tokens = max_tokens
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids of the first tokens of a text, at least one. Only 16 characters per token
-        are read if these are enough, because a tokenizer would cut a whole book first."""
+        """Return the ids of the first tokens of a text, at least one. The first 16 characters per
+        token are tried first, because a tokenizer would cut a whole book."""
         characters = 16 * self.max_tokens
         ids: list[int] = self._tokenizer.encode(text[:characters]).ids
         if len(ids) < self.max_tokens and len(text) > characters:

@@ -131,8 +131,8 @@ def _stop_end(data, i, end):
 
 @njit(nogil=True)
 def _stops(data, start, end):
-    """Return (count, end): how many sentences in data[start:end] end with a full stop that needs no
-    space after it, and the end of the last of them, or `start` if there is none."""
+    """Return (count, end): the number of sentences in data[start:end] that end with a full stop
+    that needs no space after it, and the last one's end (`start` without any)."""
     stops = 0
     after = i = start
     while i < end:
@@ -146,13 +146,13 @@ def _stops(data, start, end):
 
 @njit(nogil=True, inline="always")
 def may_end(b):
-    """Return whether a word whose last byte is b can be the last word of a sentence."""
+    """Return True if a word whose last byte is b can be the last word of a sentence."""
     return _MAY_END[b]
 
 
 @njit(nogil=True)
 def ends_sentence(data, word, stop, following, end):
-    """Return whether data[word:stop] ends a sentence if the next word starts at `following`."""
+    """Return True if data[word:stop] ends a sentence; the next word starts at `following`."""
     while stop > word:
         n = _closer_bytes(data, stop - 1, word)
         if n == 0:
@@ -174,7 +174,7 @@ def ends_sentence(data, word, stop, following, end):
 @njit(nogil=True)
 def sentences_of_words(data, start, end, chars, first, stop):
     """Return the number of sentences in a line with the words start[first:stop], end[first:stop].
-    chars: int32[words], numbers of code points; a word with as many bytes is ASCII."""
+    chars: int32[words], their code points; a word with the same number of bytes is ASCII."""
     sentences = 0
     pending = False
     for w in range(np.uint64(first), np.uint64(stop)):  # unsigned: see text/tables.py
@@ -208,7 +208,7 @@ def count_words_sentences(data: np.ndarray, start: int, end: int) -> tuple[int, 
     """Return the number of (words by `str.split`, sentences) in one line, data[start:end]."""
     words = sentences = 0
     pending = False  # the last word is in a sentence that has not ended
-    undecided = False  # the last word may end one, depending on the next
+    undecided = False  # the next word decides if the last word ends a sentence
     last = last_end = start
     i = start
     while True:

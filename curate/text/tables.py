@@ -1,4 +1,4 @@
-"""The line table and the white-space word table of a batch: built once, used many times.
+"""The tables of lines and of words (between white space) of a batch: built once, used many times.
 
 Both come from one pass over the text buffers and are cached on the batch while its text is
 unchanged (`Documents.table_of`). Byte positions are absolute positions in the text buffer.

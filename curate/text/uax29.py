@@ -102,8 +102,8 @@ def class_table() -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def state_table() -> np.ndarray:
-    """Return the next state for a state and a class, uint8[states * 32]. The next state has _JOIN
-    if there is no boundary before the character, and _LOOK if that depends on the next
+    """Return the table of next states by state and class, uint8[states * 32]. A next state has
+    _JOIN if there is no boundary before the character, and _LOOK if that depends on the next
     characters."""
     table = np.zeros((START + 1, _WIDTH), np.uint8)
     letters, words = (LETTER, HEBREW), (LETTER, HEBREW, NUMERIC, KATAKANA, JOINER)
@@ -147,7 +147,7 @@ def _class_at(data, i, stop, kinds):
 
 @njit(nogil=True)
 def _look_ahead(data, i, stop, kinds, state, kind):
-    """Return the state table's entry for punctuation in a word, by the next character."""
+    """Return the table's entry for a mark in a word, which depends on the next character."""
     following = np.int64(OTHER)
     while i < stop:
         entry, n = _class_at(data, i, stop, kinds)

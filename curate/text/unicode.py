@@ -107,7 +107,7 @@ def code_point(data: np.ndarray, i: int, end: int) -> int:
 
 @njit(nogil=True)
 def is_digit(code: int) -> bool:
-    """Return whether the code point is a decimal digit (category Nd)."""
+    """Return True if the code point is a decimal digit (category Nd)."""
     if 48 <= code <= 57:
         return True
     if code < 0x660:

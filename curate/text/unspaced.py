@@ -33,8 +33,8 @@ def begin_words(
 ) -> np.ndarray:
     """Return flags of the tokens that begin a word, bool[tokens]. cuts: int64[], the positions at
     which a dictionary divides the text. start, end: int64[tokens], bytes. inside: bool[tokens],
-    whether a token is a grapheme cluster of a script without spaces. Such a cluster belongs to the
-    word of the cluster before it unless a cut or a gap is between them."""
+    True for a token that is a grapheme cluster of a script without spaces. Such a cluster belongs
+    to the word of the cluster before it unless a cut or a gap is between them."""
     begins = np.ones(len(start), np.bool_)
     is_cut = cuts[np.minimum(np.searchsorted(cuts, start), len(cuts) - 1)] == start
     begins[1:] = ~inside[1:] | ~inside[:-1] | (end[:-1] != start[1:]) | is_cut[1:]
@@ -86,7 +86,7 @@ def words_by_script(data: np.ndarray, table: Words) -> np.ndarray:
 
 
 def more_words(docs: Documents, profile: Profile, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return how many words data[start:end] has beyond those between spaces, int64[extents]."""
+    """Return int64[extents]: the words of each data[start:end] minus those between spaces."""
     spaced = segments(docs).words.start
     parted = np.searchsorted(spaced, end) - np.searchsorted(spaced, start)
     counts = np.rint(words_within(docs, profile, start, end)).astype(np.int64)
@@ -95,8 +95,8 @@ def more_words(docs: Documents, profile: Profile, start: np.ndarray, end: np.nda
 
 
 def sentences_of(docs: Documents, unspaced: list[tuple[Profile, np.ndarray]]) -> Extents:
-    """Return the sentences of every row. unspaced: (profile, rows: int64[]) of scripts without
-    spaces; a language without end marks ends a sentence at a space between two of its letters."""
+    """Return the sentences of every row. unspaced: (profile, rows: int64[]) per script without
+    spaces. In a language without end marks, a sentence ends at a space between two letters."""
     table = sentences(docs)
     unmarked = np.zeros(len(docs), np.bool_)
     for profile, rows in unspaced:
@@ -109,7 +109,7 @@ def sentences_of(docs: Documents, unspaced: list[tuple[Profile, np.ndarray]]) ->
     ends, begins = spaced.end[:-1], spaced.start[1:]
     blank = np.isin(ends, letters.end[clusters]) & np.isin(begins, letters.start[clusters])
     blank &= unmarked[np.searchsorted(offsets, begins, side="right") - 1]
-    blank[np.setdiff1d(spaced.lines, [0, len(spaced.end)]) - 1] = False  # between two lines
+    blank[np.setdiff1d(spaced.lines, [0, len(spaced.end)]) - 1] = False  # not between lines
     start = np.sort(np.concatenate([table.start, begins[blank]]))
     end = np.sort(np.concatenate([table.end, ends[blank]]))
     return Extents(np.searchsorted(start, offsets), start, end)

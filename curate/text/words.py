@@ -183,7 +183,7 @@ def ascii_fold() -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def ascii_flags() -> np.ndarray:
-    """Return uint8[256]: the flag that an ASCII character gives to its word."""
+    """Return uint8[256]: the word flag that each ASCII character sets."""
     kinds, _ = character_tables()
     flags = np.zeros(256, np.uint8)
     flags[:128] = np.choose(kinds[:128], (0, HAS_LETTER, HAS_DIGIT, 0, 0, 0))

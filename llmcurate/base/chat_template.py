@@ -1,6 +1,6 @@
-"""The sandbox of chat templates, which may come from strangers. It is transformers' environment for
-them, with limits on steps and sizes. It has no clock (``strftime_now``), so a conversation always
-has the same text.
+"""The sandbox of chat templates, which may come from strangers. The sandbox is transformers'
+environment for templates, with limits on steps and sizes. It has no clock (``strftime_now``), so
+the same conversation always gives the same text.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
-MOST_STEPS = 10_000_000  # of one conversation: entries of loops, sizes of arguments
+MOST_STEPS = 10_000_000  # per conversation: entries of loops plus sizes of arguments
 MOST_SIZE = 16_000_000  # characters of a text, entries of a list
 BEGIN, END = "\ufdd0", "\ufdd1"  # noncharacters, which no text should have (Unicode 16, 23.7)
 
 
 class Generation(Extension):
-    """The block that transformers puts around what the assistant says. It writes BEGIN and END."""
+    """The block ``generation``, which holds what the assistant says, between BEGIN and END."""
 
     tags = {"generation"}
 
@@ -33,7 +33,7 @@ class Generation(Extension):
 
 
 class Limited(NodeTransformer):
-    """Count the entries of a template's loops, and turn its ``~`` into ``+``, which is checked."""
+    """Rewrite a template so that loops count their entries and ``~`` becomes the checked ``+``."""
 
     def visit_For(self, node: nodes.For) -> nodes.For:
         self.generic_visit(node)
@@ -55,7 +55,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         loops = "jinja2.ext.loopcontrols"
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loops])
         self.steps = 0
-        for name in ("center", "format", "indent"):  # they write texts of any width
+        for name in ("center", "format", "indent"):  # they can write texts of any width
             del self.filters[name]
         self.filters |= {
             "tojson": _to_json,
@@ -69,7 +69,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return self.from_string(Limited().visit(self.parse(text)))
 
     def write(self, template: Template, values: dict[str, Any]) -> str:
-        """Return what a template writes. Raises whatever its code raises."""
+        """Return the text that a template writes. Exceptions of the template's code are raised."""
         self.steps, parts, size = 0, list[str](), 0
         for part in template.generate(values):
             parts.append(part)
@@ -79,7 +79,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return "".join(parts)
 
     def wrap_str_format(self, value: Any) -> None:
-        """Leave ``format`` to ``is_safe_attribute``: it writes texts of any width."""
+        """Do nothing: ``is_safe_attribute`` refuses ``format``, which can write any width."""
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         return attr not in ("format", "format_map") and super().is_safe_attribute(obj, attr, value)
@@ -109,7 +109,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         most = sizes[0] * sizes[1] if operator == "*" else sum(sizes)
         formats = operator == "%" and isinstance(left, str)
         if operator == "**" or formats or (operator != "%" and most > MOST_SIZE):
-            _fail(f"{operator} may give a value of more than {MOST_SIZE:,}")
+            _fail(f"{operator} may give a value of a size over {MOST_SIZE:,}")
         return super().call_binop(context, operator, left, right)
 
 

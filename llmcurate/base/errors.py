@@ -10,7 +10,7 @@ class LlmcurateError(Exception):
     """An error that the user can act on. Its message is one line and says what to do."""
 
     exit_code = 1
-    trace = ""  # of the worker that raised it, for --debug
+    trace = ""  # the traceback of the worker that raised the error, for --debug
 
     # IPython shows this line instead of a traceback.
     def _render_traceback_(self) -> list[str]:
@@ -24,7 +24,7 @@ class UsageError(LlmcurateError):
 
 
 class RunFailed(LlmcurateError):
-    """The run cannot go on. Committed work is kept; if the same command runs again, it resumes."""
+    """The run cannot continue. Finished work is kept, and the same command resumes the run."""
 
     exit_code = 1
 
@@ -55,14 +55,14 @@ def first_line(error: Exception) -> str:
 
 
 def set_error_file(error: OSError, path: object) -> None:
-    """Set the file name of an OSError that has an error number but names no file. An error without
-    a number, as pyarrow raises, is left alone: it would lose its message."""
+    """Set the file name of an OSError that has an error number but no file name. An error without a
+    number, such as pyarrow's, is not changed: it would lose its message."""
     if error.errno is not None and error.filename is None:
         error.filename = str(path)
 
 
 def may_not_write(error: OSError) -> bool:
-    """Return whether a write failed because of permissions or a read-only medium."""
+    """Return True if a write failed because of permissions or a read-only medium."""
     return error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -71,6 +71,8 @@ def disk_error(error: BaseException) -> LlmcurateError | None:
     full = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
     number = getattr(error, "errno", None)
     message = str(error)
+    if isinstance(error, LlmcurateError) and message.startswith("disk full"):
+        return error
     texts = (
         "No space left on device",
         "File too large",
@@ -85,7 +87,7 @@ def disk_error(error: BaseException) -> LlmcurateError | None:
         place = f" while writing {where}" if where else ""
         reason = getattr(error, "strerror", None) or message or repr(error)
         return RunFailed(
-            f"disk full{place}: free some space and run the same command again, it resumes"
+            f"disk full{place}: free some space and run the same command again to resume"
             f" ({reason.splitlines()[0]})"
         )
     return None

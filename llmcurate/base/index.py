@@ -1,9 +1,9 @@
 """The index of a package: the names that its modules declare by decorators, read without imports.
 
 `@step("c4")` declares a class, `@reader("pdf", endings=(".pdf",))` a function. The package's
-index.json keeps each name, its module and the decorator's other arguments, so that help and recipe
-checks read one small file. `make reference` writes it. If index.json lacks a name, the sources
-decide: `declared` searches them for the name.
+index.json has each name, its module and the decorator's other arguments, so that help and recipe
+checks read one small file. `make reference` writes it. If index.json lacks a name, `declared`
+searches the sources for it.
 """
 
 from __future__ import annotations
@@ -74,13 +74,14 @@ def _of_module(module: str, content: bytes, word: str) -> Iterator[Declared]:
             if isinstance(function, ast.Name) and isinstance(name, str):
                 facts = {str(key.arg): ast.literal_eval(key.value) for key in call.keywords}
                 yield Declared(name, place, facts)
-            else:  # such as `@app.command()`
+            else:  # a decorator without a name, such as `@app.command()`
                 yield Declared(place, place, {"word": _first_word(node, call)})
 
 
 def _first_word(node: ast.stmt, call: ast.Call) -> str:
-    """Return the word after `llmcurate` on the command line: a command's group (from `dedup_app`),
-    its name in `@app.command(NAME)` or `@command(app, SETTINGS, NAME)`, or its function's name."""
+    """Return the word that follows `llmcurate` on the command line: a command's group (`dedup` for
+    `dedup_app`), the NAME in `@app.command(NAME)` or `@command(app, SETTINGS, NAME)`, or else the
+    name of its function."""
     is_method = isinstance(call.func, ast.Attribute)
     owner = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0]
     group = ast.unparse(owner)
@@ -92,15 +93,15 @@ def _first_word(node: ast.stmt, call: ast.Call) -> str:
 
 
 def modules_of(package: str) -> list[ModuleType]:
-    """Import every module of a folder, in the order of their names, and return them; return [] if
-    the folder does not exist. A module in the folder need not be registered."""
+    """Import every module of a folder, in the order of their names, and return them, or [] if the
+    folder does not exist. So a new module need not be registered anywhere."""
     names = sorted(path.stem for path in Path(HOME, *package.split(".")).glob("*.py"))
     return [import_module(f"{package}.{name}") for name in names if name != "__init__"]
 
 
 def index_text(package: str, words: tuple[str, ...]) -> str:
-    """Return the text of index.json, made from the sources. `words` are the decorators to include.
-    Each name has a line; names that are in the present file keep their order."""
+    """Return the text of index.json, made from the sources. `words`: the decorators to include.
+    Each name has a line. Names that are already in the file keep their order."""
     known = index_of(package)
     parts = []
     for word in words:

@@ -74,7 +74,7 @@ def _adapter(kind: type) -> Any:
 _adapter_of: Any = functools.cache(_adapter)  # slow to build
 
 
-OPTIONAL = {"optional": True}  # field metadata: leave it out of the JSON if None, False or empty
+OPTIONAL = {"optional": True}  # metadata: leave the field out of JSON if None, False or empty
 _PART = re.compile(r"(?:(\w+)=)?([\w.]+)(?:([?!])([\w.]*))?")
 
 
@@ -83,10 +83,10 @@ def json_values(record: Any) -> Any:
 
     A dataclass becomes an object of its fields in order, or of the entries of its class attribute
     `JSON`. Each entry names an attribute, property or method. The entry `settings=sets` writes the
-    value of `sets` under the name `settings`, and `kept.lengths` writes the attribute `lengths` of
-    `kept`. The entry `ages?` is left out if `ages` is absent (None, False or empty), `text?other`
-    if `other` is absent, and `text!other` if `other` is present. If `JSON` is one string, the value
-    of that attribute replaces the record. Floats in arrays are rounded to six decimal places.
+    value of `sets` under the name `settings`. `kept.lengths` writes the attribute `lengths` of
+    `kept`. `ages?` is left out if `ages` is absent (None, False or empty), `text?other` if `other`
+    is absent, and `text!other` if `other` is present. If `JSON` is one string, the value of that
+    attribute replaces the record. Floats in arrays are rounded to six decimal places.
     """
     names = getattr(record, "JSON", None)
     if isinstance(names, str):

@@ -1,11 +1,10 @@
 """The roles of special tokens: which token begins a text, which ones end it, and so on.
 
-What the owner of a tokenizer wrote decides. These files beside the tokenizer are read, and the
-first one that states a role counts: token_roles.json (written by llmcurate),
-generation_config.json, config.json, tokenizer_config.json, special_tokens_map.json, then the
-tokenizer's own file. That is the post-processor in a tokenizer.json, the keys of a GGUF file, or
-the ids of a SentencePiece model. For a role that none of them states, published spellings such as
-`<|endoftext|>` are looked up, and `Roles.origin` is then `spelling`.
+A role is taken from the first of these files beside the tokenizer that states it: token_roles.json
+(written by llmcurate), generation_config.json, config.json, tokenizer_config.json,
+special_tokens_map.json, then the tokenizer's own file (the post-processor in a tokenizer.json, the
+keys of a GGUF file, the ids of a SentencePiece model). If no file states a role, published
+spellings such as `<|endoftext|>` are looked up, and `Roles.origin` is then `spelling`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from llmcurate.base.disk.sealed_json import encode_json, read_json
 from llmcurate.base.errors import UsageError
 
 FILE = "token_roles.json"
-# Files beside a tokenizer that belong to it. They are copied wherever it goes.
+# Files beside a tokenizer that belong to it, and are copied with it.
 BESIDE = (
     FILE,
     "generation_config.json",
@@ -63,10 +62,10 @@ TOKEN_NAMES = {
 class Roles:
     """The ids of special tokens by role; None or empty where a tokenizer has no such token.
 
-    ``begin`` is the beginning-of-text token. ``ends`` are all tokens that end a text; the first
+    ``begin`` is the beginning-of-text token. ``ends`` are all tokens that end a text: the first
     one ends documents, and any of them ends a generated text. ``before`` and ``behind`` are the
-    ids that the tokenizer puts around a text when transformers encodes it. ``origin`` has the name
-    of the file, or ``spelling``, that each role comes from."""
+    ids that transformers adds before and after a text when it encodes the text. ``origin``: for
+    each role, the name of the file that states it, or ``spelling``."""
 
     begin: int | None = None
     ends: tuple[int, ...] = ()
@@ -85,8 +84,8 @@ class Roles:
         return self.ends[0] if self.ends else None
 
     def renumbered(self, new: Callable[[int], int | None]) -> Roles:
-        """Return the roles after the ids changed. new: the new id of an old one, None if it
-        was removed."""
+        """Return the roles with new ids. new: returns the new id of an old one, or None if the
+        token was removed."""
 
         def of(value: Any) -> Any:
             if isinstance(value, tuple):
@@ -102,7 +101,7 @@ class Roles:
 
 _NAMES = tuple(each.name for each in fields(Roles) if each.name != "origin")
 _SEVERAL = ("ends", "before", "behind")
-_NAMING = ("tokenizer_config.json", "special_tokens_map.json")  # they name tokens, not ids
+_NAMING = ("tokenizer_config.json", "special_tokens_map.json")  # files with spellings, not ids
 
 
 def read_roles(
@@ -111,11 +110,11 @@ def read_roles(
     special: Mapping[str, int] | None = None,
     own: Roles | None = None,
 ) -> Roles:
-    """Return the roles of the tokens of ``tokenizer``, a tokenizer file of any format; only a
-    tokenizer.json is read, for its post-processor. ids: the id of each token; special: those of
-    special tokens, which alone are found by their spelling (default: ids); own: what a file of
-    another format states. Statements about tokens that the tokenizer does not have are ignored.
-    Raises UsageError for files that are not JSON."""
+    """Return the roles of the tokens of ``tokenizer``, a tokenizer file of any format. Only a
+    tokenizer.json is opened, for its post-processor. ids: the id of each token. special: the ids of
+    special tokens, the only ones that are looked up by spelling (default: ids). own: the roles that
+    a file of another format states. Roles of tokens that the tokenizer lacks are ignored. Raises
+    UsageError for files that are not JSON."""
     folder = tokenizer.parent
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -182,8 +181,8 @@ def with_tokens(
     begin: str | None = None,
     end: str | None = None,
 ) -> Roles:
-    """Return the roles with tokens that the user names: --bos-token and --eos-token. Raises
-    UsageError if the tokenizer does not have them."""
+    """Return the roles with the tokens of the user's --bos-token and --eos-token. Raises UsageError
+    if the tokenizer does not have them."""
     for option, token in (("--bos-token", begin), ("--eos-token", end)):
         if token is not None and token not in ids:
             raise UsageError(f"{option} {token}: the tokenizer has no such token")
@@ -200,8 +199,8 @@ def with_tokens(
 
 def copy_beside(tokenizer: Path, folder: Path, roles: Roles | None = None) -> list[str]:
     """Copy the files that belong to a tokenizer (BESIDE) from its folder to another one, and return
-    their names. roles: the tokenizer's roles; token_roles.json is written if some of them come from
-    elsewhere, such as config.json or an option."""
+    their names. roles: the tokenizer's roles. If a role comes from elsewhere, such as config.json
+    or an option, token_roles.json is written, too."""
     names = [name for name in BESIDE if (tokenizer.parent / name).is_file()]
     for name in names:
         write_atomic(folder / name, (tokenizer.parent / name).read_bytes())
@@ -220,7 +219,7 @@ def _number(value: Any, ids: Mapping[str, int]) -> int | None:
 
 
 def _around(step: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the tokens that a post-processor of `tokenizers` puts before and behind one text."""
+    """Return the ids that a post-processor of `tokenizers` puts before and after a single text."""
     before: list[int] = []
     behind: list[int] = []
     for part in _parts(step):

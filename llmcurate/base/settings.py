@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(**options: Any) -> Any:
-        """Decorate a dataclass of settings: ``UsageError`` names the first refused value."""
+        """Decorate a dataclass of settings: a ``UsageError`` names the first value it refuses."""
 
         def checked(kind: type) -> type:
             kind = pydantic.dataclasses.dataclass(kind, config=_STRICT, **options)
@@ -56,9 +56,9 @@ _EXPECTED = {
 
 
 def problem(error: ValidationError, named: Callable[[str], str] = str, kind: Any = None) -> str:
-    """Return a line with the first refused setting, its value and what to give instead. ``named``
+    """Return a line with the first wrong setting, its value and what to give instead. ``named``
     turns the name of a setting into the form that the user writes. For an unknown name, a similar
-    one of the class ``kind`` is suggested."""
+    name in the class ``kind`` is suggested."""
     first, *others = error.errors()
     place = _path_of(first)
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
@@ -127,7 +127,7 @@ class ByKind:
 
 
 def shared(kind: Any, name: str) -> Any:
-    """Return a copy of a dataclass's field ``name``, for a field of the same meaning elsewhere."""
+    """Return a copy of a dataclass's field ``name``, to use in another dataclass."""
     return copy(kind.__pydantic_fields__[name])
 
 
@@ -154,16 +154,16 @@ def from_dict(kind: type[Config], values: Any, where: str) -> Config:
 
 
 def members_of(kind: Any, *, lists: bool = False) -> tuple[Any, ...]:
-    """Return the dataclasses that a field of type ``kind`` may hold; with ``lists``, in lists
-    too."""
+    """Return the dataclasses that a field of type ``kind`` may hold, and with ``lists`` also those
+    in its lists."""
     inside = () if typing.get_origin(kind) is tuple and not lists else typing.get_args(kind)
     return tuple(member for member in (kind, *inside) if dataclasses.is_dataclass(member))
 
 
 def kinds_of(member: Any) -> tuple[str, ...]:
-    """Return the values of ``kind`` that select the dataclass ``member``. These are its attribute
-    ``kinds`` if it has one (its method ``of_kind`` then returns a class for each), else the values
-    that its field ``kind`` may have, or () if it has no such field."""
+    """Return the values of ``kind`` that select the dataclass ``member``: its attribute ``kinds``
+    if it has one (its method ``of_kind`` then returns a class for each), else the values that its
+    field ``kind`` may have, or () if it has no such field."""
     own: tuple[str, ...] = typing.get_args(_hints(member).get("kind"))
     kinds: tuple[str, ...] = vars(member).get("kinds", own)
     return kinds
@@ -200,9 +200,9 @@ def change(config: Config, changes: dict[str, Any], where: str) -> Config:
 
 
 def unflatten(values: dict[str, Any]) -> dict[str, Any]:
-    """Turn dotted names into nested objects. If a name has a string as its value and also names
-    below it, the string becomes the ``kind`` of the object. Of a name without a value (None) and
-    names below it, the later in ``values`` counts."""
+    """Turn dotted names into nested objects. If a name has a string as its value and there are
+    names below it, the string becomes the ``kind`` of the object. If the value is None, it replaces
+    earlier names below it, and later names below it replace the None."""
     nested: dict[str, Any] = {}
     order = {name: number for number, name in enumerate(values)}
     for name in sorted(values, key=lambda name: name.count(".")):
@@ -279,7 +279,7 @@ def _suggestion(name: str, names: list[str]) -> str:
 
 @functools.cache
 def dotted_names(kind: Any, *, lists: bool = False) -> list[str]:
-    """Return the dotted names of all settings in a dataclass, and if ``lists``, in its lists."""
+    """Return the dotted names of all settings in a dataclass, with ``lists`` also in its lists."""
     names, hints = [], _hints(kind)
     for name in (field.name for field in dataclasses.fields(kind)):
         names.append(name)

@@ -1,10 +1,10 @@
 """The start of llmcurate's processes: no file of the user is imported instead of a library module.
 
 `python llmcurate/base/start.py MODULE ARGUMENTS` calls MODULE's `main`. The working folder, which
-`python -m` puts first on sys.path, is removed. A notebook keeps its folder: a file in it that hides
-a module that llmcurate needs is an ImportError that names the file. pandas is loaded only for code
-that uses it (`late_pandas`): pyarrow would import it to convert any value, which costs a quarter of
-a second per process.
+`python -m` puts first on sys.path, is removed. A notebook keeps its folder on sys.path. If a file
+in it hides a module that llmcurate needs, an ImportError names the file. pandas is loaded only for
+code that uses it (`late_pandas`), because pyarrow would import it to convert any value, which takes
+a quarter of a second per process.
 """
 # ruff: noqa: PTH118, PTH120 (pathlib imports modules that may be hidden)
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HERE = os.path.dirname(os.path.realpath(__file__))
 HOME = os.path.dirname(os.path.dirname(HERE))  # the folder that holds llmcurate's packages
 OURS = {"curate", "llmcurate", "tokenize_kit", "train"}
-_hiding: list[str] = []  # the user's folders on sys.path, before the libraries
+_hiding: list[str] = []  # the user's folders that come before the libraries on sys.path
 plug_ins: set[str] = set()  # modules of the user that llmcurate is asked to load
 
 
@@ -50,7 +50,7 @@ class _Finder:
 
 
 def importers(frame: FrameType | None) -> list[str]:
-    """Return the modules that caused an import, from the module of `frame` to the outermost one."""
+    """Return the modules whose imports led to `frame`, from its own module to the outermost one."""
     names = []
     while frame is not None:
         names.append(str(frame.f_globals.get("__name__")))
@@ -65,7 +65,7 @@ def watch() -> None:
         leave_folder()
     script = getattr(sys.modules["__main__"], "__file__", None) or ""
     folders = {os.path.realpath(folder) for folder in ("", os.path.dirname(script))}
-    folders -= {HOME, HERE, os.path.realpath(os.path.dirname(sys.executable))}  # its scripts
+    folders -= {HOME, HERE, os.path.realpath(os.path.dirname(sys.executable))}  # Python's scripts
     _hiding[:] = [p for p in _parts_of_path()[0] if os.path.realpath(p) in folders]
     sys.meta_path.insert(sys.meta_path.index(PathFinder), _Finder)
 
@@ -92,8 +92,8 @@ def command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, os.path.join(HERE, "start.py"), module, *arguments]
 
 
-# Packages that import no pandas. An import that seems to come from one of them comes from C code
-# of pyarrow or DuckDB.
+# Packages whose Python code does not import pandas. An import that seems to come from them comes
+# from C code of pyarrow or DuckDB.
 _WITHOUT_PANDAS = {*OURS, "pyarrow", "duckdb"}
 
 

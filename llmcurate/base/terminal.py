@@ -56,9 +56,9 @@ def _visible(char: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return the text with control characters, direction marks and invalid UTF-8 bytes made
-    visible; line ends and tabs stay."""
-    # Most texts have none of these, which a test of the whole string finds quickly.
+    """Return the text with visible signs for control characters, direction marks and invalid UTF-8
+    bytes. Line ends and tabs are kept."""
+    # Most texts have no such character, and a test of the whole string is fast.
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_visible, text))
@@ -103,7 +103,7 @@ def wrapped(line: str, columns: int, hang: int | None = None) -> list[str]:
 
 
 def columns_of(text: str) -> int:
-    """Return the columns that a text takes: wide characters take two, colour codes none."""
+    """Return the columns that a text takes: two for a wide character, none for a colour code."""
     if text.isascii() and "\x1b" not in text:
         return len(text)
     from rich.cells import cell_len
@@ -119,8 +119,8 @@ def _fitted(text: str, stream: TextIO) -> str:
 
 
 def echo(text: object = "", colours: bool = False, end: str = "\n", as_it_is: bool = False) -> None:
-    """Print a command's answer on stdout. If `colours`, colour codes in the text are kept; the
-    caller must first make texts of strangers `visible`. If `as_it_is`, no line is broken."""
+    """Print a command's answer on stdout. If `colours`, colour codes in the text are kept, so the
+    caller must make texts of strangers `visible` first. If `as_it_is`, no line is broken."""
     pieces = _COLOURS.split(str(text)) if colours else [str(text)]
     shown = "".join(p if n % 2 else visible(p) for n, p in enumerate(pieces))
     _write(sys.stdout, (shown if as_it_is else _fitted(shown, sys.stdout)) + end, True)
@@ -128,7 +128,7 @@ def echo(text: object = "", colours: bool = False, end: str = "\n", as_it_is: bo
 
 def echo_json(value: Any, to: TextIO | None = None, default: Any = None) -> None:
     """Print a value or a record as one line of JSON, on stdout or on the stream `to`. `default`
-    turns values that JSON lacks into others, as in json.dumps."""
+    converts values that JSON does not have, as in json.dumps."""
     from llmcurate.base.messages import json_values
 
     line = json_line(json.dumps(json_values(value), ensure_ascii=False, default=default))
@@ -144,7 +144,7 @@ def print_result(figures: Any, text: str, as_json: bool, quiet: bool = False) ->
 
 
 def json_line(text: str) -> str:
-    """Escape those characters in JSON that a terminal would obey. The JSON value stays the same."""
+    """Escape the characters in JSON that a terminal would obey. The JSON value does not change."""
     return _JSON_RAW.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -165,8 +165,8 @@ def _write(stream: TextIO, text: str, flush: bool = False) -> None:
 LOG_SECONDS = 10.0
 NOTEBOOK_SECONDS = 0.5
 TITLE = 24  # fewest columns of a title before a bar
-PACE_SECONDS = 3600.0  # the pace is measured over an hour: a partition may take minutes
-_displays: list[Progress] = []  # innermost last
+PACE_SECONDS = 3600.0  # the pace is that of the last hour, because a partition may take minutes
+_displays: list[Progress] = []  # nested displays, the innermost one last
 
 
 def fit_note(note: str, columns: int) -> str:
@@ -181,9 +181,9 @@ def fit_note(note: str, columns: int) -> str:
 
 
 class Progress:
-    """A display, to be used as a context manager, that counts finished units of work out of
-    `total`, of which an earlier run finished `done`. The first unit is left out of the estimate of
-    the remaining time, because compiled functions are compiled during this unit."""
+    """A display, to be used as a context manager, of the number of finished units of work out of
+    `total`. An earlier run finished `done` of these. The estimate of the remaining time leaves out
+    the first unit, because functions are compiled during this unit."""
 
     def __init__(self, title: str, total: int, quiet: bool = False, done: int = 0) -> None:
         self.title, self.total, self.done = one_line(title), total, done
@@ -269,7 +269,7 @@ class Progress:
 
 
 def show_note(note: str) -> None:
-    """Show what the current work waits for beside its progress bar. Without a bar, the note goes to
+    """Show beside the progress bar what the current work waits for. Without a bar, the note goes to
     the log, where the first note appears at once."""
     if not _displays:
         return
@@ -293,7 +293,7 @@ def suggest(*words: object, quiet: bool = False) -> None:
 
 # Tables.
 
-GAP = 2  # columns between two of a table
+GAP = 2  # blank columns between two columns of a table
 
 
 def table(
@@ -305,10 +305,9 @@ def table(
 ) -> list[str]:
     """Return the lines of a table that fits the terminal, its columns two spaces apart.
 
-    If it would be too wide, one of three layouts is used, whichever is shortest: (1) titles and
-    wide texts wrap at words; (2) they wrap, and the first cell of each row has a line of its own
-    above the other cells; (3) each row is a block: its first cell and, below it, each other cell
-    after its title.
+    If it would be too wide, the layout with the fewest lines is used: (1) titles and wide texts
+    wrap at words; (2) they wrap, and the first cell of each row has its own line above the other
+    cells; (3) each row is a block: its first cell and, below it, each other cell after its title.
 
     head: titles of the columns, () for none. left: columns that are aligned to the left; all others
     are aligned to the right. bold: (row, column) of cells that get a terminal's code for bold."""
@@ -354,8 +353,8 @@ class _Grid:
         return sizes
 
     def lines(self, sizes: list[int]) -> list[str] | None:
-        """Return the lines of the rows, whose last columns get the widths `sizes`. Cells of a first
-        column without a width are on lines above. Return None if the rows do not fit."""
+        """Return the lines of the rows, or None if they do not fit. `sizes`: the widths of all
+        columns, or of all but the first, whose cells then have lines above the other cells."""
         first, lines = len(self.cells[0]) - len(sizes), []
         if sum(sizes) + GAP * (len(self.cells[0]) - 1) > self.room or not sizes:
             return None
@@ -363,7 +362,7 @@ class _Grid:
             lines += wrapped(row[0], self.room) if first and row[0].strip() else []
             pieces = [wrapped(cell, n, 0) for cell, n in zip(row[first:], sizes, strict=True)]
             height = max(map(len, pieces))
-            if self.titled and y == 0:  # right above their columns
+            if self.titled and y == 0:  # titles, which stand right above their columns
                 pieces = [[""] * (height - len(piece)) + piece for piece in pieces]
             for texts in zip_longest(*pieces, fillvalue=""):
                 line = "  " * first
@@ -398,13 +397,13 @@ def _longest(cell: str) -> int:
 
 
 def coloured(stream: TextIO) -> bool:
-    """Return whether the stream is a terminal that accepts colours (https://no-color.org)."""
+    """Return True if the stream is a terminal that accepts colours (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-# Python raises KeyboardInterrupt only between its own steps. Compiled code, such as the training of
-# a tokenizer or a long query, can delay it for minutes. A run may end anywhere, so the process
-# simply ends after a grace period.
+# Python raises KeyboardInterrupt only between its own instructions. Compiled code, such as the
+# training of a tokenizer or a long query, can delay it for minutes. So the process is ended after a
+# grace period, which is safe at any point of a run.
 GRACE_SECONDS = 3.0
 EXIT_CODES = {number: 128 + number for number in (signal.SIGINT, signal.SIGTERM)}  # as shells do
 LINES = {
@@ -415,12 +414,12 @@ LINES = {
 
 def end_on_sigterm() -> None:
     """From now on, end the process with a line on the first SIGTERM and at once on a second one.
-    This does nothing if the parent process had SIGTERM ignored."""
+    This does nothing if the process was started with SIGTERM ignored."""
     process = os.getpid()
 
     def end(number: int, _: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        if os.getpid() == process:  # not in a forked process
+        if os.getpid() == process:  # false in a forked process
             print_lines(LINES[signal.SIGTERM])
         sys.exit(EXIT_CODES[signal.SIGTERM])
 
@@ -430,9 +429,9 @@ def end_on_sigterm() -> None:
 
 @contextmanager
 def prompt_interrupt() -> Iterator[None]:
-    """Within the block, a signal of EXIT_CODES ends the process if the block has not ended
-    GRACE_SECONDS later. This does nothing outside the main thread, in interactive Python, or if the
-    caller handles SIGINT."""
+    """Within the block, a signal of EXIT_CODES ends the process after GRACE_SECONDS if the block
+    has not ended by then. This does nothing outside the main thread, in interactive Python, or if
+    the caller handles SIGINT."""
     main = threading.current_thread() is threading.main_thread()
     interactive = hasattr(sys, "ps1")  # a notebook or a prompt, which has more to lose than the run
     if not main or interactive or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

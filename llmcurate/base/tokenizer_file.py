@@ -1,6 +1,6 @@
-"""Tokenizer files: reading them, and tokenizers of the library `tokenizers`.
+"""Tokenizer files, and tokenizers of the library `tokenizers`: reading, sizes, special tokens.
 
-The library is imported when a function needs it, because most commands open no tokenizer.
+The library is imported only when a function needs it, because most commands open no tokenizer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tokenizers.processors import PostProcessor
 
 MOST_BYTES = 256 << 20  # of a tokenizer's file; published ones have up to 50 MB
-# A larger id means a damaged file: tables and the library's to_str() count up to the largest id.
+# A larger id means a damaged file. Tables and the library's to_str() would take memory for each id.
 MOST_IDS = 1 << 24  # published vocabularies have 300,000
 
 _PREFIX = re.compile(rb'"continuing_subword_prefix"\s*:\s*"[^"]')
@@ -38,10 +38,10 @@ def read_file(path: Path) -> bytes:
 
 
 def load_tokenizer(path: Path, *, dropout: bool = False) -> Tokenizer:
-    """Load a ``tokenizer.json``. Raises ``LlmcurateError`` naming the file. The spelling of a
-    special token inside a document is encoded as ordinary characters (``encode_special_tokens``),
-    so a document cannot forge an end of text. dropout: True to leave BPE dropout as the file has
-    it; by default it is switched off, or the same text would get other ids each time."""
+    """Load a ``tokenizer.json``. A ``LlmcurateError`` names a file that cannot be loaded. If a
+    document spells a special token, the spelling is encoded as ordinary characters
+    (``encode_special_tokens``), so a document cannot forge an end of text. dropout: True to keep
+    the file's BPE dropout. By default it is switched off, so a text always gets the same ids."""
     from tokenizers import Tokenizer
 
     if not path.is_file():
@@ -55,7 +55,7 @@ def load_tokenizer(path: Path, *, dropout: bool = False) -> Tokenizer:
             raise
         reason = f"not a tokenizer.json ({' '.join(str(error).split())[:200]})"
         if b'"token_bytes"' in raw:
-            reason = "a tekken.json; llmcurate tokenizer convert makes a tokenizer.json of it"
+            reason = "a tekken.json; llmcurate tokenizer convert makes a tokenizer.json from it"
         raise UsageError(f"{path}: {reason}") from error
     largest = size_of(tokenizer) - 1
     if largest >= MOST_IDS:
@@ -79,8 +79,8 @@ def switch_off_dropout(tokenizer: Tokenizer) -> float:
 
 
 def _check_prefix(path: Path, raw: bytes) -> None:
-    """Raise LlmcurateError if merges lack the model's prefix for characters within words, because
-    the library (0.23.3) would abort the process."""
+    """Raise LlmcurateError if merges lack the prefix that the model puts before characters within
+    words, because the library (0.23.3) would abort the process."""
     if not _PREFIX.search(raw):
         return
     try:
@@ -113,8 +113,8 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def roles_of(path: Path, tokenizer: Tokenizer, own: Roles | None = None) -> Roles:
-    """Return the roles of the tokens of ``tokenizer``, which was loaded from ``path``. own: what a
-    file that is no tokenizer.json states."""
+    """Return the roles of the tokens of ``tokenizer``, which was loaded from ``path``. own: the
+    roles that the file states if it is no tokenizer.json."""
     ids = tokenizer.get_vocab(with_added_tokens=True)
     return read_roles(path, ids, special_ids(tokenizer), own)
 

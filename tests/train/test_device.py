@@ -6,9 +6,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 import torch
 
-from train.device import bits_notices, keep_compiled, same_bits
+from llmcurate.base.errors import UsageError
+from train.device import device_notices, keep_compiled, pick_device, same_bits
 
 
 def test_deterministic_mode_is_set_only_on_a_gpu_and_only_while_requested(monkeypatch):
@@ -51,10 +53,21 @@ def test_what_torch_compiles_is_kept_in_our_cache_unless_the_user_chose_a_folder
 
 
 def test_the_log_says_where_the_same_run_may_end_with_other_bits():
-    (line,) = bits_notices(torch.device("cuda"), deterministic=False)
+    (line,) = device_notices(torch.device("cuda"), deterministic=False)
     assert "deterministic=true" in line
-    assert bits_notices(torch.device("cuda"), deterministic=True) == []
-    assert bits_notices(torch.device("cpu"), deterministic=False) == []
+    assert device_notices(torch.device("cuda"), deterministic=True) == []
+    assert device_notices(torch.device("cpu"), deterministic=False) == []
+
+
+def test_the_gpu_of_a_mac_is_refused_and_a_run_on_its_cpu_says_why(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert pick_device("auto").type == "cpu"
+    (line,) = device_notices(torch.device("cpu"), deterministic=True)
+    assert "a Mac's GPU has no float64" in line
+    with pytest.raises(UsageError, match=r"device 'mps': a Mac's GPU has no float64.*; use cpu"):
+        pick_device("mps")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert device_notices(torch.device("cpu"), deterministic=True) == []
 
 
 def test_a_model_without_memory_is_built_without_loading_the_compiler() -> None:

@@ -46,7 +46,7 @@ Text = TypeVar("Text", bytes, str)
 
 def pieces_of(plan: Plan, letters: np.ndarray, ends: np.ndarray) -> Buffers:
     """Encode the pieces into which patterns have cut a text. Return (ids: uint32[], number of ids
-    per piece: int64[pieces]). letters: uint8[], all pieces; ends: int64[pieces + 1]."""
+    per piece: int64[pieces]). `letters` is uint8[], all pieces; `ends` is int64[pieces + 1]."""
     ones = np.ones(len(ends) - 1, np.int64)
     return encode_pieces(read_only(letters), ends, ends[1:].copy(), ones, plan.bpe, new_cache())
 
@@ -55,9 +55,9 @@ def learn_byte_tokens(
     form: ByteBpe, plan: Plan, batches: Iterable[Buffers], tokens: int, least: int = LEAST
 ) -> tuple[list[bytes], Merges]:
     """Return (new tokens, new merges) in the order of learning; the first token's id is form.size.
-    batches: texts; tokens: the largest number of new tokens; least: the smallest count of a pair
-    that is merged. The result does not depend on the order of texts. No new token is spelled like
-    an added token of the old tokenizer."""
+    At most `tokens` tokens are new. Pairs that occur less than `least` times in the texts are not
+    merged. The result does not depend on the order of texts. No new token is spelled like an added
+    token of the old tokenizer."""
     counted = WordCounts(plan.tables)
     for data, offsets in batches:
         counted.add(data, offsets)
@@ -86,15 +86,15 @@ def spell_merges(
     tokens: int,
 ) -> tuple[list[Text], list[tuple[Text, Text]]]:
     """Convert learned merges of ids into merges of text. Return (new tokens, new merges) without
-    repetitions; at most `tokens` tokens are new. old: the ids of old tokens; taken: the old merges;
-    never: texts that no token may have; learned: the array that bpe_merges.learn returns."""
+    repetitions; at most `tokens` tokens are new. `old` maps old tokens to ids, `taken` has the old
+    merges, `never` the texts that no token may have. `learned` comes from bpe_merges.learn."""
     spelled = {number: token for token, number in old.items()}
     spellings = set(old)
     new: list[Text] = []
     merges: list[tuple[Text, Text]] = []
     for left, right, token_id in learned.tolist():
         if left not in spelled or right not in spelled:
-            continue  # a part is not allowed
+            continue  # a part was not allowed as a token
         pair = spelled[left], spelled[right]
         token = pair[0] + pair[1]
         if token in never:
@@ -112,17 +112,17 @@ def spell_merges(
 
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-_NONE = -1  # the word of an id outside all words
+_NONE = -1  # the word number of an id outside all words
 # text -> (ids: int64[], the number of each id's word: int64[])
 Words = Callable[[str], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class CharBpe:
-    """A BPE of characters. tokens: the ids of single characters and of tokens made by merges, by
-    their spelling in the file; others: the texts of byte, special, unknown and user-defined tokens,
-    by id; merges: the merges in order of rank. For a SentencePiece model, which has no list of
-    merges, these are all pairs that spell a token."""
+    """A BPE of characters. `tokens` maps single characters and tokens made by merges, as spelled in
+    the file, to ids. `others` maps the ids of byte, special, unknown and user-defined tokens to
+    texts. `merges` are in order of rank. For a SentencePiece model, which has no list of merges,
+    these are all pairs that spell a token."""
 
     tokens: dict[str, int]
     merges: tuple[tuple[str, str], ...]
@@ -241,9 +241,9 @@ def learn_character_tokens(
     First, as in training, characters that the old tokenizer spells in bytes become tokens: those
     seen at least `least` times, the most common first, until nearly all occurrences of such
     characters are covered or half of the new tokens are used. Then texts are encoded by the old
-    merges and pairs of ids are merged as in training; bytes and unknown tokens are not merged.
-    tokens: the largest number of new tokens. The result does not depend on the order of texts. No
-    new token has the text of a special or byte token."""
+    merges and pairs of ids are merged as in training; bytes and unknown tokens are not merged. At
+    most `tokens` tokens are new. The result does not depend on the order of texts. No new token has
+    the text of a special or byte token."""
     letters = _Letters(form)
     ordinary = np.zeros(form.size, np.bool_)
     ordinary[list(form.tokens.values())] = True
@@ -292,7 +292,7 @@ class _Letters:
 
     def read(self, ids: np.ndarray, of_word: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Replace the byte tokens of each character by the character's symbol. Return the new ids
-        and, for each, the number of its word. of_word: the number of the word of each old id."""
+        and, for each, the number of its word. `of_word` has the word number of each old id."""
         values = self._byte[ids]
         spelled = np.flatnonzero(values >= 0)
         if not len(spelled):

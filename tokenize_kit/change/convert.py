@@ -61,11 +61,11 @@ _MEASURED = ("tokenizer.json", "sentencepiece")  # can be opened without a patte
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertedCard(Card):
-    """The card of a converted tokenizer. terms: the names that a GGUF file gives to its model and
-    its pattern; each is a field of the JSON. compared: how many added tokens
-    were tried; how many texts with them were encoded, and encoded again with special tokens
-    matched; how many texts were decoded, and how many differ because of what is lost. lost: the
-    features that the new format cannot hold, in words."""
+    """The card of a converted tokenizer. `terms` has the names that a GGUF file gives to its model
+    and its pattern; each becomes a field of the JSON. `compared` has the numbers of added tokens
+    that were tried, of texts with them that were encoded, of texts encoded again with special
+    tokens matched, of decoded texts, and of decoded texts that differ because of what is lost.
+    `lost` has the features that the new format cannot hold, in words."""
 
     converted_from: str
     algorithm: str
@@ -93,8 +93,8 @@ class ConvertedCard(Card):
         return f"Converted to {self.format} from {self.converted_from}, with the same ids{but}."
 
     def json(self) -> dict[str, Any]:
-        """Return the card's fields as JSON values. The names in a GGUF file become fields.
-        `pattern` is included only for a file of tiktoken's ranks, and there even if it is null."""
+        """Return the card's fields as JSON values, with the names in `terms` as fields. `pattern`
+        is included only for a file of tiktoken's ranks, and there even if it is null."""
         return {
             name: value
             for key, whole in super().json().items()
@@ -114,15 +114,15 @@ def convert(
     end: str | None = None,
     allow_loss: bool = False,
 ) -> ConvertedCard:
-    """Convert the tokenizer at `path` to the format `to`, a key of FILES, write it with its
-    card, and return the card. out: a folder, or the file itself if it has the format's suffix.
-    pattern: the pattern's name for a .tiktoken source. batches: texts for which both tokenizers
-    must give the same ids; by default verify.builtin_batches. If ids differ, nothing is written.
-    begin, end: the tokens that begin and end a text, if the tokenizer's files state others or none.
-    Texts with the added tokens are compared in any case. allow_loss: True to write the file even if
-    the format cannot hold features of added tokens or of the decoder; the card lists them.
-    Raises CannotHold (exit code 1) naming the unsupported feature, and LlmcurateError for
-    invalid files."""
+    """Convert the tokenizer at `path` to the format `to`, a key of FILES, write it with its card,
+    and return the card. `out` is a folder, or the file itself if it has the format's suffix.
+    `pattern` is the pattern's name for a .tiktoken source. `batches` has texts for which both
+    tokenizers must give the same ids, by default verify.builtin_batches; texts with the added
+    tokens are compared in any case. If ids differ, nothing is written. `begin` and `end` are the
+    tokens that begin and end a text, if the files state others or none. If `allow_loss` is True,
+    the file is written even if the format cannot hold features of added tokens or of the decoder;
+    the card lists them. Raises CannotHold (exit code 1), which names the feature, and
+    LlmcurateError for invalid files."""
     if to not in FILES:
         raise UsageError(f"to {to!r}: choose {', '.join(FILES)}")
     source = open_source(path, pattern)
@@ -168,8 +168,8 @@ def _sampling(batches: Iterable[Buffers], sample: Sample) -> Iterator[Buffers]:
 
 
 def file_of_form(form: Form, to: str) -> tuple[bytes, dict[str, Any]]:
-    """Convert a tokenizer's form to a file format, `to`; return the bytes, and fields of the card
-    with facts that the file does not contain: for tiktoken's ranks the name and the text of the
+    """Return (bytes, fields of the card) of a tokenizer's form in the file format `to`. The fields
+    hold facts that the file does not contain: for tiktoken's ranks the name and the text of the
     pattern, for GGUF the names of model and pattern, and notes on roles of special tokens."""
     if to == "tokenizer.json":
         return tokenizer_of(form).to_str(pretty=True).encode(), {}

@@ -70,9 +70,9 @@ _UNICODE = ("NFC", "NFD", "NFKC", "NFKD")
 
 @dataclass(frozen=True)
 class Original:
-    """A tokenizer that is to be changed. parts: the contents of a tokenizer.json, None for a
-    .model; raw: the bytes of a .model; prepared: a function that returns text as the model sees it
-    but with plain spaces; None if text is not changed or if the encoder prepares it."""
+    """A tokenizer that is to be changed. `parts` are the contents of a tokenizer.json, None for a
+    .model; `raw` are the bytes of a .model. `prepared` returns text as the model sees it but with
+    plain spaces; it is None if text is not changed or if the encoder prepares it."""
 
     path: Path
     form: Form | CharBpe
@@ -170,9 +170,9 @@ def _by_sentencepiece(raw: bytes) -> Callable[[str], str]:
 def write_changed(
     original: Original, out: Path, data: bytes, new: np.ndarray | None = None
 ) -> Path:
-    """Write the file of a changed tokenizer into a folder, with the files beside it, and return the
-    file's path. new: int64[old ids], the new id of each token if ids changed, negative for removed
-    tokens."""
+    """Write the file of a changed tokenizer and the files that belong to it into a folder, and
+    return the file's path. If ids changed, `new` is int64[old ids], the new id of each token,
+    negative for removed tokens."""
     out.mkdir(parents=True, exist_ok=True)
     file, roles = out / original.file_name, original.form.roles
     write_atomic(file, data)
@@ -183,9 +183,9 @@ def write_changed(
 
 
 def write_beside(tokenizer: Path, file: Path, roles: Roles, new: np.ndarray | None = None) -> None:
-    """Write the files that lie beside `tokenizer` beside `file`, its changed or converted copy. For
-    a tokenizer.json without such files, write those that transformers reads. roles: those of
-    `file`; new: the new ids, as for `write_changed`."""
+    """Write the files beside `tokenizer` to the folder of `file`, its changed or converted copy.
+    For a tokenizer.json without such files, write those that transformers reads. `roles` are those
+    of `file`, and `new` are the new ids, as for `write_changed`."""
     folder = file.parent
     names = copy_beside(tokenizer, folder, roles)
     for name in names:
@@ -217,15 +217,15 @@ def _renumbered(file: Path, new: np.ndarray) -> dict[str, Any]:
 
 
 def file_with_added(parts: Parts, added: tuple[Added, ...]) -> bytes:
-    """Return a changed tokenizer.json of byte-level BPE, written by `tokenizers`. added: the file's
-    added tokens with their ids. They are also put into the vocabulary, because the library would
-    otherwise renumber them. Raises CannotHold if ordinary text could then give a special token."""
+    """Return a changed tokenizer.json of byte-level BPE, written by `tokenizers`. The file's added
+    tokens, `added`, are also put into the vocabulary, because the library would otherwise renumber
+    them. Raises CannotHold if ordinary text could then give a special token."""
     vocab = parts["model"]["vocab"]
     for token in added:
         if vocab.setdefault(token.content, token.number) != token.number:
             raise CannotHold(f"the added token {token.content!r} has the text of an ordinary token")
     tokenizer = Tokenizer.from_str(json.dumps(parts))
-    unknown = parts["model"].get("unk_token")  # text may give it
+    unknown = parts["model"].get("unk_token")  # ordinary text may give it
     special = [token for token in added if token.special and token.content != unknown]
     plain = Tokenizer.from_str(json.dumps(parts))
     plain.encode_special_tokens = True
@@ -264,8 +264,8 @@ class FileFacts(NamedTuple):
 def describe_file(
     form: Form | CharBpe, file: Path, data: bytes, ids: dict[int, int] | None = None
 ) -> FileFacts:
-    """Return the file's name, vocabulary size, special tokens and hash. ids: the new id of each
-    kept token, by its old id; None if ids are unchanged."""
+    """Return the file's name, vocabulary size, special tokens and hash. `ids` maps the old id of
+    each kept token to its new id; None if ids are unchanged."""
     size, special = form.size, form.special
     if ids is not None:
         size = len(ids)
@@ -295,8 +295,8 @@ def space_of(form: CharBpe) -> str:
 
 
 def ids_of(original: Original) -> dict[Key, int]:
-    """Return {key: id of a token} for all keys of `keys_of`. If several tokens have a key, those
-    for which it is the first key come before others, and the lowest id is taken."""
+    """Return {key: id of a token} for all keys of `keys_of`. If several tokens share a key, the id
+    is the lowest of those with this first key, or else of the others."""
     ids: dict[Key, int] = {}
     keys = keys_of(original)
     for turn in range(2):
@@ -317,7 +317,7 @@ def keys_of(original: Original) -> dict[int, tuple[Key, ...]]:
     if isinstance(form, ByteBpe):
         keys: dict[int, tuple[Key, ...]] = {n: (token,) for token, n in form.tokens.items()}
         return keys | {token.number: (special(token.content),) for token in form.added}
-    pieces: list[tuple[str, int, bool]]  # text, id, whether it is ordinary
+    pieces: list[tuple[str, int, bool]]  # text, id, True if ordinary
     if isinstance(form, CharBpe):
         space, fallback = space_of(form), form.byte_fallback
         pieces = [(text, number, True) for text, number in form.tokens.items()]
@@ -370,7 +370,7 @@ def kind_of(file: Path) -> str:
 
 
 def open_source(path: Path, pattern: str | None = None) -> Source:
-    """Open a tokenizer to convert. pattern: the name of a published pattern, for .tiktoken files.
+    """Open a tokenizer to convert. `pattern` names a published pattern, for a .tiktoken file.
     Raises LlmcurateError naming an invalid file, and CannotHold if the tokenizer has a feature that
     only its own format supports."""
     file = file_of(path)

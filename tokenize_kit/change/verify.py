@@ -39,7 +39,7 @@ Encode = Callable[[np.ndarray, np.ndarray], Buffers]  # -> (ids: uint32[], count
 
 _ROWS = 256
 _ROUNDING = 2.0**-20
-_TIED, _MOST_TIED = 24, 4096  # texts per piece of a score, and per score
+_TIED, _MOST_TIED = 24, 4096  # texts per piece that shares its score, and at most per score
 _MOST_ADDED = 256  # added tokens without flags that are tried; some files reserve thousands
 _MOST_DECODED = 1 << 20  # texts, because decoding is slow
 _CONTEXTS = (
@@ -50,9 +50,9 @@ _CONTEXTS = (
 
 @dataclass(frozen=True)
 class Reading:
-    """A tokenizer as a library of its format runs it. decode: the texts of lists of ids; added: the
-    tokens that are matched in texts; parse: the ids of texts in which special tokens are matched,
-    too, or None if the library never matches them."""
+    """A tokenizer as a library of its format runs it. `decode` returns the texts of lists of ids.
+    `added` are the tokens that are matched in texts. `parse` returns the ids of texts in which
+    special tokens are matched too; it is None if the library never matches them."""
 
     encode: Encode
     decode: Callable[[list[list[int]]], list[str]]
@@ -61,7 +61,7 @@ class Reading:
 
 
 def by_tokenizers(encoder: Encoder, added: tuple[Added, ...]) -> Reading:
-    """Read as the library of tokenizer.json does."""
+    """Return a tokenizer as the library of tokenizer.json runs it."""
     tokenizer = encoder.tokenizer
 
     def parse(texts: list[str]) -> list[list[int]]:
@@ -75,8 +75,8 @@ def by_tokenizers(encoder: Encoder, added: tuple[Added, ...]) -> Reading:
 
 
 def by_tiktoken(encode: Encode, form: ByteBpe) -> Reading:
-    """Read as tiktoken does; special tokens are matched only if it is installed and
-    accepts the pattern."""
+    """Return a tokenizer as tiktoken runs it. Special tokens are matched only if tiktoken is
+    installed and accepts the pattern."""
     parse = None
     with suppress(ImportError, ValueError):
         from tiktoken import Encoding
@@ -89,9 +89,9 @@ def by_tiktoken(encode: Encode, form: ByteBpe) -> Reading:
 
 
 def by_llama_cpp(form: Form) -> Reading:
-    """Read as llama.cpp does (tokenizer_st_partition and tokenize in src/llama-vocab.cpp): the
-    longest added tokens are cut out of the text first, and every part between them is encoded as a
-    separate text."""
+    """Return a tokenizer as llama.cpp runs it (tokenizer_st_partition and tokenize in
+    src/llama-vocab.cpp): the longest added tokens are cut out of the text first, and every part
+    between them is encoded as a separate text."""
     if isinstance(form, ByteBpe):
         tokenizer = byte_bpe_tokenizer(form)
         tokenizer.encode_special_tokens = True
@@ -175,12 +175,12 @@ def losses(before: Reading, after: Reading) -> dict[str, list[Added]]:
 
 @dataclass
 class Comparison:
-    """A comparison of texts. lost: the tokens with lost features; scores: those of a Unigram if one
-    of the tokenizers is SentencePiece, which adds scores in float32, so that rounding decides
-    between equally good ways to split a text; unknown: the id of unknown characters, which every
-    library decodes in its own way. ties: the number of texts that SentencePiece splits in another,
-    equally good way; explained: the texts that differ because of lost features; decoded: the texts
-    whose ids give the same text; undecoded: a sentence on the first other text."""
+    """A comparison of texts. `lost` are the tokens with lost features. `scores` are those of a
+    Unigram if one of the tokenizers is SentencePiece: it adds scores in float32, so that rounding
+    decides between equally good ways to split a text, and `ties` counts the texts that it splits in
+    another such way. `unknown` is the id of unknown characters, which every library decodes in its
+    own way. `explained` counts texts that differ because of lost features, `decoded` texts whose
+    ids both decoded. `undecoded` is a phrase on the first text that then differed."""
 
     lost: Iterable[Added] = ()
     scores: np.ndarray | None = None
@@ -194,8 +194,8 @@ class Comparison:
     def run(
         self, before: Reading, after: Reading, batches: Iterable[Buffers], parsed: bool = False
     ) -> int:
-        """Encode texts with both tokenizers, decode the ids, and return the number of texts.
-        parsed: True to match special tokens, too. Raises CannotHold naming the first text whose ids
+        """Encode texts with both tokenizers, decode the ids, and return the number of texts. With
+        `parsed`, special tokens are matched too. Raises CannotHold naming the first text whose ids
         differ without a reason."""
         texts = 0
         for data, offsets in batches:

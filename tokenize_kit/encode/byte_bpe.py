@@ -44,8 +44,8 @@ from tokenize_kit.pattern.parse import UnsupportedPattern
 from tokenize_kit.pattern.scan import count_final_pieces, cut_rows
 
 # A byte-level BPE. bytes: int64[256]: the id of each byte; pairs: merges.pair_table; greedy:
-# greedy.Greedy, used if `orderly`; whole: a piece that is a token becomes that token, whatever
-# merging gives; slots, token_at: trie.build_trie of the tokens for which this makes a difference.
+# greedy.Greedy, used if `orderly`; whole: True if a piece that is a token becomes that token, even
+# if merging gives others; slots, token_at: build_trie of tokens that merging does not give.
 Bpe = namedtuple("Bpe", "bytes pairs greedy orderly slots token_at whole")
 # Buffers for a piece. symbols, ranks: int64[n]; dead: bool[n + 1], all False.
 Work = namedtuple("Work", "symbols ranks dead")
@@ -153,14 +153,14 @@ def _read_model(model: Model) -> Bpe:
         try:
             tokens[number] = from_letters(word)
         except KeyError:
-            continue  # not spelled in bytes: never produced by text
+            continue  # not spelled in bytes, so no text gives it
     tokens = {number: word for number, word in tokens.items() if word}
     return _tables(tokens, byte_ids, pairs, bool(model.get("ignore_merges")))
 
 
 def _tables(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs, whole: bool) -> Bpe:
     greedy = make_greedy(tokens, byte_ids, pairs)
-    if whole and greedy is not None:  # only the other tokens have to be found
+    if whole and greedy is not None:  # the trie needs only tokens that merging does not give
         merged = set(greedy.tokens[:, ID].tolist())
         tokens = {number: token for number, token in tokens.items() if number not in merged}
     elif not whole:

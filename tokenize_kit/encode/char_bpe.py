@@ -1,8 +1,8 @@
 """BPE over characters, as in SentencePiece and in a tokenizer.json converted from its models.
 
-A word is first split at the positions that no token found in it spans. Most of the resulting
-stretches are one token or character; the others are cut into tokens from left to right (greedy.py)
-or, if the order of merges does not allow that, merged by rank (merges.py).
+A word is first split at every position that no token in the word crosses. Most of the resulting
+stretches are a single token or character; the others are cut into tokens from left to right
+(greedy.py) or, if the order of merges does not allow that, merged by rank (merges.py).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from tokenize_kit.encode.words import (
 )
 from tokenize_kit.formats.merges import SHORT, derive_merges, merge_long, merge_short, pair_table
 
-DENSE = "\u2e80"  # ideographs, kana, Hangul: of their many pairs of characters, few are in tokens
-ASK = -1  # in place of the longest token: not looked up yet
-LACKING = -1  # in place of an id: a character that is not in the vocabulary
+DENSE = "\u2e80"  # from here on ideographs, kana, Hangul: few pairs of them are in tokens
+ASK = -1  # instead of the longest token: not looked up yet
+LACKING = -1  # instead of an id: a character that is not in the vocabulary
 _34, _40, _46, _63 = np.uint64(34), np.uint64(40), np.uint64(46), np.uint64(63)
 _ONE = np.uint64(1)
 _2, _32 = np.uint64(2), np.uint64(32)
@@ -60,7 +60,8 @@ _2, _32 = np.uint64(2), np.uint64(32)
 # lengths in characters; a negative id is not output: LACKING stands for the fallback, -2 - k for
 # the numbers parts[part_ends[k]:part_ends[k + 1]]; ids: int32[numbers]: the last column; dense:
 # number of the first character of scripts in which most neighbours are in no token; pairs:
-# merges.pair_table; orderly: the greedy encoder may be used, otherwise pairs holds all merges.
+# merges.pair_table; orderly: True if the greedy encoder may be used; otherwise `pairs` holds all
+# merges.
 CharBpe = namedtuple(
     "CharBpe", "alphabet beside joins steps tokens pairs orderly parts part_ends dense ids"
 )
@@ -74,8 +75,8 @@ Work = namedtuple("Work", "numbers positions merged ranks longest dead near sums
 class Merges:
     """The merges of a model, as text. tokens: the tokens of two or more characters, in the order of
     their first merge; rows: (left, right, merged, rank), where left and right are tokens or
-    characters; ids: the ids of the tokens and characters that an encoded text may have; parted: for
-    each piece of type UNUSED, which it may not have, the two parts that replace it."""
+    characters; ids: the ids of the tokens and characters that may be output; parted: the two parts
+    that are output instead of each piece of type UNUSED."""
 
     tokens: list[str]
     rows: list[tuple[str, str, str, int]]
@@ -163,7 +164,7 @@ def _two_bits(left, right):
 @njit(cache=True, nogil=True)
 def _pair_bits(pairs):
     """Return a table, uint64[], that tells if a pair of characters is one of `pairs`: int32[n, 2].
-    It has 16 bits per pair, of which two are set; 1 in 70 other pairs seems to be in it."""
+    The table has 16 bits per pair and sets two. 1 in 70 other pairs is wrongly found in it."""
     size = 1024
     while size < 16 * len(pairs):
         size *= 2
@@ -246,8 +247,8 @@ def _cut_greedily(steps, tokens, pairs, joins, data, longest, a, z, out, dead):
 
 @njit(nogil=True, forceinline=True)
 def _mark_neighbours(bpe, numbers, n, near):
-    """Set near[k] to False if in no token the characters k and k + 1 are neighbours. This loop has
-    no branch and runs before other work, so that the processor loads many table entries at once."""
+    """Set near[k] to False if the characters k and k + 1 are neighbours in no token. This loop
+    comes first and has no branch, so that the processor can load many table entries at once."""
     for k in range(n - 1):
         left, right = numbers[k], numbers[k + 1]
         near[k] = (left > 0) & (right > 0) & _has_pair(bpe.beside, left, right)
@@ -281,7 +282,7 @@ def merge_characters(bpe, fallback, work, n, data, position, out, w):
         while at < z:
             longest[at] = numbers[at]
             if near[at]:
-                # After a character of another script every pair counts: a token may begin there.
+                # After a character below `dense`, assume that a token spans each pair.
                 loose = loose or numbers[at] < bpe.dense
                 if not loose:
                     token, characters = _longest_token(steps, numbers, at, n)

@@ -64,9 +64,9 @@ _NOWHERE = Crossings(True, True, True)
 @dataclass(frozen=True)
 class Preparation:
     """The preparation of text for the model. charsmap: the replacements of characters; prefix: True
-    if a space is put before the text; lead: True if texts that begin with a space get no such
-    space; squeeze: True if runs of spaces become one space; words: True if text is cut before every
-    space; plain: True if text is not changed and spaces are not written as U+2581."""
+    if a space is added before the text; lead: True if no space is added before texts that begin
+    with one; squeeze: True if runs of spaces become one space; words: True if text is cut before
+    every space; plain: True if text is not changed and spaces are not written as U+2581."""
 
     charsmap: Charsmap
     prefix: bool = False
@@ -143,8 +143,8 @@ def has_pieces(parts: Parts) -> bool:
 
 
 class PieceEncoder:
-    """An encoder of Unigram and character BPE. table: uint8[0x110000], the table with which
-    normalize.find_odd finds the texts that the library must encode, or None if there are none."""
+    """An encoder of Unigram and character BPE. table: uint8[0x110000], for normalize.find_odd to
+    find the texts that the library must encode, or None."""
 
     def __init__(self, parts: Parts) -> None:
         """Read a tokenizer.json that `tokenizers` has loaded. Raises Unsupported."""
@@ -191,8 +191,8 @@ class PieceEncoder:
     def sample(
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Encode a Unigram as `encode` does, but draw a path: each path's chance is in proportion
-        to its probability to the power `rate`. The draws depend on `keys`: uint64[rows]."""
+        """Encode a Unigram as `encode` does, but draw a path at random, with a chance proportional
+        to (its probability) ** rate. The draws depend on `keys`: uint64[rows]."""
         from tokenize_kit.encode.sampling import sample_unigram
 
         if self._normalizer is not None:
@@ -236,7 +236,7 @@ class PieceEncoder:
             raise Unsupported("a score that is not a number")
         sums = np.empty(0, np.float32)
         unigram = make_unigram(pieces, scores, sums, lacking, rounds=False, exact=True)
-        # float64 sums are rounded as well, so text is cut only where the library cuts it.
+        # The library's float64 sums are rounded, too, so cut text only where the library does.
         borders = _EVERY_SPACE if form.words else _RUNS_BEGIN if form.plain else _NOWHERE
         width = 3 if len(fallback.bytes) and " " not in pieces else 1
         self._kernel: Any = encode_unigram
@@ -302,7 +302,7 @@ class Encoder:
         self.reason: str | None = None
         self.drawn: Literal["bpe", "unigram"] | None = None
         self._added: list[bytes] = []
-        self._table: np.ndarray | None = None  # the library encodes rows that it finds odd
+        self._table: np.ndarray | None = None  # for find_odd: the library encodes odd rows
         self._clusters = False
         parts = parts_of(tokenizer)
         model = parts["model"]
@@ -330,7 +330,7 @@ class Encoder:
     def sample(
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Encode as the kernels' `sample` does, but without draws if the library must encode."""
+        """Encode like the kernels' `sample`, but without draws in rows that the library encodes."""
         return self._encode(data, offsets, keys, rate)
 
     def _encode(

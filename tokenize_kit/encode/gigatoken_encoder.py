@@ -1,8 +1,8 @@
 """Encoding by gigatoken 0.10: texts in Latin letters get the ids of our kernels, up to three times
 as fast (benchmarks/bench_tokenizer_encode.py).
 
-Our kernels encode all other texts. In scripts without spaces gigatoken is slower, since it merges
-each new phrase anew. And it classifies characters by Unicode 17, `tokenizers` by an older version.
+Our kernels encode all other texts. In scripts without spaces gigatoken is slower, because it must
+merge every new phrase. And it uses Unicode 17, `tokenizers` an older version.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from tokenize_kit.formats.tokenizer_json import LETTERS, Unsupported, parts_of, 
 from tokenize_kit.pattern.named import PATTERNS, pattern_with
 
 RELEASE = "0.10."
-# Letters up to IPA, Vietnamese letters, signs and arrows, emoji: the characters that it may get.
+# Letters up to IPA, Vietnamese letters, signs and arrows, emoji: all that gigatoken may get.
 _LATIN = ((0, 0x250), (0x1E00, 0x1F00), (0x2000, 0x2C00), (0x1F300, 0x1FB00))
-_SEPARATOR = "\U0010ffff"  # put between texts; not in _LATIN, so in none of them
-# It reads this spelling of cl100k as if it had `\s++$` as well, so "a\n " gets other ids.
+_SEPARATOR = "\U0010ffff"  # between texts; not in _LATIN, so no text has it
+# gigatoken reads this spelling of cl100k as if it ended in `\s++$`, so "a\n " gets other ids.
 _WRONG = r"|\s*[\r\n]|\s+(?!\S)|\s+"
-# Its caches have no limit. After LEAST bytes of text a tokenizer is dropped, and another one
-# loaded, if the memory of the process has grown by GROWTH bytes since it was loaded.
+# gigatoken's caches have no limit. So its tokenizer is loaded again after LEAST or more bytes of
+# text if the memory of the process has grown by GROWTH bytes since the last loading.
 LEAST, GROWTH = 32 << 20, 256 << 20
 
 
 @cache
 def latin_table() -> np.ndarray:
-    """Return the table with which normalize.find_odd finds the texts that gigatoken does not get:
-    uint8[0x110000]. It gets no digits but ASCII's, and no text that NFC may change."""
+    """Return uint8[0x110000], with which normalize.find_odd finds texts that gigatoken must not
+    get: those with other letters, digits outside ASCII, or characters that NFC may change."""
     table = np.full(0x110000, ODD, np.uint8)
     for point in (point for bounds in _LATIN for point in range(*bounds)):
         letter = chr(point)
@@ -51,9 +51,9 @@ def latin_table() -> np.ndarray:
 
 
 def specification(encoder: Encoder, separator: int) -> str:
-    """Return the tokenizer.json that gigatoken gets: without special tokens, because it would find
-    them in texts, and with its own spelling of the pattern. separator: the id that it gives for
-    the separator of texts. Raises Unsupported."""
+    """Return the tokenizer.json that gigatoken gets: without special tokens, because gigatoken
+    would find them in texts, and with gigatoken's spelling of the pattern. separator: the id of the
+    separator of texts. Raises Unsupported."""
     parts = parts_of(encoder.tokenizer)
     model, cut = parts["model"], tuple(patterns_of(parts["pre_tokenizer"]))
     letters = set(LETTERS)
@@ -62,12 +62,12 @@ def specification(encoder: Encoder, separator: int) -> str:
     if any(_WRONG in pattern for pattern in cut):
         raise Unsupported("it reads this spelling of cl100k's pattern in another way")
     if any(a == b for a, b in pairwise(merged)):
-        # It would take ids as ranks, where two merges give one token. A merge listed again, out of
-        # order, is ignored, but makes it rank merges by their place in the list.
+        # gigatoken takes ids for ranks, which is wrong if two merges give one token. A merge that
+        # is listed twice is ignored, but makes gigatoken rank merges by their place in the list.
         model["merges"].append(model["merges"][0])
     if cut == pattern_with("o200k", "single").parts:
-        # It knows o200k with groups of three digits. If no token has two digits, the ids of a
-        # group are those of its digits.
+        # gigatoken only knows o200k with groups of three digits. That gives the same ids if no
+        # token has two digits.
         if any(a.isdecimal() and b.isdecimal() for word in vocab for a, b in pairwise(word)):
             raise Unsupported("a pattern with single digits, and a token with several")
         cut = PATTERNS["o200k"].parts
@@ -77,7 +77,7 @@ def specification(encoder: Encoder, separator: int) -> str:
         "pretokenizers": [{"type": "Split", "pattern": pattern} for pattern in spelled],
     }
     if cut == PATTERNS["gpt2"].parts:
-        splits = {"type": "ByteLevel"}  # its name there; our spelling is unknown
+        splits = {"type": "ByteLevel"}  # gigatoken's name for the pattern
     added = [{"id": separator, "content": _SEPARATOR, "special": True}]
     return json.dumps(
         {"model": model | {"vocab": vocab}, "pre_tokenizer": splits, "added_tokens": added}
@@ -88,7 +88,7 @@ class GigatokenEncoder:
     """An encoder with the ids of `ours`, which threads may share."""
 
     def __init__(self, ours: Encoder) -> None:
-        """Load the tokenizer. Raises Unsupported if gigatoken is missing or does not have it."""
+        """Load the tokenizer. Raises Unsupported if gigatoken is missing or does not support it."""
         if ours.plan is None or ours.plan.added or ours.plan.form not in (None, "NFC"):
             raise Unsupported("it has only byte-level BPE, and no normal form but NFC")
         try:
@@ -102,7 +102,7 @@ class GigatokenEncoder:
         self._specification = specification(ours, self._separator)
         try:
             self._idle = [self._load()]
-        except BaseException as error:  # it may panic
+        except BaseException as error:  # gigatoken may panic
             if not (isinstance(error, Exception) or panicked(error)):
                 raise
             raise Unsupported(str(error).partition(" Split")[0].partition("\n")[0]) from None
@@ -129,8 +129,8 @@ class GigatokenEncoder:
         return np.split(ids, np.cumsum(sizes)[:-1])
 
     def _encode_latin(self, rows: list[bytes]) -> list[np.ndarray]:
-        """Encode the rows as one text with separators, since a result in rows would need another
-        library, and a call per row more time."""
+        """Encode the rows as one text with separators. gigatoken's results by row need another
+        library, and a call per row takes more time."""
         from gigatoken.gigatoken_rs import BytesSource, PadTruncate
 
         text = BytesSource(_SEPARATOR.encode().join(rows))
@@ -154,7 +154,7 @@ class GigatokenEncoder:
 def trusted(
     ours: Encoder | SpmEncoder, sample: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> tuple[Encode | None, str]:
-    """Return gigatoken as an encoder and its name if it has this tokenizer and gives the ids of
+    """Return gigatoken's `encode` and its name if it supports this tokenizer and gives the ids of
     `ours` for all texts of the sample. Otherwise return None and the reason. sample: (data,
     offsets) as for `Encode`."""
     try:

@@ -1,7 +1,7 @@
 """Byte-pair encoding from left to right: take the longest token that may follow the previous one.
 
 A token may follow another if the text of the two alone is encoded as these two tokens. Merging by
-rank gives the only sequence in which every token may follow the one before. So at each position
+rank gives the only sequence that meets this condition for all neighbours. So at each position
 tokens are tried from the longest, and if none may follow, the last token is undone (van Antwerpen
 and Neubeck 2024, github.com/github/rust-gems, crate bpe). This takes one step in a trie per byte
 and one test per token; merging takes three look-ups per byte and a search for the lowest rank.
@@ -20,7 +20,7 @@ from tokenize_kit.encode.trie import build_trie, longest_token, shorter_tokens
 from tokenize_kit.formats.merges import NO_RANK, Pairs, derive_merges, pair_table, rank_of
 
 # Joins: bytes before and after the border of a merge, as bits. Two tokens may always be neighbours
-# if no merge has the same bytes around its border. So most tests need only the text.
+# if no merge has the same bytes around its border. For most borders, these bytes are enough.
 
 _1, _6, _16 = np.uint64(1), np.uint64(6), np.uint64(16)
 _32, _63 = np.uint64(32), np.uint64(63)
@@ -75,7 +75,7 @@ def _has_join(bits, six):
 def may_join(bits, data, at):
     """Return True if some merge may join the token before position `at` of `data` with the token
     that begins there, and False if no merge can. The code has no branch, because the processor
-    cannot predict the result and without a branch need not wait for it."""
+    could not predict it."""
     if at < 3 or at + 5 > len(data):
         return True
     six = load8(data, np.uint64(at - 3)) & _SIX
@@ -161,8 +161,8 @@ def encode_greedy(greedy, data, a, z, out, dead):
 
 
 def make_greedy(tokens: dict[int, bytes], byte_ids: np.ndarray, pairs: Pairs) -> Greedy | None:
-    """Return the tables of `encode_greedy`, or None if with them it would not give the same ids as
-    merging by rank. tokens: the bytes of each id; byte_ids: int64[256]; pairs: the merges, from
+    """Return the tables of `encode_greedy`, or None if it would give other ids than merging by
+    rank. tokens: the bytes of each id; byte_ids: int64[256]; pairs: the merges, from
     merges.pair_table. A token whose own bytes do not merge to it is left out. None is returned if a
     token is merged before one of its parts, or if the tokens do not fit into a trie."""
     names = sorted(tokens)

@@ -44,8 +44,8 @@ _PREPENDED += range(0x11A84, 0x11A8A)
 def form_table(form: NormalForm) -> np.ndarray:
     """Return uint8[0x110000] for a normal form: the combining class of each character, or ODD. A
     character is ODD if it is unassigned, or if normalization changes it, alone or after another
-    character. A text without ODD characters is in this form if each class that is not 0 is at least
-    that of the character before (UAX 15, quick check)."""
+    character. A text without ODD characters is in this form if no class except 0 is below the class
+    of the character before (UAX 15, quick check)."""
     table = np.zeros(sys.maxunicode + 1, np.uint8)
     for point in range(sys.maxunicode + 1):
         if 0xD800 <= point < 0xE000 or 0xAC00 <= point < 0xD7A4 or point >= 0xF0000:
@@ -83,8 +83,8 @@ def _clusters() -> np.ndarray:
 
 def cluster_table(single: dict[int, bytes], *, white: bool) -> np.ndarray:
     """Return the table of `find_odd`, uint8[0x110000], for a precompiled normalizer. single:
-    replacements of single characters; white: True if later steps depend on white space other than
-    spaces."""
+    replacements of single characters; white: True if later steps treat white space other than
+    spaces specially."""
     table = _clusters().copy()
     bad = "\u2581" + (_WHITE if white else "")
     table[[ord(character) for character in bad if ord(character) not in single]] = ODD
@@ -144,8 +144,8 @@ def find_odd(data, offsets, table, clusters):
 
 _LABEL = np.uint32(0x800000FF)
 NO_KEY, LOOK = -1, -2  # of Charsmap.begins
-_SHORT = 3  # bytes: as many as the longest characters that are looked up in begins
-_DEEPEST, _MOST_PATHS = 256, 1 << 21  # published ones: some 20 bytes, some 10,000 keys
+_SHORT = 3  # bytes of the longest characters that are looked up in `begins`
+_DEEPEST, _MOST_PATHS = 256, 1 << 21  # published normalizers: some 20 bytes, some 10,000 keys
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 through a Unigram's lattice (Kudo 2018).
 
 Draws depend only on a document's key and the position in its text. Dropout works as in
-`tokenizers`: of the possible merges in order of rank, each is skipped with the given probability
-until one is made; then skipped merges are possible again. A path of a Unigram is drawn with a
-probability in proportion to its own to the power `rate`, as in SentencePiece with nbest_size -1:
-the sums of all paths are computed from the end of the text, then pieces are drawn from left to
-right.
+`tokenizers`: the possible merges are tried in order of rank, and each is skipped with the given
+probability. After a merge is made, skipped merges are tried again. A Unigram's path is drawn with a
+chance proportional to (its probability) ** rate, as in SentencePiece with nbest_size -1: sums over
+all paths are computed from the end of the text, then pieces are drawn from left to right.
 """
 
 from __future__ import annotations
@@ -216,8 +215,8 @@ def _choose(unigram, rate, numbers, at, sums, share):
 
 @njit(cache=True, nogil=True)
 def sample_unigram(data, offsets, unigram, fallback, crossed, width, keys, rate):
-    """Encode as unigram.encode_unigram does, but draw a path: each path's chance is in proportion
-    to its probability to the power `rate`. keys: uint64[rows], which decide the draws."""
+    """Encode as unigram.encode_unigram does, but draw a path at random, with a chance proportional
+    to (its probability) ** rate. keys: uint64[rows], which decide the draws."""
     out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
     sizes = np.empty(len(offsets) - 1, np.int64)
     most = longest_row(offsets, 1)

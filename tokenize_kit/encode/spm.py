@@ -173,7 +173,7 @@ def _unigram(model: Model, fallback: Fallback) -> Encode:
     least = min((rounded[k] for k in normal), default=np.finfo(np.float32).max)
     lacking = np.float32(least) - np.float32(PENALTY)
     for k, piece in enumerate(model.pieces):
-        if piece.kind == USER_DEFINED:  # GetUserDefinedScore, of its bytes
+        if piece.kind == USER_DEFINED:  # by its bytes, as in GetUserDefinedScore
             rounded[k] = np.float32(0.1 * (len(piece.text.encode()) - 1))
     sums = rounded.copy()
     sums[fallback.unknown] = lacking

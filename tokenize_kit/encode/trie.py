@@ -16,10 +16,10 @@ from llmcurate.base.kernels import njit
 from tokenize_kit.encode.parts import pack
 
 MOST_SLOTS = 1 << 22
-# Bits of a slot: its byte; it is taken; a token ends here; the base of its children.
+# Bits of a slot: its byte; 1 if it is taken; 1 if a token ends here; the base of its children.
 _TAKEN, _TOKEN, _BASE = np.uint32(1 << 8), np.uint32(1 << 9), np.uint32(10)
 _LABEL = np.uint32(0x1FF)
-_TRIES = 64  # after this many failed slots, earlier free slots are not tried again
+_TRIES = 64  # after this many failures, earlier free slots are not tried again
 
 
 def build_trie(tokens: list[bytes], ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -52,7 +52,7 @@ def _build(data, ends, ids):
     size = 1 << 12
     slots, token_at = np.zeros(size, np.uint32), np.full(size, -1, np.int32)
     based = np.zeros(size, np.bool_)  # bases in use
-    # A leaf's base is 0, so its child by byte 0 would be the root: the root has another byte.
+    # A leaf's base is 0, so a look-up of byte 0 there reads the root; the root's byte is 1.
     slots[0] = _TAKEN | np.uint32(1)
     # Ranges of sorted tokens that share their first `depth` bytes, breadth first.
     parents, lows, highs, depths = [0], [0], [count], [0]

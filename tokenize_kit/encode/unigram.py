@@ -6,9 +6,9 @@ strictly better. A character without a piece costs the lowest score minus ten. S
 float32 over a whole text, so that rounding may decide between close paths (src/unigram_model.cc,
 Model::EncodeOptimized); `tokenizers` sums in float64, word by word.
 
-The cache has the path of a word, computed with exact sums, and a limit: as long as the sum of the
-scores before the word is below this limit, rounding cannot change the path. Above the limit, the
-path is computed again with sums in float32, as in SentencePiece.
+The cache stores a word's path, computed with exact sums, and a limit. If the sum of the scores
+before the word is below the limit, rounding cannot change the path. Above the limit, the path is
+computed again with sums in float32, as in SentencePiece.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _encode_rows(data, offsets, unigram, fallback, crossed, cache, work, own, ou
                         if rounds and not unigram.exact:
                             safe = _safe_below(margin, n, unigram.worst)
                         add_word(cache, slot, low, high, data, a, z, own, m, safe)
-                        k -= 1  # cached now, but not always safe
+                        k -= 1  # the word is cached now, but its path may be unsafe here
                         if not rounds or abs(np.float64(total)) < min(calm, np.float64(safe)):
                             continue
                         k += 1

@@ -1,6 +1,6 @@
 """Open a tokenizer file of any kind for the encoding of shards.
 
-tokenizer.json    our kernels if possible, otherwise `tokenizers`; so is a tekken.json
+tokenizer.json    our kernels if possible, otherwise `tokenizers`; the same for tekken.json
 *.model           SentencePiece: our kernels if possible, otherwise its library
 *.tiktoken        tiktoken's ranks, by our kernels; the file does not contain its pattern
 """
@@ -31,7 +31,7 @@ from tokenize_kit.formats.json_forms import byte_bpe_tokenizer
 from tokenize_kit.formats.tekken import is_tekken, load_json
 from tokenize_kit.formats.tiktoken import PATTERN_NAMES, from_ranks, is_ranks
 
-# Encode with two more arguments: the rows' keys, uint64[rows], and a rate.
+# Like Encode, with two more arguments: the rows' keys, uint64[rows], and a rate.
 Sample = Callable[[np.ndarray, np.ndarray, np.ndarray, float], tuple[np.ndarray, np.ndarray]]
 
 
@@ -41,8 +41,8 @@ class Vocabulary:
     special tokens; roles: the special tokens by role; file: the name that a copy of the tokenizer's
     file gets next to the shards; forbidden: bool[size], the ids that text must never give; encode,
     sample: those of `encoder`; begin, end: the ids that begin and end documents; dropout: the rate
-    of BPE dropout in the file, which `encode` does not use; converted: the bytes of the copy of the
-    file if it is a tokenizer.json made from a file of another format."""
+    of BPE dropout in the file, which `encode` does not use; converted: if the file has another
+    format, the bytes of the tokenizer.json made from it, which is the copy."""
 
     path: Path
     file: str
@@ -79,12 +79,12 @@ class Vocabulary:
     def with_edges(
         self, begins: bool | None, ends: bool, begin: str | None, end: str | None
     ) -> tuple[Vocabulary, list[str]]:
-        """Return the vocabulary with the ids that begin and end documents, and lines that say what
-        the user did not ask for. begins: whether a token begins documents; None: if the tokenizer
-        begins texts with it, or `begin` names it; ends: whether one ends them; begin, end: tokens
-        other than those of the roles. Raises ``UsageError`` for unknown tokens."""
+        """Return the vocabulary with the ids that begin and end documents, and lines on choices
+        that the user did not make. begins, ends: True to begin or end documents with a token;
+        begins=None: only if the tokenizer does so or `begin` is given; begin, end: tokens to use
+        instead of the tokenizer's. Raises ``UsageError`` for unknown tokens."""
         roles = with_tokens(self.roles, self.ids, begin=begin, end=end)
-        # Documents already follow a token that also ends documents.
+        # If one token both begins and ends documents, the document before already ends in it.
         usual = roles.before == (roles.begin,) and roles.begin not in roles.ends
         puts = (usual or begin is not None) if begins is None else begins
         edges: dict[str, Any] = {"begin": roles.begin, "end": roles.end}
@@ -135,7 +135,7 @@ def _library(path: Path, tokenizer: Tokenizer, file: str) -> Vocabulary:
     tekken = file == "tokenizer.json" and is_tekken(path)  # its format fixes the spellings
     own = replace(spelled_roles(special), origin={}) if tekken else None
     roles = roles_of(path, tokenizer, own)
-    # Text may give the unknown token; any other special token would be forged.
+    # Text may give the unknown token, but no other special token.
     forged = [n for n in special.values() if n != encoder.unknown or n in roles.ends]
     return Vocabulary(
         path,

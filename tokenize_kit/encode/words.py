@@ -168,14 +168,14 @@ WORDS = r"\n| +[^ \n]*|[^ \n]+"
 _SPACE = np.uint8(0x20)
 _SPACES, _LOWEST, _HIGHEST = (np.uint64(0x0101010101010101 * k) for k in (0x20, 0x01, 0x80))
 
-# True if a token contains, inside: a space after another character; another character after a
-# space; a space after a space.
+# True if some token contains: a space after another character; another character after a space; two
+# spaces in a row.
 Crossings = namedtuple("Crossings", "before behind between")
 
 
 def crossings(tokens: Iterable[str]) -> Crossings:
-    """Return where tokens contain spaces (the fields are explained at `Crossings`). tokens: the
-    tokens that text can give, spelled with plain spaces."""
+    """Return the ways in which tokens contain spaces (see `Crossings`). tokens: the tokens that
+    text can give, spelled with plain spaces."""
     before = behind = between = False
     for token in tokens:
         if " " in token[1:]:
@@ -195,10 +195,10 @@ def word_end(data, a, z, crossed):
         space = data[at] == _SPACE
         at += 1
         if not space:
-            while at + 8 <= z:  # eight bytes at once: a space becomes 0
+            while at + 8 <= z:  # eight bytes at once; spaces become 0
                 bytes8 = load8(data, np.uint64(at)) ^ _SPACES
                 spaces = (bytes8 - _LOWEST) & ~bytes8 & _HIGHEST
-                if spaces != 0:  # count the bytes below its lowest bit, the first space
+                if spaces != 0:  # its lowest bit is the first space; count the bytes below
                     below = (spaces - np.uint64(1)) & ~spaces & _LOWEST
                     at += np.int64((below * _LOWEST) >> np.uint64(56)) - 1
                     break

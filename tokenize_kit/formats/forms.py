@@ -1,5 +1,5 @@
-"""The forms of tokenizers: their content in terms that are the same for every file format. There
-are two, byte-level BPE and the pieces of a SentencePiece model."""
+"""Forms: the content of a tokenizer, independent of its file format. There are two forms, ByteBpe
+for byte-level BPE and Pieces for SentencePiece models."""
 
 from __future__ import annotations
 
@@ -47,10 +47,9 @@ FLAGS = ("special", "single_word", "lstrip", "rstrip", "normalized")
 
 @dataclass(frozen=True)
 class Added:
-    """A token matched in the text before the model runs. Special ones are never matched in text.
-    single_word: True if it is matched only between characters that are not of words; lstrip,
-    rstrip: True if it takes the spaces before or after it; normalized: True if it is matched in
-    the normalized text."""
+    """A token that is matched in text before the model runs, unless it is special. single_word:
+    True if it is matched only as a whole word; lstrip, rstrip: True if the match includes the
+    spaces before or after it; normalized: True if it is matched in the normalized text."""
 
     content: str
     number: int
@@ -123,8 +122,8 @@ class Pieces:
 
     @property
     def added(self) -> tuple[Added, ...]:
-        """The special pieces and the user-defined ones. Of the latter, spaces are plain; the text
-        in which SentencePiece matches them begins with the added space."""
+        """The special and the user-defined pieces. User-defined pieces are spelled with plain
+        spaces and, with `prefix`, matched after a space is added before the text."""
         return tuple(
             Added(text.replace(SPACE, " "), n, False, normalized=self.prefix)
             if kind == USER_DEFINED

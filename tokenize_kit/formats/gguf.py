@@ -1,4 +1,4 @@
-"""A tokenizer as the metadata of a GGUF file, and llama.cpp's reading of it.
+"""Tokenizers in the metadata of GGUF files, as llama.cpp reads them.
 
 The package `gguf` reads and writes the files; tensors are neither read nor written. The keys are
 listed in the section "Tokenizer" of docs/gguf.md of ggml-org/ggml. Their meaning is that of
@@ -81,11 +81,11 @@ def write_metadata(metadata: dict[str, Value]) -> bytes:
 # The values that the library reads and writes.
 Value = bool | int | float | str | bytes | list[str] | list[int] | list[float]
 _PREFIX = "tokenizer.ggml."
-# Keys of roles; llama.cpp spells the separator's so. A text ends at the ends of text (eos), of a
-# message (eom) and of a turn (eot).
+# The keys of roles; "seperator" is llama.cpp's spelling. A text ends at the token of eos (end of
+# text), eom (end of message) or eot (end of turn).
 _ROLES = {"begin": "bos", "pad": "padding", "sep": "seperator"}
 _ROLES |= {role: role for role in ("unknown", "cls", "mask")}
-_FURTHER_ENDS = ("eot", "eom")  # the last of several ends is the end of a turn
+_FURTHER_ENDS = ("eot", "eom")  # if there are several ends, the last one is eot
 # The ids that llama.cpp takes if the keys are missing.
 _DEFAULT_BEGIN, _DEFAULT_END = {"gpt2": 11, "llama": 1}, {"gpt2": 11, "llama": 2, "t5": 1}
 AROUND = "the tokens that the tokenizer puts around a text are not converted"
@@ -117,7 +117,7 @@ _ALIKE = {
     "smollm": ("starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
 }
 _NAMES = {alike: name for name, others in _ALIKE.items() for alike in others}
-# Patterns under which a piece of text that is a token becomes that token, whatever merging gives.
+# Patterns with which a piece that is a token becomes that token, even if merging gives others.
 WHOLE = frozenset({"llama-bpe"})
 
 
@@ -154,7 +154,7 @@ def _head(model: str, tokens: list[str], types: list[int], roles: Roles) -> dict
 
 
 def role_notes(form: Form, metadata: dict[str, Value]) -> list[str]:
-    """Return what a GGUF file cannot say of the roles of special tokens, in sentences. metadata:
+    """Return a sentence on each role of special tokens that the GGUF file cannot state. metadata:
     the file's keys and values."""
     roles, tokens, notes = form.roles, metadata[f"{_PREFIX}tokens"], []
     assert isinstance(tokens, list)
@@ -176,7 +176,7 @@ def role_notes(form: Form, metadata: dict[str, Value]) -> list[str]:
 
 
 def known_difference(form: Form) -> str:
-    """Return why llama.cpp is known to give other ids in some cases, or an empty string."""
+    """Return the known reason why llama.cpp gives other ids for some texts, or an empty string."""
     if isinstance(form, ByteBpe) and form.parts == PATTERNS["o200k"].parts:
         return (
             "; llama.cpp's gpt-4o is not o200k: marks are not letters there, and only ASCII letters"
@@ -308,7 +308,7 @@ def from_metadata(values: dict[str, Value]) -> Form:
 
 
 def _type(token: str, kind: int) -> int:
-    """Return the type of a token that is not the unknown token in llama.cpp."""
+    """Return llama.cpp's type of a token other than the unknown token."""
     if token in _MATCHED:
         return USER_DEFINED
     return CONTROL if kind == UNKNOWN or (kind == USER_DEFINED and token in _CONTROL) else kind
@@ -357,8 +357,8 @@ def _list(values: dict[str, Value], key: str, kind: type, default: list[Any] | N
 
 
 def _read_roles(values: dict[str, Value], size: int, *, before: bool, behind: bool) -> Roles:
-    """Return the roles that keys state. before, behind: whether llama.cpp puts a token there if
-    the key is missing."""
+    """Return the roles that keys state. before, behind: True if llama.cpp, without a key, adds a
+    token before or after a text."""
     ids: dict[str, Any] = {}
     for key in (*_ROLES.values(), "eos", *_FURTHER_ENDS[::-1]):
         number = values.get(f"{_PREFIX}{key}_token_id")

@@ -1,9 +1,9 @@
 """Tokenizers in a tokenizer.json as forms: byte-level BPE, and pieces of SentencePiece's models.
 
 SentencePiece's preparation of text (normalizer.cc) is written as normalizers of `tokenizers`:
-character rules, spaces at the ends dropped and runs of spaces made one, a space put before the
-text, spaces as U+2581. If no piece continues after a space, the text is also cut before runs of
-spaces, which changes no id and saves work.
+replace characters, drop spaces at the ends and reduce runs of spaces to one, add a space before the
+text, write spaces as U+2581. If no piece continues after a space, the text is also cut before runs
+of spaces, which changes no id and saves work.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _ADDED = itemgetter("content", "id", *FLAGS)  # in the order of Added's fields
 
 def added_of(parts: Parts) -> tuple[Added, ...]:
     """Return the added tokens of a tokenizer.json. `normalized` is True only if the file has
-    normalizers that can change these tokens: others than replacements."""
+    normalizers other than replacements, since only these can change the tokens."""
     changed = bool(set(normalizers_of(parts)) - {"Replace"})
     tokens = [Added(*_ADDED(token)) for token in parts["added_tokens"]]
     return tuple(t if changed else replace(t, normalized=False) for t in tokens)
@@ -120,7 +120,7 @@ def put_added(tokenizer: Tokenizer, added: tuple[Added, ...]) -> None:
     )
 
 
-# A score that no other path has: in the library's lattice every piece can match the text.
+# The score of pieces that no text may match: in the library's lattice, every piece can match.
 NEVER = -1e6
 _LARGEST = (2 - 2**-23) * 2.0**127  # of a float32
 _WORDS = f"{SPACE}+[^{SPACE}]*|[^{SPACE}]+"
@@ -159,9 +159,9 @@ def _escaped(text: str) -> str:
 
 
 def _unmatched(model: Pieces) -> str:
-    """Return a pattern that matches the first token of a text that is spelled as a control, unknown
-    or byte piece. Cut there, the text keeps its tokens, and the library, which takes a whole part
-    for the piece of this text (ignore_merges), gives no control piece."""
+    """Return a pattern for texts that equal the spelling of a control, unknown or byte piece; it
+    matches their first token. With ignore_merges the library would give the piece itself for such a
+    text. A cut after the first token prevents that and changes no other token."""
     merged, alternatives = _bpe(model), []
     merged.ignore_merges = False
     for text, _, kind in model.pieces:
@@ -177,7 +177,7 @@ def _normalizers(model: Pieces) -> list[Any]:
     if model.charsmap:
         try:
             steps.append(normalizers.Precompiled(model.charsmap))
-        except Exception as error:  # the library raises nothing else
+        except Exception as error:  # the library raises bare Exception
             raise CannotHold(f"its precompiled normalizer is damaged ({error})") from None
     if model.squeeze:
         steps += [
@@ -260,9 +260,9 @@ def _bpe(model: Pieces) -> Any:
 def pieces_from_json(parts: Parts, whole: bool = True) -> Pieces:
     """Return the pieces of a tokenizer.json that `tokenizers` has loaded. Raises CannotHold naming
     the unsupported feature. Supported are files written by `pieces_tokenizer`, by our training and
-    by the usual converters of Llama-like models. Post-processors are ignored. whole: if True, steps
-    that prepare text as no other format can are refused; if False, they are ignored, which is right
-    for a tokenizer that keeps its file format."""
+    by the usual converters of Llama-like models. Post-processors are ignored. whole: True to refuse
+    steps of text preparation that no other format supports; False to ignore these steps, for a
+    tokenizer that keeps its file format."""
     model = parts["model"]
     kind: Literal["unigram", "bpe"]
     if model.get("type") not in ("Unigram", "BPE"):
@@ -345,18 +345,18 @@ def _preparation(parts: Parts, whole: bool) -> tuple[bytes, bool, bool, bool]:
     return charsmap, squeeze, prefix, escaped
 
 
-_TRAINED_HERE = r"\n| +[^ \n]*|[^ \n]+"  # learn/unigram.py: to_tokenizer_json
+_TRAINED_HERE = r"\n| +[^ \n]*|[^ \n]+"  # the pattern in learn/unigram.py
 _ALL = r"[\s\S]+"
 _RUNS = re.compile(r"\[(\\x\{[0-9a-f]+\}-\\x\{[0-9a-f]+\})+\]\+")
 
 
 def form_from_json(parts: Parts) -> Form:
-    """Return a tokenizer.json that `tokenizers` loaded as ByteBpe or Pieces. Raises CannotHold."""
+    """Return a tokenizer.json, loaded by `tokenizers`, as ByteBpe or Pieces. Raises CannotHold."""
     return byte_bpe_from_json(parts) if is_byte_bpe(parts) else pieces_from_json(parts)
 
 
 def tokenizer_of(form: Form) -> Tokenizer:
-    """Return a tokenizer of `tokenizers` with the ids of `form`, which puts the tokens of its roles
+    """Return a tokenizer of `tokenizers` with the ids of `form`. It adds the tokens of `form.roles`
     around a text."""
     tokenizer = byte_bpe_tokenizer(form) if isinstance(form, ByteBpe) else pieces_tokenizer(form)
     if form.roles.before or form.roles.behind:

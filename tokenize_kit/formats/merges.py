@@ -20,8 +20,8 @@ _ONE, _6, _40, _63 = np.uint64(1), np.uint64(6), np.uint64(40), np.uint64(63)
 _ID = np.int64(0xFFFFFFFF)
 
 
-# slots: int64[n, 2]: left << 32 | right, and rank << 32 | merged id, NO_RANK in a free slot;
-# bits: uint64[m]: a bit for every pair, since most pairs looked up do not merge.
+# slots: int64[n, 2]: left << 32 | right, and rank << 32 | merged id, NO_RANK in a free slot; bits:
+# uint64[m]: a Bloom filter of the pairs, because most pairs looked up do not merge.
 Pairs = namedtuple("Pairs", "slots bits")
 
 

@@ -156,7 +156,7 @@ def pieces_of(model: Model, kinds: tuple[int, ...]) -> dict[str, int]:
 
 
 def piece_message(piece: Piece) -> bytes:
-    """Return the bytes of a piece as a message."""
+    """Return a piece as the bytes of a protobuf message."""
     body = field_bytes(1, piece.text.encode()) + field_bytes(2, float(piece.score))
     return body if piece.kind == NORMAL else body + field_bytes(3, piece.kind)
 
@@ -211,7 +211,7 @@ def write_form(model: Pieces) -> bytes:
     named = {41: model.roles.begin, 42: model.roles.end, 43: model.roles.pad}
     names = {40: model.unknown} | {n: -1 if k is None else k for n, k in named.items()}
     trainer = {3: kind, 4: len(model.pieces), 35: int(model.byte_fallback), **names}
-    texts = {40: 45, 41: 46, 42: 47, 43: 48}  # field of the id to that of its spelling
+    texts = {40: 45, 41: 46, 42: 47, 43: 48}  # field of an id: field of its token's spelling
     spec = b"".join(field_bytes(number, value) for number, value in sorted(trainer.items()))
     for number, value in names.items():
         if 0 <= value < len(model.pieces):

@@ -37,7 +37,7 @@ def load_json(path: Path, *, dropout: bool = False) -> Tokenizer:
         return load_tokenizer(path, dropout=dropout)
     try:
         tokenizer = byte_bpe_tokenizer(read_tekken(read_file(path)))
-    except Exception as error:  # the library raises nothing else for a pattern that it lacks
+    except Exception as error:  # the library raises bare Exception for an unsupported pattern
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)[:200]
         raise UsageError(f"{path}: a damaged tekken.json ({reason})") from None
     tokenizer.encode_special_tokens = True

@@ -60,8 +60,8 @@ def special_of(pattern: str, highest: int) -> dict[str, int]:
 
 
 def read_ranks(raw: bytes) -> dict[bytes, int]:
-    """Return the rank of each token, with the empty token of whisper's files, which no text gives.
-    Raises ValueError naming the line if the file is invalid."""
+    """Return the rank of each token, including the empty token of Whisper's files, which no text
+    gives. Raises ValueError naming the line if the file is invalid."""
     ranks: dict[bytes, int] = {}
     seen: set[int] = set()
     for number, line in enumerate(raw.split(b"\n"), 1):
@@ -110,8 +110,8 @@ def tables_of(ranks: dict[bytes, int]) -> tuple[np.ndarray, Pairs]:
 
 
 def _last_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes]]:
-    """Return the two parts of each token that are left if its bytes are merged by the ranks below
-    its own alone. Tokens that leave more parts are not included."""
+    """Merge the bytes of each token by lower ranks only, and return the two parts that are left.
+    Tokens with more parts left are not included."""
     tokens = sorted(filter(None, ranks), key=len)  # the 256 bytes first
     data = np.frombuffer(b"".join(tokens), np.uint8)
     ends, numbers = np.cumsum([0, *map(len, tokens)]), [ranks[token] for token in tokens]
@@ -130,9 +130,9 @@ def _last_merges(ranks: dict[bytes, int]) -> dict[bytes, tuple[bytes, bytes]]:
 
 def merges_of_ranks(ranks: dict[bytes, int]) -> tuple[tuple[bytes, bytes], ...]:
     """Return the merges that give tiktoken's tokens. The merge of a token is found by merging its
-    bytes by the lower ranks alone: if two parts are left, the merge joins them. If more parts are
-    left, the token is a whole piece of text, or other text around it leaves two of its parts: then
-    all pairs of tokens that spell it are merges."""
+    bytes by lower ranks only: if two parts are left, the merge joins them. If more parts are left,
+    the token occurs only as a whole piece or beside some texts. Then every pair of tokens that
+    spells the token is a merge."""
     merges, last = [], _last_merges(ranks)
     for token in sorted(ranks, key=ranks.__getitem__):
         merges += [last[token]] if token in last else _pairs(token, ranks)
@@ -158,7 +158,7 @@ def to_ranks(form: ByteBpe) -> bytes:
             other = bool(_pairs(token, form.tokens))
         elif token in last:
             other = last[token] not in given
-        else:  # only a whole piece of text is the token
+        else:  # the token occurs only as a whole piece
             other = len(token) > 1 and not form.whole
         if other:
             shown = token.decode("utf-8", "backslashreplace")

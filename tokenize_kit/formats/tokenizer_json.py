@@ -1,4 +1,4 @@
-"""Take a tokenizer.json apart; write the files that transformers expects next to it."""
+"""Read the parts of a tokenizer.json, and write the files that transformers expects next to it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Typed(TypedDict):
 class Step(_Typed, total=False):
     """A normalizer, pre-tokenizer, post-processor or decoder. Its keys depend on its type."""
 
-    normalizers: list[Step]  # of a Sequence, as the next two
+    normalizers: list[Step]  # of a Sequence; likewise the next two
     pretokenizers: list[Step]
     processors: list[Step]
     decoders: list[Step]

@@ -121,7 +121,7 @@ class Candidate(Protocol):
     special: frozenset[int]
     unknown: int | None
     byte_ids: frozenset[int]  # ids of byte fallback, one byte each
-    streams: bool  # the text of ids stays as it is if other ids follow
+    streams: bool  # True if ids that follow never change the text of earlier ids
     encode_settled: EncodeSettled
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -142,9 +142,8 @@ class Candidate(Protocol):
         ...
 
     def order(self) -> tuple[str, dict[int, float]]:
-        """Return the kind of order that tokens have, and the position of each token in this order,
-        by id: (`merges`, the ranks of the merges that make tokens), (`scores`, the scores of
-        tokens), or (`none`, {})."""
+        """Return how the model ranks tokens, and a number for each id: ("merges", the rank of the
+        merge that makes the token), ("scores", the token's score), or ("none", {})."""
         ...
 
 
@@ -202,7 +201,7 @@ class Json:
             try:
                 size = len(token.encode() if number in added else from_letters(token))
             except KeyError:
-                size = 0  # not spelled in bytes: never produced by text
+                size = 0  # not spelled in bytes, so no text gives it
             lengths[number] = size
         return lengths
 
@@ -248,7 +247,7 @@ class Json:
 
 
 def _streams(decoder: Step | None) -> bool:
-    """Return True if no step of a decoder changes text that a later token continues."""
+    """Return True if no step of the decoder changes decoded text when more tokens follow."""
     joined = False
     for step in flat_steps(decoder):
         kind, pattern = step["type"], step.get("pattern", {}).get("String", "")
@@ -339,8 +338,8 @@ _BADS = (_BAD, to_letters(_BAD.encode()))
 
 @dataclass
 class Vocabulary:
-    """The tokens of a candidate that are not special. texts: each token's text, as it is within a
-    longer text; parts: the ids of tokens that spell incomplete characters; unreachable: for each
+    """The tokens of a candidate that are not special. texts: each token's text as it decodes within
+    a longer text; parts: the ids of tokens that spell incomplete characters; unreachable: for each
     token whose own text is encoded to other ids, those ids."""
 
     texts: dict[int, str] = field(default_factory=dict)
@@ -433,8 +432,8 @@ def _ids(candidate: Candidate, texts: list[str]) -> list[list[int]]:
     return [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if len(texts) else []
 
 
-# Labels that are not scripts: no letters; letters of several scripts; bytes of incomplete
-# characters; special tokens and the unknown token.
+# Labels that are not scripts, for tokens without letters, with letters of several scripts, with
+# bytes of incomplete characters, and for special and unknown tokens.
 COMMON, SEVERAL, PARTS, SPECIAL = "Common", "several scripts", "parts of characters", "special"
 LABELS = (*SCRIPTS, SEVERAL, PARTS, SPECIAL)
 # Characters of no script: digits, signs and spaces; marks for any letter; unassigned.

@@ -166,9 +166,8 @@ Piece = tuple[str, int]  # text, tokens: several if a character is split, 0 if i
 
 
 def cut_text(candidate: Candidate, text: str) -> list[Piece]:
-    """Split the text into the pieces that its tokens stand for, joining tokens that end within a
-    character. Concatenated, the pieces are the text. A piece with 0 tokens is text that the
-    tokenizer drops."""
+    """Split the text into its tokens' pieces. Tokens that end within a character are joined. The
+    pieces together are the text. A piece with 0 tokens is text that the tokenizer drops."""
     raw = text.encode("utf-8")
     data = np.frombuffer(raw, np.uint8)
     offsets = np.array([0, len(raw)], np.int64)

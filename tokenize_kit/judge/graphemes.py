@@ -54,7 +54,7 @@ _ENDS = (_CR, _LF, _CONTROL)
 # Added to a class: Extended_Pictographic; Indic_Conjunct_Break Consonant and Linker; marks and
 # dependent vowels (Indic_Syllabic_Category).
 PICTOGRAPH, CONSONANT, LINKER, DEPENDENT = 16, 32, 64, 128
-_NON_JOINER = 0x200C  # the one Extend that ends a conjunct
+_NON_JOINER = 0x200C  # the only character of class Extend that ends a conjunct
 BEGINS, DEPENDS, IS_CHARACTER = 1, 2, 4  # of `cluster_flags`
 
 

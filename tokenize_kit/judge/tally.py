@@ -54,7 +54,7 @@ class NumberCut:
 
 
 def number_cuts(candidate: Candidate) -> list[NumberCut]:
-    """Return how numbers are split, for each number of digits."""
+    """Return the splits of generated numbers, one NumberCut per length."""
     rows = []
     for digits in range(1, DIGITS + 1):
         least, count = 10 ** (digits - 1), 9 * 10 ** (digits - 1)
@@ -79,8 +79,8 @@ def _count_splits(candidate: Candidate, numbers: list[str]) -> Counter[tuple[int
 
 
 def grouping(rows: list[NumberCut]) -> str:
-    """Return the rule by which numbers are split: into single digits, into groups counted from the
-    right or from the left, not at all (whole), or by no rule (uneven)."""
+    """Return the name of the rule by which numbers are split: into single digits, into groups
+    counted from the right or the left, not at all (whole), or by no rule (uneven)."""
     if any(row.alike < 1 for row in rows):
         return "uneven"
     longest = [row.groups for row in rows if len(row.groups) > 1]
@@ -97,7 +97,7 @@ def grouping(rows: list[NumberCut]) -> str:
 
 
 def indentation(candidate: Candidate) -> list[dict[str, int]]:
-    """Return how many more tokens an indented line has, by depth and kind of indentation."""
+    """Return the number of tokens that indenting a line adds, by depth and kind of indentation."""
     lines = ["", *(indent * depth for depth in DEPTHS for indent in INDENTS.values())]
     raw = [f"if x:\n{indent}return x\n".encode() for indent in lines]
     _, sizes = candidate.encode(*pack(raw))
@@ -344,9 +344,9 @@ def _members(size: int, numbers: Iterable[int]) -> np.ndarray:
 def spread_bytes(
     starts: np.ndarray, ends: np.ndarray, is_byte: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Give each token of a single byte a span of one byte. For a character of several byte tokens,
-    libraries give the whole character as the span of the first token and nothing to the others, or
-    the whole character to all of them. starts, ends: int64[tokens]; is_byte: bool[tokens]."""
+    """Return (starts, ends) in which each token of a single byte has a span of one byte. Libraries
+    instead give the span of the whole character to the first or to all of its byte tokens. starts,
+    ends: int64[tokens]; is_byte: bool[tokens]."""
     follows = np.zeros(len(starts), np.bool_)
     follows[1:] = is_byte[1:] & is_byte[:-1] & (starts[1:] == starts[:-1])
     heads = np.flatnonzero(~follows)

@@ -68,7 +68,7 @@ class Segmentation:
         self, data: np.ndarray, offsets: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (data, offsets) without separators, and bool[bytes + 1], for the bytes from the
-        first row on: True if the dictionary or a separator ends a word before this byte."""
+        first row on: True if a word ends before this byte, by the dictionary or a separator."""
         if self.separator:
             return self._without_separators(data, offsets)
         cuts = np.zeros(offsets[-1] - offsets[0] + 1, np.bool_)
@@ -180,15 +180,15 @@ def word_spans(
 
 @njit(cache=True, nogil=True)
 def count_boundaries(data, offsets, kinds, cuts, boundaries):
-    """Return int64[rows, 3], three numbers per row: the boundaries between two words; how many of
-    these boundaries the tokens keep; and the boundaries of tokens within words."""
+    """Return int64[rows, 3], three numbers per row: the boundaries between two words; those of them
+    at which tokens are split, too; and the boundaries of tokens within words."""
     out = np.zeros((len(offsets) - 1, 3), np.int64)
     first = offsets[0]
     for row in range(len(offsets) - 1):
         i, end = offsets[row], offsets[row + 1]
-        family = 0  # of the word's letters
+        family = 0  # the kind of the word's letters
         in_word = unknown = False
-        follows = kept = False  # a word came before; tokens keep this boundary
+        follows = kept = False  # True after a word; True if tokens keep this boundary
         while i < end:
             code, size = code_point(data, i)
             kind = int(kinds[code])

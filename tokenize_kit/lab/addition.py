@@ -53,9 +53,9 @@ def check_init(init: str, texts: Texts | None) -> None:
 
 @dataclass(frozen=True)
 class Addition:
-    """New tokens in order of their ids, spelled as in the tokenizer's file. parts: the old ids that
-    spelled each token; merges: the new merges of a BPE, which come after the old merges; scores:
-    the scores of a Unigram's new pieces."""
+    """New tokens in order of their ids, spelled as in the tokenizer's file. `parts` are the old ids
+    that spelled each token, `merges` the new merges of a BPE, which come after the old merges, and
+    `scores` those of a Unigram's new pieces."""
 
     tokens: list[Any]  # bytes of a byte-level BPE, else str
     parts: list[list[int]]
@@ -71,11 +71,10 @@ class Addition:
 
 @dataclass(frozen=True)
 class Rows:
-    """The embeddings to extend along with a tokenizer. path: a safetensors file or a folder of such
-    files; tensors: the names of the tables, if these are not the usual names; init: the way to
-    choose the first values of a new row: `mean` (of the rows of the old ids that spelled the
-    token), `focus` (embeddings.focus), or `random` by `seed` (embeddings.new_rows); texts: the
-    texts for `focus`."""
+    """The embeddings to extend along with a tokenizer, in a safetensors file or a folder of such
+    files. `tensors` are the names of the tables, if these are not the usual names. `init` is the
+    way to choose a new row: `mean` (of the rows of the old ids that spelled the token), `focus`
+    (embeddings.focus, from `texts`), or `random` by `seed` (embeddings.new_rows)."""
 
     path: Path
     tensors: tuple[str, ...] = ()
@@ -225,8 +224,8 @@ class Transplant:
                 self.blends[place[number]] = self.kept[positions], weights
 
     def rows(self, table: np.ndarray, turn: int) -> np.ndarray:
-        """Return a table for the tokens of the new tokenizer: float32[size, width]. table:
-        float32[rows, width], for the old tokens; turn: the number of the table, so that random rows
+        """Return float32[size, width], a table for the new tokenizer. `table` is float32[rows,
+        width], that of the old tokens. `turn` is the number of the table, so that random rows
         differ between tables. Rows of ids without a token are the mean of all rows."""
         stored = table[: self.old_size]
         out = np.tile(stored.mean(0, dtype=np.float64).astype(np.float32), (self.size, 1))
@@ -246,8 +245,8 @@ class Transplant:
 
 
 def _parts(before: Original, ids: dict[Key, int], keys: list[Key]) -> list[np.ndarray]:
-    """Return the old ids that spell each key (a token's text): those that the old tokenizer gives
-    it; for a part of a character, the ids of its bytes; if there are none, all ordinary ids."""
+    """Return the old ids that spell each key (a token's text): the ids that the old tokenizer gives
+    the text, the ids of its bytes if it is part of a character, or else all ordinary ids."""
     ordinary = np.array([n for key, n in ids.items() if isinstance(key, bytes)], np.int64)
     decoded = [key.decode("utf-8", "replace") if isinstance(key, bytes) else "" for key in keys]
     texts = ["" if "\ufffd" in text else text for text in decoded]

@@ -40,12 +40,12 @@ def diff(
     pattern: str | None = None,
     segmentation: Segmentation | None = None,
 ) -> dict[str, Any]:
-    """Compare two tokenizers and return the differences as JSON values. `tokenizers`: the figures
-    of both; `scripts`: the number of tokens that one or both have, by script; `only`: the most used
-    tokens that only one of them has; `ids`, `order`, `special`, `settings`: the differences in ids,
-    order, special tokens and settings; `texts`: how differently texts are cut, or None if there are
-    no texts. Tokens are the same if they spell the same bytes. pattern, segmentation, batches: as
-    in `compare`. Raises LlmcurateError naming a tokenizer that cannot be read."""
+    """Compare two tokenizers and return the differences as JSON values. `tokenizers` has the
+    figures of both, `scripts` the number of tokens that one or both have, by script, and `only` the
+    most used tokens that only one of them has. `ids`, `order`, `special` and `settings` have the
+    differences in these. `texts` tells how differently texts are cut, None without texts. Tokens
+    are the same if they spell the same bytes. The other parameters are those of
+    `judge.compare.compare`. Raises LlmcurateError naming a tokenizer that cannot be read."""
     tallies = [Tally(open_candidate(path, pattern)) for path in (first, second)]
     cuts = Cuts()
     for data, offsets, _ in batches:
@@ -182,7 +182,7 @@ class Cuts:
         self._stretches: Counter[tuple[bytes, tuple[int, ...], tuple[int, ...]]] = Counter()
 
     def add(self, texts: Texts, spans: list[Spans]) -> None:
-        """Add a batch. spans: for each tokenizer the (starts, ends) of its tokens."""
+        """Add a batch. `spans` has, for each tokenizer, the (starts, ends) of its tokens."""
         data, base = texts.data, int(texts.offsets[0])
         length = int(texts.offsets[-1]) - base
         marks = np.zeros((2, length + 1), np.bool_)

@@ -19,11 +19,11 @@ from tokenize_kit.card import Sample
 from tokenize_kit.change.verify import Encode, Texts
 
 TEXT_BYTES = 8 << 20  # the most text for focus, drawn by hash
-_WINDOW = 5  # tokens to either side, as fastText's
+_WINDOW = 5  # tokens to either side, as in fastText
 _DIMENSIONS = 100
-_SMOOTHING = 0.75  # of the counts of contexts (Levy et al. 2015, section 3.2)
+_SMOOTHING = 0.75  # exponent of the counts of contexts (Levy et al. 2015, section 3.2)
 _OVERSAMPLED = 10
-_BLOCK = 512  # new tokens
+_BLOCK = 512  # new tokens at a time
 
 
 def drawn(batches: Texts, size: int = TEXT_BYTES) -> Sample:
@@ -43,8 +43,8 @@ def focus(
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """For each new token, choose known tokens; the weighted mean of their rows becomes the new row.
     Return {new id: (positions in `known`, weights: float64[], with sum 1)}. Ids that the texts lack
-    are left out. encode, size: the encoder of the new tokenizer and its number of ids; new, known:
-    int64[], the ids of the new tokenizer that have no embedding and those that have one."""
+    are left out. `encode` is the encoder of the new tokenizer, `size` its number of ids. `new` and
+    `known` are int64[], its ids without and with an embedding."""
     vectors = token_vectors(*encode(*drawn(batches).buffers()), size)
     has_vector = np.linalg.norm(vectors, axis=1) > 0
     usable = np.flatnonzero(has_vector[known])
@@ -61,8 +61,8 @@ def focus(
 
 def token_vectors(ids: np.ndarray, sizes: np.ndarray, size: int) -> np.ndarray:
     """Return float64[size, up to 100]: a unit vector for each token, computed from its neighbours
-    in the texts; zero for tokens that do not occur. ids: the ids of all texts, concatenated; sizes:
-    the number of ids per text; size: the number of ids in the vocabulary."""
+    in the texts; zero for tokens that do not occur. `ids` are those of all texts, concatenated,
+    `sizes` the numbers of ids per text. The vocabulary has `size` ids."""
     from scipy.sparse import coo_array
 
     text = np.repeat(np.arange(len(sizes)), sizes)
@@ -153,8 +153,8 @@ class Checkpoint:
         return [name for name in fit if name.endswith("bias") and not _OTHER_BIAS.search(name)]
 
     def matrix(self, name: str) -> np.ndarray:
-        """Return a tensor as float32, float16 or, for bfloat16, uint16 (see as_float32); that of a
-        vector has one column."""
+        """Return a tensor as float32, float16 or, for bfloat16, uint16 (see as_float32). A vector
+        becomes a matrix of one column."""
         if name not in self._positions:
             raise UsageError(f"{self.path}: no tensor {name!r}")
         file, start, tensor = self._positions[name]
@@ -211,7 +211,7 @@ def as_stored(values: np.ndarray, kind: str) -> np.ndarray:
 
 
 def write_tensors(path: Path, tensors: dict[str, tuple[np.ndarray, str]]) -> None:
-    """Write a safetensors file. tensors: matrices as the file stores them, and their dtypes."""
+    """Write a safetensors file of `tensors`: matrices as the file stores them, and their dtypes."""
     header: dict[str, dict[str, str] | _Tensor] = {"__metadata__": {"format": "pt"}}
     at = 0
     for name, (stored, kind) in tensors.items():
@@ -234,16 +234,16 @@ OUTPUT = (
     "predictions.decoder.weight", "lm_head.decoder.weight", "vocab_projector.weight",
 )  # fmt: skip
 # The bias of the output has a number per token and many names (cls.predictions.bias, lm_head.bias,
-# final_logits_bias). Its shape tells it, and that it belongs to neither a layer, whose names have
-# numbers, nor a dense layer or norm before the output.
+# final_logits_bias). It is found by its shape. Other biases of this shape belong to a layer, whose
+# names have numbers, or to a dense layer or norm before the output.
 _OTHER_BIAS = re.compile(r"\.\d+\.|dense|norm|\bln", re.IGNORECASE)
 FILE = "embeddings.safetensors"
 
 
 @dataclass(frozen=True)
 class PrunedEmbeddings:
-    """The entry of a card on pruned embeddings. tensors: names by role; rows: the number of rows by
-    tensor; tied: True if input and output embeddings are the same (`are_tied`)."""
+    """The entry of a card on pruned embeddings. `tensors` maps roles to names, `rows` tensors to
+    numbers of rows. `tied` is True if input and output embeddings are the same (`are_tied`)."""
 
     file: str
     tensors: dict[str, str]
@@ -253,8 +253,8 @@ class PrunedEmbeddings:
 
 @dataclass(frozen=True)
 class ExtendedEmbeddings:
-    """The entry of a card on extended embeddings. init: how the first values of new rows were
-    chosen; seed: the seed of random rows."""
+    """The entry of a card on extended embeddings. `init` is the way in which new rows were chosen,
+    `seed` the seed of random rows."""
 
     file: str
     tensors: dict[str, str]
@@ -264,13 +264,13 @@ class ExtendedEmbeddings:
     rows: dict[str, int]
 
 
-_ROWS = 8192  # converted to float32 at once
+_ROWS = 8192  # rows converted to float32 at once
 
 
 @dataclass(frozen=True)
 class Table:
-    """A tensor with a row per token. role: input, output or bias; stored: [rows, width]; kind: the
-    dtype; shape: the shape in the file, with -1 for the number of rows."""
+    """A tensor with a row per token. `role` is input, output or bias. `stored` is [rows, width] of
+    the dtype `kind`. `shape` is the shape in the file, with -1 for the number of rows."""
 
     name: str
     role: str
@@ -280,9 +280,9 @@ class Table:
 
 
 def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table]:
-    """Read the tables of embeddings in a checkpoint. names: the names of the tables, input first;
-    if empty, tables with usual names are read. vocabulary: the fewest rows of a table. Raises
-    LlmcurateError if no tensor or several tensors match."""
+    """Read the tables of embeddings in a checkpoint. `names` are those of the tables, input first;
+    if empty, tables with usual names are read. Raises LlmcurateError if no tensor or several
+    tensors match, or if a table has fewer than `vocabulary` rows."""
     checkpoint = Checkpoint(path)
     if len(names) > 2:
         raise UsageError("tensor: give two at most, input and output")
@@ -333,9 +333,9 @@ Blend = tuple[Sequence[int] | np.ndarray, np.ndarray | None]
 
 
 def new_rows(stored: np.ndarray, blends: Sequence[Blend], how: str, seed: int) -> np.ndarray:
-    """Return the first values of the rows of new tokens: float32[new tokens, width]. stored: the
-    rows of the old vocabulary. how: `random` draws rows by `seed` from the normal distribution with
-    the mean and covariance of old rows (Hewitt 2021); otherwise each is a blend of old rows."""
+    """Return the rows of new tokens: float32[new tokens, width]. `stored` are the rows of the old
+    vocabulary. If `how` is `random`, rows are drawn by `seed` from the normal distribution with the
+    mean and covariance of old rows (Hewitt 2021); otherwise each is a blend of old rows."""
     if how == "random":
         return _draw_rows(stored, len(blends), seed)
     rows = np.empty((len(blends), stored.shape[1]), np.float32)
@@ -348,9 +348,9 @@ def new_rows(stored: np.ndarray, blends: Sequence[Blend], how: str, seed: int) -
 def extend_table(
     table: Table, vocabulary: int, parts: Sequence[Blend], how: str, seed: int
 ) -> np.ndarray:
-    """Return the table with a row for every new token, as the file stores it. parts: the blends
-    (means of old rows) of new tokens, whose ids begin at `vocabulary`. If the table already has
-    unused rows after those of the vocabulary, these are filled first."""
+    """Return the table with a row for every new token, as the file stores it. `parts` are the
+    blends (means of old rows) of new tokens, whose ids begin at `vocabulary`. If the table already
+    has unused rows after those of the vocabulary, these are filled first."""
     stored = as_stored(new_rows(table.stored[:vocabulary], parts, how, seed), table.kind)
     total = max(len(table.stored), vocabulary + len(parts))
     out = np.zeros((total, table.stored.shape[1]), table.stored.dtype)
@@ -369,7 +369,7 @@ def _draw_rows(stored: np.ndarray, count: int, seed: int) -> np.ndarray:
     covariance /= len(stored)
     if not np.isfinite(covariance).all():
         raise RunFailed("the embeddings contain NaN or infinity: random rows need finite numbers")
-    # A larger diagonal, so that the root exists with fewer rows than columns too.
+    # Enlarge the diagonal, so that the root exists with fewer rows than columns too.
     covariance[np.diag_indices_from(covariance)] += 1e-6 * covariance.diagonal().mean() + 1e-30
     root = np.linalg.cholesky(covariance)
     draw = np.random.default_rng(seed).standard_normal((count, stored.shape[1]))

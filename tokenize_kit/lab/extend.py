@@ -25,7 +25,7 @@ from tokenize_kit.lab.unigram import learn_pieces
 
 @dataclass(frozen=True, kw_only=True)
 class ExtendedCard(GrownCard):
-    """The card of a tokenizer with learned tokens. least: the smallest count of a merged pair."""
+    """The card of a tokenizer with learned tokens. `least` is the lowest count of a merged pair."""
 
     least: int | None
     documents: int
@@ -51,7 +51,7 @@ def extend(
     into the folder `out` and return its card. BPE gets merges after the old ones; Unigram gets
     pieces that it lacks (unigram.py). New ids begin after the highest old id, special tokens
     included. No special token is added. A tenth of the texts, chosen by hash, is only measured.
-    least: the smallest count of a merged pair; rows: the embeddings to extend too."""
+    `least` is the lowest count of a merged pair. `rows` are the embeddings to extend too."""
     if tokens < 1:
         raise UsageError(f"{path}: give a vocabulary larger than this tokenizer's")
     original = open_tokenizer(path)
@@ -135,7 +135,7 @@ class _TrainingSplit:
         return sample, "held-out texts" if self._held.texts else "the texts learned from"
 
     def measured(self, before: Encode, after: Encode) -> tuple[Lengths, list[int] | None]:
-        """Return bytes per token and the numbers of unknown tokens with the old and the new
+        """Return bytes per token and the numbers of unknown tokens, with the old and the new
         tokenizer. An unknown token can replace a word, which makes bytes per token look too
         good."""
         unknown = [0, 0]

@@ -46,9 +46,9 @@ _SHARED = ("Common", "Inherited", "Unknown")
 
 @dataclass(frozen=True)
 class Candidates:
-    """Tokens of the second tokenizer that may be added: their texts in bytes, in order of ids, with
-    their Unigram scores (None for BPE). common, other_scripts: the number of tokens left out
-    because the first tokenizer has them, or because of their script."""
+    """Tokens of the second tokenizer that may be added. `tokens` maps their bytes, in order of ids,
+    to Unigram scores (None for BPE). `common` and `other_scripts` count the tokens left out because
+    the first tokenizer has them, or because of their script."""
 
     tokens: dict[bytes, float | None]
     common: int
@@ -57,8 +57,8 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinedCard(GrownCard):
-    """The card of a tokenizer with another tokenizer's tokens. left_out: the number of tokens left
-    out because no text would produce them."""
+    """The card of a tokenizer with another tokenizer's tokens. `left_out` is the number of tokens
+    left out because no text would produce them."""
 
     joined_with: str
     joined_sha256: str
@@ -94,9 +94,9 @@ def join(
     gets one merge per new token after all other merges (`join_bpe`), and a Unigram gets a piece
     with a score (unigram.score_pieces). Tokens that no text would produce are left out and counted.
 
-    scripts: scripts that tokens may contain, such as `Latin,Greek`, or may not, such as `-Thai`;
-    rows: the embeddings to extend too; batches(): yields the texts to measure on. Raises CannotHold
-    if a text without new tokens would be encoded differently than before."""
+    `scripts` names the scripts that tokens may contain, such as `Latin,Greek`, or may not, such as
+    `-Thai`. `rows` are the embeddings to extend too. `batches()` yields the texts to measure on.
+    Raises CannotHold if a text without new tokens would be encoded differently than before."""
     original, giver = open_tokenizer(path), open_tokenizer(other)
     growth = Growth(original, rows)
     candidates = _candidates(original, giver, allowed_scripts(scripts))
@@ -134,7 +134,7 @@ def join(
 
 
 def allowed_scripts(scripts: str) -> np.ndarray:
-    """Return bool[SCRIPTS]: the scripts that tokens may contain. scripts: the names of these
+    """Return bool[SCRIPTS]: the scripts that tokens may contain. `scripts` has the names of these
     scripts, separated by commas, or names of forbidden scripts, each with a minus. Characters
     shared by scripts are always allowed."""
     names = [name.strip() for name in scripts.split(",") if name.strip()]
@@ -235,8 +235,8 @@ def join_bpe(
     A candidate that is encoded as two tokens, by the old merges and those added so far, is added
     with a merge of these two, after all other merges. So every text is first encoded as before, and
     only then do the new merges join its tokens. Candidates of more tokens are tried again after
-    other candidates have been added, until none can be added. parts: the old ids of each token;
-    single: candidates of one character, which need no merge."""
+    other candidates have been added, until none can be added. `parts` has the old ids of each
+    token. `single` has candidates of one character, which need no merge."""
     ranks: dict[tuple[Text, Text], int] = {}
     for pair in merges:
         ranks.setdefault(pair, len(ranks))
@@ -274,8 +274,8 @@ def merged(symbols: list[Text], ranks: dict[tuple[Text, Text], int]) -> list[Tex
 
 
 def _reachable(original: Original, addition: Addition) -> Addition:
-    """Return the addition without tokens that their own text does not produce, for example
-    because the pattern cuts it or a normaliser changes it. Tokens that are parts of other new
+    """Return the addition without tokens that encoding their own text does not produce, for example
+    because the pattern cuts the text or a normaliser changes it. Tokens that are parts of other new
     tokens stay."""
     encode = _reopen(original, addition)
     reachable = _produced(original, addition, encode)

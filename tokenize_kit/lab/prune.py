@@ -52,9 +52,9 @@ from tokenize_kit.lab.embeddings import PrunedEmbeddings, read_tables, write_pru
 def choose_tokens(
     form: ByteBpe | CharBpe | Pieces, counts: np.ndarray, most: int | None, least: int
 ) -> list[int]:
-    """Return the old ids to keep, in order. counts: int64[ids], the uses of each token. Tokens used
-    less than `least` times are removed; if `most` is given, the least used are removed until `most`
-    tokens are left. Raises LlmcurateError if more than `most` tokens must be kept."""
+    """Return the old ids to keep, in order. `counts` is int64[ids], the uses of each token. Tokens
+    used less than `least` times are removed; if `most` is given, the least used are removed until
+    `most` tokens are left. Raises UsageError if more than `most` tokens must be kept."""
     if isinstance(form, ByteBpe):
         fixed = {number for token, number in form.tokens.items() if len(token) == 1}
         others = {token.number for token in form.added}
@@ -87,9 +87,9 @@ def _choose_bpe(
     most: int | None,
     least: int,
 ) -> list[int]:
-    """Return the ids to keep. Tokens that no merge needs are removed, the least used first, and
-    the uses of a removed token are added to its parts. fixed: ids to keep; others: other ids,
-    all kept."""
+    """Return the ids to keep. Tokens that no merge needs are removed, the least used first, and the
+    uses of a removed token are added to its parts. The ids `fixed`, and the ids `others` outside
+    `numbers`, are kept."""
     merges_of: dict[int, list[list[int]]] = {}
     needed = dict.fromkeys(numbers.values(), 0)
     for left, right in merges:
@@ -132,7 +132,7 @@ def _choose_unigram(form: Pieces, counts: np.ndarray, most: int | None, least: i
         # The lowest and highest scores set those of unknown characters and user-defined pieces.
         fixed |= {min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)}
     if not form.byte_fallback:  # keep characters of the texts, or they would become unknown
-        # And of special tokens: with an unknown character, the library finds the token in text.
+        # And of special tokens: if one has an unknown character, the library finds it in text.
         shown = [text for n, (text, _, _) in enumerate(form.pieces) if n not in scores or counts[n]]
         used = {letter for text in shown for letter in text}
         fixed |= {n for n in scores if form.pieces[n][0] in used}
@@ -198,12 +198,12 @@ def prune(
     tokens that the tokenizer at this path lacks. Write the new tokenizer, the map of ids and the
     card into the folder `out`, and return the card.
 
-    batches(): yields the texts and is called twice. If `common` is given, `batches` may be None:
-    built-in hard texts and the texts of all tokens are then used. Bytes, special tokens, added
-    tokens and tokens that other tokens need are kept (`choose_tokens`). Before anything is written,
-    the new tokenizer is checked on the texts: texts without a removed token must get the same
-    tokens as before, with their new ids. embeddings: a file or folder of embeddings, from which the
-    rows of removed tokens are removed too; tensors: the names of its tables."""
+    `batches` yields the texts and is called twice. If `common` is given, it may be None: built-in
+    hard texts and the texts of all tokens are then used. Bytes, special tokens, added tokens and
+    tokens that other tokens need are kept (`choose_tokens`). Before anything is written, the new
+    tokenizer is checked on the texts: texts without a removed token must get the same tokens as
+    before, with their new ids. `embeddings` is a file or folder of embeddings, from which the rows
+    of removed tokens are removed too, and `tensors` are the names of its tables."""
     if least < 1 or (most is not None and most < 1):
         raise UsageError("min-count, vocab: give 1 or more")
     original = open_tokenizer(path)

@@ -36,7 +36,7 @@ _BYTES = 256
 
 @dataclass(frozen=True)
 class Row:
-    """The figures of one vocabulary size. saved: see `study`; None in the first row."""
+    """The figures of one vocabulary size. `saved` (see `study`) is None in the first row."""
 
     asked: int
     vocab: int
@@ -84,12 +84,12 @@ def study(
     """Train byte-level BPE of each size on nine tenths of the texts and measure it on the other
     texts.
 
-    sizes: numbers of tokens, special tokens included; width: the width of the model's embedding;
-    segmentation: the way to find words in scripts without spaces. In the result, `rows` has a `Row`
-    per size, with `embedding_parameters` (vocabulary x width) and `saved`: the share of tokens
-    saved per doubling of the vocabulary since the previous row. `recommended` is the last size up
-    to which every step saved `worth` or more. Raises LlmcurateError for invalid sizes and for too
-    few texts."""
+    `sizes` are numbers of tokens, special tokens included. `width` is that of the model's
+    embedding. `segmentation` finds words in scripts without spaces. In the result, `rows` has a
+    `Row` per size, with `embedding_parameters` (vocabulary x width) and `saved`: the share of
+    tokens saved per doubling of the vocabulary since the previous row. `recommended` is the last
+    size up to which every step saved `worth` or more. Raises LlmcurateError for invalid sizes and
+    for too few texts."""
     least = _BYTES + len(special_tokens) + 1
     ascending = sorted(set(sizes))
     if not ascending or ascending[0] < least:

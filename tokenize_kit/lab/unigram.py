@@ -37,7 +37,7 @@ class Segments:
         self.longest = max(self.longest, len(text))
 
     def best(self, text: str) -> tuple[float, list[int]]:
-        """Return (sum of scores, ids) of a text as the model sees it, with U+2581 for spaces."""
+        """Return (sum of scores, ids) of the best path through a text with U+2581 for spaces."""
         scores = [0.0] + [float("-inf")] * len(text)
         back: list[tuple[int, list[int]]] = [(0, [])] * (len(text) + 1)
         for a in range(len(text)):
@@ -64,12 +64,12 @@ class Segments:
 def learn_pieces(
     form: Pieces, texts: Iterable[str], tokens: int
 ) -> list[tuple[str, float, list[int]]]:
-    """Learn new pieces; return them with the likeliest first: (text, score, the old ids of its
-    parts). texts: texts normalised as the model does. A Unigram is trained on the texts, and those
-    of its pieces that the old model lacks are chosen. A piece gets its score from that training. If
-    the scores of its old parts have a higher sum, the piece gets slightly more than this sum, so
-    that a text equal to the piece is encoded as the piece. Without byte fallback, a piece's
-    characters come before the piece."""
+    """Learn up to `tokens` pieces from texts that are normalised as the model does. Return (text,
+    score, the old ids of its parts) of each, the likeliest first. A Unigram is trained on the
+    texts, and those of its pieces that the old model lacks are chosen. A piece gets its score from
+    that training. If the scores of its old parts have a higher sum, the piece gets slightly more
+    than this sum, so that a text equal to the piece is encoded as the piece. Without byte fallback,
+    a piece's characters come before the piece."""
     from tokenize_kit.learn.bpe import choose_characters
     from tokenize_kit.learn.unigram_pieces import PieceLearner
 
@@ -112,12 +112,12 @@ def _with_characters(
 
 
 def score_pieces(form: Pieces, pieces: dict[str, float | None]) -> tuple[dict[str, float], int]:
-    """Return the scores of new pieces in the joined model, and the number of pieces whose score
-    differs from the given one. Scores of both models are logarithms of probabilities within their
-    vocabularies and are compared unchanged. No new score is below the lowest old score, which sets
-    the score of unknown characters. A piece must score more than the best path through its text by
-    all other pieces, so that a text equal to the piece is encoded as the piece. If it has no score
-    or too low a score, it gets 1/64 more than that path."""
+    """Return ({text: score in the joined model}, the number of scores that differ from the given
+    ones). Scores of both models are logarithms of probabilities within their vocabularies and are
+    compared unchanged. No new score is below the lowest old score, which sets the score of unknown
+    characters. A piece must score more than the best path through its text by all other pieces, so
+    that a text equal to the piece is encoded as the piece. If it has no score or too low a score,
+    it gets 1/64 more than that path."""
     joined = Segments(form)
     least = joined.unknown + _UNKNOWN
     scores: dict[str, float] = {}

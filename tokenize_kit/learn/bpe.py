@@ -38,8 +38,8 @@ from tokenize_kit.segment import Dictionary
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained tokenizer and figures for its card. character_coverage: the share of the text whose
-    characters are tokens; spm: the bytes of a Unigram tokenizer's SentencePiece model."""
+    """A trained tokenizer and figures for its card. character_coverage: the share of the text's
+    characters that are tokens; spm: a Unigram tokenizer's SentencePiece model."""
 
     tokenizer: Tokenizer
     byte_fallback: bool = False
@@ -65,7 +65,7 @@ def count_cuttings(
     cuttings: Sequence[Sequence[str]],
     dictionary: Dictionary | None = None,
 ) -> list[WordCounts]:
-    """Count pieces of texts as count_words does, for several lists of patterns in one reading."""
+    """Count pieces as count_words does, for several lists of patterns. The texts are read once."""
     counts = [WordCounts([compile_pattern(part) for part in parts]) for parts in cuttings]
     for data, offsets, weight in weighted_batches(documents):
         bounds = dictionary.cut(data, offsets) if dictionary else offsets
@@ -93,19 +93,19 @@ def learn_merges(
     share: float = SHARE,
     step: int = STEP,
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """Learn merges over bytes. Return the tokens, first the 256 bytes in the order of `tokenizers`,
-    and for each merge the positions of its two tokens in this list.
+    """Learn merges over bytes. Return the list of tokens, which begins with the 256 bytes in the
+    order of `tokenizers`, and for each merge the positions of its two tokens in this list.
 
     text: the result of lay_out_words, which is changed in place; tokens: the largest number of
     tokens; banned: spellings that no merge may make; least: the smallest count of a merged pair;
-    longest: the most bytes of a token; share, step: numbers that set the threshold below which
-    pairs are forgotten (bpe_merges.py); the merges do not depend on them."""
+    longest: the most bytes of a token; share, step: set the threshold below which pairs are
+    forgotten (bpe_merges.py) and change only the speed."""
     merges = learn(text, 256, tokens, least, longest, *spelled(banned), share, step)
     return merged_names(merges)
 
 
 def spelled(tokens: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids of all tokens' bytes, int32[], and the tokens' bounds, int64[tokens + 1]."""
+    """Return all tokens' byte ids, int32[], and the tokens' bounds, int64[tokens + 1]."""
     joined, bounds = pack(tokens)
     return byte_ids()[joined], bounds
 
@@ -216,8 +216,8 @@ def token_names(bases: Sequence[AnyStr], merges: Sequence[Merge]) -> list[AnyStr
 def first_merges(
     names: Sequence[AnyStr], merges: Sequence[tuple[int, int]], tokens: int
 ) -> tuple[list[AnyStr], list[tuple[int, int]]]:
-    """Return the first `tokens` tokens and their merges. Learning with this limit would give the
-    same, because the limit only decides when learning stops."""
+    """Return the first `tokens` tokens and their merges. Learning anew with this limit would give
+    the same result, because the limit only decides when learning stops."""
     if len(names) <= tokens:
         return list(names), list(merges)
     last = names[tokens - 1]
@@ -322,7 +322,7 @@ def choose_characters(
 
 
 def number_words(words: CharacterWords, kept: Sequence[str]) -> Words:
-    """Spell words in the numbers of the kept characters; words are cut at all other characters.
+    """Replace the kept characters of words by their numbers, and cut words at all other characters.
     kept: characters sorted by code point; a character's number is its position in the list."""
     codes = np.array([ord(c) for c in kept], np.uint32)
     positions = np.searchsorted(codes, words.codes)
@@ -346,7 +346,7 @@ def train_char_bpe(
     dictionary: Dictionary | None = None,
 ) -> list[Trained]:
     """Train character BPE tokenizers of all sizes in options; texts are counted only once.
-    documents, scale: as in train_byte_bpe. Sizes with equal characters share the merges."""
+    documents, scale: as in train_byte_bpe. Sizes with the same characters share their merges."""
     first, parts = options.first_tokens, options.cutting.parts
     least, longest = options.min_frequency * scale, options.max_token_length or LONGEST
     words = split_characters(*count_words(documents, options.counted_parts, dictionary).words())
@@ -390,7 +390,7 @@ def build_char_bpe(
     parts: Sequence[str],
     space: str | None = None,
 ) -> Tokenizer:
-    """Build a tokenizer as build_tokenizer does. A space stays a space, not U+2581."""
+    """Build a character BPE, as build_tokenizer does. Spaces are not written as U+2581."""
     ids = {token: number for number, token in enumerate([*first, *BYTE_PIECES, *names, *last])}
     pairs = [(names[left], names[right]) for left, right in merges]
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs, byte_fallback=True))

@@ -5,11 +5,11 @@ smaller pair of ids comes first, as in `tokenizers`. A pair waits in a heap with
 it was found; its count in the heap may be out of date and is checked when the pair reaches the top.
 
 Speed comes from one fact: a pair's count is highest when the later of its two tokens is made, and
-then only falls. A pair whose count is then below a threshold is therefore forgotten. When no pair
-is left, the threshold is lowered and the text is scanned for the forgotten pairs (bpe_pairs.py). So
-the table of pairs stays small, and the neighbours of a new token are counted in an array indexed by
-the neighbour's id. There is one exception: a merge that spells a token which an earlier merge has
-made can raise counts later, so all pairs with such a token are kept.
+only falls afterwards. So a pair is forgotten if its highest count is below a threshold. When no
+pair is left, the threshold is lowered and the text is scanned for the forgotten pairs
+(bpe_pairs.py). Thus the table of pairs stays small, and the neighbours of a new token are counted
+in an array indexed by the neighbour's id. There is one exception: a merge that spells a token which
+an earlier merge has made can raise counts later, so all pairs with such a token are kept.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _GONE = np.int32(-2)
 # Typed, because numba compiles a function again for every literal number passed to it.
 _ALL, _ONCE = np.int64(-1), np.int64(1)
 
-# The neighbours of the tokens made by one merge. The code of a left neighbour is its id, of a right
-# neighbour its id + half of the codes; the new token always counts as a left neighbour. sums:
-# int64[codes, 2]: weights and number of positions; less: weights to subtract, later the pair or the
-# heap entry of a code; touched: codes in use; event, position: code and first cell of every pair.
+# The neighbours of the tokens made by one merge. The code of a left neighbour is its id; that of a
+# right one is its id + half the number of codes. The new token is always a left one. sums:
+# int64[codes, 2]: weights and number of positions; less: weights to subtract, later a code's pair
+# or heap entry; touched: codes in use; event, position: code and first cell of every pair.
 Neighbours = namedtuple("Neighbours", "sums less touched event position")
 
 
@@ -85,7 +85,7 @@ def learn(
 
 # Tokens that the text consists of at the beginning. letters: int32[], their symbols joined; ends:
 # int64[tokens + 1]; gaps: bool[symbols]: symbols between words; words: the most words in a token.
-# Each of them is one cell of the text. With gaps, no merge may spell a token that exists.
+# In the text, each of these tokens is one cell. With gaps, no merge may spell an existing token.
 InitialTokens = namedtuple("InitialTokens", "letters ends gaps words")
 
 
@@ -223,7 +223,7 @@ def _merge_pair(
             events += 1
             if right == new:
                 right_again += weight
-    # A new token on the left was counted as a neighbour of a, one on the right as one of b.
+    # Adjacent new tokens: the left one was counted next to this a, the right one next to this b.
     if left_again:
         touches = _subtract(sums, less, touched, touches, width + a, left_again)
     if right_again:

@@ -1,9 +1,9 @@
 """Pairs of a BPE learner: their counts, a heap of waiting pairs, and scans of the text for new
 pairs.
 
-Each merge that creates new occurrences of a pair adds one entry with their positions to the heap.
-Functions return their arrays because these may have been enlarged. Functions with loops get every
-array as an argument, because numba counts a reference whenever a loop reads an array from a tuple.
+If a merge creates new occurrences of a pair, one entry with their positions is added to the heap.
+Functions return their arrays, enlarged if necessary. Functions with loops get every array as an
+argument, because numba counts a reference whenever a loop reads an array from a tuple.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def empty_table(slots):
 
 @njit(nogil=True)
 def find_slot(table, key):
-    """Return the slot in a hash table where a pair is, or the free slot for the pair."""
+    """Return a pair's slot in a hash table, or the free slot to put the pair into."""
     mask = np.uint64(len(table) - 1)
     slot = mix_bits(np.uint64(key)) & mask
     while table[slot, 0] != key and table[slot, 0] != FREE:
@@ -228,7 +228,7 @@ def _next_pair(cells, lengths, at):
 @njit(nogil=True)
 def _fill_sketch(cells, lengths, blocks, bounds, values, sketch):
     """Add up the weights of all pairs in the small table `sketch`, indexed by the low bits of a
-    pair's hash. Each sum is an upper bound of the count of every pair with these bits."""
+    pair's hash. A cell's sum is an upper bound of the count of every pair with these low bits."""
     at, after = _next_pair(cells, lengths, np.int64(0))
     while at >= 0:
         key = np.uint64(np.int64(cells[at]) << 32 | np.int64(cells[after]))

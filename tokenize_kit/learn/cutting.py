@@ -1,6 +1,6 @@
 """Compose the regular expressions that cut text before tokens are learned.
 
-Each expression cuts the pieces that the one before it makes, both in training and in the
+Each expression cuts the pieces made by the expression before it, both in training and in the
 tokenizer.json. Their order is: forbidden strings, newlines, runs of spaces, the pattern, scripts.
 """
 
@@ -77,7 +77,7 @@ def compose(
     script_boundaries: bool = False,
 ) -> Pattern:
     """Add the expressions for forbidden strings, newlines, runs of spaces and scripts to a pattern.
-    The result has no name in llama.cpp if any expression is added."""
+    If any expression is added, llama.cpp has no name for the result."""
     before = []
     if forbid:
         # Longer strings first: one string may be the beginning of another.

@@ -42,7 +42,7 @@ def _texts(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class SampleDrawn:
-    """The entry of a card on the sample: the bytes asked for, and the size of the whole corpus."""
+    """A card's entry on the sample. documents_of, bytes_of: the size of the whole corpus."""
 
     bytes_asked: int
     seed: int
@@ -64,7 +64,7 @@ class Share:
 
 @dataclass(frozen=True)
 class MixtureRead:
-    """The entry of a card on weights: for each value of a column its weight and documents."""
+    """A card's entry on weights: the weight and the documents of each value of the column."""
 
     column: str
     temperature: float | None
@@ -181,7 +181,7 @@ class Mixture:
         return MixtureRead(weights.column, self.options.temperature, values)
 
     def warnings(self) -> list[str]:
-        """Return a warning for every value that has a weight but that no document has."""
+        """Return a warning for every value that has a weight but occurs in no document."""
         if self.weights is None:
             return []
         unmet = sorted(self.weights.by_value.keys() - self.read.keys())

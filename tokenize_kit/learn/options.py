@@ -118,7 +118,7 @@ class Learner:
     splits_digits: ClassVar[bool] = False
     superwords: ClassVar[bool] = False
     character_seeds: ClassVar[bool] = False
-    library_normal_forms: ClassVar[bool] = False  # all are SentencePiece's
+    library_normal_forms: ClassVar[bool] = False  # False: all are SentencePiece's
     has_model_file: ClassVar[bool] = False  # a tokenizer.model is written too
 
     @classmethod
@@ -227,7 +227,7 @@ class UnigramLearner(Learner):
         if options.digits not in (None, "single"):
             raise UsageError("unigram splits digits one by one: use digits single")
         excluded = {
-            "pattern": options.pattern not in (None, "metaspace"),  # SentencePiece's own
+            "pattern": options.pattern not in (None, "metaspace"),  # SentencePiece has only this
             "regex": bool(options.regex),
             "graphemes": options.graphemes,
             "forbid": bool(options.forbid),
@@ -333,7 +333,7 @@ class TrainingOptions:
     )
     special_tokens: tuple[str, ...] = Field(
         ("<|endoftext|>",),
-        description="Special tokens, with the first ids. One has the name of an end of text, such "
+        description="Special tokens, which get the first ids. One must name an end of text, such "
         "as `</s>`.",
     )
     reserved: int = Field(
@@ -368,7 +368,7 @@ class TrainingOptions:
         None,
         gt=0,
         le=1,
-        description="Share of the text whose characters are tokens; not for bpe. Without a value: "
+        description="Share of the text's characters that are tokens; not for bpe. Without a value: "
         "0.9995, and 1 for wordpiece.",
     )
     character_seeds: bool = Field(
@@ -475,8 +475,8 @@ class TrainingOptions:
 
     @property
     def unlearned(self) -> int:
-        """Return the number of tokens that learning neither starts from nor learns, such as special
-        tokens."""
+        """Return the number of tokens that are neither learned nor symbols to learn from, such as
+        special tokens."""
         return len(self.first_tokens) + max(0, self.space_runs - 1)
 
     @property
@@ -537,8 +537,8 @@ class TrainingOptions:
 
     @property
     def counted_parts(self) -> tuple[str, ...]:
-        """Return the patterns that cut texts into words in training. If spaces have a token, a
-        pattern cuts spaces off first, as the tokenizer does."""
+        """Return the patterns that cut texts into words in training. If a token stands for spaces,
+        the first pattern cuts spaces off, as the tokenizer does."""
         space = () if self.space_token is None else (" ",)
         if self.superwords is None:
             return (*space, *self.cutting.parts)

@@ -1,6 +1,6 @@
 """The programs that will open a tokenizer, decided from the options of its training.
 
-The functions that write files of other programs judge a form with the same pattern and one merge.
+To decide, a tokenizer with the same pattern and one merge is converted to each format.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SMALL = ByteBpe(
     (Added("<|endoftext|>", 257, special=True),),
     roles=Roles(ends=(257,)),
 )
-# Options that can keep byte-level BPE out of llama.cpp.
+# Options that can prevent llama.cpp from opening byte-level BPE.
 _CLOSING = (
     *("normalize", "space_token", "superwords", "regex", "graphemes", "digits", "forbid"),
     *("newlines", "space_runs", "script_boundaries"),
@@ -70,8 +70,8 @@ def _opens_llama_cpp(options: TrainingOptions, **changes: Any) -> bool:
 
 
 def way_to_llama_cpp(options: TrainingOptions) -> str:
-    """Return the fewest changes of options, as a command takes them, with which llama.cpp opens the
-    tokenizer."""
+    """Return the smallest change of command-line options with which llama.cpp opens the tokenizer,
+    such as "leave out --digits"."""
     default = TrainingOptions()
     use = [] if options.learner.bytes_only else ["--model bpe"]
     if use:
@@ -92,8 +92,8 @@ def way_to_llama_cpp(options: TrainingOptions) -> str:
 
 
 def opening_lines(options: TrainingOptions) -> list[str]:
-    """Return a line on the programs that will open the tokenizer and, if llama.cpp will not, a line
-    on the options that change this."""
+    """Return a line that names the programs that will open the tokenizer. If llama.cpp will not,
+    add a line that says which options to change."""
     reasons = refusals(options)
     opens = ["transformers", *(name for name, reason in reasons.items() if not reason)]
     closed = tuple(name for name, reason in reasons.items() if reason)

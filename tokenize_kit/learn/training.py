@@ -376,7 +376,7 @@ class _Training:
 
     def _round_trip(self, tokenizer: Tokenizer, figures: Measured) -> tuple[int, list[str]]:
         """Return the number of texts tried, and a warning for each that is not decoded exactly. For
-        a lossless tokenizer the sample is not tried again, because `figures` has the outcome."""
+        a lossless tokenizer, `figures` already holds this result, so texts are not tried again."""
         options, unknown = self.options, figures.unknown_share
         if not options.learner.exact:
             lost = f"{unknown:.2%} of the tokens of its own corpus are {options.learner.unknown}"
@@ -386,7 +386,7 @@ class _Training:
             texts += self.reading.sample.texts()
         if space:
             texts = [text for text in texts if space not in text]
-        if self.normal:  # only the normalized text has to come back
+        if self.normal:  # decoding must return the normalized text
             texts = [self.normal.normalize_str(text) for text in texts]
         failures = round_trip_failures(tokenizer, texts)
         if options.lossless and figures.first_lost is not None:

@@ -54,9 +54,9 @@ def train_unigram(
 ) -> list[Trained]:
     """Train Unigram tokenizers of all sizes in options, each as a SentencePiece model and as a
     tokenizer.json. documents: normalised texts with integer weights; scale: the integer that stands
-    for a weight of 1. Ids: unknown (never produced, since bytes spell everything; among the special
-    tokens if these name it), special tokens, newline, tab, the token for spaces, 256 bytes, pieces,
-    padding. Raises `LlmcurateError` if a vocabulary is too small."""
+    for a weight of 1. Order of ids: unknown (never produced, since bytes spell everything; one of
+    the special tokens if they include it), special tokens, newline, tab, the token for spaces, 256
+    bytes, pieces, padding. Raises `LlmcurateError` if a vocabulary is too small."""
     special = [token for token in options.first_tokens if token != options.space_token]
     special = special if UNKNOWN_PIECE in special else [UNKNOWN_PIECE, *special]
     space = options.space_token

@@ -45,8 +45,8 @@ class Pieces:
         return len(self.scores)
 
     def select(self, order: np.ndarray, scores: np.ndarray) -> Pieces:
-        """Return only the pieces of `order`, with this order. scores: float32[pieces], the new
-        scores of all pieces, also of those left out."""
+        """Return the pieces listed in `order`, int64[], in this order. scores: float32[pieces], the
+        new scores of all pieces, also of those left out."""
         kept = np.sort(order)
         sizes = np.diff(self.texts.ends)
         mask = np.zeros(len(self), np.bool_)
@@ -73,8 +73,8 @@ class PieceTrie:
         self.piece_at = piece_at
 
     def select(self, order: np.ndarray, scores: np.ndarray) -> PieceTrie:
-        """Select as Pieces.select does; the trie's slots are reused unless many pieces are
-        dropped."""
+        """Return a trie of the pieces that Pieces.select returns. It reuses this trie's slots
+        unless many pieces are dropped."""
         pieces = self.pieces.select(order, scores)
         if len(pieces) < _KEPT_SHARE * self._built:
             return PieceTrie(pieces, self._alphabet)
@@ -125,8 +125,8 @@ def _next_slot(lattice, slot, number):
 def expected_counts(lattice, texts, counts):
     """Return float64[slots]: the expected occurrences of pieces in the texts. counts: how often
     each text occurs. lattice: a lattice of probabilities; characters without a piece are counted at
-    its root. When forward or backward sums become small, they are multiplied by 2^332, for all
-    positions that a piece may still reach; their number is kept per position."""
+    its root. Forward or backward sums that become small are multiplied by 2^332, at all positions
+    that a piece may still reach. The number of multiplications is stored per position."""
     numbers, ends = texts
     longest = np.int64(1)
     for k in range(len(counts)):
@@ -278,9 +278,9 @@ def alternatives(lattice, texts):
 
 @njit(cache=True, nogil=True)
 def losses(frequencies, piece_at, first, path, ends):
-    """Return float32[pieces]: how much less likely the text is without each piece. frequencies:
-    float32[pieces], the occurrences in best paths; piece_at: the piece of each slot; first: the
-    piece that gets the count of unknown characters; path, ends: the slots and ends that
+    """Return float32[pieces]: the log-likelihood per piece of text that is lost without each piece.
+    frequencies: float32[pieces], the occurrences in best paths; piece_at: the piece of each slot;
+    first: the piece that gets the count of unknown characters; path, ends: the slots and ends that
     `alternatives` returns."""
     total = 0.0
     for k in range(len(frequencies)):

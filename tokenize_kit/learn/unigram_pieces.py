@@ -43,7 +43,7 @@ _LEAST = np.float32(0.5)  # the fewest expected occurrences of a piece
 _LEAST_OWN = np.float32(2.0)
 _SHRINK = 0.75
 _SURPLUS = 1.1  # pieces are dropped until this many times the vocabulary are left
-_STEP = np.float32(0.0001)  # between the scores of required characters that are not pieces
+_STEP = np.float32(0.0001)  # score difference of required characters that are not pieces
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class PieceLearner:
         """Learn `room` pieces and return them with their scores, best first. kept: the characters
         that may be in pieces, sorted by code point; required: characters that always become pieces;
         symbols: strings that no piece may contain."""
-        # As many of the commonest characters are the same characters.
+        # `kept` holds the commonest characters, so an equal number means equal characters.
         if self._seeds is None or self._seeds[0] != len(kept):
             self._seeds = len(kept), self._seed_pieces(self._words, kept, symbols)
         seeds = self._seeds[1]
@@ -157,16 +157,16 @@ def learn_pieces(seeds: Seeds, vocab: int) -> Pieces:
 
 
 def maximise(trie: PieceTrie, seeds: Seeds, desired: int) -> PieceTrie:
-    """Drop pieces with too few expected occurrences and set new scores, with digamma instead of the
-    logarithm (Liang and Klein 2007). If fewer than `desired` pieces would be left, as in a small
-    text, SentencePiece's lower limit of expected occurrences is used."""
+    """Drop pieces with too few expected occurrences. Compute new scores with the digamma function
+    in place of the logarithm (Liang and Klein 2007). If fewer than `desired` pieces would be left,
+    as in a small text, SentencePiece's lower limit of expected occurrences is used."""
     from scipy.special import digamma
 
     pieces = trie.pieces
     slots = expected_counts(trie.probabilities(), seeds.texts, seeds.counts)
     expected = (trie.piece_counts(slots) / seeds.scale).astype(np.float32)
     enough = np.count_nonzero(expected >= seeds.least) >= desired
-    least = min(seeds.least if enough else _LEAST, expected.max())  # max for tiny texts
+    least = min(seeds.least if enough else _LEAST, expected.max())  # a tiny text may have no more
     order = pieces.order[expected[pieces.order] >= least]
     total = np.cumsum(expected[order])[-1]  # sequential sum in float32
     log_total = np.float64(np.float32(digamma(np.float64(total))))

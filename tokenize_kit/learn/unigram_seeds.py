@@ -53,7 +53,7 @@ def find_seeds(
         letters, array, common, owners, to_end, inside, segments.counts, alphabet, kinds,
         characters_differ,
     )  # fmt: skip
-    # A seed, and that seed before the end of a sentence, begin the same suffix.
+    # A seed may be found twice: by itself, and at the ends of sentences. Add up both counts.
     order = np.lexsort((lengths, firsts))
     firsts, lengths, characters = firsts[order], lengths[order], characters[order]
     heads = np.flatnonzero(np.diff(firsts, prepend=-1) | np.diff(lengths, prepend=-1))
@@ -63,7 +63,7 @@ def find_seeds(
     spaces = (letters[begins] == _SPACE) * np.where(
         letters[begins + 1] == _SPACE, characters[heads], 1
     )
-    best = np.lexsort((-lengths - 2 * spaces, -scores))[:most]  # stable: so far in order of bytes
+    best = np.lexsort((-lengths - 2 * spaces, -scores))[:most]  # ties stay in order of bytes
     return begins[best], lengths[best], scores[best]
 
 
@@ -126,12 +126,12 @@ def _intervals(
     lefts[0] = depths[0] = totals[0] = 0
     before = after = np.int64(0)  # occurrences before the suffix `previous`, and with it
     previous = np.int64(-1)
-    between = np.int64(_FAR)  # bytes that it shares with all suffixes after it so far
+    between = np.int64(_FAR)  # bytes that `previous` shares with all suffixes after it so far
     for k in range(n + 1):
         if k < n and k > 0:
             between = min(between, np.int64(common[k - 1]))
         if k < n and inside[array[k]] == 0:
-            continue  # it begins within a character, or in the bytes after a segment
+            continue  # the suffix begins within a character, or in the bytes after a segment
         shared = np.int64(0)
         last_left, last_total = previous, before
         before = after

@@ -6,9 +6,9 @@ character, so no text is lost. Sentences are cut into words, each with the space
 are cut into segments at digits, between two scripts and at characters that are not pieces
 (trainer_interface.cc of SentencePiece 0.2.3, IsValidSentencePiece).
 
-The seeds of pieces are substrings that different bytes follow. So a segment is stored with the
-bytes that follow it: within a sentence one byte, and at the end of a sentence a zero and the first
-byte of the document's next sentence.
+A seed is a substring that different bytes follow in the text. So a segment is stored with the bytes
+that follow it: one byte or, at the end of a sentence, a zero and the first byte of the document's
+next sentence.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tokenize_kit.segment import Dictionary
 
 _SPACE = np.uint8(0x20)
 SPACE_LEAD = np.uint8(0xE2)  # the first byte of U+2581, SentencePiece's space
-# Kinds of characters decide where pieces end. All other kinds are an index in SCRIPTS plus 3.
+# Kinds of characters, which decide where pieces end. All others: an index in SCRIPTS plus 3.
 SPACES, DIGIT, INHERITED = 0, 1, 2
 _FIRST_SCRIPT = 3
 
@@ -99,8 +99,8 @@ def _sentence_end(data, at, z, breaks, space_cuts):
 @njit(cache=True, nogil=True)
 def _cut_sentences(data, rows, breaks, space_cuts):
     """Cut texts into words; return (words: uint8[], ends: int64[]). A sentence's last word is
-    followed by a zero and the first byte of the document's next sentence (at the end, of its
-    first). breaks: bool[len(data) + 1], True if a sentence also ends before the byte."""
+    followed by a zero and the first byte of the document's next sentence (for the last sentence, of
+    its first). breaks: bool[len(data) + 1], True if a sentence also ends before the byte."""
     out = np.empty(3 * len(data) + 2 * len(rows), np.uint8)
     ends = np.empty(len(data), np.int64)
     w = count = 0

@@ -42,8 +42,8 @@ class Table:
     """A compiled pattern. steps: uint16[states, classes + 1]: 2 * next state, plus 1 if the text so
     far matches. State 0 is dead, state 1 is the first; the last column is for the end of the text.
     ascii: uint8[128], pages: uint8[0x1100], blocks: uint8[blocks, 256]: look-up tables for the
-    class of a code point. group: the number of code points in the groups into which a match is
-    split from its end, or 0 if it is not split."""
+    class of a code point. group: the code points per group into which a match is split from its
+    end; 0: no split."""
 
     pattern: str
     steps: np.ndarray
@@ -62,7 +62,7 @@ class Table:
 
 
 class _Program:
-    """A pattern as a list of positions: (kind, set or target, negative or second target)."""
+    """A pattern as a list of instructions (positions): (kind, set or target, second argument)."""
 
     def __init__(self) -> None:
         self.positions: list[tuple[int, int, int]] = []
@@ -77,7 +77,7 @@ class _Program:
 
     def set(self, members: np.ndarray) -> int:
         for number, other in enumerate(self.sets):
-            if other is members:  # repetitions share one array
+            if other is members:  # repetitions use the same array
                 return number
         number = self.numbers.setdefault(np.packbits(members).tobytes(), len(self.sets))
         if number >= MAX_SETS:

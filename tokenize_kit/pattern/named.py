@@ -165,7 +165,7 @@ def _metaspace(digits: str) -> str:
     return rf" ?[^ \r\n\p{{N}}]+|{digits}|[\r\n]+| "
 
 
-# Ideographs, as BERT's tokenizer puts spaces around them.
+# The ideographs that BERT's tokenizer puts spaces around.
 _IDEOGRAPHS = "\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002a6df\U0002a700-\U0002ceaf\uf900-\ufaff"
 _IDEOGRAPHS += "\U0002f800-\U0002fa1f"
 
@@ -184,9 +184,9 @@ def _whole(build: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A list of patterns that are applied one after the other. gguf: llama.cpp's name for it, or
-    None; digits: the name of its rule for digits; cut: a function that returns the parts with
-    another rule for digits, written for Oniguruma."""
+    """A list of patterns that are applied one after the other. gguf: llama.cpp's name for the list,
+    or None; digits: the name of its rule for digits; cut: returns the parts, in Oniguruma's syntax,
+    for another rule for digits."""
 
     parts: tuple[str, ...]
     source: str
@@ -212,7 +212,7 @@ PATTERNS: dict[str, Pattern] = {
         (o200k(_RULES["triples"]),),
         "tiktoken_ext/openai_public.py",
         "triples",
-        _whole(o200k),  # llama.cpp's gpt-4o cuts otherwise: formats/gguf.py
+        _whole(o200k),  # llama.cpp's gpt-4o cuts differently (formats/gguf.py)
     ),
     "llama3": Pattern(
         (_llama3(_RULES["triples"]),),

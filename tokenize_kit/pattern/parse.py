@@ -15,7 +15,7 @@ import numpy as np
 
 from tokenize_kit.pattern.categories import CODE_POINTS, folds, members
 
-Dialect = Literal["oniguruma", "rust"]  # of `tokenizers`, of tiktoken
+Dialect = Literal["oniguruma", "rust"]  # syntax of `tokenizers` and of tiktoken
 
 MOST = 1000  # repetitions of a part
 # X{1,n} followed by whole groups X{n} up to the end of the run of X: groups counted from the right.
@@ -60,7 +60,7 @@ class Either:
 
 @dataclass(frozen=True, eq=False)
 class Repeat:
-    """A part repeated `least` to `most` times (None: no limit), as often as possible first.
+    """A part repeated `least` to `most` times (None: no limit). More repetitions are tried first.
     possessive: True if only the longest repetition is tried; the part is then a Chars."""
 
     part: Node
@@ -276,6 +276,6 @@ def right_groups(pattern: str) -> tuple[str, int] | None:
     r"""Read a pattern X{1,n}(?=(?:X{n})*(?!X)), where X is a property or \d, which cuts runs of X
     into groups from the right. Return (the pattern of a run, the code points per group), or None
     for other patterns. This is the only look-ahead without a length limit that is supported,
-    because what it matches follows from the length of the run."""
+    because the length of the run decides its result."""
     match = _RIGHT_GROUPS.fullmatch(pattern)
     return (match["set"] + "+", int(match["size"])) if match else None

@@ -1,7 +1,7 @@
 """The loss mask marks the tokens that count in training. A column of the documents selects them.
 
-The column holds a boolean per document, or lists of [start, end) ranges in characters of the text
-that count: lists of two integers, structs of two integers, or either as JSON text. A token counts
+The column holds a boolean per document, or a list of the ranges of characters that count. A range
+[start, end) is a list or a struct of two integers. The value may also be JSON text. A token counts
 if it shares a character with a range. The end-of-text token counts if the last character of the
 text counts, or if the whole document counts. The beginning-of-text token never counts.
 """
@@ -60,7 +60,7 @@ def mask_of(
     order = np.argsort(starts)
     starts, reach = starts[order], np.maximum.accumulate(ends[order])
     token_starts, token_ends = candidate.spans(texts.data, texts.offsets, ids, counts)
-    before = np.searchsorted(starts, token_ends, "left")  # ranges that begin before its end
+    before = np.searchsorted(starts, token_ends, "left")  # ranges that begin before a token's end
     reach = np.append(reach, -1)  # index -1: no range
     counted = (reach[before - 1] > token_starts) & (token_ends > token_starts)
     edges = (0 if begin else None, 0 if end else None)

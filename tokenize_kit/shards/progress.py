@@ -44,7 +44,7 @@ BEGIN = Position()
 
 
 class InputChanged(Exception):
-    """Raised if the documents differ from those that the stopped run encoded."""
+    """The documents differ from those that the stopped run encoded."""
 
 
 class Progress:
@@ -123,10 +123,10 @@ class Progress:
     def advance(
         self, position: Position, size: int, files: dict[str, Checkpoint], last: bool = False
     ) -> None:
-        """Record that `size` bytes of text up to `position` have been written; save the progress if
-        enough text is unsaved. files: functions that sync files and return (state, files), by the
-        name of the state. last: True at the end of the input; progress is then saved if the whole
-        text is long enough."""
+        """Record that `size` more bytes of text, up to `position`, are written. Save the progress
+        if enough text is unsaved. files: functions that sync files and return (state, files), by
+        the name of the state. last: True at the end of the input; progress is then saved if the
+        whole text is long enough."""
         self._bytes += size
         self._unsaved += size
         least = self._save_bytes

@@ -153,8 +153,8 @@ def megatron_index(lengths: np.ndarray, dtype: np.dtype[Any]) -> bytes:
 
 @dataclass(frozen=True)
 class ShardState:
-    """The saved state of an open shard: its number of tokens, and the files of its document
-    table."""
+    """The saved state of an open shard. tokens: the number of tokens; rows: the files of its
+    document table."""
 
     tokens: int = 0
     rows: list[str] = field(default_factory=list)

@@ -1,10 +1,10 @@
-"""Put documents into an order drawn from a seed or given by keys, on disk rather than in memory.
+"""Sort documents on disk, into a random order that depends on a seed, or by given keys.
 
-A document's key is a hash of the seed and its id, so the order depends only on these two. Documents
-with equal ids stay in input order. `DocumentKeys` replace the hashes by given keys. Encoded
-documents are written to one file in runs of a few million tokens, each sorted by the first bits of
-the key. Afterwards the documents of each bucket, whose keys have the same first bits, are read and
-sorted. Memory holds one run and the table of one bucket.
+Documents are sorted by key: a hash of seed and id, or the key that `DocumentKeys` give. Documents
+with equal ids stay in input order. Encoded documents are written to one file in runs of a few
+million tokens, each sorted by the first bits of the key. Afterwards the documents of each bucket,
+whose keys have the same first bits, are read and sorted. Memory holds one run and the table of one
+bucket.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tokenize_kit.shards.shard_files import (
     sync_open,
 )
 
-_BITS = 8  # of the key: 256 buckets
+_BITS = 8  # first bits of the key: 256 buckets
 RUN_TOKENS = 1 << 22  # tokens sorted at once
 _RUN_DOCUMENTS = 1 << 17
 _SPILLED = DOCUMENTS.append(pa.field("key", pa.uint64())).append(pa.field("start", pa.int64()))
@@ -113,7 +113,7 @@ class Shuffle:
 
     def add(self, documents: Encoded) -> None:
         if len(documents.tokens) >= self._run_tokens:
-            self._spill()  # a long document is not copied together with others
+            self._spill()  # so a long document is not copied together with others
         self._pending.append(documents)
         self._waiting += len(documents.tokens)
         self._documents += len(documents)
@@ -176,7 +176,7 @@ class Shuffle:
         self._written += len(run.tokens)
 
     def documents(self) -> Iterator[Encoded]:
-        """Yield all documents in their new order, some millions of tokens at a time."""
+        """Yield all documents in their new order, a few million tokens at a time."""
         with ExitStack() as stack:
             files = [
                 pa.ipc.open_file(stack.enter_context(pa.memory_map(str(self._path(number)))))

@@ -70,9 +70,9 @@ def in_order(
 ) -> Iterator[Result]:
     """Run `map(function, items)` on `workers` threads; yield the results in the order of the items.
     Threads suffice because the kernels release Python's lock; tables are shared and nothing is
-    copied between processes. The sizes of all items that are being encoded or are waiting add up to
-    at most `most`, except for a single larger item. If the function raises an error, it is raised
-    here after the results of earlier items."""
+    copied between processes. The sizes of all items in work or waiting add up to at most `most`; a
+    larger item is processed alone. If the function raises an error, it is raised here after the
+    results of earlier items."""
     if workers <= 1:
         yield from map(function, items)
         return
@@ -112,7 +112,7 @@ _SHARE = 8  # the first eighth of each piece is compared
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The settings that decide the content and the format of shards.
+    """Settings that decide the content and the format of shards.
 
     shard_tokens   The most tokens in a shard, except for a longer document.
     append_eos     Add the tokenizer's end-of-text token after each document.
@@ -181,8 +181,8 @@ class Keys:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Limits of memory, how much text is encoded between two saves of the progress, and how much
-    text gigatoken is tried on. The shards do not depend on these."""
+    """Sizes that do not change the shards: limits of memory, the text encoded between two saves of
+    the progress, and the text on which gigatoken is tried."""
 
     piece_bytes: int = PIECE_BYTES
     save_bytes: int = SAVE_BYTES
@@ -207,7 +207,7 @@ def encode_shards(
 
     tokenizer: a tokenizer.json or another file that vocabulary.py supports. workers: the number of
     threads, used if our kernels encode; each holds some megabytes of text, or one document. say: a
-    function that is called with a line that tells if a stopped run resumes and, if not, why. by:
+    function that is called with a line on resuming a stopped run, or on why that is impossible. by:
     the keys for `val_by` and `packing` of the layout. record: a function that is called with the
     name of the encoder, which is not part of the manifest.
 
@@ -251,7 +251,7 @@ def encode_shards(
         progress.remove()
         raise input_changed_error() from None
     except BaseException as error:
-        if isinstance(error, Exception) or not progress.saved:  # after Ctrl-C it resumes
+        if isinstance(error, Exception) or not progress.saved:  # after Ctrl-C, run again to resume
             progress.remove()
         raise
     progress.remove()
@@ -261,15 +261,15 @@ def encode_shards(
 
 
 class _Chosen:
-    """The encoder of all threads: ours, and after a sample of the texts gigatoken, if it has the
-    same ids for the sample. name: its name, or why it is ours."""
+    """The encoder that all threads use: first ours, then gigatoken if both give the same ids for a
+    sample of the texts. name: gigatoken's name, or the reason why it is not used."""
 
     def __init__(self, vocabulary: Vocabulary, sample_bytes: int) -> None:
         self.encode, self._ours, self._bytes = vocabulary.encode, vocabulary.encoder, sample_bytes
         self.name = "ours, not gigatoken: the corpus is small"
 
     def watch(self, pieces: Iterator[Texts]) -> Iterator[Texts]:
-        """Yield the pieces, and choose when there are enough of them for a sample."""
+        """Yield the pieces, and choose the encoder once they are enough for a sample."""
         sample: list[tuple[np.ndarray, np.ndarray]] = []
         for texts in pieces:
             if self._bytes > 0:

@@ -19,15 +19,15 @@ from train.device import generation
 
 TRITON_INSTALLED: bool = importlib.util.find_spec("triton") is not None
 
-SHORTEST = 32  # mean tokens per document; below it, the calls cost more than they save
+SHORTEST = 32  # mean tokens per document; if shorter, one call each costs more than it saves
 
 Lengths = tuple[tuple[int, ...], ...]
 
 
 def lengths_of(mask: Mask) -> Lengths | None:
     """Return the lengths of each row's documents, or None if attention cannot run document by
-    document. Attention does so only on a CPU, without tracing, for a mask that is causal, has
-    documents and nothing else. The result is computed once per mask."""
+    document. It can on a CPU, outside of compiled code, if the mask is causal, has documents and no
+    other feature. The result is computed once per mask."""
     documents = mask.documents
     if (
         documents is None
@@ -49,7 +49,7 @@ def _lengths(documents: Tensor) -> Lengths | None:
     for row in documents:
         fresh = (torch.nonzero(row[1:] != row[:-1])[:, 0] + 1).tolist()
         if len(fresh) + 1 != len(torch.unique(row)):
-            return None  # a mask takes an id that comes again as the same document
+            return None  # an id that occurs again is the same document, in two pieces
         lengths.append(tuple(b - a for a, b in pairwise([0, *fresh, length])))
     return tuple(lengths) if sum(map(len, lengths)) * SHORTEST <= rows * length else None
 
@@ -65,7 +65,7 @@ def by_document(q: Tensor, k: Tensor, v: Tensor, lengths: Lengths) -> Tensor:
     for sizes, *row in zip(lengths, q, k, v, strict=True):
         parts = zip(*(x[None].split(sizes, dim=2) for x in row), strict=True)
         out = [F.scaled_dot_product_attention(a, b, c, is_causal=True) for a, b, c in parts]
-        # Heads innermost: the kernel's own memory order, and the one that the next product reads.
+        # [length, heads, head_dim] is the memory order of the kernel and of the next layer.
         rows.append(torch.cat([piece.transpose(1, 2) for piece in out], dim=1))
     return torch.cat(rows).transpose(1, 2)
 
@@ -85,14 +85,14 @@ class Backend:
     values: bool = True
     # Devices on which it has no backward pass.
     forward_only: frozenset[str] = frozenset()
-    # Returns the reason for any other refusal.
+    # Returns a reason for refusal that the fields above cannot express, or None.
     other_refusal: Callable[[Tensor, Mask], str | None] | None = None
-    # Builds what it stores in a mask for all layers; with True, for layers that are compiled.
+    # Stores in the mask what all layers share. The second argument: True if layers are compiled.
     prepare: Callable[[Mask, bool], object] | None = None
 
     def refusal(self, q: Tensor, mask: Mask, values: int | None = None) -> str | None:
-        """Return why this back end does not support attention for such queries and mask, or None if
-        it does. ``values``: the dimensions of a value; None if a value has as many as a query.
+        """Return why this back end does not support these queries with this mask, or None if it
+        does. ``values``: the dimensions of a value; None if a value has as many as a query.
         """
         if not self.values and values not in (None, q.shape[-1]):
             return f"values of {values} dimensions with keys of {q.shape[-1]}"
@@ -113,7 +113,7 @@ def _repeat_heads(kv: Tensor, heads: int) -> Tensor:
 
 def eager(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = None) -> Tensor:
     """Return softmax(q k^T / sqrt(head_dim) + bias + added) v (Vaswani et al. 2017). Scores and
-    softmax are in float32 or wider. A query that sees nothing gets 0. The mask's ``softcap``
+    softmax are in float32 or wider. A query that sees no key gets 0. The mask's ``softcap``
     applies to the scaled products, before bias and added scores.
     """
     k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
@@ -140,8 +140,8 @@ def _make_dense(mask: Mask, compiled: bool) -> None:
 
 
 def has_cudnn(device: torch.device) -> bool:
-    """Return True if SDPA takes cuDNN's kernel for plain masks on this device: PyTorch 2.11, seen
-    on an H200, and 2.13, check_prefer_cudnn_attention in its sdp_utils.cpp. PyTorch 2.9 does not.
+    """Return True if SDPA uses cuDNN's kernel for plain masks on this device. PyTorch 2.9 does not;
+    2.11 does (seen on an H200), and so does 2.13 (check_prefer_cudnn_attention in sdp_utils.cpp).
     The kernel's gradients are not deterministic."""
     recent = torch.__version__ >= "2.11" and (torch.backends.cudnn.version() or 0) > 91_500
     same_bits = torch.are_deterministic_algorithms_enabled()
@@ -149,10 +149,10 @@ def has_cudnn(device: torch.device) -> bool:
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None = None) -> Tensor:
-    """Run PyTorch's fused attention. A query that sees nothing gets 0. PyTorch's flash kernel runs
+    """Run PyTorch's fused attention. A query that sees no key gets 0. PyTorch's flash kernel runs
     if the mask is only causal, and on a CPU also with documents. On a CPU that kernel needs values
-    as wide as keys. So narrower values are padded if there is more than one query. With keys of 192
-    and values of 128 dimensions this takes 0.4 of the time of the kernel that stores all scores."""
+    as wide as keys, so narrower values are padded with zeros if there is more than one query. With
+    keys of 192 and values of 128 dimensions, this takes 40 % of the time of the unfused kernel."""
     narrower = q.shape[-1] - v.shape[-1]
     if narrower > 0 and mask.queries > 1 and q.device.type == "cpu":
         return sdpa(q, k, F.pad(v, (0, narrower)), mask, added)[..., :-narrower]
@@ -180,7 +180,7 @@ def _one_query(q: Tensor, k: Tensor, v: Tensor, mask: Mask, added: Tensor | None
 
 
 def _seen(q: Tensor, mask: Mask, added: Tensor | None) -> Tensor:
-    """Return the mask, bool or with biases, as PyTorch's function reads it."""
+    """Return the mask for PyTorch's function: bool, or numbers that are added to the scores."""
     bias = mask.scores(q.dtype)
     if added is not None:
         bias = added.to(q.dtype) if bias is None else bias + added.to(q.dtype)

@@ -1,7 +1,7 @@
 """Choose the attention back end: each device has a table of back ends, and ``auto`` takes the first
 row that fits. The order of the rows follows from measurements on an H100 and an H200
 (``benchmarks/attention.py``, docs/performance.md). For a plain mask cuDNN's kernel is the fastest,
-ours is next, and SDPA's FlashAttention-2 is slower from 1,024 tokens on."""
+our Triton kernel is next, and SDPA's FlashAttention-2 is slower from 1,024 tokens on."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _HALF = frozenset({torch.bfloat16, torch.float16})
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """A row of a device's table: a back end, and the masks and dtypes for which ``auto`` uses it.
-    ``masks``: the mask features that it is used for. ``dtypes``: the dtypes. None: all that the
-    back end supports. ``single``: True if ``auto`` also uses it for a single query, as in
-    generation, with any mask. ``on``: the devices that it is used on. ``least``: the fewest keys.
+    ``masks``, ``dtypes``: the mask features and dtypes; None means all that the back end supports.
+    ``single``: True if ``auto`` also uses it for a single query, as in generation, with any mask.
+    ``on``: returns True for the devices to use it on. ``least``: the smallest number of keys.
     """
 
     backend: str
@@ -81,11 +81,11 @@ TABLE: dict[str, tuple[Row, ...]] = {
         ),
         Row(
             backend="triton",
-            why="its kernels read no block that the mask empties",
+            why="its kernels read no block that the mask hides completely",
             dtypes=_HALF,
         ),
-        Row(backend="flex", why="it skips blocks that the mask empties"),
-        Row(backend="sdpa", why="flex cannot do it"),
+        Row(backend="flex", why="it skips blocks that the mask hides completely"),
+        Row(backend="sdpa", why="flex does not support the case"),
         _REFERENCE,
     ),
     "cpu": (Row(backend="sdpa", why="PyTorch's kernels are the fastest on a CPU"), _REFERENCE),
@@ -93,7 +93,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
 
 
 def fix_for_compiler() -> None:
-    """Let torch.compile take what the table asks about a device as constants."""
+    """Tell torch.compile that functions of the table that describe a device return constants."""
     for fact in (has_cudnn, generation):
         torch.compiler.assume_constant_result(fact)
 
@@ -169,7 +169,7 @@ def prepare(
     """Compute what the back end stores in a mask for all layers. Only shape, dtype and device of
     ``q`` are read. Call this before an activation checkpoint (a block that is computed again in the
     backward pass) runs attention, because code inside it must not store anything. ``compiled``:
-    True if blocks are compiled one by one; each would be compiled again for a mask with more in it.
+    True if blocks are compiled one by one. Each would be compiled again if a mask stored more.
     """
     if isinstance(mask, SharedMask):
         for each in mask.chunks:
@@ -253,4 +253,4 @@ def fault(
     bound = BOUNDS[dtype]
     if worst <= bound:
         return None
-    return f"its results differ from the reference's by {worst:.1g} of their size, over {bound:g}"
+    return f"its results differ from the reference by {worst:.1g} of their size; limit {bound:g}"

@@ -14,7 +14,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex
 from llmcurate.base.errors import RunFailed
 from train.attention.mask import Alibi, Mask, Relative, window_mask
 
-# Most shapes for which a process compiles it. After 8, PyTorch would run it 50 times more slowly.
+# Most shapes that a process compiles. By default PyTorch compiles 8; others run 50 times slower.
 SHAPES = 64
 
 
@@ -24,8 +24,8 @@ def _kernel() -> Any:
 
 
 def compiled(*tensors: Tensor, **settings: Any) -> Any:
-    """Run ``flex_attention`` as a kernel for these shapes. Raises ``RunFailed`` if it was compiled
-    for ``SHAPES`` others."""
+    """Run ``flex_attention`` as a kernel that is compiled for the shapes of ``tensors``. Raises
+    ``RunFailed`` if this process has compiled it for ``SHAPES`` other shapes."""
     from torch._dynamo import config, exc
 
     try:
@@ -33,7 +33,7 @@ def compiled(*tensors: Tensor, **settings: Any) -> Any:
             return _kernel()(*tensors, **settings)
     except exc.FailOnRecompileLimitHit as error:
         raise RunFailed(
-            f"attention flex is compiled for at most {SHAPES} shapes of rows, and more have come:"
+            f"attention flex can be compiled for {SHAPES} shapes of rows, and this run has more:"
             " choose attention sdpa, or rows of fewer lengths"
         ) from error
 

@@ -16,7 +16,7 @@ from train.attention.flash.spans import Spans, bounds, spans
 
 
 def window_mask(mask: Mask) -> Tensor:
-    """Return which keys each query may see by window, sinks, globals and random blocks alone: bool
+    """Return True for each key that a query sees by window, sinks, globals and random blocks: bool
     [batch or 1, heads or 1, queries, keys]. Documents, prefix and causality are not applied.
     """
     assert mask.window is not None
@@ -39,7 +39,7 @@ def window_mask(mask: Mask) -> Tensor:
 
 
 def segment_mask(mask: Mask) -> Tensor:
-    """Return which keys a query may see by segments alone: bool [batch or 1, 1, queries, keys]."""
+    """Return True for keys that a query sees by segments: bool [batch or 1, 1, queries, keys]."""
     assert mask.segment is not None
     segments = mask.key_positions // mask.segment
     own = segments[:, None, mask.offset : mask.offset + mask.queries, None]
@@ -64,11 +64,11 @@ def _random_mask(mask: Mask, own: Tensor, keys: Tensor) -> Tensor:
 
 @lru_cache(maxsize=64)
 def random_blocks(most: int, window: int, first: int, count: int, draw: int) -> Tensor:
-    """Return the numbers of the random blocks of keys that each block of queries sees: int64 [most
-    + 1, most, count]. The first index is the number of blocks in the document, the second the block
-    of queries. A block sees ``count`` random blocks, or fewer if there are not as many; -1 fills
-    the rest. Random blocks are neither in the block's window nor among the document's ``first``
-    blocks, which see none themselves. The length of the row does not change a document's result."""
+    """Draw random blocks of keys for each block of queries: int64 [most + 1, most, count]. Entry
+    [n, i] has the ``count`` blocks that block i of a document of n blocks sees, filled up with -1.
+    Block i sees none that is less than ``window`` blocks away, and none of the document's ``first``
+    blocks, which see none themselves. ``draw`` is the seed. The result for a document does not
+    depend on ``most``, which is the number of blocks in a row."""
     order = torch.tensor(
         [
             [number() for _ in range(most)]
@@ -91,8 +91,8 @@ Value = TypeVar("Value")
 
 
 class once(Generic[Value]):
-    """``functools.cached_property`` without the lock that it had before Python 3.12.
-    ``torch.compile`` breaks its graph at that lock.
+    """``functools.cached_property`` without a lock. Before Python 3.12 the original takes a lock,
+    at which ``torch.compile`` breaks its graph.
     """
 
     def __init__(self, make: Callable[[Any], Value]) -> None:
@@ -170,21 +170,21 @@ class Mask:
         own document, which is that of the key at the query's position.
     ``query_documents``: int [batch, queries]. The documents of the queries if the queries are other
         tokens than the keys.
-    ``window``: the distance, to either side, from which a query no longer sees a key.
+    ``window``: a query sees the keys that are less than this distance away, on either side.
     ``sinks``: the number of first positions of a document that are visible outside the window.
     ``globals``: in an encoder with a window, the number of first tokens of a document that see all
         its tokens and are seen by all.
     ``random``: in an encoder with a window, the number of further keys that each query sees. They
-        are chosen at random with ``draw`` as the seed.
+        are drawn at random. ``draw`` is the seed.
     ``block``: the number of tokens that is the unit of ``window``, ``globals`` and ``random``.
-    ``dilations``: for each head, the step from key to key of its window. The window reaches that
-        many times further.
+    ``dilations``: for each head, a number d: its window has every d-th key and reaches d times
+        further.
     ``segment``: the number of tokens of a segment. A query sees its own segment of its document and
         the segment before.
-    ``memory``: True if all keys come twice. A query sees the segment before in the first copy, and
-        its own segment in the second.
-    ``prefix``: bool [batch, keys]. All queries of the document see these keys, whatever the other
-        fields are.
+    ``memory``: True if ``keys`` holds all tokens twice. A query sees the segment before its own in
+        the first copy, and its own segment in the second.
+    ``prefix``: bool [batch, keys], True for keys that all queries of the document see, whatever the
+        other fields say.
     ``positions``: int [batch or 1, keys]. The position of each key in its document, for window,
         sinks and bias. None: positions count from the start of the row.
     ``bias``: a term that is added to the scores.
@@ -295,7 +295,7 @@ class Mask:
         Raises ``ValueError`` if queries and keys are different tokens, as in cross-attention.
         """
         if self.query_documents is not None:
-            raise ValueError("queries that are other tokens than the keys have no distance to them")
+            raise ValueError("queries and keys are different tokens, so they have no distance")
         own = self.key_positions[:, self.offset : self.offset + self.queries, None]
         return own - self.key_positions[:, None, :]
 

@@ -1,5 +1,5 @@
-"""Chat templates: conversations as tokens, and which of them the assistant says. The ids are those
-of transformers' ``apply_chat_template``.
+"""Chat templates: turn conversations into tokens, and mark the tokens that the assistant says. The
+ids are those of transformers' ``apply_chat_template``.
 
 A template is Jinja in chat_template.jinja, or in tokenizer_config.json.
 """
@@ -22,7 +22,7 @@ from llmcurate.base.roles import TOKEN_NAMES
 from llmcurate.base.tokenizer_file import load_tokenizer, special_ids
 from train.data.readers import Ints
 
-TYPED = "\ufdd2"  # a noncharacter, as BEGIN and END
+TYPED = "\ufdd2"  # a noncharacter, like BEGIN and END
 
 Message = dict[str, str]
 
@@ -64,7 +64,7 @@ class Chat:
 
     def _render(self, messages: Sequence[Message], *, prompt: bool) -> str:
         """Return the text with BEGIN and END around generation blocks, and TYPED in the middle of
-        special tokens that messages spell."""
+        special tokens that are spelled in messages."""
         guarded = [
             {
                 name: self._own.sub(lambda m: m[0][0] + TYPED + m[0][1:], _plain(value))
@@ -82,9 +82,9 @@ class Chat:
         self, messages: Sequence[Message], *, prompt: bool = False
     ) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Return the ids of a conversation, and True for those that the assistant says, both
-        [tokens]. The template's generation blocks are what it says. Without these, it says what its
-        messages add to the text, without white space at the end. Special tokens that messages spell
-        are plain text. ``prompt``: with the beginning of an answer."""
+        [tokens]. Its words are the template's generation blocks, or without these, the text that
+        its messages add, without white space at the end. Special tokens spelled in messages are
+        encoded as plain text. ``prompt``: add the beginning of an answer."""
         marked = self._render(messages, prompt=prompt)
         edges = [len(_plain(marked[: m.start()])) for m in re.finditer(f"[{BEGIN}{END}]", marked)]
         if not edges and not prompt:
@@ -113,8 +113,8 @@ class Chat:
         return edges
 
     def _ids(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return the ids and offsets of a text. If messages spell special tokens, the text between
-        the template's own ones is encoded part by part."""
+        """Return the ids and character offsets of a text. If messages spell special tokens, the
+        parts between the template's own special tokens are encoded one by one."""
         if TYPED not in text:
             self.tokenizer.encode_special_tokens = False
             encoded = self.tokenizer.encode(text, add_special_tokens=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from llmcurate.base.disk.units import counted
+from llmcurate.base.disk.units import counted, format_percent
 from llmcurate.base.errors import RunFailed, UsageError
 from train.config import Source, TrainConfig, locate, names, stages_of
 from train.data.packing import Packed, key_of, mix64
@@ -46,7 +46,7 @@ def permuted(entries: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArra
 
 
 def foreign_of(config: TrainConfig) -> Foreign:
-    """Return what the configuration says about the files of other trainers."""
+    """Return what the settings state about token files that other trainers wrote."""
     return Foreign(
         vocab_size=config.vocab_size,
         end_of_text=config.end_of_text,
@@ -85,8 +85,7 @@ class Sampler(Steps):
     """The rows of each step. They depend only on the seed and the step, so a resumed run needs no
     stored state. Each epoch of a source has its own order. ``sources`` are the numbers of the
     sources to draw from, by default all, and ``shares`` their shares of the rows (see
-    ``shares_of``). ``skip`` has for each source the number of rows that earlier stages have
-    used."""
+    ``shares_of``). ``skip`` has the number of rows of each source that earlier stages used."""
 
     def __init__(
         self,
@@ -134,7 +133,7 @@ class Sampler(Steps):
 
 
 MAX_USEFUL_EPOCHS = (
-    4  # until then, repeated text is nearly as good as new (Muennighoff et al. 2023)
+    4  # so often repeated, text is nearly as good as new text (Muennighoff et al. 2023)
 )
 
 
@@ -181,8 +180,8 @@ class FeedFigures:
 
 
 class Feed(Steps):
-    """The sources of a run, and the rows on which each step trains. ``roles`` are the special
-    tokens of the objective. ``takes`` returns how many positions a piece of a document takes.
+    """The sources of a run, and the rows on which each step trains. ``roles``: special tokens that
+    the objective needs. ``takes``: returns the number of positions of a piece of a document.
     ``task`` describes labels. Raises ``LlmcurateError`` if sources cannot be read or combined."""
 
     task: Task | None = None
@@ -277,7 +276,7 @@ class Feed(Steps):
         for path, label in self.labels.items():
             if limit is not None and self.epochs(path) > limit:
                 raise UsageError(
-                    f"source {label}: {float(self.epochs(path)):.2f} epochs of it are over "
+                    f"source {label}: {float(self.epochs(path)):.2f} epochs, over "
                     f"max_epochs {limit:g}: lower its weight or the steps, or raise max_epochs"
                 )
 
@@ -374,10 +373,12 @@ class Feed(Steps):
 
     def _epochs_line(self, figures: FeedFigures) -> str:
         steps, times = self.config.steps, figures.epochs
+        if times < 0.95:
+            return f"{counted(steps, 'step')} read {format_percent(times)} of the corpus"
         line = f"{counted(steps, 'step')} read the corpus {times:.1f} times"
         if times > MAX_USEFUL_EPOCHS:
             fitting = max(1, int(steps * MAX_USEFUL_EPOCHS / times))
-            line += f"; more than 4 help little: --steps {fitting} reads it 4 times"
+            line += f"; over 4 times helps little: --steps {fitting} reads it 4 times"
         return line
 
 

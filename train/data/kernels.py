@@ -30,9 +30,9 @@ def counting_sort(keys: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]
 
 @njit(cache=True, nogil=True)
 def best_fit(sizes: np.ndarray, context: int) -> tuple[np.ndarray, int]:
-    """Return the row of each item, and the number of rows. Sizes are 1 .. context. An item is put
-    into the row with the least room in which it fits; of several, into the one used last. Rows with
-    the same room form a linked list; a binary tree marks the rooms that have rows."""
+    """Return the row of each item, and the number of rows. Sizes are 1 .. context. An item goes
+    into the row with the least room in which it fits, and among equals into the one filled last.
+    Rows with the same room form a linked list. A binary tree marks the sizes of room that occur."""
     leaves = 1
     while leaves <= context:
         leaves *= 2
@@ -81,7 +81,7 @@ def best_fit(sizes: np.ndarray, context: int) -> tuple[np.ndarray, int]:
 def prefix_hashes(
     tokens: np.ndarray, start: np.ndarray, length: np.ndarray, prefix: int, seed: np.uint64
 ) -> np.ndarray:
-    """Return a uint64 hash of each document's length and first ``prefix`` tokens, with ``seed``."""
+    """Return uint64 [documents]: a hash of ``seed``, a length and the first ``prefix`` tokens."""
     out = np.empty(len(start), np.uint64)
     for document in range(len(start)):
         hashed = seed ^ (np.uint64(length[document]) * np.uint64(0x9E3779B97F4A7C15))

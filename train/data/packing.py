@@ -7,7 +7,7 @@ best-fit  a document longer than a row fills whole rows; its remainder and all s
           that fits a row is split (best-fit decreasing; Ding et al. 2024)
 padding   a row holds one document, or a part of a longer one
 
-A packing depends only on the documents' lengths and the seed. It takes 16 to 24 bytes a document.
+A packing depends only on the documents' lengths and the seed. It needs 16 to 24 bytes per document.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from llmcurate.base.messages import OPTIONAL
 from train.data.readers import Ints
 
 _U64 = npt.NDArray[np.uint64]
-# (index among the documents, first token, tokens)
+# (index of the document, index of the first token, number of tokens) of each piece
 Spans = list[tuple[int, int, int]]
 
 
@@ -173,7 +173,7 @@ def packing_for(asked: str, cuts: bool) -> str:
         raise UsageError(f"packing {asked!r}: choose one of auto, {', '.join(PACKINGS)}")
     if asked == "concat" and not cuts:
         raise UsageError(
-            "packing concat cuts documents anywhere, and this objective takes them in pieces:"
+            "packing concat cuts documents anywhere, which this objective does not allow:"
             " choose best-fit or padding"
         )
     return asked

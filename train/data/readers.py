@@ -24,10 +24,10 @@ _SCAN = 1 << 24  # tokens scanned at a time
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """Facts that the files of other trainers do not record. Ids are below ``vocab_size``; the id
-    ``end_of_text`` ends documents. If they are not given, both are read from ``tokenizer``, a
-    tokenizer.json or its folder. ``dtype``: type of the tokens, by default uint16 if ids fit, else
-    uint32."""
+    """Facts that the files of other trainers do not record. Ids are below ``vocab_size``. The id
+    ``end_of_text`` ends documents. If one of the two is not given, it is read from ``tokenizer``, a
+    tokenizer.json or its folder. ``dtype``: the type of the tokens, by default uint16 if all ids
+    fit, else uint32."""
 
     vocab_size: int | None = None
     end_of_text: int | None = None
@@ -80,7 +80,7 @@ def ending(suffix: str) -> Files:
 
 
 def is_validation(name: str) -> bool:
-    """Return whether a file is for evaluation, like val.bin, fineweb_val_000000.bin and
+    """Return True for the name of a file for evaluation, such as val.bin, fineweb_val_000000.bin or
     validation/index.json."""
     return not {"val", "valid", "validation"}.isdisjoint(re.split(r"[^a-z0-9]+", name.lower()))
 
@@ -89,7 +89,7 @@ def map_tokens(path: Path, dtype: np.dtype[Any], offset: int = 0) -> npt.NDArray
     """Map a file's tokens, which begin after ``offset`` bytes, into memory."""
     size = path.stat().st_size - offset
     if size < 0 or size % dtype.itemsize:
-        raise RunFailed(f"{path}: cut short, {size} bytes are not whole {dtype.name} tokens")
+        raise RunFailed(f"{path}: cut short: {size} bytes are no whole number of {dtype.name}")
     # An empty file cannot be mapped.
     if not size:
         return np.zeros(0, dtype=dtype)
@@ -126,8 +126,8 @@ def scan(name: str, tokens: npt.NDArray[Any], foreign: Foreign) -> Part:
 
 
 def from_records(name: str, tokens: npt.NDArray[Any], length: Ints, foreign: Foreign) -> Part:
-    """Return the documents of a file of records. Each record is a document, but records of one
-    length are blocks of a text, in which end-of-text ids end documents."""
+    """Return the documents of a file of records. If all records have one length, they are blocks of
+    one text, in which end-of-text ids end documents. Otherwise each record is a document."""
     blocks = len(length) > 0 and (length[:-1] == length[0]).all() and length[-1] <= length[0]
     if blocks and foreign.end_of_text is not None:
         return scan(name, tokens, foreign)
@@ -172,7 +172,7 @@ def read_datatrove(path: Path, foreign: Foreign) -> Part:
         raise RunFailed(f"{index}: missing or cut short")
     ends = np.fromfile(index, dtype="<u8")
     size, count = path.stat().st_size, int(ends[-1]) if len(ends) else 0
-    # The file records no type: the width follows from its size.
+    # The file does not record its dtype. The bytes per token follow from its size.
     width = next((width for width in (2, 4) if width * count == size), None)
     if width is None:
         raise RunFailed(
@@ -250,7 +250,7 @@ def read_megatron(path: Path, foreign: Foreign) -> Part:
 @layout("olmo", ending(".npy"))
 def read_olmo(path: Path, foreign: Foreign) -> Part:
     """Read OLMo's .npy: raw tokens without a NumPy header, in the smallest type that holds the
-    vocabulary. NAME.csv.gz, which is optional, has start, end and id of each document
+    vocabulary. The optional NAME.csv.gz has start and end (in tokens) and id of each document
     (allenai/OLMo, olmo/data/memmap_dataset.py; allenai/dolma,
     python/dolma/tokenizer/executor.py)."""
     with path.open("rb") as file:
@@ -313,8 +313,8 @@ _LITGPT_MAGIC, _LITGPT_HEADER = b"LITPKDS", 24
 
 
 def bin_files(folder: Path, names: set[str]) -> list[str]:
-    """Return the .bin files except LitData's. If one of them has an index (.idx), return none,
-    because this layout would ignore the ends of documents in the index."""
+    """Return the .bin files except LitData's. If one of them has an index (.idx), return no file,
+    because the reader of this layout would ignore the document ends in the index."""
     paths = [n for n in ending(".bin")(folder, names) if not Path(n).name.startswith("chunk-")]
     return [] if any(name.removesuffix(".bin") + ".idx" in names for name in paths) else paths
 
@@ -327,9 +327,9 @@ def read_bin(path: Path, foreign: Foreign) -> Part:
     llm.c's, as modded-nanogpt reads it: a header of 256 int32 (magic, version, number of tokens),
     then uint16 tokens for the magic 20240520, uint32 tokens for 20240801 (karpathy/llm.c,
     dev/data/data_common.py). lit-gpt's PackedDataset, also of TinyLlama: "LITPKDS", uint64 version
-    1, uint8 type of tokens, uint64 number of tokens in a chunk. A file has one or more chunks, and
-    the last chunk is filled up with the separator, whose id ``end_of_text`` is (Lightning-AI/litgpt
-    before 0.4, lit_gpt/packed_dataset.py).
+    1, uint8 type of tokens, uint64 number of tokens in a chunk. A file has one or more chunks. The
+    last chunk is filled up with the separator, the id ``end_of_text`` (Lightning-AI/litgpt before
+    0.4, lit_gpt/packed_dataset.py).
     """
     with path.open("rb") as file:
         head = file.read(_LLMC_HEADER)

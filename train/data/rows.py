@@ -29,7 +29,7 @@ from train.data.shards import Shards
 
 _PREFIX = 512  # tokens of a document that decide its side of the split
 
-# (tokens of pieces, context) to positions in a row; more tokens never take fewer positions.
+# From (numbers of tokens of pieces, context) to the positions they need, which grow with tokens.
 Takes = Callable[[Ints, int], Ints]
 
 
@@ -48,8 +48,8 @@ class Piece:
 
 def cut_single(shards: Shards, held_out: float) -> Shards:
     """If the shards have only one document, cut it in two. The last part, a share ``held_out`` of
-    its tokens, is the held-out text, as in nanoGPT's data/shakespeare_char/prepare.py. The bytes of
-    both parts are in proportion to their tokens."""
+    its tokens, is the held-out text, as in nanoGPT's data/shakespeare_char/prepare.py. The parts'
+    bytes are estimated in proportion to their tokens."""
     total = int(shards.length.sum())
     if shards.documents != 1 or total < 2:
         return shards
@@ -86,9 +86,9 @@ def split(
 
     If the shards do not name their held-out text, the choice depends only on the seed, the
     document's length and its first 512 tokens, so exact duplicates are never separated.
-    ``unique_tokens`` limits training to just enough documents to have that many tokens, taken in a
-    random order. So a smaller limit selects a subset of these documents. Raises ``LlmcurateError``
-    if all documents are the same, or if they have fewer tokens than ``unique_tokens``."""
+    ``unique_tokens`` limits training to whole documents, taken in a random order until they have
+    this many tokens. A smaller limit selects a subset of them. Raises ``LlmcurateError`` if all
+    documents are the same, or if they have fewer tokens than ``unique_tokens``."""
     from train.data.kernels import prefix_hashes
 
     draws = np.empty(shards.documents, dtype=np.uint64)
@@ -123,28 +123,28 @@ def split(
 
 
 def sides(draws: npt.NDArray[np.uint64], held_out: float) -> npt.NDArray[np.bool_]:
-    """Return which documents are held out, by a random number for each: those up to ``held_out`` x
-    2^64, but at least the smallest and never the largest."""
+    """Return True for documents that are held out, given a random number for each: if the number is
+    at most ``held_out`` x 2^64. The smallest is always held out, the largest never."""
     least, most = draws.min(), draws[draws < draws.max()].max()
     bound = np.uint64(min(int(held_out * 2.0**64), 2**64 - 1))
     return draws <= np.uint64(min(max(bound, least), most))
 
 
 def longest(takes: Takes, context: int) -> int:
-    """Return the most tokens of a piece in a row. Raises ``LlmcurateError`` if no token fits."""
+    """Return the most tokens of one piece in a row. Raises ``LlmcurateError`` if no token fits."""
     lengths = np.arange(context + 1)
     while takes(lengths[-1:], context)[0] <= context:
         lengths = np.arange(2 * len(lengths))
     fits = int(np.count_nonzero(takes(lengths, context) <= context))
-    if fits < 2:  # a piece without tokens, and one with a token
+    if fits < 2:  # only a piece without tokens fits
         raise UsageError(f"context is {context}: too short for the objective; raise context")
     return fits - 1
 
 
 class Rows:
     """Documents of a folder of shards, packed into rows of ``context`` targets. With ``masked``,
-    tokens that the shards exclude are not scored. ``first`` plus the number of a document in the
-    shards is its number in the run. Of each document the first ``most`` tokens are read."""
+    tokens that the shards exclude are not scored. The number of a document in the run is ``first``
+    plus its number in the shards. Only the first ``most`` tokens of each document are read."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Rows:
         self.length = shards.length[documents]
         if most is not None:
             self.length = np.minimum(self.length, most)
-        self.longest, packed = context, self.length  # in tokens; in positions
+        self.longest, packed = context, self.length  # most tokens of a piece; sizes in positions
         if takes is not None:
             self.longest = longest(takes, context)
             whole, left = np.divmod(self.length, self.longest)
@@ -256,8 +256,8 @@ def tokens_of(shards: Shards, document: int, part: slice) -> Ints:
 
 def counts(shares: Sequence[int], rows: int) -> list[int]:
     """Divide ``rows`` rows among sources in proportion to ``shares``. Return the number of rows of
-    each source. The list of sources is halved again and again, and each half gets its share,
-    rounded to whole rows. With this method no number falls when ``rows`` grows."""
+    each source. The list of sources is halved repeatedly, and each half gets its share, rounded to
+    whole rows. So no source gets fewer rows if ``rows`` is larger."""
     if len(shares) == 1:
         return [rows]
     middle = len(shares) // 2
@@ -269,9 +269,9 @@ def counts(shares: Sequence[int], rows: int) -> list[int]:
 def shares_of(
     sources: Sequence[Source], rows: Sequence[Rows], *, steps: int, batch: int
 ) -> list[int]:
-    """Return each source's share of the rows in ``steps`` steps of ``batch`` rows, as a whole
-    number. Shares by weight do not depend on ``steps``; shares by tokens or epochs are numbers of
-    rows. Raises ``LlmcurateError`` if the requests cannot be met, or contradict each other."""
+    """Return a whole number for each source, in proportion to its rows in ``steps`` steps of
+    ``batch`` rows. If sources have weights, the numbers do not depend on ``steps``. If they have
+    tokens or epochs, they are numbers of rows. Raises ``LlmcurateError`` if this is impossible."""
     for source, part in zip(sources, rows, strict=True):
         if not part.count:
             raise RunFailed(f"source {source.label}: no tokens to train on")

@@ -1,16 +1,18 @@
 """Token shards of any layout, memory-mapped and presented alike.
 
-An llmcurate folder holds: manifest.json version, dtype, vocab_size, special_ids, documents, tokens,
-bytes, files tokens-00000.bin little-endian uint16 or uint32 tokens-00000.idx uint64 ends of
-documents, in tokens, counted within this file documents-00000.parquet id, source, lang, tokens,
-bytes loss-00000.mask uint8 per token, 1 where it is scored; only if the manifest has loss_mask
+A folder that llmcurate wrote holds:
+manifest.json            version, dtype, vocab_size, special_ids, documents, tokens, bytes, files
+tokens-00000.bin         little-endian uint16 or uint32
+tokens-00000.idx         uint64 ends of documents, in tokens, counted within this file
+documents-00000.parquet  id, source, lang, tokens, bytes
+loss-00000.mask          uint8 per token, 1 where it is scored; only if the manifest has loss_mask
 
-Other trainers' layouts (readers.py) are recognised by their content. If llmcurate wrote such files,
-they have a manifest, too. It adds what the layout does not record.
+Layouts of other trainers (readers.py) are recognised by their content. If llmcurate wrote the
+files, a manifest beside them records what the layout does not.
 
 OUT/compared.jsonl has a line for each file that matched its manifest ({"path", "bytes", "mtime_ns",
-"sha256"}); an unchanged file is not read again. {"begun": step} says that training started at this
-step before all files were compared, and {"complete": true} that all of them matched.
+"sha256"}); an unchanged file is not read again. {"begun": step}: training started at this step
+before all files were compared. {"complete": true}: all files matched.
 """
 
 from __future__ import annotations
@@ -56,12 +58,12 @@ class Shards:
     ``tokens`` has one memory map per file. For each document, in order: ``shard`` (index into
     ``tokens``), ``start`` and ``length`` (tokens within that file), ``bytes`` (UTF-8 bytes of the
     text; None if the layout does not record them). ``masks`` has for each file uint8 per token, 1
-    where the token counts in training; None if all count. ``end`` is the id that ends documents,
-    and ``begin`` the id that each of them begins with, None if they begin with their text.
+    where the token counts in training; None if all count. ``end`` is the id that ends documents.
+    ``begin`` is the id that begins documents, None if they begin with their text.
     ``tokenizer`` is the path of the tokenizer, if the shards have one. ``held_out`` has the numbers
     of the documents that the files name as held-out text, and is empty if they name none.
-    ``answers`` is True if held-out documents, too, are scored only where masks have 1, and each is
-    read after the token that is before it in its file.
+    ``answers`` is True if masks apply to held-out documents, too, and each document is read after
+    the token before it in its file.
 
     ``fingerprint`` identifies the content: it is the SHA-256 of the manifest, which has the SHA-256
     of every file; without a manifest, the SHA-256 of names, sizes and samples of the files.
@@ -95,12 +97,11 @@ class Shards:
 
     @property
     def before(self) -> int | None:
-        """The id after which a text is read: the one that begins documents, else the one that ends
-        them."""
+        """The id before the first token of a text: ``begin``, or if it is None, ``end``."""
         return self.end if self.begin is None else self.begin
 
     def texts(self) -> Shards:
-        """Return the shards with documents that are read after ``before``: without ``begin``."""
+        """Return the shards without the ``begin`` of each document, which ``before`` replaces."""
         if self.begin is None:
             return self
         return replace(self, start=self.start + 1, length=self.length - 1)
@@ -110,7 +111,7 @@ class Shards:
         return self.tokens[int(self.shard[index])][start : start + int(self.length[index])]
 
     def counted(self, index: int) -> npt.NDArray[np.bool_]:
-        """Return which tokens of a document count in training."""
+        """Return True for each token of a document that counts in training."""
         if self.masks is None:
             return np.ones(int(self.length[index]), np.bool_)
         start = int(self.start[index])
@@ -410,7 +411,7 @@ def _join(
         for note in part.notes:
             notes.setdefault(note, []).append(part.name)
     asides = [is_validation(part.name) for part in parts]
-    if all(asides):  # asked for by name
+    if all(asides):  # the user named a file of held-out text to read
         asides = [False] * len(parts)
     held_out = np.repeat(asides, [len(part.length) for part in parts])
     if any(asides):
@@ -436,8 +437,8 @@ def _join(
 
 
 def _sample(path: Path, digest: Any) -> None:
-    """Add a file's name and size, its first and last bytes, and samples from between to a digest. A
-    change elsewhere is not noticed, but reading terabytes at every start would take too long."""
+    """Add to a digest a file's name and size, its first and last bytes, and samples between them. A
+    change elsewhere is not noticed: to read terabytes at every start would take too long."""
     size = path.stat().st_size
     digest.update(f"{path.name} {size} ".encode())
     inner = max(0, size - 2 * _EDGE)
@@ -460,7 +461,7 @@ _BLOCK = 1 << 20
 
 class Comparison:
     """A thread that compares files with the SHA-256 in their manifests, smaller files first.
-    Training starts at ``step``. Up to step ``since``, it has read only files known to be intact."""
+    Training starts at ``step``. Before step ``since``, it read only files known to be intact."""
 
     def __init__(self, shards: Iterable[Shards], record: Path, step: int) -> None:
         self._record = record
@@ -473,7 +474,7 @@ class Comparison:
         self._work = self._pool.submit(self._compare, files, compared)
 
     def done(self) -> bool:
-        """Return whether all files are intact. Raises ``LlmcurateError`` for a damaged file."""
+        """Return True if all files are compared. Raises ``LlmcurateError`` for a damaged file."""
         return self._work.done() and self._work.result() is None
 
     def wait(self) -> None:
@@ -523,7 +524,7 @@ class Comparison:
 
 
 def _read_record(record: Path) -> tuple[set[tuple[Any, ...]], int | None]:
-    """Return the intact files, and the first step trained before all were compared, if any."""
+    """Return the intact files, and the first step trained before all were compared, or None."""
     compared: set[tuple[Any, ...]] = set()
     begun = None
     for text in record.read_bytes().splitlines() if record.is_file() else ():

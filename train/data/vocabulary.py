@@ -18,7 +18,7 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.roles import FILE, SPELLINGS, Roles
 from llmcurate.base.tokenizer_file import load_tokenizer, roles_of
 
-# Spellings of each role in published tokenizers, in order of preference; the first is added.
+# Spellings of each role in published tokenizers, best first. A run that lacks all adds the first.
 _NAMES = {
     **SPELLINGS,
     "cls": (*SPELLINGS["cls"], "<s>"),
@@ -41,16 +41,16 @@ def names_of(role: str) -> tuple[str, ...]:
 
 
 def token_of(role: str, roles: Roles, ids: Mapping[str, int]) -> int | None:
-    """Return the id of the special token with a role, as stated or else by its spelling in ``ids``,
-    or None."""
+    """Return the id of the special token with a role, or None: the id that ``roles`` states, else
+    that of a known spelling in ``ids``."""
     stated: int | None = getattr(roles, role, None)
     spelled = (ids[name] for name in names_of(role) if name in ids)
     return next(spelled, None) if stated is None else stated
 
 
 def roles_of_run(path: Path, tokenizer: Tokenizer) -> Roles:
-    """Return the roles with which a run was trained; ``path`` is its tokenizer.json. Runs of older
-    versions, without token_roles.json, read each text after the end-of-text token."""
+    """Return the roles with which a run was trained. ``path`` is its tokenizer.json. Runs of older
+    versions have no token_roles.json: they read each text after the end-of-text token."""
     roles = roles_of(path, tokenizer)
     return roles if (path.parent / FILE).is_file() else as_trained(roles, roles.end, roles.end)
 
@@ -64,9 +64,9 @@ def as_trained(roles: Roles, before: int | None, end: int | None) -> Roles:
 
 
 def around_texts(path: Path, tokenizer: Tokenizer) -> tuple[int, int, list[int]]:
-    """Return the ids that a model with a task's head reads around texts: the one that begins the
-    first text, the one between two texts, and those that end the last text. Without tokens such as
-    [CLS] and [SEP], the end-of-text token begins a text. Raises ``LlmcurateError``."""
+    """Return the ids that a model with a task's head reads around texts: the id before the first
+    text, the id between two texts, and the ids after the last. Without tokens such as [CLS] and
+    [SEP], the end-of-text token begins a text. Raises ``LlmcurateError`` if it is missing, too."""
     roles, ids = roles_of(path, tokenizer), tokenizer.get_vocab(with_added_tokens=True)
     cls, separator = (token_of(role, roles, ids) for role in ("cls", "sep"))
     begin = roles.end if cls is None else cls
@@ -85,8 +85,8 @@ def first_of(roles: Roles) -> tuple[int, ...]:
 
 
 def nameless(tokenizer: Tokenizer, size: int) -> Tensor | None:
-    """Return bool [size], True for the ids of a model's vocabulary that no token of its tokenizer
-    has; None if there is no such id."""
+    """Return bool [size], True for ids of a model's vocabulary to which its tokenizer assigns no
+    token, or None if each id has a token."""
     never = torch.ones(size, dtype=torch.bool)
     ids = tokenizer.get_vocab(with_added_tokens=True).values()
     never[[number for number in ids if number < size]] = False

@@ -206,7 +206,9 @@ def run_tasks(
     standard errors. ``folder``: where task files of one's own are. ``few_shot``: examples before
     each question, by default what the task says. ``limit``: questions of each task, by default all.
     Raises ``LlmcurateError`` for an unknown task or one whose data cannot be read."""
-    manager = TaskManager(include_path=folder)
+    manager = TaskManager(include_path=folder, include_defaults=False)
+    if not {*tasks} <= {*manager.all_subtasks}:  # then thousands of files of the harness are read
+        manager = TaskManager(include_path=folder)
     for task in tasks:
         if not manager.match_tasks([task]):
             close = ", ".join(get_close_matches(task, manager.all_tasks)) or "none"

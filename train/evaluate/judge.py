@@ -36,9 +36,9 @@ from train.runs.checkpoint import checkpoint_to_use, tokenizer_of
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A model to be judged. ``begin`` is the token id placed before each text: what the model was
-    trained with, or the tokenizer of a transformers folder puts there, else the token that begins
-    a text, else the one that ends it.
+    """A model to be judged. ``begin`` is the token id placed before each text. It is the one that
+    the model was trained with or that the tokenizer of a transformers folder adds, else the token
+    that begins a text, else the token that ends it.
     """
 
     folder: Path
@@ -82,8 +82,8 @@ def open_model(folder: Path, *, device: str = "auto", which: str = "best") -> Ju
 @dataclass(frozen=True, kw_only=True)
 class TextScores(Scores):
     """The scores of a text. Resampling its documents gives the interval of its bits per byte.
-    ``word_perplexity``: e to the loss in nats per word and line end, the measure of Penn Treebank
-    and WikiText (Merity et al. 2017), if the number of these is known."""
+    ``word_perplexity``: exp(nats / number of words and line ends), the measure of Penn Treebank and
+    WikiText (Merity et al. 2017); None if that number is not known."""
 
     bits_per_byte_interval: list[float] | None
     word_perplexity: float | None
@@ -164,7 +164,7 @@ def shards_of(judged: Judged, folder: Path) -> Shards:
 
 
 def _encode_alike(first: Path, second: Path) -> bool:
-    """Return True if two tokenizer.json differ at most in what they put around a text."""
+    """Return True if two tokenizer.json differ at most in the tokens that they add around texts."""
     if file_digest(first) == file_digest(second):
         return True
     one, other = (read_json(path, limit=256 << 20) for path in (first, second))
@@ -220,9 +220,8 @@ def document_nats(
 def stored_values(
     run: Path, content: Mapping[str, str], how: str, compute: Callable[[Sequence[str]], Values]
 ) -> Values:
-    """Return the values by text that a file in the run's folder has; ``compute`` and store those
-    that are missing. ``content``: what identifies the content of each text; ``how``: the way of
-    scoring, such as the context."""
+    """Return the values of each text that a file in the run's folder has; ``compute`` and store
+    those that are missing. ``content``: a digest of each text. ``how``: settings of scoring."""
     weights = start_of(run).digest
     made_of = {name: f"{digest} {weights} {how}" for name, digest in content.items()}
     stored, stored_of = _read_stored(run / FILE)

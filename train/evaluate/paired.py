@@ -1,14 +1,14 @@
 """Paired differences between the scores of two sets of runs, which have the same seeds and are
 scored on the same documents.
 
-The difference varies with the documents that are scored and with the seeds. Its variance over
-documents comes from resampling the documents of each source (bootstrap, Efron 1979). Percentile
-intervals of three seeds would be too narrow. So each of the two variances is multiplied by the
-squared quantile of Student's distribution with that variance's degrees of freedom. The square root
-of the sum of both products is half of the interval. The interval is exact if one variance is 0,
-else a little too wide.
+The difference varies with the scored documents and with the seeds. Its variance over documents is
+estimated by resampling the documents of each source (bootstrap, Efron 1979). With three seeds,
+percentile intervals would be too narrow. So each variance, over documents and over seeds, is
+multiplied by the squared quantile of Student's distribution with its degrees of freedom. The square
+root of the sum of both products is half of the interval's width. The interval is exact if one
+variance is 0, else a little too wide.
 
-The differences hold for these corpora; they do not say how another crawl would differ.
+The differences hold for these corpora. Those of another crawl may differ more.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SHARE = 0.95  # coverage of intervals
 
 
 def interval(parts: npt.NDArray[Any], totals: npt.NDArray[Any], seed: int) -> list[float] | None:
-    """Return the 95 % bootstrap interval of sum(``parts``) / sum(``totals``), where both arrays
-    have a number for each item, such as a document. Return None for a single item.
+    """Return the 95 % bootstrap interval of sum(``parts``) / sum(``totals``), or None for a single
+    item. Both arrays have a number for each item, such as a document.
     """
     count = len(parts)
     if count < 2:
@@ -88,9 +88,9 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A difference in scores: the second set of runs minus the first. ``seed_variance`` is
-    the variance of ``value`` over seeds alone, ``document_variance`` that over documents alone;
-    each is None if there is only one."""
+    """A difference in scores: the second set of runs minus the first. ``seed_variance`` is the
+    variance of ``value`` over seeds alone, None for one seed. ``document_variance`` is its variance
+    over documents alone, None for one document."""
 
     value: float
     by_seed: tuple[float, ...]
@@ -149,11 +149,11 @@ def paired_difference(
     seed: int,
     factor: float = 1 / math.log(2),
 ) -> Difference:
-    """Return the difference of ``other`` from ``base``, both values of documents, such as nats,
-    [seeds, documents]. Their sums are divided by ``sizes``, such as UTF-8 bytes, and multiplied by
-    ``factor``; the default makes bits per byte of nats. ``strata`` has the number of each
-    document's stratum (such as its source). Documents are resampled within their stratum. Strata of
-    one document are merged."""
+    """Return the difference of ``other`` from ``base``. Both are values of documents, such as nats:
+    [seeds, documents]. Their sums are divided by the sum of ``sizes``, such as UTF-8 bytes, and
+    multiplied by ``factor``, which by default turns nats into bits. ``strata`` has the number of
+    each document's stratum (such as its source). Documents are resampled within their stratum.
+    Strata of one document are merged."""
     bits = (other - base) * factor
     seeds, documents = bits.shape
     total = max(float(sizes.sum()), 1e-300)
@@ -179,8 +179,8 @@ def paired_difference(
 def resampled(
     bits: Floats, sizes: npt.NDArray[np.int64], strata: Any, seed: int
 ) -> tuple[Floats, float]:
-    """Return (bits per byte of resampled documents, [resamples, seeds]; the factor by which their
-    variance must be multiplied to be unbiased).
+    """Return bits per byte of resampled documents, [resamples, seeds], and the factor that makes
+    their variance unbiased.
     """
     _, codes, counts = np.unique(strata, return_inverse=True, return_counts=True)
     codes = np.where(counts[codes] == 1, len(counts), codes)

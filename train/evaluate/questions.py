@@ -2,9 +2,9 @@
 
 {"context": "The sky is", "continuation": " blue"}
 
-The log-likelihood of a continuation is the sum over its tokens, given the context. An answer is
-right if each of its tokens is the likeliest. Questions with choices are tasks of
-lm-evaluation-harness (harness.py).
+The log-likelihood of a continuation is the sum over its tokens, given the context. The model's
+answer is right if each token of the continuation is the likeliest. Questions with choices are tasks
+of lm-evaluation-harness (harness.py).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def last_words(texts: Iterable[str], path: str) -> list[Question]:
-    """Return a question for each text with more than one word: what is its last word? So LAMBADA
-    asks (Paperno et al. 2016), and so a file of its texts is scored."""
+    """Return a question for each text with more than one word: its last word is the continuation,
+    as in LAMBADA (Paperno et al. 2016). Raises ``UsageError`` if no text has two words."""
     questions = []
     for number, text in enumerate(texts, 1):
         before, space, word = text.rstrip().rpartition(" ")
@@ -87,14 +87,14 @@ def _question(line: str, where: str) -> Question:
         raise UsageError(f"{where}: has choices: make it a task of lm-evaluation-harness (--task)")
     context, continuation = value.get("context"), value.get("continuation")
     if not _is_text(context) or not _is_text(continuation):
-        raise UsageError(f"{where}: give `context` and `continuation`, in text")
+        raise UsageError(f"{where}: give `context` and `continuation`, both as text")
     if not continuation:
         raise UsageError(f"{where}: an empty continuation cannot be scored")
     return Question(context=context, continuation=continuation, where=where)
 
 
 def _is_text(value: Any) -> TypeGuard[str]:
-    """Return True for a string of valid Unicode. JSON may hold half of a surrogate pair."""
+    """Return True for a string of valid Unicode. JSON may contain half of a surrogate pair."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
@@ -113,7 +113,7 @@ def split(tokenizer: Tokenizer, context: str, continuation: str) -> tuple[list[i
 
 
 class Answers(Objective):
-    """The objective of scoring a continuation. With ``prefix``, the context is read both ways."""
+    """The objective that scores continuations. With ``prefix``, the context is read both ways."""
 
     def __init__(self, prefix: bool) -> None:
         self.prefix = prefix
@@ -125,7 +125,7 @@ class Answers(Objective):
         prefix = torch.zeros(1, context, dtype=torch.bool)
         for piece, place in places:
             assert piece.counted is not None
-            # The last context token predicts the first scored one.
+            # The last token of the context predicts the first scored token.
             length = int(piece.counted.argmax()) + 1
             prefix[0, place.start : place.start + length] = True
         return replace(row, prefix=prefix)
@@ -134,9 +134,9 @@ class Answers(Objective):
 def continuations(
     model: Decoder, pairs: Sequence[tuple[list[int], list[int]]], scoring: Scoring, context: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Return the loss in nats of each continuation, and whether its tokens are all the likeliest,
-    both [pairs]. ``pairs``: ids before it, at least one, and its own, at most ``context``. Ids
-    before it that do not fit in the model's window of ``context`` tokens are left out."""
+    """Return for each pair the loss of the continuation in nats, and True if all its tokens are the
+    likeliest. ``pairs``: (ids before the continuation, at least one; ids of the continuation, at
+    most ``context``). The first ids are left out if a pair has more than ``context`` tokens."""
     pieces = []
     for number, (before, after) in enumerate(pairs):
         ids = [*before, *after][-context - 1 :]
@@ -165,8 +165,8 @@ def score_questions(
     seed: int = 0,
 ) -> dict[str, Figure]:
     """Return the model's accuracy, perplexity and log-likelihoods (nats) on ``questions``, with
-    intervals. The token id ``begin`` is placed before each text. A context that is too long loses
-    its start."""
+    intervals. The token id ``begin`` is placed before each text. The start of a context that is too
+    long is left out."""
     pairs = []
     for question in questions:
         before, after = split(tokenizer, question.context, question.continuation)

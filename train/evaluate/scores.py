@@ -1,5 +1,5 @@
-"""Scores of trained runs: a value for each scored item, the same items for all runs compared.
-Modules of train/lab/scores add to the scores."""
+"""Scores of trained runs: a value for each scored item. Runs that are compared have the same items.
+Modules of train/lab/scores add further scores."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Items:
 
 
 class Score(ABC):
-    """A score of trained runs; smaller is better. ``unit``: its name; ``factor``: what sum(values)
-    / sum(sizes) is multiplied by; ``digits``: shown after the point. ``reads``: what is scored,
-    folders of token ``shards``, JSONL files of ``texts``, or the score's own ``file``. ``say`` has
-    a line for the report on how models are scored."""
+    """A score of trained runs; smaller is better. It is ``factor`` * sum(values) / sum(sizes), in
+    ``unit``, shown with ``digits`` after the point. ``reads``: what is scored, folders of token
+    ``shards``, JSONL files of ``texts``, or the score's own ``file``. ``say``: a line for the
+    report on how models are scored."""
 
     unit: ClassVar[str] = "bits per byte"
     factor: ClassVar[float] = 1 / math.log(2)
@@ -52,8 +52,8 @@ class Score(ABC):
 
     @abstractmethod
     def values(self, run: Path, texts: Mapping[str, Path], train: Mapping[str, Any]) -> Values:
-        """Return the value of each item, by text, as the run's newest checkpoint has it or as they
-        are stored in the run's folder. ``train``: the settings of the run's training."""
+        """Return the value of each item, by text. The run's newest checkpoint computes the values
+        that the run's folder does not store. ``train``: the settings of the run's training."""
 
 
 class Bytes(Score):
@@ -80,8 +80,8 @@ SCORES: dict[str, Callable[..., Score]] = {"bytes": Bytes}  # FILE stands for th
 
 
 def score_of(name: str, steps: int = 1) -> Score:
-    """Return the score with a name, or for the path of a file. ``steps``: those of fine-tuning.
-    Raises ``UsageError`` for an unknown name."""
+    """Return the score with this name, or the score for the file at this path. ``steps``: the steps
+    of fine-tuning. Raises ``UsageError`` for an unknown name."""
     modules_of("train.lab.scores")
     if name in SCORES:
         return SCORES[name]()

@@ -284,7 +284,8 @@ def _card(plan: Plan, family: Family, checkpoint: str) -> str:
     kind = "discriminator" if config.head.replaced else config.form
     task, auto, sample = _USES[kind]
     if config.head.task is not None:
-        task, auto, sample = *USES[config.head.task.kind], _LABELS
+        chooses = config.head.task.kind == "choice"
+        task, auto, sample = *USES[config.head.task.kind], _CHOOSES if chooses else _LABELS
     return f"""---
 library_name: transformers
 pipeline_tag: {task}
@@ -330,6 +331,10 @@ _LABELS = """\
 start = tokenizer.bos_token or ""  # a text begins as in training
 ids = tokenizer(start + "The river", return_tensors="pt", add_special_tokens=False)
 print(model(**ids))"""
+_CHOOSES = """\
+for choice in ("the old mill.", "a verb."):
+    ids = tokenizer("The river runs past", choice, return_tensors="pt")
+    print(choice, model(**{name: value[None] for name, value in ids.items()}).logits)"""
 _USES = {
     "decoder": ("text-generation", "AutoModelForCausalLM", _CONTINUES),
     "encoder": ("fill-mask", "AutoModelForMaskedLM", _FILLS),

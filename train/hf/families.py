@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from llmcurate.base.errors import UsageError
@@ -24,7 +25,7 @@ FAMILIES = {family.name: family for family in _FOUND}
 
 # Settings that training alone needs, or that decoding alone needs.
 _OTHER = re.compile(
-    r"dropout|zero_projections|embedding\.std|encoder\.(start|learns)|head\.task\..*|attention\.seed|"
+    r"dropout|zero_projections|embedding\.std|encoder\.(start|learns)|head\.task\.(?!before).*|attention\.seed|"
     r"feed_forward\.(balance|device_balance|router_z|jitter|random_second|capacity)"
 )
 _COUNTS = ("sinks", "globals", "random", "block")
@@ -46,11 +47,14 @@ def _decisive(config: ModelConfig) -> dict[str, Any]:
     if isinstance(position, Rope):
         (_, theta), (_, scaling) = rope_keys(config)
         local = position.window_theta if any(config.windows) else None
+        # Layers with a window are stretched like the others, unless they have their own base.
+        stretched = scaling is not None and any(config.windows)
         values["position"] |= {
             "dim": config.rotated,
             "theta": theta,
             "scaling": scaling,
-            "window_theta": local or theta,
+            "window_theta": local or (None if stretched else theta),
+            "pattern": config.unrotated,
         }
     if isinstance(own, Experts):
         dense = len(config.sparse) < config.layers
@@ -70,14 +74,15 @@ def obstacles(family: Family, config: ModelConfig) -> dict[str, Any]:
     """Return the settings that change if the model's config.json is written by the family and read
     again, with the values after it. Without such a setting, the family's class computes the
     model."""
-    task = config.head.task
+    task, lacking = config.head.task, dict[str, Any]()
     if task is not None and task.kind not in family.tasks:
-        return {"head.task": " or ".join(("none", *family.tasks))}
+        lacking = {"head.task": " or ".join(("none", *family.tasks))}
+        config = replace(config, head=replace(config.head, task=None))
     before, back = _decisive(config), family.read_back(config)
     after = {} if back is None else _decisive(back)
     changed = {name: after.get(name) for name in before if before[name] != after.get(name)}
     kinds = {name.removesuffix("kind") for name in changed if name.endswith(".kind")}
-    return {  # of a part of another kind, the kind alone
+    return lacking | {  # of a part of another kind, the kind alone
         name: value
         for name, value in changed.items()
         if name.endswith(".kind") or not name.startswith(tuple(kinds))

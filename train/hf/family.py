@@ -15,7 +15,7 @@ from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.settings import from_dict, unflatten
 from train.device import on_meta
 from train.hf.keys import Pairs, Reading, Row, Settings
-from train.model.config import SPAN, Answers, ModelConfig, TaskKind
+from train.model.config import FIXED, Answers, Before, ModelConfig, TaskKind
 from train.model.decoder import Decoder
 from train.model.heads import with_task
 
@@ -189,6 +189,8 @@ class Family:
     # transformers' defaults for missing keys whose null means something else.
     defaults: Mapping[str, int | float | str] = field(default_factory=dict)
     tasks: Mapping[TaskKind, tuple[Part, ...]] = field(default_factory=dict)
+    # The layer before the matrix of the class that classifies texts, unless it has none.
+    pool: Before = "pool"
 
     @property
     def prefix(self) -> str:
@@ -314,6 +316,7 @@ CLASSES: dict[TaskKind, str] = {
     "classify": "ForSequenceClassification",
     "token": "ForTokenClassification",
     "span": "ForQuestionAnswering",
+    "choice": "ForMultipleChoice",
 }
 _PROBLEMS: dict[str, Answers] = {
     "single_label_classification": "label",
@@ -324,30 +327,36 @@ USES = {  # the Hub's name of the task, and transformers' class that loads its m
     "classify": ("text-classification", "AutoModelForSequenceClassification"),
     "token": ("token-classification", "AutoModelForTokenClassification"),
     "span": ("question-answering", "AutoModelForQuestionAnswering"),
+    "choice": ("multiple-choice", "AutoModelForMultipleChoice"),
 }
 
 
-def of_encoder(
-    pool: str | None, classifier: str = "classifier"
-) -> dict[TaskKind, tuple[Part, ...]]:
+def of_choice(pool: str) -> dict[TaskKind, tuple[Part, ...]]:
+    """Return the head of the class that chooses among texts, whose first layer is ``pool``."""
+    return {"choice": parts_from({"head.transform.linear": pool, "head": "classifier"})}
+
+
+def of_encoder(pool: str, classifier: str = "classifier") -> dict[TaskKind, tuple[Part, ...]]:
     """Return the heads for the tasks of an encoder like BERT. In the class that classifies whole
-    texts, the output matrix is called ``classifier`` and the layer before it, with tanh, ``pool``;
-    None if that layer has another activation."""
-    text = {"classify": {"head.transform.linear": pool, "head": classifier}} if pool else {}
-    heads = text | {"token": {"head": "classifier"}, "span": {"head": "qa_outputs"}}
-    return {kind: parts_from(heads[kind]) for kind in CLASSES if kind in heads}
+    texts, the output matrix is called ``classifier`` and the layer before it ``pool``."""
+    return {
+        "classify": parts_from({"head.transform.linear": pool, "head": classifier}),
+        "token": parts_from({"head": "classifier"}),
+        "span": parts_from({"head": "qa_outputs"}),
+    }
 
 
 # The heads for the tasks of a decoder, except for questions, because in transformers' class for
 # questions the rest of the model has another name.
-OF_DECODER: dict[TaskKind, tuple[Part, ...]]
-OF_DECODER = {"classify": parts_from({"head": "score"}), "token": parts_from({"head": "score"})}
+SCORE: dict[TaskKind, tuple[Part, ...]] = {"classify": parts_from({"head": "score"})}
+OF_DECODER = SCORE | {"token": parts_from({"head": "score"})}
+OF_GPT = SCORE | {"token": parts_from({"head": "classifier"})}
 
 
 def task_keys(config: ModelConfig) -> Pairs:
     """Yield the keys of config.json that describe a task."""
     task = config.head.task
-    if task is None or task.kind == "span":
+    if task is None or task.kind in FIXED:
         return
     yield "id2label", {str(number): label for number, label in enumerate(task.labels)}
     yield "label2id", {label: number for number, label in enumerate(task.labels)}
@@ -362,14 +371,14 @@ def with_saved_head(family: Family, config: ModelConfig, settings: Settings) -> 
     saved = settings.words("architectures") or []
     for kind in family.tasks:
         if family.class_for(CLASSES[kind]) in saved:
-            labels = SPAN if kind == "span" else _labels(settings)
+            labels = FIXED.get(kind) or _labels(settings)
             # As transformers' classes, which then compute the loss of a regression.
             usual = "regression" if len(labels) == 1 else "single_label_classification"
             answers: Answers = "label"
             if kind == "classify":
                 answers = settings.one_of("problem_type", _PROBLEMS, usual)
             try:
-                return with_task(config, kind, labels, answers)
+                return with_task(config, kind, labels, answers, family.pool)
             except LlmcurateError as error:
                 raise UsageError(f"{settings.where}: {error}") from error
     return config

@@ -34,7 +34,7 @@ _GPT = (
 GPT2 = family.Family(
     name="gpt2",
     architecture="GPT2LMHeadModel",
-    tasks=family.OF_DECODER | {"token": family.parts_from({"head": "classifier"})},
+    tasks=family.OF_GPT,
     keys=(
         *_GPT,
         keys.learned("n_positions", 1024),
@@ -93,7 +93,7 @@ GPTJ = replace(
             "{}.feed_forward: up down": "transformer.h.{}.mlp: fc_in fc_out",
         },
     ),
-    tasks={},
+    tasks=family.SCORE,
 )
 
 
@@ -128,6 +128,7 @@ def _read_residual(reading: keys.Reading) -> keys.Pairs:
 GPT_NEOX = family.Family(
     name="gpt_neox",
     architecture="GPTNeoXForCausalLM",
+    tasks=family.OF_GPT,
     keys=(
         keys.whole("hidden_size", "hidden"),
         keys.whole("num_hidden_layers", "layers"),
@@ -173,6 +174,7 @@ GPT_NEOX = family.Family(
 BLOOM = family.Family(
     name="bloom",
     architecture="BloomForCausalLM",
+    tasks=family.OF_GPT,
     keys=(
         keys.whole("hidden_size", "hidden"),
         keys.whole("n_layer", "layers"),
@@ -223,6 +225,7 @@ def _read_size(reading: keys.Reading) -> keys.Pairs:
 OPT = family.Family(
     name="opt",
     architecture="OPTForCausalLM",
+    tasks=family.SCORE,
     keys=(
         keys.whole("hidden_size", "hidden"),
         keys.constant_key("word_embed_proj_dim", lambda config: config.embedding_dim, _read_size),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from train.hf import keys
-from train.hf.family import OF_DECODER, Family, parts_from
+from train.hf.family import OF_DECODER, SCORE, Family, parts_from
 from train.hf.rope import rope
 from train.model.config import ModelConfig
 
@@ -150,7 +150,6 @@ MINISTRAL = replace(
     MISTRAL,
     name="ministral",
     architecture="MinistralForCausalLM",
-    tasks={},
     keys=(*_KEYS, _LONG, keys.Row("windows", write_windows, read_windows)),
 )
 QWEN2 = replace(
@@ -175,10 +174,11 @@ OLMO = replace(
     LLAMA,
     name="olmo",
     architecture="OlmoForCausalLM",
-    tasks={},
+    tasks=SCORE,
     keys=(
         *_KEYS,
-        keys.expected(attention_bias=False, clip_qkv=None, write=True),
+        keys.expected(attention_bias=False, write=True),
+        keys.cap("clip_qkv", "attention.clip"),
         # OLMo's norm has no weights, and its eps is fixed in the code.
         keys.implied(("norm.kind", "layer_plain"), ("norm.eps", 1e-5)),
     ),
@@ -270,7 +270,6 @@ QWEN3_MOE = replace(
     QWEN3,
     name="qwen3_moe",
     architecture="Qwen3MoeForCausalLM",
-    tasks={},
     keys=(*QWEN3.keys, *_EXPERTS),
     parts=(*QWEN3.parts, *_EXPERT_PARTS),
     defaults={"num_key_value_heads": 4, "moe_intermediate_size": 768, "num_experts_per_tok": 8},

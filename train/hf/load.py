@@ -55,6 +55,8 @@ _WEIGHTS = [
     *("pytorch_model.bin", "pytorch_model.bin.index.json"),
 ]
 _FILE = re.compile(r"[\w.-]+\.(safetensors|bin)")
+# The beginning of the names of the part for text in a model that also reads images.
+_OF_TEXT = re.compile(r"^language_model\.|(?<=^model\.)language_model\.")
 # Tables that older versions saved with the weights: masks, positions and rotary frequencies.
 _TABLES = re.compile(r"(\.(attn|attention)\.(masked_)?bias|\.inv_freq|[._]position_ids)$")
 
@@ -162,15 +164,20 @@ def inspect_folder(folder: Path, *, context: int | None = None) -> Source:
     if not path.is_file():
         raise UsageError(f"{folder}: no config.json; give a model's folder")
     values = read_json(path)
-    name = values.get("model_type")
+    quantised, name = values.get("quantization_config"), values.get("model_type")
+    inner, text = values.get("text_config"), f"{name}_text"
+    if nested := isinstance(inner, dict) and text in FAMILIES:  # it also reads images
+        values, name = dict(inner or {}), text
     if not isinstance(name, str) or name not in FAMILIES:
         raise UsageError(f"{path}: model_type is {name!r}: expected one of {', '.join(FAMILIES)}")
     family = FAMILIES[name]
     settings = family.settings(values, str(path))
-    if values.get("quantization_config"):
+    if quantised:
         raise settings.refusal("quantization_config", "set", "quantised weights are not supported")
     config = family.config(settings, context)
     listing, saved = _saved(folder)
+    if nested:
+        saved = {_OF_TEXT.sub("", key): stored for key, stored in saved.items()}
     held = sum(file.stat().st_size for file in {file for file, _ in saved.values()})
     if 2 * parameters(config) > held:
         raise UsageError(

@@ -111,7 +111,7 @@ class Encoder(nn.Module):
         x = self.model.features(input_ids, documents=attention_mask - 1, segments=token_type_ids)
         if self.task is None:
             return x
-        if self.task.kind == "classify":
+        if self.task.kind in ("classify", "choice"):
             last = attention_mask.sum(-1) - 1
             x = x[torch.arange(len(x)), last] if self.read_last else x[:, 0]
         logits = self.model.logits(x)

@@ -43,7 +43,7 @@ def layer_backends(
         why = row.why
         if train.attention == "auto" and row.backend == "flex":
             missing = _not_for_triton(queries, mask, model.attention.value_dim)
-            why += f"; triton does not do {missing}"
+            why += f"; triton does not support {missing}"
         name = str(queries.dtype).removeprefix("torch.")
         shown = sorted(mask.features)
         rows.append(LayerBackend(layers, shown, name, device.type, row.backend, why))
@@ -52,8 +52,8 @@ def layer_backends(
 
 def try_kernels(model: ModelConfig, train: TrainConfig, device: torch.device) -> list[str]:
     """Compare our Triton kernels with the eager reference on a small case of each kind of layer.
-    Kernels that fail are not used; return a line of text for each failure. On a card that the table
-    of tiles lacks, choose tiles first, which takes a minute at the first use.
+    Kernels that fail are not used. Return a line of text for each failure. If the table of tile
+    sizes has no row for this GPU, measure the fastest sizes first: a minute at the first use.
     """
     lines, own, queries = [], model.attention, _query_traits(model, train, device)
     for _, mask in _layer_kinds(model, train, device):
@@ -70,7 +70,7 @@ def try_kernels(model: ModelConfig, train: TrainConfig, device: torch.device) ->
         if failure is not None:
             EXCLUDED["triton"] = failure
             replacement = resolve(train.attention, queries, mask, own.value_dim).backend
-            lines.append(f"attention triton is not used, {replacement} is: {failure}")
+            lines.append(f"attention uses {replacement} instead of triton: {failure}")
     return lines
 
 

@@ -50,7 +50,7 @@ class Ranks:
     context: int = 1
     tensor: int = 1
     mesh: DeviceMesh | None = None
-    sharers: Any = None  # the group of processes that read pieces of this one's rows
+    sharers: Any = None  # the group of processes that read pieces of the same rows as this one
 
     @property
     def first(self) -> bool:
@@ -74,7 +74,7 @@ class Ranks:
 
     @property
     def reader(self) -> int:
-        """The index of the tokens that this process reads; processes of ``tensor`` share one."""
+        """The index of this process among ``readers``, shared by neighbours along ``tensor``."""
         return self.rank // self.tensor
 
     @property
@@ -137,7 +137,7 @@ def parts_of(config: TrainConfig, count: int) -> int:
     if uneven := [n for n in rows if n % (parts * config.accumulate)]:
         raise UsageError(
             f"rows is {uneven[0]}: {parts} processes of {config.accumulate} micro-batches cannot "
-            "share them equally; choose a multiple"
+            f"share them equally; choose a multiple of {parts * config.accumulate}"
         )
     contexts = [stage.context for stage in stages_of(config)]
     if context > 1 and (uneven := [n for n in contexts if n % (2 * context)]):
@@ -206,7 +206,7 @@ def place_model(build: Callable[[], Decoder], config: TrainConfig, ranks: Ranks)
         _shard(model, config, ranks.device, ranks.mesh)
     model.to_empty(device="cpu" if config.offload else ranks.device)
     for stack in model.stacks:
-        for name, table in positions(stack.config).named_buffers():  # tables follow from the config
+        for name, table in positions(stack.config).named_buffers():  # computed from the config
             setattr(stack.positions, name, table.to(ranks.device))
     return model
 
@@ -253,6 +253,7 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
     for setting, count in (("tensor", parts), ("context_parallel", config.context_parallel)):
         for name, present in (
             ("attention latent", isinstance(own, Latent)),
+            ("attention.qk_norm_whole", own.qk_norm_whole and setting == "tensor"),
             (f"head.mtp {model.head.mtp}", model.head.mtp > 0),
             ("attention.dilations", any(pattern.dilations for pattern in model.patterns)),
             (
@@ -292,7 +293,7 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
 def tensor_share(model: ModelConfig, config: TrainConfig) -> ModelConfig:
     """Return the model settings of the share that one process computes under tensor parallelism."""
     own, parts = model.attention, config.tensor
-    if isinstance(own, Latent):  # not divided
+    if isinstance(own, Latent):  # its heads are not divided
         return model
     return replace(
         model,
@@ -351,7 +352,7 @@ def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Modu
     if ranks.readers == 1 or config.parallel != "ddp" or ranks.mesh is None:
         return objective
     ids = [ranks.device.index] if ranks.device.type == "cuda" else None
-    # Buffers follow from the configuration. PyTorch 2.13 renames the setting.
+    # Buffers are computed from the configuration in each process. PyTorch 2.13 renames the setting.
     wrapper = nn.parallel.DistributedDataParallel
     renamed = "forward_sync_buffers" in inspect.signature(wrapper).parameters
     buffers: Any = {"forward_sync_buffers" if renamed else "broadcast_buffers": False}
@@ -364,7 +365,7 @@ def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Modu
 def exchanging(
     objective: nn.Module, model: Any, ranks: Ranks, *, last: bool
 ) -> AbstractContextManager[Any]:
-    """Return the context to run a micro-batch in. Gradients are exchanged in the ``last`` one."""
+    """Return the context for a micro-batch. Only a step's ``last`` one exchanges gradients."""
     if hasattr(model, "set_requires_gradient_sync"):  # FSDP2
         model.set_requires_gradient_sync(last)
     elif isinstance(objective, nn.parallel.DistributedDataParallel) and not last:

@@ -159,7 +159,7 @@ class Scored:
 
 def held_out_rows(feed: Feed, budget: int, context: int) -> Scored:
     """Choose held-out documents of a run to score. Each folder gets an equal share of ``budget``, a
-    number of tokens. Of a document longer than this share, the beginning is scored."""
+    number of tokens. If a document is longer than its folder's share, its beginning is scored."""
     parts, share = [], max(1, budget // len(feed.shards))
     for path, shards in feed.shards.items():
         chosen, first = choose(shards, feed.held_out[path], share), feed.first[path]
@@ -184,7 +184,7 @@ class Scoring:
 Measure = Callable[[Decoder, Example, int], Tensor]  # returns a value per target, like token_losses
 
 
-# Functions that replace ``evaluate`` for an objective; the lab adds to it.
+# Functions that replace ``evaluate`` for an objective. train/lab adds entries.
 SCORES: dict[type[Objective], Callable[[Decoder, Feed, Objective, Scoring], Scores]] = {}
 
 
@@ -276,8 +276,8 @@ def evaluate(model: Decoder, scored: Scored, objective: Objective, scoring: Scor
 
 
 class WholePieces:
-    """Rows of ``context`` positions that hold pieces of documents, none of which is split.
-    ``length`` is the number of tokens of each piece, at most ``context``.
+    """Rows of ``context`` positions, each filled with whole pieces of documents. ``length`` is the
+    number of tokens of each piece, at most ``context``. ``piece`` returns a piece by its number.
     """
 
     def __init__(self, length: Ints, context: int, piece: Callable[[int], Piece]) -> None:
@@ -295,7 +295,8 @@ class WholePieces:
 
 class Text:
     """Shards whose documents are scored whole, ``context`` tokens at a time. ``begin`` is the token
-    id placed before each document, by default ``Shards.before``.
+    id placed before each document, by default ``Shards.before``. If there is no such token, a
+    document is read after the last token of the previous document, as in training.
     """
 
     def __init__(self, shards: Shards, context: int, begin: int | None = None) -> None:
@@ -303,11 +304,11 @@ class Text:
             raise RunFailed(f"{shards.folder}: no documents to score")
         shards = shards.texts()
         first = shards.before if begin is None else begin
-        if first is None:
-            known = "give end_of_text"
-            if shards.tokenizer is not None:
-                known = f"state eos_token in a tokenizer_config.json beside {shards.tokenizer}"
-            raise UsageError(f"{shards.folder}: the token that ends a text is not known; {known}")
+        if first is None and shards.tokenizer is not None:
+            raise UsageError(
+                f"{shards.folder}: the token that ends a text is not known; state eos_token in a"
+                f" tokenizer_config.json beside {shards.tokenizer}"
+            )
         self.shards, self.context, self.begin = shards, context, first
         stride = max(1, context // 2)
         over = np.maximum(0, shards.length - context)
@@ -316,24 +317,24 @@ class Text:
         turn = np.arange(len(self.document)) - np.repeat(np.cumsum(count) - count, count)
         self.first = turn * stride
         self.length = np.minimum(context, shards.length[self.document] - self.first)
-        self.read = np.where(turn > 0, context - stride, 0)  # tokens scored in the window before
+        self.read = np.where(turn > 0, context - stride, 0)  # first tokens that are only context
         self.rows = WholePieces(self.length, context, self._window)
         sources = shards.sources(list(range(shards.documents)))
         self.sources = Sources([name or "(none)" for name in sources], shards.length, shards.bytes)
 
     def _window(self, number: int) -> Piece:
-        """Return a window as a piece whose document number is the window's, because two windows of
-        one document must not attend to each other in a row.
+        """Return a window as a piece. Its document number is the number of the window, so that two
+        windows of one document do not attend to each other in a row.
         """
         document, first = int(self.document[number]), int(self.first[number])
         length, read = int(self.length[number]), int(self.read[number])
-        before = self.begin
-        if first:
-            before = int(self.shards.document(document)[first - 1])
+        tokens, before = self.shards.document(document)[:first], self.begin or 0
+        if not first and self.begin is None:
+            tokens = self.shards.document(document - 1)
         return Piece(
             document=number,
             first=first,
-            before=before,
+            before=int(tokens[-1]) if len(tokens) else before,
             tokens=tokens_of(self.shards, document, slice(first, first + length)),
             counted=np.arange(length) >= read,
         )

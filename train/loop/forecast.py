@@ -37,7 +37,7 @@ class OnDevice:
 
 @dataclass(frozen=True)
 class OnGpu:
-    """The forecast for one kind of GPU. ``seconds`` is None in fp32, for which no peak is known."""
+    """The forecast for one kind of GPU. ``memory`` is in bytes. ``seconds``: None in fp32."""
 
     name: str
     memory: float
@@ -47,9 +47,9 @@ class OnGpu:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """The forecast of a run: memory in bytes, times in seconds. ``done`` is the number of steps in
-    the checkpoint that the run would resume from; ``flops`` and ``seconds`` are for the steps after
-    that."""
+    """The forecast of a run: memory in bytes, times in seconds. ``positions`` are the tokens of all
+    steps. ``done`` is the number of steps in the checkpoint that the run would resume from.
+    ``flops`` and ``seconds`` are for the steps after it."""
 
     parameters: Parameters
     steps: int
@@ -128,7 +128,7 @@ def forecast(
     done = 0 if start is None else step_of(start)
     counted, (positions, _) = parts(plan.model), run_cost(plan.model, settings)
     _, flops = run_cost(plan.model, settings, done)
-    if plan.teacher_start is not None:  # forward passes only: a third
+    if plan.teacher_start is not None:  # a forward pass is a third of a training step's operations
         flops += run_cost(plan.teacher_start.config, settings, done)[1] / 3
     memory = {kind: step_memory(plan, kind, processes) for kind in {device.type: 0, "cuda": 0}}
     half = precision(settings, "cuda") == "bf16"

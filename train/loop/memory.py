@@ -23,8 +23,8 @@ from train.model.presets import preset
 from train.objectives.losses import chunk_of
 from train.runs.plan import Plan
 
-SAFE = 0.85  # of a device's memory; the estimate leaves out up to 20 % (``training_memory``)
-_EXHAUSTED = re.compile("out of memory|allocate memory")  # of a GPU, of PyTorch on a CPU
+SAFE = 0.85  # largest share of a device's memory for an estimate, which leaves out up to 20 %
+_EXHAUSTED = re.compile("out of memory|allocate memory")  # PyTorch's words on a GPU, on a CPU
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def naming_memory(plan: Plan, device: torch.device, processes: int) -> Iterator[
     """Turn an error of exhausted memory into a ``RunFailed`` that says what would fit."""
     try:
         yield
-    except RuntimeError as error:  # that of a GPU is one, too
+    except RuntimeError as error:  # includes torch.OutOfMemoryError
         if not _EXHAUSTED.search(str(error)):
             raise
         raise RunFailed(_what_fits(plan, device, processes)) from error
@@ -48,8 +48,8 @@ def memory_of(device: torch.device) -> int:
 def smallest_accumulate(
     plan: Plan, kind: str, processes: int, total: float, least: int = 1
 ) -> int | None:
-    """Return the smallest number of micro-batches, at least ``least``, whose memory by the estimate
-    fits in ``total`` bytes of a device of each process; None if none fits."""
+    """Return the smallest number of micro-batches per step, at least ``least``, with which a
+    process's estimated memory fits a device of ``total`` bytes, or None if no number does."""
     settings = plan.train
     parts = parts_of(settings, processes)
     common = math.gcd(*(stage.rows // parts for stage in stages_of(settings)))
@@ -60,15 +60,15 @@ def smallest_accumulate(
         whole = dataclasses.replace(plan, train=part)
         return step_memory(whole, kind, processes).peak < SAFE * total
 
-    # An estimate takes seconds. Often all rows fit; else, smaller parts need less.
+    # An estimate takes seconds. Often the first number fits; else, smaller parts need less memory.
     first = 0 if numbers and fits(numbers[0]) else bisect_left(numbers, True, 1, key=fits)
     return numbers[first] if first < len(numbers) else None
 
 
 def in_parts(model: str, settings: TrainConfig, processes: int) -> TrainConfig:
-    """Return the settings with few enough micro-batches of the preset ``model`` that they fit the
-    device, or with single rows. Each row is taken to need the activations that one row needs by the
-    estimate, since to estimate thousands of rows would take minutes."""
+    """Return the settings with the fewest micro-batches, at most one per row, for which the preset
+    ``model`` fits the device. The activations of a micro-batch are estimated as those of one row
+    times the number of rows, because a direct estimate for thousands of rows takes minutes."""
     device, parts = pick_device(settings.device), parts_of(settings, processes)
     config = preset(model, context=settings.context)
     single = dataclasses.replace(settings, rows=parts, accumulate=1)
@@ -81,7 +81,7 @@ def in_parts(model: str, settings: TrainConfig, processes: int) -> TrainConfig:
 
 
 def _what_fits(plan: Plan, device: torch.device, processes: int) -> str:
-    """Return a line that names the largest part of a step's rows which fits, by the estimate."""
+    """Return an error line with the largest micro-batch that fits by the estimate."""
     settings, total = plan.train, memory_of(device)
     most = max(stage.rows for stage in stages_of(settings)) // parts_of(settings, processes)
     shape = f"{most // settings.accumulate:,} x {counted(settings.context, 'token')} at once"
@@ -89,24 +89,24 @@ def _what_fits(plan: Plan, device: torch.device, processes: int) -> str:
     more = smallest_accumulate(plan, device.type, processes, total, settings.accumulate + 1)
     if more is None:
         return (
-            f"{failed}, and less does not fit: set recompute, a shorter --context or a smaller"
-            " model"
+            f"{failed}, and smaller parts do not fit: set recompute, a shorter --context or a"
+            " smaller model"
         )
     less = dataclasses.replace(plan, train=dataclasses.replace(settings, accumulate=more))
     peak = step_memory(less, device.type, processes).peak
     fits = f"{counted(most // more, 'row')} at once: about {format_bytes(peak)}"
-    return f"{failed}: --set accumulate={more} trains the same in parts; {fits}"
+    return f"{failed}: --set accumulate={more} trains on the same rows in parts; {fits}"
 
 
 def precision(settings: TrainConfig, kind: str) -> str:
-    """Return bf16 or fp32: what a kind of device computes in."""
+    """Return bf16 or fp32, the dtype in which a device of this kind ("cpu", "cuda") computes."""
     half = computes_in(torch.device(kind), settings.precision) == torch.bfloat16
     return "bf16" if half else "fp32"
 
 
 def step_memory(plan: Plan, kind: str, processes: int) -> Memory:
-    """Return the memory of one process, in bytes, in the stage that needs most. The weights of
-    whole blocks, which FSDP gathers for a moment, are not counted.
+    """Return the memory of one process, in bytes, in the stage that needs most. The estimate leaves
+    out the weights of the whole block that FSDP gathers for a moment.
     """
     settings = plan.train
     parts, pieces = parts_of(settings, processes), settings.context_parallel
@@ -132,7 +132,7 @@ def step_memory(plan: Plan, kind: str, processes: int) -> Memory:
         size // share for size in (most.weights + average, most.gradients, most.optimizer)
     )
     teacher = plan.teacher_start
-    taught = 0 if teacher is None else 4 * parameters(teacher.config)  # whole, in fp32
+    taught = 0 if teacher is None else 4 * parameters(teacher.config)  # in fp32, not split
     whole = most.weights + most.gradients + most.optimizer
     resident = 0 if settings.offload and kind == "cuda" else weights + gradients + optimizer
     return Memory(

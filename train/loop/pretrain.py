@@ -7,7 +7,7 @@ OUT/  checkpoints/step-0000020/   the state after 20 steps; see checkpoint.py
       token_roles.json            the special tokens as trained, and other files of the tokenizer
       shards.json                 the paths of the shards (step_documents.py)
       compared.jsonl              the shard files already checked against the manifest
-      spikes.json                 the steps whose data is passed over after a rollback
+      spikes.json                 the steps whose data is skipped after a rollback
       metrics.csv  tensorboard/  wandb/  profile/   optional
 """
 
@@ -30,7 +30,7 @@ from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.shards import Comparison
 from train.data.vocabulary import as_trained, roles_of_run
-from train.device import autocast, bits_notices, keep_compiled, pick_device, same_bits, uncompiled
+from train.device import autocast, device_notices, keep_compiled, pick_device, same_bits, uncompiled
 from train.generate import Sampling, complete
 from train.loop.backends import backends_line, layer_backends, try_kernels
 from train.loop.distributed import Ranks, ranks, reshard
@@ -53,7 +53,7 @@ def summarise(run: Run) -> dict[str, Any]:
     scores = run.scores or run.evaluate()
     with uncompiled(), run.average.swapped() if run.average is not None else nullcontext():
         sample = None
-        # With split weights, all processes generate together.
+        # If the weights are split over processes, all processes generate together.
         together = run.saver.parts
         writes = plan.model.form == "decoder" and plan.model.writes
         readable = run.sampler.tokenizer is not None and writes
@@ -154,7 +154,7 @@ def pretrain(
     Started again with the same settings, a stopped run resumes from its newest checkpoint. On a
     CPU (same PyTorch, same number of threads), or with ``deterministic`` on a GPU (same
     PyTorch, same kind of GPU), the resumed run ends with the same bits as one that never
-    stopped. A finished run is not trained again, but scored again if the texts have changed.
+    stopped. A finished run is not trained again. It is scored again if the texts have changed.
 
     ``on_progress`` is called with each line of metrics, to which the run's ``steps``, its
     ``epochs`` so far and ``seconds_left`` (None before it is known) are added; ``on_notice`` is
@@ -205,7 +205,7 @@ def _pretrain(
             *(text_notice(name, text) for name, text in texts.items()),
             *failed,
             backends_line(layer_backends(plan.model, plan.train, group.device)),
-            *bits_notices(group.device, plan.train.deterministic),
+            *device_notices(group.device, plan.train.deterministic),
         ):
             on_notice(line)
     if not group.first:

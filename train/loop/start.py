@@ -152,7 +152,7 @@ def make_plan(
     for stage in stages_of(train):
         schedule(stage.schedule)
     context = max(stage.context for stage in stages_of(train))
-    sized = isinstance(model, str) and "vocab" not in (changes or {})  # by the shards
+    sized = isinstance(model, str) and "vocab" not in (changes or {})  # the shards set vocab
     model, train, start = model_for(model, train, changes)
     known = None if start is None else start.tokenizer
     data = feed_of(shards, train, task=model.head.task, tokenizer=known)
@@ -182,7 +182,7 @@ def make_plan(
         if teacher_start.config.vocab != model.vocab:
             raise UsageError(
                 f"teacher {train.teacher}: has {counted(teacher_start.config.vocab, 'token')}, the"
-                f" model {model.vocab}: predictions are compared token by token, so set model.vocab"
+                f" model {model.vocab}: their predictions are compared, so set model.vocab alike"
             )
     if plugins(model):
         shapes(model)  # refuse before anything is written

@@ -7,11 +7,11 @@ decides:
 
 stop      the run ends and keeps its last checkpoint
 skip      the weights are not updated, and the data of the step is not used
-rollback  the run returns to its last checkpoint and then passes over the data of the last
+rollback  the run returns to its last checkpoint and then passes over (skips) the data of the last
           ``spike_batches`` steps up to the spike (Chowdhery et al. 2022, section 5.1)
 
-A step that is passed over changes no weight. It still counts as a step for the learning rate and
-the order of data. A resumed run takes the same decisions and ends with the same bits.
+A skipped step changes no weight. It still counts as a step for the learning rate and the order of
+data. A resumed run takes the same decisions and ends with the same bits.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Guard:
 
     def _rule(self, loss: float, norm: float) -> str | None:
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            return f"loss {loss}, or its gradient, is not a number"
+            return f"loss {loss}, or its gradient, is not a finite number"
         window, factor = self.config.spike_window, self.config.spike_factor
         if not factor or len(self.losses) < window:
             return None
@@ -183,8 +183,8 @@ def profiled(out: Path, steps: int, left: int, device: torch.device) -> Iterator
 
 @contextmanager
 def compiling(say: Callable[[str], object] | None, first: float = 5.0) -> Iterator[None]:
-    """Call ``say`` with a line about the time that the body takes: after ``first`` seconds, after
-    twice as many and so on, and at its end. There is no call if the body is shorter."""
+    """Call ``say`` with a line about the time that the ``with`` block takes: after ``first``
+    seconds, after twice as many and so on, and at its end. A shorter block causes no call."""
     began, ended = time.perf_counter(), threading.Event()
 
     def wait() -> None:
@@ -215,7 +215,7 @@ class Pace:
         self._settled = False
 
     def left(self, done: int) -> float | None:
-        """Return the estimated seconds left after ``done`` steps. None: only compiled so far."""
+        """Return the estimated seconds left after ``done`` steps; None if nothing is measured."""
         (then, before), now, work = self._began, time.perf_counter(), self._operations(done)
         if not self._settled:
             self._began, self._settled = (now, work), True
@@ -244,7 +244,7 @@ class _RolledBack(Exception):
 
 class Run:
     """A training run, from its start or a checkpoint to the last step. ``check`` is called before
-    each step and may raise. ``texts`` are scored in addition to the held-out text.
+    each step and stops the run if it raises. ``texts`` are scored besides the held-out text.
     """
 
     def __init__(
@@ -449,7 +449,8 @@ class Run:
         self.rotation_stage = stage
 
     def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
-        """Return a step's log line with further figures. A loss spike is handled before that."""
+        """Handle a loss spike, if the step is one. Return the step's log line with further figures.
+        ``reasons``: for each skipped step, the reason and the number of recent spikes."""
         settings, step = self.plan.train, line["step"] - 1
         updated = line.pop("updated")
         if (skipped := self.passed.reason(step)) is not None:

@@ -33,10 +33,9 @@ Data = TypeVar("Data")
 
 
 class Prefetcher(Generic[Data]):
-    """A function that returns ``make(step)``. A thread computes the result for the next step ahead,
-    if that step is below ``last``. Any other step (after a rollback) is computed on request. An
-    error in ``make`` is raised when its step is requested. Call this object from one thread
-    only."""
+    """A callable object that returns ``make(step)``. A thread computes the next step's result in
+    advance, if that step is below ``last``. Any other step (after a rollback) is computed on
+    request. An error in ``make`` is raised when its step is requested. Call it from one thread."""
 
     def __init__(self, make: Callable[[int], Data], last: int) -> None:
         self._make, self._last = make, last
@@ -117,9 +116,9 @@ class Stepper:
         counts: Counter[str] = Counter()
         for example, _ in batches:
             counts.update(example.counts)
-        # Filled on the device: a copy from unpinned memory would wait for it at every step.
+        # Filled on the device: a copy from unpinned memory would make the CPU wait at every step.
         fill = partial(torch.full, (), dtype=torch.float64, device=device)
-        # With context parallel, every process of a row has counted the whole row.
+        # With context parallelism, each process that shares a row has counted the whole row.
         counted = {
             name: self.ranks.total(fill(count)) / self.ranks.context
             for name, count in counts.items()
@@ -167,8 +166,8 @@ class Stepper:
 
 
 def rebalance(model: Decoder, loads: Tensor) -> None:
-    """Update the biases of routers from ``loads`` [mixtures, experts]. A mixture is a layer with
-    experts. Those in modules for multi-token prediction come last."""
+    """Update the biases of routers from ``loads`` [mixtures, experts], the tokens assigned to each
+    expert. A mixture is a layer with experts; those of multi-token prediction come last."""
     config = model.config
     blocks: list[Any] = [model.stack.blocks[n // config.share] for n in range(config.layers)]
     blocks += [module.block for module in model.mtp]

@@ -76,8 +76,8 @@ class Parameters:
 @lru_cache(maxsize=256)
 def weights(config: ModelConfig) -> tuple[tuple[Role, int, int], ...]:
     """Return (role, number of values, number of values active per token) for each weight. Weights
-    of shared blocks count as active each time they are used. In an encoder-decoder, one source
-    token and one target token together are a token. The model is built without memory (on the meta
+    of shared blocks count as active each time they are used. In an encoder-decoder, a source token
+    and a target token together count as one token. The model is built without memory (on the meta
     device), and with only one of several equal blocks."""
     alike = config.norm.first and len(config.sparse) in (0, config.layers)
     # Blocks of a plugin may differ by layer; a sandwich order needs all layers.
@@ -113,7 +113,7 @@ def parts(config: ModelConfig) -> Parameters:
     except (RuntimeError, TypeError) as error:
         if "verflow" not in str(error):
             raise
-        by_part["other"] = 1 << 64  # beyond torch's range
+        by_part["other"] = 1 << 64  # some size is beyond torch's range
     return Parameters(**by_part)
 
 
@@ -143,7 +143,7 @@ def matmul_parameters(config: ModelConfig) -> int:
 
 
 def attended(config: ModelConfig, layer: int, context: int) -> float:
-    """Return how many keys a query attends to on average, in a full row of ``context`` tokens. A
+    """Return the mean number of keys that a query attends to in a full row of ``context`` tokens. A
     class from a user's file may define its own ``attended(config, context)``.
     """
     if isinstance(config.attention, OwnAttention):
@@ -198,11 +198,11 @@ def attention_flops(config: ModelConfig, context: int) -> float:
 def flops_per_token(config: ModelConfig, context: int) -> float:
     """Return the operations to train on one token of a full row, forward and backward.
 
-    They are 6 for each weight of a matrix product, and in each layer 12 x heads x head_dim for each
-    key attended to (6 x heads x (head_dim + value_dim) in latent attention): scores and weighted
-    sum take 2 x 2 forward and twice that backward (Chowdhery et al. 2022, appendix B). Keys that a
-    causal mask hides are not counted. Document boundaries, which reduce the cost, are ignored. In
-    an encoder-decoder, a token is one target token plus one source token.
+    Each weight of a matrix product takes 6. Each key attended to takes 12 x heads x head_dim per
+    layer (6 x heads x (head_dim + value_dim) in latent attention): scores and weighted sum take 2
+    each forward and twice that backward (Chowdhery et al. 2022, appendix B). Keys that a causal
+    mask hides are not counted. Document boundaries, which reduce the cost, are ignored. In an
+    encoder-decoder, a token is one target token plus one source token.
     """
     return 6 * matmul_parameters(config) + 3 * attention_flops(config, context)
 
@@ -263,7 +263,7 @@ def sharing(config: ModelConfig) -> str:
 def architecture_row(config: ModelConfig) -> dict[str, str]:
     """Return the model's row in a table of architectures."""
     attention, norms = config.attention, config.norm
-    places = {"pre": "before", "post": "after", "sandwich": "before and after"}
+    places = {"pre": "before", "post": "after", "out": "of outputs", "sandwich": "before and after"}
     where = places.get(norms.place, "in no block")
     norm = f"{_NORMS[norms.kind]}, {where}"
     norm += ", after the embedding" if config.embedding.norm else ""
@@ -321,6 +321,8 @@ def _position(config: ModelConfig) -> str:
         text += f", {position.dim} of {config.attention.head_dim}"
     if isinstance(config.attention, Latent):
         text += f", {config.attention.rotary_dim} of {config.attention.head_dim}"
+    if config.unrotated:
+        text += f", not in {len(config.unrotated)} of {config.layers} layers"
     if position.scaling is not None:
         text += f", {position.scaling.kind} x{position.scaling.factor:g}"
     return text

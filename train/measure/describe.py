@@ -4,12 +4,11 @@ training and serving.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import re
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import change
 from train.config import TrainConfig
+from train.device import autocast
 from train.measure import accounting
 from train.model.attention_settings import Grouped, Latent
 from train.model.config import Attention, ModelConfig
@@ -36,8 +36,8 @@ from train.optim.optimizers import optimizers
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Memory in bytes. ``activations`` are the tensors kept for the backward pass; ``peak`` is the
-    most memory in use at a time, with weights and optimizer.
+    """Memory in bytes. ``activations`` are the tensors kept for the backward pass. ``peak`` is the
+    most memory in use at any time, including weights and optimizer.
     """
 
     weights: int
@@ -48,7 +48,7 @@ class Memory:
 
 
 class Tracker(TorchDispatchMode):
-    """Counter of the bytes of tensor storages: ``live`` is now in use, ``peak`` the most so far."""
+    """Counter of the bytes of tensor storages: ``live`` bytes now, ``peak`` bytes at most."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,8 +105,8 @@ def training_memory(
             weight.numel() * weight.element_size() for weight in model.parameters()
         )
         tokens = torch.zeros(rows, context, dtype=torch.long)
-        # Autograd adds a tied head's gradient to the embedding's in place, but not while tracing:
-        # so they are separate here.
+        # Autograd adds a tied head's gradient to the embedding's in place, but not under a Tracker.
+        # So head and embedding are separate here.
         tied = model.head_weights()
         untied = tied._replace(weight=tied.weight.detach().requires_grad_())
         vars(model)["head_weights"] = lambda: untied
@@ -123,11 +123,11 @@ def training_memory(
             chances=chances,
         )
         before = tracker.live
-        with _autocast(precision):
+        with autocast(torch.device("cpu"), precision):
             terms = losses(example).values()
             loss = torch.stack([term.sum for term in terms if term.weight]).sum()
             del terms
-        # The loss has computed the head's gradient, which counts among the gradients.
+        # The head's gradient already exists after the loss, and is counted among the gradients.
         head = sum(w.numel() * w.element_size() for w in untied[:2] if w is not None)
         activations = tracker.live - before - head
         loss.backward()
@@ -143,15 +143,6 @@ def training_memory(
         activations=activations,
         peak=max(tracker.peak, highest + state),
     )
-
-
-@contextlib.contextmanager
-def _autocast(precision: str) -> Iterator[None]:
-    if precision == "bf16":
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            yield
-    else:
-        yield
 
 
 # The share of a GPU's memory for weights and cache, as in vLLM (gpu_memory_utilization);
@@ -176,14 +167,15 @@ def weight_bytes(config: ModelConfig, bits: int = 16) -> int:
 
 
 def most_texts(config: ModelConfig, memory: float, context: int, bits: int = 16) -> int:
-    """Return how many texts of ``context`` tokens fit into ``memory`` bytes beside the weights."""
+    """Return the number of texts of ``context`` tokens that fit into ``memory`` bytes with the
+    weights."""
     room = USABLE * memory - weight_bytes(config, bits)
     return max(0, int(room // accounting.cache_bytes(config, context)))
 
 
 def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1) -> dict[str, Any]:
-    """Return the bytes of weights and cache, and how many texts fit into ``memory`` bytes of a GPU.
-    The entry ``heads`` compares other numbers of key-value heads."""
+    """Return the bytes of weights and cache, and the number of texts that fit into ``memory`` bytes
+    of a GPU. The entry ``heads`` compares other numbers of key-value heads."""
     contexts = sorted({max(1, context // 4), max(1, context // 2), context})
     batches = sorted({*BATCHES, batch})
     return {
@@ -216,8 +208,8 @@ def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1)
 
 
 def _kv_variants(config: ModelConfig) -> list[ModelConfig]:
-    """Return variants of the model with other numbers of key-value heads. Latent attention is
-    compared with multi-head attention of its unrotated key dimension (DeepSeek-V2, table 1).
+    """Return variants of the model with other numbers of key-value heads. For latent attention they
+    are multi-head attention whose head_dim is its unrotated key dimension (DeepSeek-V2, table 1).
     """
     own_attention = config.attention
     if isinstance(own_attention, Latent):
@@ -249,7 +241,7 @@ class Gpu:
         return self.flops / self.bandwidth
 
 
-# A GPU that is not listed has no peak: a guess would make the reported share silently wrong.
+# A GPU that is not listed has no peak. A guess would make the reported utilisation silently wrong.
 GPUS: tuple[Gpu, ...] = (
     Gpu("H200", r"H200", 989e12, 141e9, 4.8e12),
     Gpu("H100", r"H100( 80GB HBM3| SXM5.*)?", 989e12, 80e9, 3.35e12),
@@ -285,8 +277,8 @@ def peak_of(device: torch.device) -> float | None:
 class Operation:
     """An operation, with the ``flops`` and ``bytes`` of its forward pass in one layer (for the
     head, in the model). It reads inputs and weights once and writes outputs once. If its FLOPs per
-    byte are below the GPU's ``ridge`` (FLOP/s divided by bytes/s), it waits for memory (Williams et
-    al. 2009). Attention is a fused kernel, which does not write its scores."""
+    byte are below the GPU's ``ridge``, the operation waits for memory (Williams et al. 2009).
+    Attention is counted as a fused kernel, which does not write its scores."""
 
     name: str
     flops: float
@@ -299,7 +291,7 @@ class Operation:
 
 def training(config: ModelConfig, *, rows: int, context: int, width: int = 2) -> list[Operation]:
     """Return the operations of the forward pass, with ``width`` bytes per number. The backward pass
-    does twice the work on twice the data, so its FLOPs per byte are about the same.
+    takes twice the FLOPs and bytes, so its FLOPs per byte are about the same.
     """
     tokens = rows * context
     keys = accounting.attended(config, 0, context)
@@ -426,8 +418,7 @@ def _projections(
 
 
 def find_gpu(name: str) -> Gpu:
-    """Return the GPU of this name. If there is none, raises an ``LlmcurateError`` that names the
-    known GPUs."""
+    """Return the GPU of this name. If there is none, raise ``LlmcurateError`` with all names."""
     entry = gpu(name)
     if entry is None:
         names = ", ".join(gpu_entry.name for gpu_entry in GPUS)

@@ -31,7 +31,7 @@ def write_shard_paths(out: Path, feed: Feed) -> None:
 
 @dataclass(frozen=True)
 class StepDocument:
-    """A document, and how many of its tokens a step read."""
+    """A document, and the number of its tokens that a step read."""
 
     shards: str
     source: str
@@ -106,5 +106,5 @@ def _feed(out: Path, config: TrainConfig, shards: Path | None) -> Feed:
     stages = tuple(dataclasses.replace(s, sources=moved(s.sources)) for s in config.stages)
     config = dataclasses.replace(config, sources=moved(config.sources), stages=stages)
     feed = feed_of(None if default is None else Path(default), config)
-    feed.labels |= {folder: label for label, folder in folders.items()}  # as the run named them
+    feed.labels |= {folder: label for label, folder in folders.items()}  # the run's source names
     return feed

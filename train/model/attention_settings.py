@@ -65,6 +65,17 @@ class Grouped:
         description="Apply RMSNorm over head_dim to queries and keys before the rotation (Henry et "
         "al. 2020, as in Qwen3).",
     )
+    qk_norm_whole: bool = Field(
+        False,
+        description="Apply that norm once to the queries of all heads, and once to their keys "
+        "(OLMo 2).",
+    )
+    clip: float | None = Field(
+        None,
+        gt=0,
+        description="Limit queries, keys and values to numbers from -clip to clip (DBRX: 8). "
+        "Without a value there is no limit.",
+    )
     window: int | None = Field(
         None,
         ge=1,
@@ -130,6 +141,10 @@ class Grouped:
             not self.window_pattern or bool(set(self.window_pattern) - set("WDF")),
             f"attention.window_pattern is {self.window_pattern!r}: give one letter per layer, W "
             "(window), D (dilated window) or F (full)",
+        )
+        refuse_if(
+            self.qk_norm_whole and not self.qk_norm,
+            "attention.qk_norm_whole without attention.qk_norm: set that too",
         )
         for name in ("sinks", "globals", "random", "dilations"):
             refuse_if(
@@ -199,6 +214,8 @@ class Latent:
 
     bias: ClassVar[str] = "none"
     qk_norm: ClassVar[bool] = False
+    qk_norm_whole: ClassVar[bool] = False
+    clip: ClassVar[None] = None
     score_dim: ClassVar[None] = None
     kind: Literal["latent"] = "latent"
     heads: int = Field(ge=1, description="Number of heads.")

@@ -80,30 +80,34 @@ class SerialBlock(nn.Module):
 
     pre       x = x + attention(norm(x));  x = x + feed_forward(norm(x))   (Radford et al. 2019)
     post      x = norm(x + attention(x));  x = norm(x + feed_forward(x))   (Vaswani et al. 2017)
+    out       x = x + norm(attention(x));  x = x + norm(feed_forward(x))   (Team OLMo 2024)
     sandwich  x = x + norm(attention(norm(x))), the same for feed_forward  (Ding et al. 2021)
 
     ``attention_norm`` and ``feed_forward_norm`` come before attention and feed-forward, or with
-    post after the sums. The ``_out_norm`` modules exist only with sandwich. ``join`` computes the
-    sums."""
+    post after the sums. Out and sandwich use the ``_out_norm`` modules. ``join`` computes the sums.
+    """
 
     def __init__(self, config: ModelConfig, layer: int, backend: str) -> None:
         super().__init__()
         place = config.norm.place
-        self.post, sandwich = place == "post", place == "sandwich"
-        make = partial(nn.Identity if place == "none" else layers.norm, config)
+        self.post = place == "post"
+        make, make_out = (
+            partial(layers.norm if place in places else nn.Identity, config)
+            for places in (("pre", "post", "sandwich"), ("out", "sandwich"))
+        )
         self.join = join(config)
         self.attention_norm = make() if layer or config.norm.first else nn.Identity()
         self.attention = attention(config, backend)
-        self.attention_out_norm = make() if sandwich else None
+        self.attention_out_norm = make_out()
         self.attention_drop = layers.Dropout(config.dropout, 2 * layer + 1)
         if config.encoder is not None:
             self.cross_norm = make()
             self.cross = layers.CrossAttention(config, backend)
-            self.cross_out_norm = make() if sandwich else None
+            self.cross_out_norm = make_out()
             self.cross_drop = layers.Dropout(config.dropout, -1 - layer)
         self.feed_forward_norm = make()
         self.feed_forward = feed_forward(config, layer)
-        self.feed_forward_out_norm = make() if sandwich else None
+        self.feed_forward_out_norm = make_out()
         self.feed_forward_drop = layers.Dropout(config.dropout, 2 * layer + 2)
 
     def forward(self, x: Tensor, view: layers.View) -> tuple[Tensor, layers.Notes]:
@@ -118,9 +122,7 @@ class SerialBlock(nn.Module):
         part, normed = getattr(self, name), getattr(self, f"{name}_norm")
         again, drop = getattr(self, f"{name}_out_norm"), getattr(self, f"{name}_drop")
         out, notes = split_notes(part(x if self.post else normed(x), view))
-        if again is not None:
-            out = again(out)
-        x = self.join(x, drop(out, view.draws))
+        x = self.join(x, drop(again(out), view.draws))
         return (normed(x) if self.post else x), notes
 
 

@@ -13,10 +13,11 @@ from train.model.feed_forward_settings import Dense, Experts
 from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPosition, OwnResidual
 from train.model.position_settings import Position, Rope
 
-TaskKind = Literal["classify", "token", "span"]
+TaskKind = Literal["classify", "token", "span", "choice"]
 Answers = Literal["label", "labels", "number"]
-Before = Literal["nothing", "pool", "transform"]
-SPAN = ("start", "end")  # labels of head.task.kind span
+Before = Literal["nothing", "pool", "gelu", "transform"]
+SPAN = ("start", "end")
+FIXED: dict[str, tuple[str, ...]] = {"span": SPAN, "choice": ("right",)}  # labels by kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,16 +25,18 @@ class Task:
     """A head that predicts labels instead of tokens (Devlin et al. 2019, section 4)."""
 
     kind: TaskKind = Field(
-        description="Unit that gets a label: the text (classify), each word (token), or the first "
-        "and the last token of an answer (span)."
+        description="Unit that gets a label: the text (classify), each word (token), the first "
+        "and the last token of an answer (span), or one of several texts (choice)."
     )
     labels: tuple[str, ...] = Field(
-        description="The labels, in the order of their numbers; for span: start and end."
+        description="The labels, in the order of their numbers; for span start and end, for choice "
+        "right."
     )
     before: Before = Field(
         "nothing",
-        description="Layer before the head's matrix: nothing; pool, a layer with tanh (BERT); or "
-        "transform, the layer of the head that predicts tokens (ModernBERT).",
+        description="Layer before the head's matrix: nothing; pool, with tanh (BERT); gelu, with "
+        "GELU (ELECTRA, DeBERTa); or transform, the layer of the head that predicts tokens "
+        "(ModernBERT).",
     )
 
     answers: Answers = Field(
@@ -44,7 +47,7 @@ class Task:
     )
 
     def __post_init__(self) -> None:
-        least = 2 if self.answers == "label" else 1
+        least = 2 if self.answers == "label" and self.kind != "choice" else 1
         refuse_if(
             len(set(self.labels)) != len(self.labels) or len(self.labels) < least,
             "head.task.labels: give two or more labels, each once",
@@ -55,8 +58,9 @@ class Task:
             " it",
         )
         refuse_if(
-            self.kind == "span" and self.labels != SPAN,
-            f"head.task.labels with head.task.kind span: give {' and '.join(SPAN)}",
+            self.labels != FIXED.get(self.kind, self.labels),
+            f"head.task.labels with head.task.kind {self.kind}: give "
+            f"{' and '.join(FIXED.get(self.kind, ()))}",
         )
 
 
@@ -215,11 +219,11 @@ class Norm:
         description="The norm: rms (Zhang and Sennrich 2019), layer (Ba et al. 2016), "
         "layer_no_bias (PaLM) or layer_plain, without weights (OLMo).",
     )
-    place: Literal["pre", "post", "sandwich", "none"] = Field(
+    place: Literal["pre", "post", "out", "sandwich", "none"] = Field(
         "pre",
         description="Place of the norms: pre; post, the original LN(x + f(x)) without a norm at "
-        "the end; sandwich, before and after each part (Ding et al. 2021); none, without norms in "
-        "the stack (ReZero).",
+        "the end; out, of each part's output alone (OLMo 2); sandwich, before and after each part "
+        "(Ding et al. 2021); none, without norms in the stack (ReZero).",
     )
     eps: float = Field(
         1e-5, gt=0, description="Number added to the variance, so that it is never 0."
@@ -369,6 +373,11 @@ def _check_heads(config: ModelConfig) -> None:
         ),
         "head.task with head.pair, head.replaced, head.boundary or encoder: leave the others out",
     )
+    task = config.head.task
+    refuse_if(
+        config.causal and task is not None and task.kind == "choice",
+        "head.task choice with causal true: only an encoder chooses among texts",
+    )
     refuse_if(
         config.causal and config.head.pair != "none",
         f"head.pair {config.head.pair} with causal true: only an encoder has this head",
@@ -476,6 +485,10 @@ def _check_latent(config: ModelConfig) -> None:
     refuse_if(
         not isinstance(position, Rope),
         f"attention latent with position {position.kind}: set position=rope",
+    )
+    refuse_if(
+        bool(config.unrotated),
+        "position.pattern with attention latent: leave it out, each layer must be rotated",
     )
     refuse_if(
         isinstance(position, Rope) and position.dim is not None,
@@ -687,6 +700,12 @@ class ModelConfig(Stack):
         if isinstance(self.attention, Latent):
             return self.attention.rotary_dim
         return self.attention.head_dim if self.position.dim is None else self.position.dim
+
+    @property
+    def unrotated(self) -> list[int]:
+        """The numbers of the layers whose queries and keys are not rotated."""
+        marks = self.position.pattern if isinstance(self.position, Rope) else "N"
+        return [layer for layer in range(self.layers) if marks[layer % len(marks)] == "N"]
 
     @property
     def patterns(self) -> list[AttentionPattern]:

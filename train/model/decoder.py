@@ -108,6 +108,7 @@ class Stack(nn.Module):
             masks = {s: SharedMask(parallel=parallel, rows=mask) for s, mask in masks.items()}
             places = parallel.own(places)
         rotations = {s: self.positions.rotation(places, s.window is not None) for s in masks}
+        unrotated = self.config.unrotated
         every = int(self.recompute) if cache is None and torch.is_grad_enabled() else 0
         if every or (self.compiled and cache is None):
             self._prepare(x, [*masks.values(), *([] if cross is None else [cross])])
@@ -118,7 +119,7 @@ class Stack(nn.Module):
             again = wrap_int64(layer % self.config.share * AGAIN)
             view = View(
                 mask=masks[pattern],
-                rotation=rotations[pattern],
+                rotation=None if layer in unrotated else rotations[pattern],
                 relation=relations[pattern],
                 parts=parts,
                 tokens=tokens,

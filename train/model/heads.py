@@ -93,17 +93,22 @@ class Head(nn.Module):
 
 
 def with_task(
-    config: ModelConfig, kind: TaskKind, labels: tuple[str, ...], answers: Answers = "label"
+    config: ModelConfig,
+    kind: TaskKind,
+    labels: tuple[str, ...],
+    answers: Answers = "label",
+    pool: Before | None = None,
 ) -> ModelConfig:
     """Return the configuration with a task's head instead of the model's head. The new head keeps
-    the layer before the old head's matrix if this is ModernBERT's transform, or for the task
-    ``classify`` BERT's pool."""
+    the layer before the old head's matrix if this is ModernBERT's transform, or for the tasks
+    ``classify`` and ``choice`` ``pool``, by default BERT's, or GELU's for ELECTRA and DeBERTa."""
+    with_gelu = config.head.replaced or config.position.kind == "disentangled"
     config = config.trunk
     before: Before = "nothing"
     if config.head.transform and config.norm.place == "pre":
         before = "transform"
-    elif config.head.transform and kind == "classify":
-        before = "pool"
+    elif config.head.transform and kind in ("classify", "choice"):
+        before = pool or ("gelu" if with_gelu else "pool")
     task = Task(kind=kind, labels=labels, before=before, answers=answers)
     head = replace(
         config.head, pair="none", replaced=False, boundary=False, softcap=None, task=task

@@ -251,9 +251,11 @@ class SelfAttention(nn.Module):
         self.key = make(hidden, kv_width, bias=self.key_bias, split="outputs")
         self.value = make(hidden, kv_width, bias=qkv, shrink=config.inner_scale, split="outputs")
         self.out = make(width, hidden, bias=out, shrink=config.residual_scale, split="inputs")
-        of_head = partial(RMSNorm, own.head_dim, config.norm.eps, split="heads")
-        self.query_norm = of_head() if own.qk_norm else None
-        self.key_norm = of_head() if own.qk_norm else None
+        self.clip, self.norms_whole = own.clip, own.qk_norm_whole
+        sizes = (width, kv_width) if own.qk_norm_whole else (own.head_dim, own.head_dim)
+        self.query_norm, self.key_norm = (
+            RMSNorm(size, config.norm.eps, split="heads") if own.qk_norm else None for size in sizes
+        )
 
     def forward(self, x: Tensor, view: View) -> Tensor:
         """Return the output for x, [batch, length, hidden], of the heads of this process."""
@@ -270,18 +272,24 @@ class SelfAttention(nn.Module):
             k, v = torch.cat((memory[0], k), dim=2), torch.cat((memory[1], v), dim=2)
         return (k, v) if view.cache is None else view.cache.append(k, v, view.kept)
 
+    def _in_heads(self, x: Tensor, norm: nn.Module | None) -> Tensor:
+        """Clip and normalise x [batch, length, heads * head_dim], in the shape [batch, heads,
+        length, head_dim]."""
+        x = x if self.clip is None else x.clamp(-self.clip, self.clip)
+        if norm is not None and self.norms_whole:
+            x, norm = norm(x), None
+        x = x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        return x if norm is None else norm(x)
+
     def queries(self, x: Tensor, rotation: Tensor | None) -> Tensor:
         """Return the queries of x, [batch, heads, length, head_dim]."""
-        q = self.query(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-        q = q if self.query_norm is None else self.query_norm(q)
+        q = self._in_heads(self.query(x), self.query_norm)
         q = q if self.scale == 1 else q * self.scale
         return q if rotation is None else rotate(q, rotation)
 
     def keys_and_values(self, x: Tensor, rotation: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the keys and values of x, [batch, kv_heads, length, head_dim] each."""
-        k = self.key(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-        v = self.value(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-        k = k if self.key_norm is None else self.key_norm(k)
+        k, v = self._in_heads(self.key(x), self.key_norm), self._in_heads(self.value(x), None)
         return (k if rotation is None else rotate(k, rotation)), v
 
     def attend_and_project(

@@ -141,6 +141,12 @@ class Rope(Position):
     dim: int | None = Field(
         None, ge=2, description="Rotated dimensions of a head, an even number. Without a value all."
     )
+    pattern: str = Field(
+        "R",
+        pattern="^[RN]+$",
+        description="One letter per layer, repeated: R for a layer that rotates, N for one without "
+        "positions (SmolLM3: RRRN).",
+    )
     scaling: RopeScaling | None = Field(
         None, description="Stretching of the rotation to a longer context."
     )

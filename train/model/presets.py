@@ -14,7 +14,7 @@ from typing import Any
 
 from llmcurate.base.errors import UsageError
 from llmcurate.base.index import modules_of
-from train.model.attention_settings import Grouped, heads_of
+from train.model.attention_settings import heads_of
 from train.model.config import Embedding, Head, ModelConfig, Norm, Parallel
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Learned, Rope, RopeScaling, encoding
@@ -67,18 +67,9 @@ def gopher(layers: int, hidden: int, heads: int) -> ModelConfig:
 
 def gptj() -> ModelConfig:
     """GPT-J 6B (Wang and Komatsuzaki 2021): parallel, one norm, 64 of 256 dimensions rotated."""
-    return ModelConfig(
-        vocab=50_400,
-        layers=28,
-        hidden=4096,
-        context=2048,
-        attention=heads_of(4096, 16),
-        feed_forward=Dense(width=16_384, activation="gelu_tanh", bias=True),
-        norm=LAYER_NORM,
-        residual=Parallel(),
-        position=Rope(dim=64),
-        head=Head(tied=False, bias=True),
-    )
+    own = gpt2(28, 4096, 16, vocab=50_400, context=2048, position=Rope(dim=64), dropout=0.0)
+    attention, head = heads_of(4096, 16), Head(tied=False, bias=True)
+    return dataclasses.replace(own, attention=attention, residual=Parallel(), head=head)
 
 
 def gpt_neox(
@@ -175,6 +166,7 @@ def llama(
     scaling: RopeScaling | None = None,
     tied: bool = False,
     eps: float = 1e-5,
+    activation: str = "swiglu",
     **attention: Any,
 ) -> ModelConfig:
     """LLaMA (Touvron et al. 2023; Grattafiori et al. 2024)."""
@@ -184,7 +176,7 @@ def llama(
         hidden=hidden,
         context=context,
         attention=heads_of(hidden, heads, kv_heads=kv_heads or heads, **attention),
-        feed_forward=Dense(width=mlp),
+        feed_forward=Dense(width=mlp, activation=activation),
         norm=Norm(eps=eps),
         position=Rope(theta=theta, scaling=scaling),
         head=Head(tied=tied),
@@ -196,15 +188,10 @@ llama2 = partial(llama, context=4096)
 llama3 = partial(llama, kv_heads=8, vocab=128_256, context=8192, theta=500_000.0)
 
 
-def llama31(layers: int, hidden: int, heads: int, mlp: int, factor: float = 8.0, **more: bool):  # type: ignore[no-untyped-def]
+def llama31(*sizes: int, factor: float = 8.0, **more: Any) -> ModelConfig:
     """Llama 3.1 and 3.2: the rotation is stretched from 8,192 to 131,072 tokens."""
     scaling = RopeScaling(kind="llama3", factor=factor, original_context=8192)
-    return llama3(layers, hidden, heads, mlp, scaling=scaling, context=131_072, **more)
-
-
-def mistral() -> ModelConfig:
-    """Mistral 7B (Jiang et al. 2023): a window of 4,096 tokens in every layer."""
-    return llama(32, 4096, 32, 14_336, kv_heads=8, context=32_768, window=4096)
+    return llama3(*sizes, scaling=scaling, context=131_072, **more)
 
 
 def qwen(
@@ -225,28 +212,16 @@ def qwen25(
     return llama(layers, hidden, heads, mlp, kv_heads=kv_heads, bias="qkv", **sizes)
 
 
-def yi() -> ModelConfig:
-    """Yi-34B (Young et al. 2024)."""
-    sizes = {"vocab": 64_000, "context": 4096}
-    return llama(60, 7168, 56, 20_480, kv_heads=8, theta=5e6, **sizes)  # type: ignore[arg-type]
-
-
+yi = partial(llama, kv_heads=8, theta=5e6, vocab=64_000, context=4096)  # Young et al. 2024
 deepseek = partial(llama, vocab=102_400, context=4096, eps=1e-6)  # LLM, Bi et al. 2024
 
 
 def palm(layers: int, hidden: int, heads: int) -> ModelConfig:
     """PaLM (Chowdhery et al. 2022): parallel parts, SwiGLU, one key and value head, and no biases,
     in the LayerNorms neither (section 2). Some tables of other authors have RMSNorm."""
-    return ModelConfig(
-        vocab=256_000,
-        layers=layers,
-        hidden=hidden,
-        context=2048,
-        attention=Grouped(heads=heads, kv_heads=1, head_dim=256),
-        feed_forward=Dense(width=4 * hidden),
-        norm=Norm(kind="layer_no_bias"),
-        residual=Parallel(),
-    )
+    sizes = {"kv_heads": 1, "head_dim": 256, "vocab": 256_000, "tied": True}
+    own = llama(layers, hidden, heads, 4 * hidden, **sizes)  # type: ignore[arg-type]
+    return dataclasses.replace(own, norm=Norm(kind="layer_no_bias"), residual=Parallel())
 
 
 def olmo(layers: int, hidden: int, heads: int, mlp: int, tied: bool) -> ModelConfig:
@@ -278,7 +253,8 @@ LLAMA: dict[str, Callable[[], ModelConfig]] = {
     "llama3.1-405b": partial(llama31, 126, 16_384, 128, 53_248),
     "llama3.2-1b": partial(llama31, 16, 2048, 32, 8192, factor=32.0, tied=True),
     "llama3.2-3b": partial(llama31, 28, 3072, 24, 8192, factor=32.0, tied=True),
-    "mistral-7b": mistral,
+    # Jiang et al. 2023: a window of 4,096 tokens in every layer.
+    "mistral-7b": partial(llama, 32, 4096, 32, 14_336, kv_heads=8, context=32_768, window=4096),
     "qwen-7b": partial(qwen, 32, 4096, 32, 11_008, vocab=151_936, context=2048, theta=10_000.0),
     "qwen-14b": partial(qwen, 40, 5120, 40, 13_696, vocab=152_064, context=2048, theta=10_000.0),
     "qwen-72b": partial(qwen, 80, 8192, 64, 24_576, vocab=152_064, context=32_768, theta=1e6),
@@ -295,7 +271,7 @@ LLAMA: dict[str, Callable[[], ModelConfig]] = {
     "qwen2.5-72b": partial(
         qwen25, 80, 8192, 64, 8, 29_568, vocab=152_064, context=131_072, eps=1e-5
     ),
-    "yi-34b": yi,
+    "yi-34b": partial(yi, 60, 7168, 56, 20_480),
     "deepseek-7b": partial(deepseek, 30, 4096, 32, 11_008),
     "deepseek-67b": partial(deepseek, 95, 8192, 64, 22_016, kv_heads=8),
     "palm-8b": partial(palm, 32, 4096, 16),

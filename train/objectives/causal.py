@@ -48,9 +48,9 @@ class Prefix(Objective):
         prefix = torch.zeros(1, context, dtype=torch.bool)
         targets = plain.targets
         for piece, place in places:
-            length = int(draws.share(piece) * len(piece.tokens))  # 0 to one less than all
+            length = int(draws.share(piece) * len(piece.tokens))  # 0 to len(piece.tokens) - 1
             prefix[0, place.start : place.start + length] = True
-            # The last token of a prefix has the first scored target.
+            # The first scored target is the one after the last token of the prefix.
             targets[0, place.start : place.start + max(0, length - 1)] = IGNORED
         return replace(plain, targets=targets, prefix=prefix)
 
@@ -61,13 +61,13 @@ PARTS = ("prefix", "suffix", "middle")
 @learns(own.FillInTheMiddle, by=("decoder",))
 class FillInTheMiddle(Objective):
     """Predict the middle of a text from both sides. A share of the pieces is cut in three at two
-    random places, and the middle is moved to the end (Bavarian et al. 2022, 3 and 4.3):
+    random places. The middle is moved to the end (Bavarian et al. 2022, sections 3 and 4.3):
 
     PSM  <prefix> prefix <suffix> suffix <middle> middle
     SPM  <prefix> <suffix> suffix <middle> prefix middle
 
-    An end-of-text token after the middle shows where the suffix would follow. Attention is causal.
-    The three special tokens are not scored, because in use the prompt has them.
+    An end-of-text token ends the middle, where the suffix would follow. Attention is causal. The
+    three special tokens are not scored, because in generation they are in the prompt.
     """
 
     likelihood = False
@@ -105,7 +105,8 @@ class FillInTheMiddle(Objective):
         return self._read(piece, np.concatenate(order))
 
     def _read(self, piece: Piece, order: Ints) -> Piece:
-        """Return the piece with its tokens in ``order`` (~n: special token n), then end of text."""
+        """Return the piece with its tokens in ``order``, then end of text. An entry ~n of ``order``
+        is special token n."""
         marks = order < 0
         ids = piece.tokens[np.maximum(order, 0)]
         ids[marks] = np.array(self.marks)[~order[marks]]

@@ -34,10 +34,10 @@ class Example:
     """The rows of a batch, as a model reads them.
 
     ``inputs``, ``targets``: int64 [rows, context]. ``targets`` is ``IGNORED`` for padding.
-    ``documents``: int64 [rows, context], document numbers, -1 for padding; None: each row is one
+    ``documents``: int64 [rows, context], document numbers, -1 for padding. None: each row is one
         document.
-    ``prefix``: bool [rows, context], true for tokens that their whole document sees, or None.
-    ``segments``: int64 [rows, context], the number that each token's segment has in its text.
+    ``prefix``: bool [rows, context], True for tokens that their whole document sees, or None.
+    ``segments``: int64 [rows, context], the number of each token's segment in its text, from 0.
     ``ends``: int64 [rows, context]. At the first token of a text, the place in the row where its
         answer ends. ``targets`` has the place where the answer starts.
     ``pairs``: int64 [rows, context]. At the first token of a text, 0 if its two segments belong
@@ -69,8 +69,8 @@ class Example:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers by which terms of the loss are divided: scored ``targets``; ``tokens`` of
-        rows and source, without padding; and ``pairs``, if there are pairs.
+        """The numbers by which terms of the loss are divided: of scored ``targets``, of ``tokens``
+        in rows and source without padding, and of ``pairs`` if there are any.
         """
         read = _count_tokens(self.inputs, self.documents)
         if self.source is not None:
@@ -86,7 +86,7 @@ class Example:
         notes: dict[str, list[Tensor]] | None = None,
     ) -> Tensor:
         """Return the model's features [rows, context, hidden]; with ``parallel``, of this process's
-        tokens only. ``draws``: int64 [rows], seeds of dropout. ``notes``: gets what layers report.
+        tokens only. ``draws``: int64 [rows], seeds of dropout. Layers add figures to ``notes``.
         """
         return model.features(
             self.inputs,
@@ -143,8 +143,8 @@ class Draws:
         return (drawn >> np.uint64(11)) / 2.0**53
 
     def of_other_document(self, piece: Piece) -> Piece | None:
-        """Return the longest piece of another document in a random row. If a row has none, the next
-        random row is tried; after eight rows, return None."""
+        """Return the longest piece of another document in a random row. If a row has no other
+        document, the next random row is tried. Return None after eight rows."""
         if self.rows is None:
             return None
         for share in self.shares(piece, 8, 6):
@@ -173,7 +173,7 @@ class Objective(ABC):
 
     @staticmethod
     def takes(settings: Any) -> Takes | None:
-        """Return a function for the number of positions of a piece; None: one per token."""
+        """Return the function for the number of positions of a piece. None: one per token."""
         return None
 
     @staticmethod
@@ -183,13 +183,13 @@ class Objective(ABC):
 
     @staticmethod
     def targets(settings: Any, context: int) -> int:
-        """Return the length of a row of targets if a row of sources has ``context`` tokens."""
+        """Return the number of targets in a row whose source has ``context`` tokens."""
         return context
 
     @staticmethod
     def losses(settings: Any) -> Callable[[Tensor, Example], Tensor] | None:
-        """Return a function that takes logits [rows, context, values] and an example and returns
-        the nats of each text. None: the loss is that of each token.
+        """Return a function from logits [rows, context, values] and an example to the loss of each
+        text in nats. None: each token has its own loss.
         """
         return None
 
@@ -207,7 +207,7 @@ class Objective(ABC):
         return Feed(path, config, cls.needs(asked, context), cls.takes(asked))
 
     def study(self, feed: Feed) -> None:  # noqa: B027 (few have to)
-        """Do what must be done with the text of a run before training; by default nothing."""
+        """Read a run's text before training, if the objective needs figures from it."""
 
     @abstractmethod
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
@@ -215,7 +215,7 @@ class Objective(ABC):
 
 
 OBJECTIVES: dict[type, type[Objective]] = {}
-FORMS: dict[type, tuple[str, ...]] = {}  # forms of models that may use it
+FORMS: dict[type, tuple[str, ...]] = {}  # forms of models that may use an objective
 
 
 def learns(*settings: type, by: tuple[str, ...] = ()) -> Callable[[type[Kind]], type[Kind]]:
@@ -259,7 +259,8 @@ def examples(
 
 
 def causal_row(pieces: Sequence[Piece], context: int) -> tuple[Example, list[tuple[Piece, slice]]]:
-    """Return (row in which each token is predicted from those before, (piece, its place) pairs)."""
+    """Return a row in which each token is predicted from those before it, and (piece, its place in
+    the row) pairs."""
     inputs = np.zeros((1, context), dtype=np.int64)
     targets = np.full((1, context), IGNORED, dtype=np.int64)
     documents = np.full((1, context), -1, dtype=np.int64)

@@ -1,10 +1,10 @@
-"""Cross-entropy in float32 and its gradient, in chunks of tokens, so that all logits are never
-stored.
+"""Cross-entropy in float32 and its gradient, in chunks of tokens, so that logits are never stored
+whole.
 
-At a vocabulary of 50,000 the logits of 16,000 tokens and their gradient take 6 GB. Here the logits
-of a chunk are computed, turned into their gradient, multiplied by the head, and dropped, all in the
-forward pass. Products with the head are computed only once, and softmax reads from the processor's
-cache. Liger kernels (Hsu et al. 2024) call this fused linear cross-entropy.
+With a vocabulary of 50,000, the logits of 16,000 tokens and their gradient take 6 GB. Here the
+forward pass computes the logits of a chunk, turns them into their gradient, multiplies it by the
+head and drops it. Products with the head are computed only once, and softmax reads from the
+processor's cache. Liger kernels (Hsu et al. 2024) call this fused linear cross-entropy.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from train.objectives.example import IGNORED, OBJECTIVES, Example, Objective
 
 LOGITS = 1 << 26  # most logits of a chunk on a CPU
 GPU_LOGITS = 1 << 28  # on a GPU; 512 MiB in bfloat16, and as much again for their gradient
-TOKENS = 256  # of a chunk on a CPU: more overflow its cache, fewer slow down products
+TOKENS = 256  # of a chunk on a CPU: more overflow its cache, fewer slow matrix products down
 
 
 def chunk_of(vocab: int, asked: int = 0, device: str = "cpu") -> int:
@@ -49,10 +49,10 @@ def loss_sums(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return three sums over the scored targets: loss, nats, and squared log normalisers.
 
-    loss = nats + z_loss * squares. Only the loss has a gradient, which has no gradient itself.
+    loss = nats + z_loss * squares. Only the loss has a gradient, and no second derivative.
     ``features``: [tokens, hidden]. ``targets``: [tokens]. ``weight``, ``bias``: the head's, [vocab,
     hidden] and [vocab]. ``softcap``: the head's cap on logits. The mean of the squares is the
-    z-loss (Chowdhery et al. 2022, section 5), which keeps the logits from drifting away together.
+    z-loss (Chowdhery et al. 2022, section 5), which keeps the log normaliser near 0.
     Under autocast, matrix products have autocast's dtype.
     """
     low = in_products(features)
@@ -135,11 +135,10 @@ Shares = Callable[[Tensor, Tensor, Tensor | None, Tensor], Found]
 
 
 def _shares(rows: int, matrix: Tensor, exact: torch.dtype, softcap: float | None) -> Shares:
-    """Return a function for at most ``rows`` tokens that returns their targets' logits, log
+    """Return a function that takes at most ``rows`` tokens and returns their targets' logits, log
     normalisers, softmax, and the slopes of the cap or None, in dtype ``exact``. On a CPU all chunks
-    use the same memory for logits and softmax, because the C library would request it anew each
-    time, page by page. On other devices a compiler fuses these operations, so that they read the
-    logits once.
+    reuse one piece of memory, because the C library would request each anew from the system, page
+    by page. On other devices a compiler fuses these operations, so that they read the logits once.
     """
     if matrix.device.type != "cpu" or torch.compiler.is_compiling():
 
@@ -166,7 +165,7 @@ def _shares(rows: int, matrix: Tensor, exact: torch.dtype, softcap: float | None
         if softcap is not None:
             logits.div_(softcap).tanh_().mul_(softcap)
         torch.softmax(logits, -1, out=shares)
-        # The largest share is 1 / sum(exp(logits - largest)).
+        # The largest softmax value is 1 / sum(exp(logits - largest logit)).
         log_sum = logits.amax(-1) - shares.amax(-1).log()
         found = logits.gather(-1, ids)[:, 0]
         slopes = None if softcap is None else logits.div_(softcap).square_().neg_().add_(1)
@@ -223,9 +222,9 @@ def distance(
 
 
 class Term(NamedTuple):
-    """A part of the loss, or a figure only to report: its ``sum`` over a micro-batch. The sum over
-    all micro-batches and processes is divided by the count ``per``: scored ``targets``, read
-    ``tokens``, or ``pairs``. ``weight``: the factor in the loss; 0 if only reported.
+    """A part of the loss, or a figure that is only reported. ``sum``: its sum over a micro-batch.
+    The sum over all micro-batches and processes is divided by the count that ``per`` names (see
+    ``Example.counts``). ``weight``: its factor in the loss, 0 if it is only reported.
     """
 
     sum: Tensor
@@ -236,7 +235,7 @@ class Term(NamedTuple):
 class Pass(NamedTuple):
     """The forward pass of a micro-batch, ``example``. ``features``: [rows, context, hidden].
     ``read``: [targets, hidden], the head's input for scored tokens. ``draws``: seeds of dropout.
-    ``chunk``: number of tokens whose logits are in memory at once. ``notes``: what layers report.
+    ``chunk``: number of tokens whose logits are in memory at once. ``notes``: figures of layers.
     """
 
     features: Tensor
@@ -247,7 +246,7 @@ class Pass(NamedTuple):
     notes: dict[str, list[Tensor]]
 
 
-# Terms of the parts in ``model.heads.HEADS``, by the same names.
+# Functions that compute the terms of additional heads, named as in ``model.heads.HEADS``.
 TERMS: dict[str, Callable[[Losses, Pass], dict[str, Term]]] = {}
 
 
@@ -259,9 +258,9 @@ class Losses(nn.Module):
     ``pairs``: the nats of predictions for pairs of segments.
     ``boundary``: the nats of predictions for hidden spans.
     ``replaced``: the discriminator's nats per token; ``replaced_accuracy``: the share of tokens
-        that it gets right; ``replaced_share``: the share of tokens that differ from the original.
+        that it judges correctly; ``replaced_share``: the share that differs from the original.
     ``mtp``: the nats of modules that predict later tokens, as a mean over the modules and over all
-        targets of the rows (DeepSeek-V3's equation 24).
+        targets of the rows (DeepSeek-V3, equation 24).
     ``distillation``: the ``distance`` from a ``teacher``, which is not trained.
 
     Models with experts also have the terms of ``of_experts``. With ``parallel``, the sums are over
@@ -370,7 +369,7 @@ def token_losses(model: Decoder, example: Example, chunk: int = 0) -> Tensor:
 
 @torch.no_grad()
 def token_losses_and_hits(model: Decoder, example: Example, chunk: int = 0) -> Tensor:
-    """Return (nats, 1 if it is the likeliest token, else 0) of each target: [rows * context, 2]."""
+    """Return each target's nats, and 1 if it is the likeliest token or 0: [rows * context, 2]."""
     return torch.cat(
         [
             torch.stack([_nats(logits, target), (logits.argmax(-1) == target).float()], -1)

@@ -38,7 +38,7 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
     refuse_if(
         task is not None,
         f"the model has a head for a task: set objective to {task and task.kind}, or give a model"
-        " without such a head",
+        " without a task head",
     )
     refuse_if(
         model.head.replaced and model.generator is None,
@@ -47,7 +47,7 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
     own: Any = settings.Replaced if model.head.replaced else _OF_PAIRS.get(model.head.pair)
     if model.encoder is not None:
         own = _OF_ENCODER[model.encoder.learns]
-    # In the order of the union: the first is the default of a model's form.
+    # In the order of the union: the first that fits the model's form is the default.
     known: tuple[Any, ...] = get_args(get_args(settings.Objective)[0])
     suited = [kind for kind in known if model.form in FORMS.get(kind, ())]
     suited = [] if model.head.replaced else suited
@@ -65,8 +65,8 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
         asked = _formed(model, asked)
     refuse_if(
         model.patterns[0].segment is not None and OBJECTIVES[type(asked)].both_ways(asked),
-        f"attention.segment with objective {asked.kind}: its prefix must be visible beyond "
-        "segments; leave one of them out",
+        f"attention.segment with objective {asked.kind}: all tokens must see its prefix, even from "
+        "other segments; leave one of them out",
     )
     return asked
 
@@ -99,8 +99,8 @@ def feed_of(
 
 
 def both_ways(config: TrainConfig) -> bool:
-    """Return True if a model trained with these settings reads prompts in both directions in
-    generation. False if the objective is unknown, as for an imported model.
+    """Return True if a model trained with these settings reads a prompt in both directions when it
+    generates. False if the objective is unknown, as for an imported model.
     """
     known = not isinstance(config.objective, settings.Auto)
     return known and kind_of(config).both_ways(config.objective)

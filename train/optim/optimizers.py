@@ -16,9 +16,9 @@ from train.split import gather, local, mesh_of, shares, split_like, spread
 
 
 def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[Tensor]:
-    """Apply ``work`` to whole matrices of one shape, stacked to [n, rows, columns]. Yields the
-    result for each matrix, split as the matrix is. If the tensors are split over processes, each
-    process computes some of the matrices and broadcasts the results, so that each is computed once.
+    """Apply ``work`` to whole matrices of one shape, stacked to [n, rows, columns]. Yield the
+    result for each matrix. If the matrices are split over processes, each process gathers some of
+    them and broadcasts their results, so that each is computed once. Results are split like inputs.
     """
     mesh = mesh_of(tensors[0])
     if mesh is None:
@@ -43,9 +43,9 @@ def mapped(work: Callable[[Tensor], Tensor], tensors: list[Tensor]) -> Iterator[
 
 
 class Average:
-    """An exponential moving average of the weights, which is evaluated, sampled from and exported.
-    After every step it moves towards the weights by 1 - decay. At first the decay is smaller, (1 +
-    step) / (10 + step), because otherwise the initial weights would count for long.
+    """An exponential moving average of the weights, for evaluation, generation and export. After
+    each step it moves by 1 - decay of its distance to the weights. In the first steps the decay is
+    only (1 + step) / (10 + step), because otherwise the initial weights would count for long.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -97,7 +97,7 @@ class Optimizers:
         return {
             f"{key}.{name}": value
             for name, weight in model.named_parameters()
-            for key, value in self._state.get(id(weight), {}).items()  # {}: not trained
+            for key, value in self._state.get(id(weight), {}).items()  # {} if it is not trained
         }
 
 
@@ -107,8 +107,8 @@ def with_state(
     *,
     split: bool = True,
 ) -> torch.optim.Optimizer:
-    """Give an optimiser its state: zeros, with the names and shapes that ``state(weight)`` returns.
-    ``split``: True if these are split over processes as the weight is."""
+    """Fill an optimiser's state with zeros, in the names and shapes that ``state(weight)`` returns.
+    ``split``: True if a weight's state is split over processes as the weight is."""
     for weight in _weights(optimizer):
         for name, shape in state(weight).items():
             if split and shape == weight.shape:
@@ -124,17 +124,17 @@ def _weights(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [weight for group in optimizer.param_groups for weight in group["params"]]
 
 
-# The uses of weights (``Role``). Only the first two decay: a norm's scale, and the embedding of a
-# rare token, should not shrink for lack of gradients.
+# The uses of weights (``Role``). Weight decay applies to the first two. A norm's scale or a rare
+# token's embedding would shrink in steps that give it no gradient.
 USES = ("matrix", "head", "lookup", "vector")
 
 
 def groups(
     model: nn.Module, config: TrainConfig, uses: Sequence[str] = USES
 ) -> list[dict[str, Any]]:
-    """Return the trained weights of these uses in groups for torch's optimisers. A group has one
-    weight decay, rate (relative to the run's) and mesh of processes. In a step, a weight decays by
-    ``weight_decay`` times the run's learning rate, not times its own."""
+    """Return the trained weights of these uses, grouped for torch's optimisers. The weights of a
+    group share their weight decay, their learning rate (relative to the run's) and their mesh of
+    processes. Decay per step is ``weight_decay`` times the run's rate, not the group's."""
     rates = {"lookup": config.embedding_rate, "head": config.head_rate}
     found: dict[Any, list[nn.Parameter]] = {}
     for _, weight, role in roles(model):
@@ -172,10 +172,11 @@ def _adamw_state(weight: Tensor) -> dict[str, torch.Size]:
 
 
 _NEWTON_SCHULZ_STEPS = 5
-# Bytes of matrices that one process iterates over together: on a CPU what its cache holds; on a GPU
-# a launch costs more than a small matrix.
+# Bytes of matrices in one batch of Newton-Schulz steps: on a CPU, so that they fit its cache; on a
+# GPU more, because a kernel launch takes longer than a small matrix.
 PIECE_BYTES, GPU_PIECE_BYTES = 16 << 20, 256 << 20
-# Jordan et al. 2024: the quintic steepest at 0 that keeps (0, 1] within about 0.7 to 1.2.
+# Jordan et al. 2024: the quintic polynomial that is steepest at 0 among those that, repeated, bring
+# singular values in (0, 1] to about 0.7 to 1.2.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 
 
@@ -196,12 +197,11 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon (Jordan et al. 2024): the momentum of a hidden matrix, made orthogonal. The update keeps
-    the directions of the momentum and makes their sizes equal, in five Newton-Schulz steps, which
-    need only matrix products. AdamW updates embeddings, head and vectors. The update of an r x c
-    matrix is scaled by 0.2 sqrt(max(r, c)), to the size of AdamW's updates, so that both use the
-    same rate and decay (Liu et al. 2025, "Muon is scalable for LLM training", 2.2).
-    """
+    """Muon (Jordan et al. 2024): the momentum of a hidden matrix, made orthogonal. Five
+    Newton-Schulz steps, which need only matrix products, bring all its singular values near 1.
+    AdamW updates embeddings, head and vectors. The update of an r x c matrix is scaled by 0.2
+    sqrt(max(r, c)) to the size of AdamW's updates, so that both use the same rate and decay (Liu et
+    al. 2025, "Muon is scalable for LLM training", 2.2)."""
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -240,9 +240,9 @@ def muon(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
 
 
 class Lion(torch.optim.Optimizer):
-    """Lion (Chen et al. 2023, algorithm 2): the sign of a momentum. The state is one tensor per
-    weight. A step changes each number of a weight by the learning rate, so Lion needs a rate 3 to
-    10 times smaller than AdamW's, and a decay larger by the same factor.
+    """Lion (Chen et al. 2023, algorithm 2): the update is the sign of a momentum. The state is one
+    tensor per weight. A step changes each number of a weight by the learning rate, so the rate must
+    be 3 to 10 times smaller than AdamW's, and the decay larger by the same factor.
     """
 
     @torch.no_grad()
@@ -273,8 +273,8 @@ _CLIP, _DECAY = 1.0, -0.8  # d of algorithm 4; beta2 is 1 - step ** _DECAY
 class Adafactor(torch.optim.Optimizer):
     """Adafactor (Shazeer and Stern 2018, algorithms 4 and 5) without momentum. Second moments of an
     r x c matrix are stored as r + c means, of rows and of columns. The update is clipped to a root
-    mean square of 1 and multiplied by that of the weight, so ``lr`` is relative: 0.01 in the
-    paper."""
+    mean square (RMS) of 1 and multiplied by the weight's RMS. So ``lr`` is relative to the weight;
+    the paper uses 0.01."""
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:

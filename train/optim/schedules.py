@@ -1,6 +1,6 @@
-"""Learning rates as functions of the step, so that a resume has nothing to restore. Every schedule
-rises linearly over ``warmup`` steps to ``lr``, starting above 0. After that the rate is ``lr``
-times a share that falls from 1 to ``lr_floor``.
+"""Learning rates as functions of the step, so a resumed run needs no stored state. In each schedule
+the rate rises linearly over ``warmup`` steps to ``lr``, starting above 0. After that the rate is
+``lr`` times a share that falls from 1 to ``lr_floor``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from train.config import TrainConfig, locate, stages_of
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """The learning rate after the warm-up. ``share(config, step)``: share of ``lr`` at a step.
-    ``fixed_steps(config)``: how many first steps have rates that do not depend on the run's length.
+    ``fixed_steps(config)``: number of first steps whose rates do not depend on the run's length.
     """
 
     share: Callable[[TrainConfig, int], float]
@@ -25,7 +25,7 @@ class Schedule:
 
 
 def learning_rate(config: TrainConfig, step: int) -> float:
-    """Return the rate of a step (the first is 0) by its stage's schedule, or else the run's."""
+    """Return the rate of a step (the first is 0) by the schedule of its stage or of the run."""
     if config.stages:
         number, inside = locate(config, step)
         stage = config.stages[number]
@@ -51,7 +51,7 @@ def decay_begins(config: TrainConfig) -> int:
 
 def _progress(config: TrainConfig, step: int, begin: int) -> float:
     if config.steps == 1:
-        return 0.0  # a single step must not have the rate of the end, which may be 0
+        return 0.0  # the only step must not have the last rate, which may be 0
     return min(1.0, (step - begin + 1) / max(1, config.steps - begin))
 
 
@@ -93,7 +93,7 @@ SCHEDULES: dict[str, Schedule] = {
     "cosine": Schedule(share=_cosine, fixed_steps=_warmup),
     # Warm-up, stable, decay (Hu et al. 2024).
     "wsd": Schedule(share=_wsd(lambda done: 1 - done), fixed_steps=decay_begins),
-    # Hägele et al. 2024: better than the straight line at equal length.
+    # Hägele et al. 2024: better than a linear decay of the same length.
     "wsd-sqrt": Schedule(share=_wsd(lambda done: 1 - math.sqrt(done)), fixed_steps=decay_begins),
     "linear": Schedule(share=_linear, fixed_steps=_warmup),
     # Vaswani et al. 2017: 1 / sqrt(step), 1 at the end of the warm-up.

@@ -8,9 +8,9 @@
                              config.json            the plan of the run: model, train, shards
                              state.json             step, tokens, held-out scores, losses, sums
 
-state.json has xxh3-128 checksums of config.json, of each tensor (computed in memory, before
-writing; for a file of parts, of its header), of the run's tokenizer.json, of the log up to this
-step, and of state.json without its checksum. Whatever is read again is compared with its checksum.
+state.json has xxh3-128 checksums of config.json, of each tensor (computed in memory before it is
+written; for a file of parts, of the file's header), of the run's tokenizer.json, of the log up to
+this step, and of state.json itself. Each of these is compared with its checksum when it is read.
 
 Sampler, schedule and dropout are functions of the step and need no state. Any number of processes
 can read a checkpoint.
@@ -53,9 +53,9 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """The state of a run besides its tensors: steps done, scored tokens, held-out scores if this
-    step was evaluated, the state of the guard against loss spikes, and the checksum of the log so
-    far."""
+    """The state of a run besides its tensors. ``step``: steps done. ``tokens``: tokens scored.
+    ``held_out``: the scores if this step was evaluated. ``guard``: state of the guard against loss
+    spikes. ``log``: checksum of the log so far."""
 
     step: int
     tokens: int
@@ -75,8 +75,8 @@ class Snapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Keep:
-    """The checkpoints to keep: the last ``newest`` ones, the one with the least held-out loss if
-    ``best`` is True, and the checkpoint of ``step``."""
+    """The checkpoints to keep: the ``newest`` last ones; if ``best`` is True, the one with the
+    lowest held-out loss; and the one of ``step``."""
 
     newest: int
     best: bool = False
@@ -153,7 +153,7 @@ def _describe(aside: Path, plan: Plan, state: State, sums: Sums) -> None:
 def verify(checkpoint: Path) -> None:
     """Compare a whole checkpoint with its checksums. Raises ``Damaged`` if any part differs."""
     if load_state(checkpoint).step != step_of(checkpoint):
-        raise Damaged(checkpoint / "state.json", "its step is not the folder's")
+        raise Damaged(checkpoint / "state.json", "its step differs from the name of the folder")
     load_plan(checkpoint)
     for kind in _files(checkpoint):
         tensors = stored(checkpoint, kind)
@@ -250,7 +250,7 @@ def _of_last_stage(checkpoints: list[Path]) -> list[Path]:
 
 
 def choice_line(run: Path, which: str = "best") -> str | None:
-    """Return a line about the checkpoint that ``checkpoint_to_use`` chooses; None if the last."""
+    """Return a line about the checkpoint that ``checkpoint_to_use`` chooses; None for the last."""
     used, last = checkpoint_to_use(run, which), newest(run / "checkpoints")
     if used is None or last is None or used == last:
         return None
@@ -258,12 +258,12 @@ def choice_line(run: Path, which: str = "best") -> str | None:
     of_last = "was not scored" if later is None else f"has {later:.3f}"
     return (
         f"using checkpoint step {step_of(used)} (held-out loss {loss:.3f}; the last, step"
-        f" {step_of(last)}, {of_last}; --checkpoint last uses it)"
+        f" {step_of(last)}, {of_last}: --checkpoint last uses that one)"
     )
 
 
 def load_plan(checkpoint: Path) -> Plan:
-    """Return the plan of a checkpoint's run. Raises ``LlmcurateError`` that names file and key."""
+    """Return the plan of a checkpoint's run. A ``LlmcurateError`` names the wrong file and key."""
     path = checkpoint / "config.json"
     values = _read_json(path)
     if checksum(path.read_bytes()) != _sums(checkpoint).get(path.name):
@@ -362,7 +362,7 @@ def load_model(checkpoint: Path, model: Decoder, *, average: bool = False) -> No
 
 
 def fill(checkpoint: Path, tensors: Stored, into: dict[str, Tensor]) -> None:
-    """Copy ``tensors`` into ``into`` by name. Of split tensors a process reads its part only."""
+    """Copy ``tensors`` into ``into`` by name. A process reads only its part of a split tensor."""
     for name, value in into.items():
         if tensors.shapes.get(name) != value.shape:
             raise RunFailed(
@@ -406,9 +406,9 @@ class Saver:
         self._group = dist.new_group(backend="gloo") if parts else None
 
     def due(self, step: int) -> bool:
-        """Return True if a checkpoint is due after ``step`` steps: every ``checkpoint_every``, at
-        the end, and before WSD's decay, where a longer run, or a decay on other data, can start.
-        """
+        """Return True if a checkpoint is due after ``step`` steps: every ``checkpoint_every``
+        steps, at the end, and before WSD's decay. From there a longer run, or a decay on other
+        data, can start."""
         settings = self.plan.train
         return step in (settings.steps, self.trunk) or step % settings.checkpoint_every == 0
 
@@ -441,7 +441,7 @@ class Saver:
         begin = partial(writing, self.folder, self.plan, state, self.keep)
         try:
             write_parts(tensors, begin, self._group)
-        except OSError as error:  # of another process
+        except OSError as error:  # writing failed in this or another process
             raise write_error(self.folder, state, error) from error
 
     def wait(self) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from train.runs.metrics import read_lines
 
-POINTS = 100  # at most, of a curve
+POINTS = 100  # most points of a curve
 
 
 def loss_curve(folders: list[Path], tokens: int) -> list[tuple[int, float]]:

@@ -1,4 +1,4 @@
-"""metrics.jsonl: one line per step. All values but "timing" are the same if a run is repeated."""
+"""metrics.jsonl: one line per step. A repeated run writes the same values, except in "timing"."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scalars(line: dict[str, Any]) -> dict[str, float]:
 
 
 class Csv:
-    """OUT/metrics.csv: a row per step from step 1, also after a resume; figures may be missing."""
+    """OUT/metrics.csv: a row per step from step 1, also if a run is resumed. Cells may be empty."""
 
     def __init__(self, out: Path, texts: Iterable[str]) -> None:
         groups = NAMES | {f"eval/{text}": SCORES for text in texts}
@@ -143,7 +143,7 @@ def _package(name: str, module: str = "") -> Any:
         ) from error
 
 
-# After the loss's terms: the gradient's norm before clipping, tokens scored, and tokens read.
+# Figures that follow the loss terms: gradient norm before clipping, tokens scored, tokens read.
 LAST = ("grad_norm", "tokens", "read")
 
 
@@ -182,7 +182,7 @@ class Pending:
         self._steps.append((step, rate, measured))
 
     def restart(self) -> None:
-        """Do not count the time since the last ``collect``, which was not training."""
+        """Leave out the time since the last ``collect``, in which the run did not train."""
         self._began = time.perf_counter()
 
     def collect(self) -> list[dict[str, Any]]:
@@ -272,7 +272,7 @@ def read_lines(metrics: Path) -> list[dict[str, Any]]:
 
 
 def truncate(metrics: Path, step: int) -> list[dict[str, Any]]:
-    """Delete the log lines after ``step`` steps, to be written again. Returns the others."""
+    """Delete the log lines of steps after ``step``, which will run again. Return the others."""
     kept = [line for line in read_lines(metrics) if line["step"] <= step]
     write_atomic(metrics, "".join(json.dumps(line) + "\n" for line in kept).encode("utf-8"))
     return kept

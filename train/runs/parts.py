@@ -1,6 +1,6 @@
-"""Checkpoints in parts: each process writes a part of the tensors and reads those for its weights.
-torch.distributed.checkpoint plans which process writes what. The files are in our own format
-(``tensors.py``), because those of torch are pickled.
+"""Checkpoints in parts: each process writes a part of the tensors and reads the parts that its
+weights need. torch.distributed.checkpoint assigns parts to processes. The files have our own format
+(``tensors.py``), because torch's are pickled.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from llmcurate.base.disk.sealed_json import checksum
 from llmcurate.base.errors import LlmcurateError, RunFailed
 from train.runs.tensors import Stored, Sums, tensor_checksum, write_tensors
 
-# Entered by the first process: yields the folder to write into, and the dict for checksums of
-# files. At its end the folder is complete and in its place.
+# A context that the first process enters. It yields the folder to write into, and a dict for the
+# checksums of files. At its end the complete folder gets its final name.
 Writing = Callable[[], AbstractContextManager[tuple[Path, Sums]]]
 
 
 def write_parts(tensors: Mapping[str, Mapping[str, Tensor]], writing: Writing, group: Any) -> None:
     """Write ``tensors``, given by kind (such as the model's) and name. Every process of ``group``
-    must call this. One process writes the tensors that are not split. If a process fails, all raise
-    its ``OSError`` or ``LlmcurateError``."""
+    must call this. One process writes the tensors that are not split. If a process fails, all
+    processes raise its ``OSError`` or ``LlmcurateError``."""
     state = {
         f"{kind}/{name}": value for kind, own in tensors.items() for name, value in own.items()
     }
@@ -55,8 +55,8 @@ def write_parts(tensors: Mapping[str, Mapping[str, Tensor]], writing: Writing, g
 
 
 def read_parts(stored: Stored, tensors: Mapping[str, Tensor]) -> None:
-    """Fill ``tensors``, which may be split, with the stored ones of these names, on all
-    processes."""
+    """Fill ``tensors``, which may be split, with the stored tensors of the same names. Every
+    process must call this."""
     with _first_error():
         dcp.load(dict(tensors), storage_reader=_Reader(stored))
 
@@ -87,7 +87,7 @@ class _Writer(StorageWriter):
         """Do nothing: a writer serves one checkpoint."""
 
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: the folder is made once the plans agree."""
+        """Do nothing: ``prepare_global_plan`` makes the folder."""
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         return plan

@@ -20,7 +20,7 @@ VERSION = 4  # of plans and checkpoints
 @dataclass(frozen=True, kw_only=True)
 class Start:
     """A model that training starts from, or a teacher. ``digest``: SHA-256 of the digests of the
-    weights' files; the folder's name does not matter. ``tokenizer``: path of the tokenizer.json.
+    files with weights, whatever the folder's name. ``tokenizer``: path of the tokenizer.json.
     ``objective``: that of the model's training; ``Auto`` if unknown.
     """
 
@@ -35,7 +35,7 @@ class Start:
 class Plan:
     """The settings and inputs that decide the result of a run. ``shards``: fingerprint of the
     shards. ``weights``: digest of the weights that the run starts from, empty if they are random.
-    ``teacher``: digest of a teacher's weights. ``start``, ``teacher_start``: these two models.
+    ``teacher``: digest of a teacher's weights. ``start``, ``teacher_start``: the two models.
     """
 
     model: ModelConfig
@@ -61,7 +61,7 @@ class Plan:
         }
 
     def differences(self, other: Plan) -> list[str]:
-        """Return the settings that differ and change the result, as "name: ours, not theirs"."""
+        """Return the differences that change the result, as "name: own value, not other's"."""
         pairs: list[tuple[str, Any, Any]] = [
             ("shards", self.shards[:12], other.shards[:12]),
             ("teacher's weights", self.teacher[:12] or "none", other.teacher[:12] or "none"),
@@ -79,8 +79,8 @@ class Plan:
         ]
 
     def shared_steps(self, other: Plan) -> float:
-        """Return how many first steps are the same in two plans that differ at most in the number
-        of steps. If it differs, these are the steps whose learning rate does not depend on it."""
+        """Return the number of first steps that are the same in two plans. The plans may differ in
+        their number of steps; then the result counts the steps whose rate does not depend on it."""
         if self.train.steps == other.train.steps:
             return math.inf
         ours, theirs = self.train, other.train
@@ -94,7 +94,7 @@ def _short(value: Any) -> Any:
 
 
 def without_folders(settings: Any) -> Any:
-    """Return settings without the folders of sources, as only the content of these matters."""
+    """Return settings without the folders of sources: only the content of a folder matters."""
     if isinstance(settings, (list, tuple)):
         return [without_folders(value) for value in settings]
     if not isinstance(settings, dict):

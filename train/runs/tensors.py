@@ -41,14 +41,14 @@ class Damaged(LlmcurateError):
 
 
 def tensor_checksum(tensor: Tensor) -> str:
-    """Return the xxh3-128 of a tensor's dtype, shape, bytes. No contiguous CPU tensor is copied."""
+    """Return the xxh3-128 of a tensor's dtype, shape and bytes, without a copy if contiguous."""
     hashed = xxhash.xxh3_128(f"{tensor.dtype} {list(tensor.shape)} ".encode())
     if tensor.numel():
         hashed.update(_bytes(tensor))
     return hashed.hexdigest()
 
 
-# By file: the checksum of a header, or the checksums of its tensors by name.
+# For each file: the checksum of its header, or the checksums of its tensors by name.
 Sums = dict[str, str | dict[str, str]]
 
 
@@ -65,8 +65,8 @@ def write_tensors(
     values: Callable[[str], Tensor] | None = None,
 ) -> bytes:
     """Write a safetensors file tensor by tensor, and return its header. Tensors on a GPU or not
-    contiguous are copied, one at a time. With ``values``, which returns a tensor by its name,
-    ``tensors`` may be on the meta device.
+    contiguous are copied, one at a time. If ``tensors`` are on the meta device, ``values`` must
+    return the tensor of a name.
     """
     value_of = values or tensors.__getitem__
     header: dict[str, dict[str, str] | dict[str, str | list[int]]] = (
@@ -112,8 +112,8 @@ class Part:
 
 class Stored(Mapping[str, Tensor]):
     """The tensors of files, by name. Each is compared with its checksum when it is read. ``files``
-    has for each file the checksums of its tensors, or that of its header if it has parts. Raises
-    ``Damaged`` if a checksum differs."""
+    has for each file the checksums of its tensors, or for a file of parts the checksum of its
+    header. Raises ``Damaged`` if a checksum differs."""
 
     def __init__(self, files: Mapping[Path, Any]) -> None:
         self.files = list(files)

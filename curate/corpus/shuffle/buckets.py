@@ -2,8 +2,8 @@
 documents in a bucket are candidates for being duplicates. A task reads BUNDLE adjacent partitions,
 some four million pairs of key and document. The task needs 12 bytes of memory per pair, and 20 more
 for each pair of the partition being sorted. Very large partitions are in mapped files. One file for
-all tasks has a bit per document, which is set if the document is a candidate. The number of set
-bits before a candidate's own bit is called c: the number of the candidate."""
+all tasks has a bit per document, which is set if the document is a candidate. The number of a
+candidate, called c, is the number of set bits before its own bit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def popcount(word):
 
 @njit(nogil=True)
 def number_of(d, bits, before):
-    """Return the number of set bits before bit number d. `before` is from `ones_before`."""
+    """Return the number of set bits before bit number d. `before` comes from `ones_before`."""
     below = (np.uint64(1) << np.uint64(d & np.uint32(63))) - np.uint64(1)
     w = d >> np.uint32(6)
     return np.int64(before[w]) + popcount(bits[w] & below)
@@ -61,7 +61,7 @@ def ones_before(bits):
 
 @njit(cache=True, nogil=True)
 def set_bits(bits, first, stop):
-    """Return as int64 the positions, from `first`, of the bits set between `first` and `stop`."""
+    """Return int64[]: the positions of the set bits from `first` to `stop`, minus `first`."""
     out = np.empty(stop - first, np.int64)
     count = 0
     for i in range(first, stop):

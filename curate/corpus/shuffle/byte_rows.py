@@ -19,12 +19,12 @@ from curate.corpus.shuffle.tasks import part_file
 from curate.text.buffers import text_buffers
 from llmcurate.base.disk.files import allocate, remove, temporary_name
 
-ROW_BYTES = 40  # memory per row while it is sorted: slice, position and offsets
+ROW_BYTES = 40  # bytes of memory per row while rows are sorted: slice, position, offsets
 
 
 @contextmanager
 def scratch_folder(folder: Path, name: str = "scratch") -> Iterator[Path]:
-    """Make a temporary folder inside `folder`, and remove it after the context."""
+    """Make a temporary folder inside `folder`. Remove it when the context ends."""
     scratch = folder / temporary_name(name)
     scratch.mkdir(exist_ok=True)
     try:

@@ -33,9 +33,9 @@ DIGIT = 11  # bits per pass of the sort
 
 @njit(cache=True, nogil=True)
 def order_by_partition(keys, values, bits, keys_out, values_out):
-    """Write the pairs to the outputs, ordered by the high `bits` bits of their keys. The order
-    within a partition stays. Return int64[2^bits + 1]: where each partition begins. `values` may be
-    empty."""
+    """Write the pairs to the outputs, ordered by the high `bits` bits of their keys. Within a
+    partition, pairs keep their order. Return int64[2^bits + 1]: where each partition begins.
+    `values` may be empty."""
     # A shift by 64 bits has no effect. So with a single partition, shift by 63 and then by 1.
     shift, more = np.uint64(64 - max(bits, 1)), np.uint64(0 if bits else 1)
     starts = np.zeros((1 << bits) + 1, np.int64)
@@ -191,7 +191,7 @@ def _tables(files: PairFiles) -> tuple[np.ndarray, np.ndarray]:
     return table[:, :starts], table[:, starts:].view(np.uint64)
 
 
-# Makes an array of the size of a partition, from a dtype.
+# A function that makes an array of a partition's length, with the given dtype.
 MakeArray = Callable[[Any], np.ndarray]
 
 
@@ -274,7 +274,7 @@ def fixed_rows(column: pa.FixedSizeBinaryArray, dtype: Any) -> np.ndarray:
 
 def documents_in(groups: list[Group], label: str, most: int = MOST) -> int:
     """Return the number of documents in all groups. Raise RunFailed if there are `most` or more,
-    because their numbers have 32 bits."""
+    because documents have 32-bit numbers."""
     count = sum(group.rows for group in groups)
     if count >= most:
         raise RunFailed(

@@ -85,7 +85,7 @@ def groups(
     weigh: Callable[[pq.FileMetaData], int] = lambda metadata: int(metadata.num_rows),
 ) -> list[Group]:
     """Return the sketch files in groups of up to `most` sketches, in order. A file with more
-    sketches is a group by itself. `weigh` returns what a file counts towards `most`, by default its
+    sketches is a group by itself. `weigh` returns the number to count for a file, by default its
     number of sketches."""
     parted: list[Group] = []
     waiting: list[SketchFile] = []

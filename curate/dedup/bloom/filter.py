@@ -11,8 +11,7 @@ Baquero, Preguica and Hutchison 2007). False positives therefore stay below 1 / 
 times the requested rate, whatever the number of slices.
 
 One process passes over all documents in order of arrival, and only this pass changes the filter.
-The decisions therefore do not depend on the number of workers.
-"""
+The decisions therefore do not depend on the number of workers."""
 
 from __future__ import annotations
 
@@ -48,16 +47,16 @@ if TYPE_CHECKING:
 
 
 # The size of a blocked Bloom filter for a requested rate of false positives. The classical formula
-# (1 - e^(-kn/m))^k assumes that bits are spread over the whole filter. In a blocked filter the
-# number of keys per block varies, and crowded blocks add more false positives than sparse blocks
-# save. The rate is therefore a mean over the Poisson distribution of that number (Putze et al.
-# 2007, section 3).
+# (1 - e^(-kn/m))^k, for n keys of k bits in m bits, assumes that bits are spread over the whole
+# filter. In a blocked filter the number of keys per block varies, and crowded blocks add more false
+# positives than sparse blocks save. The rate is therefore a mean over the Poisson distribution of
+# that number (Putze et al. 2007, section 3).
 
 MOST_PROBES = 32
 
 
 def expected_rate(keys_a_block: float, probes: int) -> float:
-    """Return the rate of false positives to expect at a mean of `keys_a_block` keys per block."""
+    """Return the expected rate of false positives if blocks have `keys_a_block` keys on average."""
     if keys_a_block <= 0:
         return 0.0
     reach = 12 * math.sqrt(keys_a_block) + 40
@@ -68,7 +67,7 @@ def expected_rate(keys_a_block: float, probes: int) -> float:
 
 
 def _full(keys: np.ndarray, probes: int) -> np.ndarray:
-    # Mean and variance of the share of set bits after `throws` throws at BLOCK_BITS bits.
+    # Mean and variance of the share of set bits after `throws` draws of one of BLOCK_BITS bits.
     throws = keys * float(probes)
     miss, miss_both = 1 - 1 / BLOCK_BITS, 1 - 2 / BLOCK_BITS
     empty = miss**throws
@@ -101,7 +100,7 @@ def best_load(rate: float) -> tuple[float, int]:
 
 def blocks_for(keys: int, rate: float) -> tuple[int, int]:
     """Return the number of blocks of a slice that holds `keys` keys at this rate of false
-    positives, and the number of bits per key. Raises UsageError if the slice is above 256 GiB."""
+    positives, and the number of bits to set per key. Raises UsageError above 256 GiB."""
     load, probes = best_load(rate)
     blocks = max(1, math.ceil(keys / load)) if load > 0 else MOST_BLOCKS + 1
     if blocks > MOST_BLOCKS:
@@ -116,15 +115,15 @@ MAGIC = b"LLMCBLM\n"
 HEADER = 16_384  # bytes before the blocks
 BLOCK_BYTES = 64
 TIGHTER = 1 / 6
-PROBES = 1_000_000  # random keys that the rate is measured with
+PROBES = 1_000_000  # random keys with which the rate of false positives is measured
 _FRONT = struct.Struct("<8sQQ")
 _CHUNK = 1 << 24
 _Count = Annotated[int, Field(ge=0)]
 
 
 class Slice(BaseModel):
-    """One slice of a filter: a run of blocks. `capacity`: the number of keys that fit at the
-    slice's rate of false positives. `inserted`: the number of keys that were new to the slice."""
+    """One slice of a filter: consecutive blocks. `capacity` is the number of keys that fit at the
+    slice's rate of false positives. `inserted` is the number of keys that were new to the slice."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -136,9 +135,9 @@ class Slice(BaseModel):
 
 
 class Header(BaseModel):
-    """The header of a filter file. `keys`: a description of what was hashed to 64 bits, and how.
-    `rate`: the requested rate of false positives. `parents`: the checksums of the filters from
-    which this filter was built. `checksum`: the xxh3-128 of the blocks."""
+    """The header of a filter file. `keys` is a description of what was hashed to 64 bits, and how.
+    `rate` is the requested rate of false positives. `parents` are the checksums of the filters from
+    which this filter was built. `checksum` is the xxh3-128 of the blocks."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -184,7 +183,8 @@ def read_header(path: Path) -> Header:
 
 
 class BloomFilter:
-    """A filter over 64-bit keys. `slices`: int64[slices, 5]. `words`: uint64[], the blocks."""
+    """A filter over 64-bit keys. `slices` is int64[slices, 5], with the columns that kernel.py
+    names. `words` is uint64[], the blocks."""
 
     def __init__(self, path: Path, header: Header, mode: Literal["r", "r+"]) -> None:
         self.path, self.keys, self.seed, self.rate = path, header.keys, header.seed, header.rate
@@ -199,7 +199,7 @@ class BloomFilter:
 
     @classmethod
     def create(cls, path: Path, keys: str, rate: float, seed: int = 0) -> BloomFilter:
-        """Create a filter without slices in a new file."""
+        """Create a file of a filter without slices. `keys` and `rate` are as in `Header`."""
         with open(path, "wb") as file:
             file.truncate(HEADER)
         header = Header(keys=keys, seed=seed, rate=rate, slices=[], parents=[], checksum="")
@@ -241,7 +241,7 @@ class BloomFilter:
         return int(np.maximum(spare, 0).sum())
 
     def reserve(self, keys: int) -> bool:
-        """Add a slice if less than `keys` keys still fit. Return True if a slice was added."""
+        """Add a slice if fewer than `keys` keys still fit. Return True if a slice was added."""
         missing = max(1, keys) - self.free_keys
         if missing <= 0:
             return False
@@ -255,7 +255,7 @@ class BloomFilter:
         return True
 
     def _extend(self, blocks: int) -> None:
-        # Allocated now: a full disk is an error here, but a fatal signal in the memory map.
+        # Reserve the space now: a full disk is an error here, but a fatal signal in the map.
         size = HEADER + self.bytes
         with open(self.path, "r+b") as file:
             if hasattr(os, "posix_fallocate"):
@@ -296,7 +296,7 @@ class BloomFilter:
         return hits.view(np.bool_)
 
     def count(self, keys: np.ndarray) -> int:
-        """Return how many of the keys (uint64[n]) the filter seems to contain."""
+        """Return the number of keys (uint64[n]) that the filter seems to contain."""
         return int(kernel.count_hits(self.words, self.slices, keys))
 
     def fill(self) -> float:
@@ -309,8 +309,8 @@ class BloomFilter:
         return self.count(keys) / probes
 
     def modelled_rate(self, inserted: Iterable[float] | None = None) -> float:
-        """Return the expected false-positive rate for `inserted` keys per slice (default: the
-        present ones)."""
+        """Return the expected rate of false positives. `inserted` holds the number of keys of each
+        slice, by default the present numbers."""
         wrong = 1.0
         counts = self.slices[:, kernel.INSERTED] if inserted is None else inserted
         for keys, row in zip(counts, self.slices, strict=True):
@@ -355,7 +355,7 @@ class BloomFilter:
 
 
 def grown_from(paths: list[Path]) -> list[Path]:
-    """Return the paths of the filters, without those from which another one was built."""
+    """Return the paths without repeats, and without filters from which another one was built."""
     headers = [read_header(p) for p in paths]
     inside = {parent for header in headers for parent in header.parents}
     checksums: set[str] = set()
@@ -367,7 +367,7 @@ def grown_from(paths: list[Path]) -> list[Path]:
     return outermost
 
 
-CUT = "seen_paragraph"  # the rule of cuts
+CUT = "seen_paragraph"  # the name of the rule that cuts passages
 # Documents per batch: a single book may hold a million keys.
 ROWS = 500
 READ = ["keys", "first", "last", "start", "end"]
@@ -377,11 +377,11 @@ SCHEMA = pa.schema([*COLUMNS, ("overlap", pa.float64())])
 
 @dataclass(frozen=True)
 class Rules:
-    """The rule by which a unit (a paragraph or document) is removed: its share of keys seen before
-    is above `threshold`. `reached`: True if a share equal to the threshold is enough. `documents`:
-    True to remove a whole document too if the share of its keys is too large. `spanning`: True to
-    judge documents first, by keys that may span units, as in bff's mode `both`. `whole`: True if
-    units are documents."""
+    """The rule by which a unit (a paragraph or document) is removed: the share of its keys that
+    were seen before is above `threshold`. `reached` is True if an equal share is enough.
+    `documents` is True to remove whole documents by the same rule, too. `spanning` is True to judge
+    documents first, by keys that may span units, as in bff's mode `both`. `whole` is True if units
+    are documents."""
 
     threshold: float
     reached: bool = False
@@ -390,7 +390,7 @@ class Rules:
     whole: bool = False
 
     def exceeds(self, seen: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """Return bool[n]: True if `seen` (int64[n]) is too large a share of `keys` (int64[n])."""
+        """Return bool[n]: True where the share `seen` / `keys` (int64[n] each) is too large."""
         share = np.divide(seen, keys, out=np.zeros(len(seen)), where=keys > 0)
         enough = share >= self.threshold if self.reached else share > self.threshold
         return enough & (keys > 0)
@@ -442,13 +442,14 @@ def check_documents_first(
     of_document,
     total,
 ):
-    """Apply bff's mode `both` as the comments in bff's code describe it.
+    """Apply bff's mode `both`, as the comments in bff's code describe this mode.
 
-    A document is removed by the share of all its keys. In a kept document, units are removed by the
-    keys that lie within them. Keys are inserted unless they touch a removed unit. All keys of a
-    document are looked up before any is inserted. Fills `seen` and `of_document` (int64[units])
-    with the number of present keys and of all keys within each unit, and `total` (int64[rows]) with
-    the number of present keys of each document. Returns a number to discard (see `touch`)."""
+    A document is removed if the share of present keys among all its keys is too large. In a kept
+    document, a unit is removed by the share among the keys within the unit. Keys are inserted
+    unless they touch a removed unit. All keys of a document are looked up before any is inserted.
+    Fills `seen` and `of_document` (int64[units]) with the number of present keys and of all keys
+    within each unit, and `total` (int64[rows]) with the number of present keys of each document.
+    Returns a number to discard (see `touch`)."""
     read = np.uint64(0)
     most = np.int64(0)
     for r in range(len(key_rows) - 1):
@@ -485,7 +486,7 @@ def _lists(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def own_batches(sketches: Sketches, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the sketches of this run in order. The filter has the keys of earlier runs already."""
+    """Yield this run's sketches in order. The filter already has the keys of earlier runs."""
     files = tuple(f for f in sketches.files if not f.corpus)
     return replace(sketches, files=files).batches(columns, ROWS)
 
@@ -607,8 +608,8 @@ def _curve(bloom: BloomFilter, rate: float, unit: str) -> Curve:
 def report(
     bloom: BloomFilter, tally: Tally, before: int, unit: str, expected: int | None
 ) -> Decided:
-    """Return the counts, notes and curve for run.json. `before`: the number of keys inserted by
-    earlier runs. `unit`: the plural name of the filter's keys, such as `n-grams`."""
+    """Return the counts, notes and curve for run.json. `before` is the number of keys inserted by
+    earlier runs. `unit` is the plural name of the filter's keys, such as `n-grams`."""
     asked = bloom.rate
     rate, fill, new = bloom.measured_rate(), bloom.fill(), bloom.inserted - before
     slices = len(bloom.slices)
@@ -625,7 +626,7 @@ def report(
     if expected is not None and tally.grown:
         notes.append(
             f"There were more {unit} than the {expected:,} expected: the filter has grown to"
-            f" {slices} slices and is larger and slower than one made for all of them."
+            f" {slices} slices, so it is larger and slower than a filter made for all of them."
         )
     removed = tally.documents + tally.passages
     counts = {
@@ -646,9 +647,9 @@ def report(
 
 @njit(cache=True, nogil=True)
 def blank_without(data, offsets, rows, start, end):
-    """Return bool[rows of the batch]: True if a row has only white space left when its spans are
-    cut. `rows`, `start`, `end`: int64[spans], in order: the row of each span, and its first and
-    last byte (exclusive) in the row."""
+    """Return bool[rows of the batch]: True if only white space is left of a row after its spans are
+    cut. `rows`, `start` and `end` are int64[spans], in order: the row of each span, and the first
+    and last byte (exclusive) in the row."""
     blank = np.zeros(len(offsets) - 1, np.bool_)
     s = 0
     while s < len(rows):
@@ -670,7 +671,8 @@ def blank_without(data, offsets, rows, start, end):
 
 def drop_seen(docs: Documents, at: np.ndarray, decisions: pa.Table, limit: float) -> Documents:
     """Apply the decisions to a batch. Annotate documents with `overlap`, their share of seen keys.
-    `at`: int64[decisions], the row of each decision. `limit`: the threshold that reasons show."""
+    `at` is int64[decisions], the row of each decision. `limit` is the threshold that reasons show.
+    """
     overlap = np.full(len(docs), np.nan)
     overlap[at] = decisions["overlap"].to_numpy()
     docs = docs.annotate("overlap", pa.array(overlap, mask=np.isnan(overlap)))

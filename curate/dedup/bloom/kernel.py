@@ -10,10 +10,9 @@ The upper 32 bits of a key, scaled to the number of blocks, select its block. Th
 key * M, key * M^2, ... modulo 2^64 select its bits in the block.
 
 A unit is what is removed as a whole: a paragraph or a document. In n-gram modes (DCLM's bff,
-dedup/bff/src/main.rs) its keys are those of all runs of n words (UAX #29, punctuation included,
-case kept). A unit of less than n words has one key, made of all its words, or none if it has less
-than the least number of words. In Dolma's modes a unit has one key, made of its bytes.
-"""
+dedup/bff/src/main.rs) its keys are hashes of all runs of n words (UAX #29, punctuation included,
+case kept). A unit of fewer than n words has one key, a hash of all its words, or none if it has
+fewer than the least number of words. In Dolma's modes a unit has one key, a hash of its bytes."""
 
 from __future__ import annotations
 
@@ -75,8 +74,8 @@ def contains(words, slices, key):
 @njit(nogil=True)
 def touch(words, slices, keys, first, stop):
     """Read the blocks of keys[first:stop], which brings them into the cache. These reads do not
-    wait for each other, unlike those of test-and-insert; on a filter of 50 MB that makes it
-    six times as fast. The caller must return the result, or the compiler removes the reads."""
+    wait for each other, while insertion waits for each read. So insertion into a filter of 50 MB
+    takes a sixth of the time. The caller must use the result, or the compiler removes the reads."""
     bits_read = np.uint64(0)
     for s in range(len(slices)):
         at, blocks = np.uint64(slices[s, FIRST]), np.uint64(slices[s, BLOCKS])
@@ -133,7 +132,7 @@ def insert_new(words, slices, keys, first, stop, hits):
 
 @njit(cache=True, nogil=True)
 def count_hits(words, slices, keys):
-    """Return how many of the keys (uint64[n]) are in the filter."""
+    """Return the number of keys (uint64[n]) that the filter seems to contain."""
     count = np.int64(0)
     for k in range(len(keys)):
         count += contains(words, slices, keys[k])
@@ -174,11 +173,11 @@ _PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Grams:
-    """The keys of a batch of documents, by unit (paragraph or document). `rows`: int64[rows + 1],
-    the first unit of each row. `start`, `end`: int64[units], the bytes of each unit within its row.
-    `keys`: uint64[], in order of the units. `first`: int64[units], how many keys begin in each
-    unit. `last`: how many keys end in each unit (the same array as `first` if no key spans units).
-    """
+    """The keys of a batch of documents, by unit (paragraph or document). `rows` is int64[rows + 1],
+    the first unit of each row. `start` and `end` are int64[units], the first and last byte
+    (exclusive) of each unit in its row. `keys` is uint64[], in order of the units. `first` and
+    `last` are int64[units], the numbers of keys that begin and that end in each unit (one array if
+    no key spans units)."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -188,8 +187,8 @@ class Grams:
     last: np.ndarray
 
     def table(self) -> pa.Table:
-        """Return the sketches: one row per document. Its columns are all fields except `rows`, each
-        with a list of the values; lists of `last` are empty if it is the same array as `first`."""
+        """Return the sketches, one row per document. Each field except `rows` is a column of lists.
+        If `last` is the same array as `first`, its lists are empty."""
         before = np.concatenate([[0], np.cumsum(self.first)])
         lists = {
             "keys": (before[self.rows], self.keys),
@@ -250,8 +249,8 @@ def unit_grams(data, start, end, kinds, states, size, least, seed):
 
 @njit(cache=True, nogil=True)
 def spanning_grams(data, offsets, rows, start, end, kinds, states, size, least, seed):
-    """Return (keys: uint64[], first, last: int64[units]): the keys of all runs of words in whole
-    rows, and how many runs begin and end in each unit data[start[k]:end[k]]."""
+    """Return (keys: uint64[], first, last: int64[units]): the keys of all n-grams of each row, and
+    the numbers of n-grams that begin and that end in each unit data[start[k]:end[k]]."""
     n_rows = len(offsets) - 1
     capacity = longest(offsets[:-1], offsets[1:]) + 1
     starts, ends = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
@@ -278,8 +277,8 @@ def spanning_grams(data, offsets, rows, start, end, kinds, states, size, least, 
 
 @njit(cache=True, nogil=True)
 def whole_keys(data, start, end, seed):
-    """Return (keys: uint64[], a key of each unit that is not blank; count: int64[units], the number
-    of keys of each unit, 0 or 1)."""
+    """Return (keys: uint64[], one for each unit that is not blank; count: int64[units], the number
+    of keys of each unit: 1, or 0 if it is blank)."""
     keys = np.empty(len(start), np.uint64)
     count = np.zeros(len(start), np.int64)
     n = 0
@@ -314,7 +313,7 @@ def _grams(
 
 
 def _windows(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return bff's paragraphs. Each except a document's first begins with the newline before it."""
+    """Return bff's paragraphs. Each but a document's first includes the newline before it."""
     lines = newline_lines(docs)
     start = lines.start - 1
     start[lines.rows[:-1]] += 1
@@ -329,8 +328,8 @@ def _documents(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def grams_of(
     docs: Documents, whole: bool, size: int, least: int, seed: int, compare: str = "raw"
 ) -> Grams:
-    """Return the n-grams of each unit. A unit is the document if it is taken as a `whole`, else a
-    paragraph, as bff divides a text into paragraphs."""
+    """Return the n-grams of each unit. If `whole`, a unit is a document, else a paragraph as in
+    bff."""
     rows, start, end = _documents(docs) if whole else _windows(docs)
     texts = in_form(docs.buffers()[0], start, end, compare)
     keys, count = unit_grams(*texts, class_table(), state_table(), size, least, np.uint64(seed))
@@ -362,7 +361,7 @@ def paragraph_keys(docs: Documents, seed: int, compare: str = "raw") -> Grams:
 
 
 def document_keys(docs: Documents, seed: int, key: str, compare: str = "raw") -> Grams:
-    """Return a key per document, a hash of its text or URL; no key if it is blank or missing."""
+    """Return a hash of each document's text or URL, and no key if that is blank or missing."""
     rows, start, end = _documents(docs)
     data, offsets = docs.buffers()
     if key == "url":

@@ -1,9 +1,7 @@
 """Write pybloom-live filters from a corpus, and drop documents that such a filter contains.
 
-The keys are the URLs or texts themselves, so the writer and the reader of a filter need no further
-agreement. The filter of `dedup_bloom` cannot be exported this way: its keys are hashes of n-grams
-in other bit positions.
-"""
+The keys are URLs or texts, so a filter can be read without knowing how it was made. The filter of
+`dedup_bloom` cannot be exported this way: its keys are hashes of n-grams, and set other bits."""
 
 from __future__ import annotations
 
@@ -33,8 +31,8 @@ def need_library() -> None:
 
 
 def write_filter(path: Path, keys: Iterable[str], count: int, rate: float) -> int:
-    """Write a filter with room for `count` keys. Return the number of keys that the filter did not
-    seem to contain when they were added."""
+    """Write a filter with room for `count` keys. Return the number of keys that seemed new to the
+    filter when they were added."""
     need_library()
     from pybloom_live import BloomFilter
 

@@ -4,8 +4,7 @@ The rules are those of DCLM's bff (Li et al. 2024; dedup/bff/src/main.rs) and of
 (Soldaini et al. 2024; src/deduper.rs), applied in input order: workers make the keys, and one pass
 looks them up and inserts them. The result does not depend on the number of workers or on
 interruptions. A Bloom filter also reports some new n-grams as seen (false positives), and it does
-not record where it saw an n-gram.
-"""
+not record where it saw an n-gram."""
 
 from __future__ import annotations
 
@@ -62,8 +61,8 @@ class DedupBloom(DedupStep):
         ge=1,
         le=1_000,
         description=(
-            "Smallest number of words of a paragraph or document that is looked up as a whole"
-            " because it is shorter than an n-gram. Default: `ngram`, so shorter texts are never"
+            "A paragraph or document that is shorter than an n-gram is looked up as a whole if it"
+            " has at least this many words. Default: `ngram`, so shorter texts are never"
             " looked up."
         ),
     )
@@ -71,17 +70,17 @@ class DedupBloom(DedupStep):
         0.8,
         ge=0.0,
         le=1.0,
-        description="Share of seen n-grams above which a text is removed (mode `both`: or equal).",
+        description="Remove texts with a larger share of seen n-grams (in mode `both`: or equal).",
     )
     key: Literal["text", "url"] = Field(
         "text",
-        description="The field that mode `dolma-document` compares documents by.",
+        description="The field by which mode `dolma-document` compares documents.",
     )
     expected: int | None = Field(
         None,
         ge=1,
         description=(
-            "Number of n-grams to size the filter for, including those of earlier runs."
+            "Number of n-grams that the filter has room for, including those of earlier runs."
             " Default: the number of n-grams in the input."
         ),
     )
@@ -94,7 +93,7 @@ class DedupBloom(DedupStep):
             " 0.000001 in Dolma's modes (from its configurations)."
         ),
     )
-    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the keys.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the hashes of n-grams.")
     survivor: survivors.Survivor = Field(
         "first",
         description="Always `first`: a Bloom filter cannot go back to an earlier document.",
@@ -127,7 +126,7 @@ class DedupBloom(DedupStep):
     def sketch_identity(self) -> Identity:
         identity = super().sketch_identity()
         if self.mode == "paragraph":
-            identity.settings["mode"] = "old-both"  # the same keys
+            identity.settings["mode"] = "old-both"  # both modes have the same keys
         return identity
 
     @property

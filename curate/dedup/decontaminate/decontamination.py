@@ -1,8 +1,7 @@
 """Drop documents that contain items of evaluation sets, or cut the items out.
 
-This is a deduplication against a small corpus that must not be in the training data. The ways to
-compare are named after their sources (windows.py). Cutting follows GPT-3 (matches.py).
-"""
+This is a deduplication against a small corpus that must not be in the training data. windows.py
+describes the ways to compare, with their sources. Passages are cut as in GPT-3 (matches.py)."""
 
 from __future__ import annotations
 
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
     from curate.dedup.decontaminate.windows import Windows
 
 
-# Words per window, and the least share, of the modes with these settings. overlap: PaLM, section 8,
-# at least 70 % of the 8-grams. jaccard: RETRO (Borgeaud et al. 2022), section 2.1, 13-grams, 0.8 or
-# more.
+# Defaults of `ngram` and `threshold`. overlap: at least 70 % of the 8-grams (PaLM, section 8).
+# jaccard: a similarity of 13-grams of at least 0.8 (RETRO, Borgeaud et al. 2022, section 2.1).
 NGRAM = {"overlap": 8, "jaccard": 13}
 THRESHOLD = {"overlap": 0.7, "jaccard": 0.8}
 
@@ -37,7 +35,7 @@ THRESHOLD = {"overlap": 0.7, "jaccard": 0.8}
 class Decontaminate(Removal, FromFiles, DescribesDecisions):
     """Drops documents that contain items of evaluation sets, or cuts the items out."""
 
-    version: ClassVar[int] = 2  # windows have the same number of words in scripts without spaces
+    version: ClassVar[int] = 2  # 2: windows have as many words in scripts without spaces
     paper: ClassVar[str] = "Brown et al. 2020, appendix C"
     decided_by: ClassVar[str | None] = "curate.dedup.decontaminate.matches"
     after_sketches: ClassVar[frozenset[str]] = frozenset(
@@ -112,7 +110,7 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
     max_items: int | None = Field(
         100,
         ge=1,
-        description="Ignore windows that more items share, such as instructions. null: no limit.",
+        description="Ignore windows of more items than this, such as instructions. null: no limit.",
     )
     action: Literal["drop", "cut"] = Field(
         "drop",
@@ -127,12 +125,12 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
     min_piece: int = Field(
         200,
         ge=0,
-        description="Cut pieces with fewer characters too (Brown et al. 2020, appendix C).",
+        description="Cut pieces of fewer characters as well (Brown et al. 2020, appendix C).",
     )
     max_pieces: int = Field(
         10,
         ge=1,
-        description="Drop documents cut into more pieces (Brown et al. 2020, appendix C).",
+        description="Drop documents that are cut into more pieces (Brown et al. 2020, appendix C).",
     )
 
     _windows: Any = PrivateAttr(default=None)
@@ -161,8 +159,8 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
 
     @property
     def shared_key_column(self) -> str | None:
-        """None if `max_hits` is set: it counts documents of the whole corpus, so any document may
-        change the decision on another. Otherwise "", because each document is decided alone."""
+        """None if `max_hits` is set: it counts documents of the corpus, so any document may change
+        any decision. Else "", because each document is decided alone."""
         return "" if self.max_hits is None else None
 
     @property
@@ -180,7 +178,7 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
         return f"contains {decision.similarity:.0%} of {item}"
 
     def leaves(self) -> list[str]:
-        """Return the file name of the report, which ends with the suffix of the step's label."""
+        """Return the name of the report's file, which ends with the suffix of the step's label."""
         return [f"contamination{self.label.removeprefix(self.name)}.parquet"]
 
     def resources(self) -> list[str]:
@@ -205,8 +203,8 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
         from curate.dedup.decontaminate.windows import SHORTEST, Cutting, cut_windows
         from curate.text.compared import texts_in_form
 
-        # Mode jaccard compares whole n-grams only, so shorter items are out, and `max_items` does
-        # not apply.
+        # Mode jaccard compares whole n-grams only, so shorter items are left out. It has no
+        # `max_items`.
         similar, ngram = self.mode == "jaccard", self.ngram or NGRAM.get(self.mode, 0)
         shortest = ngram if similar else SHORTEST[self.mode]
         cutting = Cutting(

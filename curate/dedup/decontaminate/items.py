@@ -3,8 +3,7 @@
 A set is a file of JSONL, a JSON array, parquet, or plain text with one item per line, possibly
 compressed. The name of a set is the name of its file, or NAME if the set is given as `NAME=FILE`.
 The text of an item is the strings of the chosen fields, in that order, joined by line ends. If no
-fields are chosen it is the field `text`, or else all strings except `id`, in file order.
-"""
+fields are chosen it is the field `text`, or else all strings except `id`, in file order."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _ROWS = 1000
 
 @dataclass(frozen=True)
 class Item:
-    """One test item. `set`: the name of its evaluation set. `id`: an id, unique within the set."""
+    """One test item. `set` is the name of its evaluation set. `id` is unique within the set."""
 
     set: str
     id: str

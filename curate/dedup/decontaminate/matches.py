@@ -55,14 +55,14 @@ def decide(
 ) -> dict[str, float]:
     """Write the decisions. Return the counts.
 
-    A window is a piece of an item for which documents are searched. `threshold`: the least share of
-    an item's windows that makes a document contaminated, 0 if one window is enough. In mode
-    `jaccard` it is a share of the windows of item and document together. `cut`: True to remove
+    A window is a piece of an item for which documents are searched. `threshold` is the least share
+    of an item's windows that makes a document contaminated, 0 if one window is enough. In mode
+    `jaccard` it is a share of the windows of item and document together. `cut` is True to remove
     passages, with the context stored in the sketches, instead of documents.
 
     Leaves three tables: `common` (ignored windows and their numbers of documents), `matches` (part,
     n, item, held, share: the number and share of an item's windows in a document) and
-    `contaminated` (the matches that count)."""
+    `contaminated` (the matches whose share reaches `threshold`)."""
     db = sketches.connection
     for name, table in zip(("given_items", "given_grams"), item_tables(windows), strict=True):
         db.register(name, table)
@@ -172,7 +172,7 @@ SCHEMA = pa.schema(
 
 
 def set_sentences(windows: Windows) -> list[str]:
-    """Return a sentence per set on how its items are searched for and how many are not checked."""
+    """Return a sentence per set: the windows of its items, and the number of items not checked."""
     unit = "letters and digits" if windows.cutting.by_character else "words"
     lines = []
     for name, rows in _by_set(windows).items():
@@ -327,7 +327,7 @@ def _summary(
 
 
 # Passages are cut as in GPT-3 (Brown et al. 2020, appendix C): a match is removed with 200
-# characters on either side, "splitting the original document into pieces", "pieces less than 200
+# characters on each side, "splitting the original document into pieces", "pieces less than 200
 # characters long were discarded", "documents split into more than 10 pieces were considered
 # contaminated and removed entirely". In GPT-3 the pieces became documents; here they remain one,
 # with an empty line at each cut.
@@ -340,7 +340,9 @@ _JOIN = "\n\n"
 def cut_passages(
     docs: Documents, decisions: pa.Table, min_piece: int, max_pieces: int
 ) -> Documents:
-    """Return the batch without the passages that the decisions cut. Passages do not overlap."""
+    """Return the batch without the passages that the decisions cut, which do not overlap, and
+    without remaining pieces of fewer than `min_piece` characters. Documents of more pieces than
+    `max_pieces` are dropped."""
     dropped = decisions.filter(decisions["drop"])
     if dropped.num_rows == 0:
         return docs
@@ -349,7 +351,7 @@ def cut_passages(
     data, offsets = docs.buffers()
     pieces = np.zeros(len(docs), np.int64)
     long_pieces = np.zeros(len(docs), np.int64)
-    cuts: list[tuple[int, int, int, int]] = []  # row, start, end, rule; all touch or leave text
+    cuts: list[tuple[int, int, int, int]] = []  # row, start, end, rule
     for r in np.unique(row).tolist():
         passages = slice(*np.searchsorted(row, [r, r + 1]))
         size = int(offsets[r + 1] - offsets[r])
@@ -372,8 +374,8 @@ def cut_passages(
 
 
 def _spans(docs: Documents, cuts: list[tuple[int, int, int, int]], offsets: np.ndarray) -> Spans:
-    """Return the cuts in documents that are kept. If text remains on both sides of a run of
-    touching cuts, the first of them is replaced by an empty line."""
+    """Return the cuts in documents that are kept. If text remains before and after cuts that touch,
+    an empty line replaces the first of these cuts."""
     marked = docs.marked()
     cuts = [f for f in cuts if not marked[f[0]]]
     rows, start, end, rule = np.array(cuts, np.int64).reshape(-1, 4).T

@@ -16,11 +16,10 @@ left out: they come from instructions and templates of a set.
 
 Documents are searched in one pass over their units. A unit is a word (its hash in the word table),
 or a letter or digit. A window is a run of units. A rolling hash over the shortest window length is
-first looked up in a filter of a few bits per window. Hits are looked up in a sorted list that gives
-the lengths of the windows that begin this way, and their full hashes decide. Hashes have 64 bits: k
-windows searched in a corpus of n units give about k * n / 2^64 false hits, one in 18 million for a
-million windows and 10^6 units, one in 18 for 10^12.
-"""
+first looked up in a filter of a few bits per window. A hit is looked up in a sorted list of
+beginnings, with the lengths of the windows that begin so. At last the hash of the whole window is
+compared. Hashes have 64 bits, so k windows find about k * n / 2^64 false matches in n units: for a
+million windows, 5e-8 in 10^6 units and 0.05 in 10^12."""
 
 from __future__ import annotations
 
@@ -89,9 +88,8 @@ def _append_characters(data, i, stop, table, values, start, end, filled):
 
 @njit(cache=True, nogil=True)
 def characters(data, offsets, table):
-    """Return (rows: int64[rows + 1], values: uint64[units], start, end: int64[units]) of short
-    texts: the first unit of each text, and the value and byte positions of each unit. The units are
-    the letters and digits."""
+    """Return the letters and digits of short texts, as units: (rows: int64[rows + 1], the first
+    unit of each text; values: uint64[units]; start, end: int64[units], the bytes of each unit)."""
     size = offsets[-1] - offsets[0]
     rows = np.zeros(len(offsets), np.int64)
     values = np.empty(size, np.uint64)
@@ -128,8 +126,8 @@ def window_hashes(values, at, length, least):
 
 @njit(cache=True, nogil=True)
 def number_sorted(values, order):
-    """Return an array that begins with the distinct values in order, and the index in this array of
-    each value (int64[n]). `order`: the order that sorts `values`."""
+    """Return an array that begins with the distinct values in order, and int64[n]: the index of
+    each value in this array. `order` is the order that sorts `values`."""
     different = np.empty_like(values)
     number = np.empty(len(values), np.int64)
     n = -1
@@ -143,9 +141,8 @@ def number_sorted(values, order):
 
 @njit(cache=True, nogil=True)
 def length_bits(number, longer, count):
-    """Return uint64[count]: for each beginning (a window's first units), the lengths of the windows
-    with this beginning. Bit b of entry i is 1 if such a window is b units longer than the shortest
-    window of all."""
+    """Return uint64[count]: the lengths of the windows with each beginning (first units). Bit b of
+    entry i is 1 if a window with beginning i is b units longer than the shortest of all windows."""
     bits = np.zeros(count, np.uint64)
     for k in range(len(number)):
         bits[number[k]] |= _ONE << np.uint64(longer[k])
@@ -154,8 +151,9 @@ def length_bits(number, longer, count):
 
 @njit(cache=True, nogil=True)
 def first_in_item(rows, gram, grams):
-    """Return bool[windows]: True where a window first occurs in its item. `rows`: int64[items + 1],
-    the first window of each item. `gram`: the number of each window, below `grams`."""
+    """Return bool[windows]: True for the first occurrence of a window in its item. `rows` is
+    int64[items + 1], the first window of each item. `gram` is the number of each window, below
+    `grams`."""
     last_item = np.full(grams, -1, np.int32)
     first = np.zeros(len(gram), np.bool_)
     for item in range(len(rows) - 1):
@@ -217,9 +215,10 @@ def _probe(values, start, end, count, last, row, base, index, hits, n):
 @njit(cache=True, nogil=True)
 def find_words(offsets, rows, values, start, end, index, hits):
     """Find windows of words in documents, in order of position. Return the number of hits, which
-    may exceed the capacity of `hits`. `rows`, `values`, `start`, `end`: the word table. `index`:
-    bits, begins, lengths, keys, shift, least (see `Search`). `hits`: gram (an index of keys), row,
-    first and last byte (exclusive) in the document, as int64 arrays of one length."""
+    may exceed the capacity of `hits`. `rows`, `values`, `start` and `end` are the word table.
+    `index` holds bits, begins, lengths, keys, shift, least (see `Search`). `hits` holds gram (an
+    index of keys), row, first and last byte (exclusive) in the document, as int64 arrays of one
+    length."""
     n = np.int64(0)
     for r in range(len(offsets) - 1):
         a, z = rows[r], rows[r + 1]
@@ -229,7 +228,7 @@ def find_words(offsets, rows, values, start, end, index, hits):
 
 @njit(cache=True, nogil=True)
 def find_characters(data, offsets, table, most, index, hits):
-    """Find windows of characters, like `find_words`. `most`: the units of the longest window."""
+    """Find windows of characters, like `find_words`. `most` is the most units of a window."""
     n = np.int64(0)
     capacity = BLOCK + most
     values = np.empty(capacity, np.uint64)
@@ -253,7 +252,7 @@ def find_characters(data, offsets, table, most, index, hits):
 
 @njit(cache=True, nogil=True)
 def widen(data, offsets, row, first, last, chars):
-    """Return (first, last: int64[hits]): hits made wider by `chars` characters on each side."""
+    """Return (first, last: int64[hits]) of hits made longer by `chars` characters per side."""
     wide_first, wide_last = np.empty_like(first), np.empty_like(last)
     for k in range(len(row)):
         a, z = offsets[row[k]], offsets[row[k] + 1]
@@ -285,10 +284,11 @@ BLOCK_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Cutting:
-    """The way to cut items into windows. `mode`: one of the ways in the module's list. `ngram`: the
-    words per window of `overlap` and `jaccard`. `shortest`: the number of units below which an item
-    is not checked. `samples`: the number of windows to draw per item, or None for all. `seed`: the
-    seed of this draw. `characters`: the units per window of `50-char`."""
+    """The way to cut items into windows. `mode` is one of the ways in the module's list. `ngram` is
+    the number of words per window of `overlap` and `jaccard`. `shortest` is the number of units
+    below which an item is not checked. `samples` is the number of windows to draw per item, or None
+    for all. `seed` is the seed of this draw. `characters` is the number of units per window of
+    `50-char`."""
 
     mode: str
     ngram: int
@@ -306,10 +306,10 @@ class Cutting:
 
 @dataclass(frozen=True)
 class Search:
-    """The table that finds windows in documents. `table`: bits (the filter of `filter_bits`, with
-    its `shift`), begins (sorted hashes of the first `least` units of windows), lengths (see
+    """The table that finds windows in documents. `table` holds bits (the filter of `filter_bits`,
+    with its `shift`), begins (sorted hashes of the first `least` units of windows), lengths (see
     `length_bits`) and keys (sorted hashes of whole windows), in the order bits, begins, lengths,
-    keys, shift, least. `most`: the number of units of the longest window."""
+    keys, shift, least. `most` is the number of units of the longest window."""
 
     table: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.uint64, int]
     most: int
@@ -318,11 +318,11 @@ class Search:
 
 @dataclass(frozen=True)
 class Windows:
-    """All windows of all items, and the search table. `units`: int64[items], the number of words,
-    or of letters and digits. `lengths`: units per window, by set. `rows`: int64[items + 1], the
-    first window of each item. `gram`: int64[windows], an index of the table's keys. `start`, `end`:
-    int32[windows], the place of each window in its item's text, in bytes. `shared`: bool[items],
-    True if `max_items` removed windows of the item."""
+    """All windows of all items, and the search table. `units` is int64[items], the number of words,
+    or of letters and digits. `lengths` has the number of units per window, by set. `rows` is
+    int64[items + 1], the first window of each item. `gram` is int64[windows], an index of the
+    table's keys. `start` and `end` are int32[windows], the place of each window in its item's text,
+    in bytes. `shared` is bool[items], True if `max_items` removed windows of the item."""
 
     items: list[Item]
     cutting: Cutting
@@ -415,9 +415,8 @@ def _units(
 
 
 def _sizes(data: np.ndarray, offsets: np.ndarray, cutting: Cutting) -> np.ndarray:
-    """Return int64[2, items]: the number of units and of words of texts. In scripts without spaces
-    a word is several units. For letters and digits, and for jaccard, every unit counts as a word.
-    """
+    """Return int64[2, items]: the numbers of units and of words of texts. In scripts without spaces
+    a word is several units. In the modes `50-char` and `jaccard`, every unit counts as a word."""
     if cutting.by_character or cutting.mode == "jaccard":
         units = np.diff(_units(data, offsets, cutting)[0])
         return np.stack([units, units])
@@ -516,8 +515,8 @@ def different_ngrams(docs: Documents, rows: np.ndarray, size: int) -> np.ndarray
 
 
 def find(docs: Documents, search: Search) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return (row, gram, first, last: int64[hits]): every window in a batch, ordered by row and
-    position. `first`, `last`: the bytes of the window in the document, last exclusive."""
+    """Return (row, gram, first, last: int64[hits]) of every window found in a batch, ordered by row
+    and position: the window's number, and its first and last byte (exclusive) in the document."""
     data, offsets = docs.buffers()
     capacity = FIRST_HITS
     while True:

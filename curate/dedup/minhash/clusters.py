@@ -4,8 +4,7 @@ The phases are keys, buckets, candidates, ordered, compared (only with verificat
 this order; then the decisions are written. Tasks read sketches, make shingles, sort keys and verify
 pairs. One process orders the candidates, finds the connected components and merges the results of
 tasks. Besides fixed buffers it holds one bit per document and arrays of up to 20 bytes per
-candidate; large arrays are mapped files (corpus/shuffle/byte_rows.py).
-"""
+candidate; large arrays are mapped files (corpus/shuffle/byte_rows.py)."""
 
 from __future__ import annotations
 
@@ -169,8 +168,8 @@ def write_ordered(
     folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes
 ) -> Facts:
     """Run phase `ordered` without verification: rewrite the buckets as one piece, with each
-    candidate's number c replaced by k (see `write_candidates`). `order`: uint32[candidates], the k
-    of each c."""
+    candidate's number c replaced by k (see `write_candidates`). `order` is uint32[candidates], the
+    k of each c."""
     bits = np.fromfile(buckets / BITS, np.uint64)
     before = ones_before(bits)
     ((members_path, sizes_path),) = bucket_files(folder, 1)
@@ -192,7 +191,7 @@ def write_parts(folder: Path, buckets: Path, pieces: int, order: np.ndarray, siz
     """Run phase `ordered` with verification. A part is a share of the candidates that one task
     compares. Candidates get positions by part, then in order of k (see `write_candidates`). Write
     the position of each candidate, the first position of each part, and the buckets, whose members
-    are now positions, one slice per part. `order`: uint32[candidates], the k of each c."""
+    are now positions, one slice per part. `order` is uint32[candidates], the k of each c."""
     count = len(order)
     most = max(sizes.part_candidates, -(-count // sizes.parts))
     mapped = sizes.mapped_bytes
@@ -225,9 +224,10 @@ def parts_of(positions: np.ndarray, begins: np.ndarray) -> np.ndarray:
     return np.searchsorted(begins, positions, "right") - 1
 
 
-# Without verification, documents that share a bucket match: each bucket is a star around its most
-# preferred member. The partner of a document is the one that it shares most stars with. Pairs are
-# counted in partitions on disk; memory holds a parent, a partner and a count per candidate.
+# Without verification, documents that share a bucket match: a bucket is a star, in which the most
+# preferred member is joined to every other. The partner of a document is the document with which it
+# shares most stars. Pairs are counted in partitions on disk; memory holds a parent, a partner and a
+# count per candidate.
 
 ROOTS, PARTNERS, SHARED = "roots.u32", "partners.u32", "shared.u16"
 SIMILARITY = "similarity.f64"
@@ -238,8 +238,8 @@ def write_stars(
 ) -> Facts:
     """Run phase `edges` without verification. For each candidate, in order of preference, write its
     root (the kept document), its partner, and the number of buckets that contain both the candidate
-    and its partner. `members`: the number of members of all buckets together. `first`: True if a
-    document matches only documents preferred to it, and joins its partner's cluster."""
+    and its partner. `members` is the number of members of all buckets together. `first` is True if
+    a document matches only documents preferred to it, and joins its partner's cluster."""
     parent, partner = (
         new_array(candidates, np.uint32, folder, sizes.mapped_bytes) for _ in range(2)
     )
@@ -287,14 +287,14 @@ def write_stars(
 # limited by disk. A task holds some texts (Sizes.shingled_documents) and one segment of its output.
 
 KIND = "compared"
-NUMBERS = 2  # columns of its rows: the position of a candidate, its size in bytes
+NUMBERS = 2  # numbers per candidate: its position, and the bytes of its features
 SIGNATURES = 20_000  # signatures per batch
 
 
 @dataclass(frozen=True)
 class ComparedTask(CandidateTask):
     """The task to write the features (shingles or signatures) of the candidates of a group of
-    sketch files. `ordered`: the folder of phase `ordered`. `shingling`: the arguments of
+    sketch files. `ordered` is the folder of phase `ordered`. `shingling` are the arguments of
     `shingle_sets`, or None if the features are signatures."""
 
     ordered: Path
@@ -329,11 +329,11 @@ def write_compared(task: ComparedTask) -> None:
 
 @dataclass(frozen=True)
 class Verification:
-    """The way to verify candidates. `bits`: the bits per value of a signature, 0 to compare
-    shingles. `values`, `width`: the number of values and of bytes of a signature. `least`: the
-    least similarity of a match. `first`: True to match each candidate only to the first similar
-    document. `most`: each bucket member is compared with at most this many centres (members that
-    matched no earlier member) and as many other members (see `match_buckets`)."""
+    """The way to verify candidates. `bits` is the number of bits per value of a signature, 0 to
+    compare shingles. `values` and `width` are the numbers of values and of bytes of a signature.
+    `least` is the least similarity of a match. `first` is True to match each candidate only to the
+    first similar document. A member of a bucket is compared with at most `most` centres (members
+    that matched no earlier member) and `most` other members (see `match_buckets`)."""
 
     bits: int
     values: int
@@ -346,8 +346,8 @@ class Verification:
 @dataclass(frozen=True)
 class MatchTask(FolderTask):
     """The task to match the candidates of one part: `count` candidates from position `begin` on.
-    `ordered`, `compared`: the folders of these phases. `groups`: the number of groups of sketch
-    files whose features are in `compared`."""
+    `ordered` and `compared` are the folders of these phases. `groups` is the number of groups of
+    sketch files whose features are in `compared`."""
 
     begin: int
     count: int
@@ -440,8 +440,8 @@ def write_matches(
     sizes: Sizes,
 ) -> Facts:
     """Run phase `edges` with verification: write the root (the kept document), partner and
-    similarity of each candidate, in order of k (see `write_candidates`). `order`: the file with the
-    k of each c. `ordered`, `compared`, `groups`: as in `MatchTask`."""
+    similarity of each candidate, in order of k (see `write_candidates`). `order` is the file with
+    the k of each c. `ordered`, `compared` and `groups` are as in `MatchTask`."""
     begins = np.fromfile(ordered / BEGINS, np.int64).tolist()
     count, chunk = begins[-1], sizes.chunk_candidates
     tasks = [
@@ -476,7 +476,7 @@ def write_matches(
     return {}
 
 
-SCHEMA = COLUMNS.append(pa.field("cluster_size", pa.int64()))  # including earlier members
+SCHEMA = COLUMNS.append(pa.field("cluster_size", pa.int64()))  # members in earlier corpora included
 BINS = 1000  # of the histogram of similarities
 
 
@@ -510,9 +510,9 @@ def _number_clusters(
 
 def _similarities(edges: Path, bands: int, rows: int, mapped_bytes: int) -> tuple[np.ndarray, Any]:
     """Return a value for each candidate in order of preference, and a function that computes
-    similarities from such values. If pairs were verified, the values are the similarities
-    themselves; otherwise they are numbers of shared bands, and the share of shared bands estimates
-    s^rows for a similarity s."""
+    similarities from such values. If pairs were verified, the values are the similarities.
+    Otherwise they are numbers of shared bands: for a similarity s, a share of s^rows of the bands
+    is expected to be shared."""
     if (edges / SIMILARITY).exists():
         return map_array(edges / SIMILARITY, np.float64), lambda values_of_rows: values_of_rows
     shared = load_array(edges / SHARED, np.uint16, mapped_bytes)
@@ -531,8 +531,8 @@ def write_decisions(
     sizes: Sizes,
 ) -> tuple[dict[str, int], np.ndarray]:
     """Write the decisions on all members of clusters, ordered by (part, n). Return the counts, and
-    how many dropped documents have similarity 0.000, 0.001, ... 1.000. `candidates` (in `pieces`
-    pieces) and `edges` are the folders of these phases."""
+    the numbers of dropped documents of similarity 0.000, 0.001, ... 1.000. `candidates` (with
+    `pieces` pieces) and `edges` are the folders of these phases."""
     mapped, batch_size = sizes.mapped_bytes, sizes.batch_candidates
     root = load_array(edges / ROOTS, np.uint32, mapped)
     partner = new_array(len(root), np.uint32, path.parent, mapped)
@@ -590,9 +590,9 @@ SORT_MEMORY = "128MB"
 
 @dataclass(frozen=True)
 class Request:
-    """The settings of the step. `banding`: the numbers of bands and rows. `values`, `kept_bits`:
-    the number of values per signature and of bits per value; 0 bits to compare texts. `verify`: the
-    least similarity, or None to match by bands."""
+    """The settings of the step. `banding` is (bands, rows per band). `values` is the number of
+    values per signature. `kept_bits` is the number of bits per value, 0 to compare texts. `verify`
+    is the least similarity of a match, or None if documents that share a band match."""
 
     label: str
     method: str

@@ -9,17 +9,16 @@ signatures equal datasketch's bit for bit.
 Signatures of b bits per permutation (Li and König 2010) keep b bits of a hash of every value. Two
 documents of Jaccard similarity s agree in a value with probability 2^-b + (1 - 2^-b) s: they agree
 if the minima are the same, and otherwise by chance. (That is the paper's theorem 1 for sets that
-are small compared to the 2^32 hashes, C1 = C2 = 2^-b.) With a share p of k values equal the
-estimate is (p - 2^-b) / (1 - 2^-b), whose standard error is sqrt(P (1 - P) / k) / (1 - 2^-b) with P
-the probability above. The bits are those of a hash of the value and of its position in the
+are small compared to the 2^32 hashes, C1 = C2 = 2^-b.) If a share p of k values is equal, the
+estimate is (p - 2^-b) / (1 - 2^-b). Its standard error is sqrt(P (1 - P) / k) / (1 - 2^-b), where P
+is the probability above. The bits are those of a hash of the value and of its position in the
 signature. The low bits of the value itself cannot be used: under an affine permutation they depend
 on the low bits of the shingle alone, so two shingles with equal low bits would agree in all
 permutations.
 
 A component is a tree of uint32 parents, four bytes per node, whose root is the least node. Union
 makes the lesser root the parent, and find halves paths. A parent is therefore never greater than
-its child, and one ascending pass makes every parent a root.
-"""
+its child, and one ascending pass makes every parent a root."""
 
 from __future__ import annotations
 
@@ -37,8 +36,8 @@ from curate.text.words import PRIME, ascii_fold, character_tables, word_hashes
 from llmcurate.base.kernels import njit, read_only
 
 # DataTrove's simplify_text (utils/text.py), step by step: lower case, numbers to 0, punctuation to
-# a blank, runs of white space to one, then NFD without its nonspacing marks. RE2's classes replace
-# its list of punctuation.
+# a blank, runs of white space to one, then NFD without its nonspacing marks. RE2's character
+# classes replace DataTrove's list of punctuation.
 _DATATROVE = (
     (r"\p{Nd}+([.,…]\p{Nd}+)?", "0"),
     (r"\p{P}|[$+<=>^`|~]", " "),
@@ -90,8 +89,8 @@ def packed_bytes(values: int, bits: int) -> int:
 
 @njit(cache=True, nogil=True)
 def pack(signature, bits):
-    """Pack signatures: return uint8[rows, packed_bytes(values, bits)] for signature: uint32[rows,
-    values]. Value p takes the bits from p * bits on, lowest first."""
+    """Pack signatures: return uint8[rows, packed_bytes(values, bits)] for signature:
+    uint32[rows, values]. Value p takes the bits from p * bits on, lowest first."""
     rows, values = signature.shape
     out = np.zeros((rows, (values * bits + 7) // 8), np.uint8)
     for r in range(rows):
@@ -112,7 +111,7 @@ def pack(signature, bits):
 
 @njit(nogil=True)
 def equal_values(x, y, values, bits):
-    """Return how many of the `values` values of the packed signatures x and y are equal."""
+    """Return the number of equal values of the packed signatures x and y of `values` values."""
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     buffer, count, at, equal = np.uint64(0), 0, 0, 0
     for _ in range(values):
@@ -253,8 +252,8 @@ def signatures(offsets: np.ndarray, hashes: np.ndarray, a: np.ndarray, b: np.nda
 @njit(cache=True, nogil=True)
 def fingerprints(offsets, shingles):
     """Return uint64[rows]: the fingerprint of each text by SimHash (Charikar 2002). A bit is 1 if
-    it is 1 in more than half of the text's shingles. offsets, shingles: as `text_shingles` returns
-    them."""
+    this bit is 1 in more than half of the text's shingles. `offsets` and `shingles` are those of
+    `text_shingles`."""
     out = np.zeros(len(offsets) - 1, np.uint64)
     for r in range(len(out)):
         ones = np.zeros(64, np.int64)
@@ -269,7 +268,7 @@ def fingerprints(offsets, shingles):
 
 @njit(cache=True, nogil=True)
 def band_keys(signature: np.ndarray, bands: int, rows: int) -> np.ndarray:
-    """Return uint64[documents, bands]: one hash per band, of its values and its number."""
+    """Return uint64[documents, bands]: for each band, a hash of its values and its number."""
     out = np.empty((len(signature), bands), np.uint64)
     for d in range(len(signature)):
         for k in range(bands):
@@ -292,8 +291,8 @@ def permutations(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def text_signatures(
     kind: int, data: np.ndarray, offsets: np.ndarray, size: int, a: np.ndarray, b: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the signatures of texts (uint32[rows, len(a)]), and how many shingles each text has
-    with repeats (int64[rows]). A shingle has `size` units of `kind`."""
+    """Return the signatures of texts (uint32[rows, len(a)]), and the number of shingles of each
+    text, repeats included (int64[rows]). A shingle has `size` units of `kind`."""
     tables = (ascii_fold(), *character_tables())
     result: tuple[np.ndarray, np.ndarray] = _text_signatures(
         kind, data, offsets, *tables, size, a, b
@@ -312,8 +311,8 @@ def text_shingles(
 
 def lean_buffers(signature: np.ndarray, seed: int) -> list[bytes]:
     """Return one buffer per row of `signature: uint32[rows, permutations]`, readable by datasketch
-    2's `LeanMinHash.deserialize(buffer, "<")`: int64 seed, int32 minus the number of values, uint8
-    1 (affine32), the values; all little-endian."""
+    2's `LeanMinHash.deserialize(buffer, "<")`: seed (int64), minus the number of values (int32), 1
+    for affine32 (uint8), values; all little-endian."""
     head = (
         int(seed).to_bytes(8, "little", signed=True)
         + (-signature.shape[1]).to_bytes(4, "little", signed=True)
@@ -361,7 +360,7 @@ def follow(parent, partner):
 
 @njit(cache=True, nogil=True)
 def clear_roots(root, partner):
-    """Remove the partners of roots, which are the kept documents. `root`: the root of each node."""
+    """Remove the partners of roots (the kept documents). `root` is the root of each node."""
     for x in range(len(root)):
         if root[x] == x:
             partner[x] = NONE
@@ -380,17 +379,17 @@ def members_of_two(root):
 
 
 # Knuth's multiplier for 64 bits. It is odd, so the multiplication can be undone. The high bits of
-# the product are spread evenly among pairs; those of (document, partner) would put one large bucket
-# into one partition.
+# the product are spread evenly among pairs. The high bits of a pair itself would put all pairs of a
+# large bucket into one partition.
 SPREAD = 0x9E3779B97F4A7C15
 GATHER = pow(SPREAD, -1, 2**64)
 
 
 @njit(cache=True, nogil=True)
 def star_pairs(members, sizes, parent, forward, spread):
-    """Return uint64 pairs of every bucket member and the first member of the bucket. A pair is
-    (document * 2^32 + other) * `spread`. Unless `forward`, each pair is returned in both
-    directions, and the trees of its two documents in `parent` are joined."""
+    """Return uint64[]: the pair of each later member of a bucket with the first member. A pair is
+    the number (document * 2^32 + other) * `spread`. Unless `forward`, return each pair in both
+    directions, and join the trees of the two documents in `parent`."""
     out = np.empty((1 if forward else 2) * max(len(members) - len(sizes), 0), np.uint64)
     filled = 0
     begin = np.int64(0)
@@ -410,10 +409,10 @@ def star_pairs(members, sizes, parent, forward, spread):
 
 @njit(cache=True, nogil=True)
 def count_partners(keys, gather, partner, weight):
-    """Set partner[k] to the document that forms most pairs with k (the least number among equal
-    ones), and weight[k] to the number of these pairs. Partners from earlier calls are replaced if a
-    document forms more pairs. `keys`: sorted pairs from `star_pairs`; all repeats of a pair must be
-    in the same call. `gather`: the factor that undoes `spread`."""
+    """Set partner[k] to the document that forms most pairs with k (the one of least number if
+    several do), and weight[k] to the number of these pairs. Partners from earlier calls are
+    replaced if a document forms more pairs. `keys` are sorted pairs from `star_pairs`; all repeats
+    of a pair must be in the same call. `gather` is the factor that undoes `spread`."""
     begin = 0
     for i in range(1, len(keys) + 1):
         if i < len(keys) and keys[i] == keys[begin]:
@@ -465,14 +464,13 @@ def gather_texts(data, ends, numbers):
     return out, offsets
 
 
-SMALL = 24  # members that are sorted by insertion
+SMALL = 24  # buckets of up to this many members are sorted by insertion
 
 
 @njit(cache=True, nogil=True)
 def renumber(members, sizes, bits, before, order):
-    """Replace each member of a bucket, a document number, by order[c] in place, where c is the
-    number of the document among the candidates. Afterwards members ascend in buckets of at most
-    SMALL members."""
+    """Replace each member of a bucket (a document's number) by order[c], in place, where c is the
+    document's number among the candidates. Sort the members of buckets of at most SMALL members."""
     begin = np.int64(0)
     for size in sizes:
         for i in range(begin, begin + size):
@@ -489,7 +487,7 @@ def renumber(members, sizes, bits, before, order):
 
 @njit(cache=True, nogil=True)
 def join_buckets(members, sizes, bits, before, parent):
-    """Join the trees of the members of each bucket. `parent`: uint32[candidates]."""
+    """Join the trees of the members of each bucket. `parent` is uint32[candidates]."""
     begin = np.int64(0)
     for size in sizes:
         head = np.uint32(number_of(members[begin], bits, before))
@@ -500,10 +498,10 @@ def join_buckets(members, sizes, bits, before, parent):
 
 @njit(cache=True, nogil=True)
 def part_components(root, most, part):
-    """Divide the candidates into parts that tasks compare, without dividing a component. A part
-    holds up to `most` candidates, or a single larger component. Fill `part` (uint32) with the part
-    of each candidate. Return int64[parts + 1]: the first position of each part if candidates are
-    ordered by part. `root`: uint32, the root of each candidate."""
+    """Divide the candidates into parts, one per task, without dividing a component. A part holds up
+    to `most` candidates, or a single larger component. Fill `part` (uint32) with the part of each
+    candidate. Return int64[parts + 1]: the first position of each part if candidates are ordered by
+    part. `root` is uint32, the root of each candidate."""
     part[:] = 0
     for c in range(len(root)):
         part[root[c]] += 1
@@ -526,7 +524,7 @@ def part_components(root, most, part):
 @njit(cache=True, nogil=True)
 def order_by_part(order, part, begins, by_k, position):
     """Fill position[c] with the position of candidate c if candidates are ordered by part, then by
-    order[c]. `by_k`: uint32[], overwritten."""
+    order[c]. `by_k` is uint32[], overwritten."""
     following = begins.copy()
     for c in range(len(order)):
         by_k[order[c]] = c
@@ -536,8 +534,8 @@ def order_by_part(order, part, begins, by_k, position):
         following[part[c]] += 1
 
 
-# The most centres, and the most others of its bucket, that a member is compared with, the most
-# preferred first. Without this limit a bucket of a hundred thousand unlike pages would take days.
+# A member of a bucket is compared with at most this many centres and as many other members, the
+# most preferred first. Without this limit a bucket of 100,000 unlike pages would take days.
 MOST = 1000
 
 
@@ -548,7 +546,7 @@ def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
         return 0.0 if least <= 0.0 else -1.0
     # With c common values the similarity is c / (len(x) + len(y) - c).
     needed = least * (len(x) + len(y)) / (1.0 + least) - 1e-6
-    spare = min(len(x), len(y)) - needed  # values without a counterpart that may still turn up
+    spare = min(len(x), len(y)) - needed  # number of values that may lack a counterpart
     i = j = common = 0
     while i < len(x) and j < len(y):
         if x[i] == y[j]:
@@ -566,9 +564,9 @@ def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
 
 
 class Compared(NamedTuple):
-    """The features that documents are compared by: packed signatures or sets of shingles. If `bits`
-    is not 0, document k has the signature packed[extents[k, 0]] of `values` values. Otherwise it
-    has the shingles shingles[extents[k, 0]:][:extents[k, 1]], sorted and distinct."""
+    """The features by which documents are compared: packed signatures or sets of shingles. If
+    `bits` is not 0, document k has the signature packed[extents[k, 0]] of `values` values.
+    Otherwise it has the shingles shingles[extents[k, 0]:][:extents[k, 1]], sorted and distinct."""
 
     shingles: np.ndarray  # uint64
     extents: np.ndarray  # int64[documents, 2]
@@ -592,15 +590,14 @@ def _similarity(by, d, e, least):
 def match_buckets(members, sizes, by, least, first, most, parent):
     """Return the verified pairs as (k, other, similarity), where other < k.
 
-    `members`: uint32, the members of the buckets, ascending within each bucket. `sizes`: uint32,
-    the sizes of the buckets. `by`: the features to compare. `parent`: uint32[documents], the trees
-    of connected documents so far, changed in place.
+    `members` are uint32, the members of the buckets, ascending within each bucket. `sizes` are
+    uint32, the sizes of the buckets. `by` are the features to compare. `parent` are
+    uint32[documents], the trees of connected documents so far, changed in place.
 
     A member of a bucket that matches no earlier member becomes a centre. Each member is compared
     with the centres before it, then with the other members before it, except those already
     connected to it. With `first`, a member is compared only until one matches, regardless of
-    connections.
-    """
+    connections."""
     pair_k, pair_other, similar = [np.uint32(0)], [np.uint32(0)], [0.0]
     earlier = np.empty((2, most), np.uint32)  # centres, others
     filled = np.zeros(2, np.int64)
@@ -639,8 +636,8 @@ def match_buckets(members, sizes, by, least, first, most, parent):
 
 @njit(cache=True, nogil=True)
 def keep_best(pair_k, pair_other, similar, forward, partner, best):
-    """Set partner[k] to the document most similar to k in the pairs (the least number among equal
-    ones), and best[k] to that similarity. Unless `forward`, a pair counts for both of its
+    """Set partner[k] to the document most similar to k in the pairs (the one of least number if
+    several are), and best[k] to that similarity. Unless `forward`, a pair counts for both of its
     documents."""
     for i in range(len(pair_k)):
         for turn in range(1 if forward else 2):

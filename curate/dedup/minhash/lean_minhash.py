@@ -2,8 +2,7 @@
 
 A file is parquet with columns `id` and `signature`, which `LeanMinHash.deserialize(signature, "<")`
 reads. The metadata holds the settings of the signatures. Signatures are comparable only if they
-were made from the same shingles, so an imported file must come from llmcurate's own export.
-"""
+were made from the same shingles, so an imported file must come from llmcurate's own export."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Broder 1997; bands and rows as in Rajaraman and Ullman, Mining of Massive Datasets, chapter 3. Two
 documents match if they share a band. With `verify`, the Jaccard similarity of their sets of
-shingles must also reach that value, either exactly or as estimated from their signatures.
-"""
+shingles must also reach that value, either exactly or as estimated from their signatures."""
 
 from __future__ import annotations
 
@@ -71,7 +70,7 @@ def estimate(share: float, rows: int) -> float:
 
 def standard_error(similarity: float, values: int, bits: int) -> float:
     """Return the standard error of a similarity that is estimated from signatures of `values`
-    values of `bits` bits. `similarity`: the true Jaccard similarity."""
+    values of `bits` bits. `similarity` is the true Jaccard similarity."""
     chance = 2.0**-bits
     equal = chance + (1.0 - chance) * similarity
     return float((equal * (1.0 - equal) / values) ** 0.5 / (1.0 - chance))
@@ -139,8 +138,8 @@ def false_negatives(threshold: float, bands: np.ndarray, rows: int) -> np.ndarra
 def least_error(
     threshold: float, permutations: int = PERMUTATIONS, weight: float = 0.5
 ) -> tuple[int, int]:
-    """Return the number of bands and of rows with the least weight * false positives + (1 - weight)
-    * false negatives. This is datasketch's choice with weights=(weight, 1 - weight)."""
+    """Return the numbers of bands and rows that minimise weight * false positives + (1 - weight) *
+    false negatives. This is datasketch's choice with weights=(weight, 1 - weight)."""
     best = (np.inf, 0, 0)
     for rows in range(1, permutations + 1):
         bands = np.arange(1, permutations // rows + 1)
@@ -171,9 +170,8 @@ def bands_for(threshold: float, recall: float, rows: int) -> int:
 def with_recall(
     threshold: float, recall: float, permutations: int = PERMUTATIONS
 ) -> tuple[int, int]:
-    """Return the number of bands and of rows that find a pair at the threshold with probability
-    `recall` or more, and have the least false positives. Raises ValueError if no numbers do this.
-    """
+    """Return the numbers of bands and rows with the least false positives among those that find a
+    pair at the threshold with probability `recall` or more. Raises ValueError if there are none."""
     best = (np.inf, 0, 0)
     for rows in range(1, permutations + 1):
         bands = bands_for(threshold, recall, rows)  # more bands would add false positives
@@ -200,7 +198,7 @@ def binary_rows(matrix: np.ndarray, valid: np.ndarray) -> pa.FixedSizeBinaryArra
 
 
 class NearDuplicates(DocumentDedup):
-    """A dedup that finds similar texts by their shingles: runs of words, characters or bytes."""
+    """A dedup step that finds similar texts by shingles: runs of words, characters or bytes."""
 
     decided_by: ClassVar[str | None] = "curate.dedup.minhash.clusters"
     in_tasks: ClassVar[bool] = True
@@ -273,8 +271,7 @@ class DedupMinhash(NearDuplicates):
     """Keeps one document of each set of near duplicates.
 
     Column: `cluster_size`, the number of documents in the set, the kept document included
-    (FineWeb2, Penedo et al. 2025: rehydration).
-    """
+    (FineWeb2, Penedo et al. 2025: rehydration)."""
 
     paper: ClassVar[str] = "Broder 1997; Mining of Massive Datasets, chapter 3"
     version: ClassVar[int] = 2  # sketches hold band keys as bytes
@@ -442,8 +439,8 @@ class DedupMinhash(NearDuplicates):
         return (self.bits or 32) if by_signature else 0
 
     def signatures(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the signature (uint32[rows, permutations]) and shingle count (int64[rows]) per
-        text."""
+        """Return each text's signature (uint32[rows, permutations]) and number of shingles
+        (int64[rows])."""
         from curate.dedup.minhash import kernels
         from curate.text.compared import texts_in_form
 

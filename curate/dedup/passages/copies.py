@@ -5,8 +5,7 @@ The phases are keys, shared, rows, owners and pieces, in this order. They read o
 that occur once. In `rows`, a task per group of sketch files writes how often the group has each
 remaining key, and which of its documents is preferred. In `owners`, one task per slice of the keys
 compares the groups. In `pieces`, a task per group decides on the passages of the group. The calling
-process only concatenates the results.
-"""
+process only concatenates the results."""
 
 from __future__ import annotations
 
@@ -60,12 +59,12 @@ from llmcurate.base.disk.files import replacing, temporary_name
 from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import Message
 
-# Passages that may occur more than once are found by the shuffle on 64 bits of their keys. A
-# passage is named by its group of sketch files and its 32-bit number in the group. Tasks on groups
-# put (key, number) into partitions. Tasks on partitions then report to each group which of its
-# passages share their 64 bits. A key that a group has very often, such as boilerplate of a site,
-# enters the shuffle only a few times, because it is already known to be shared. So the commonest
-# line does not inflate its partition.
+# The shuffle finds passages that may occur more than once, by 64 bits of their keys (the second
+# half). A passage is named by its group of sketch files and its 32-bit number in the group. Tasks
+# on groups put (key, number) into partitions. Tasks on partitions then report to each group which
+# of its passages share their 64 bits. A key that a group has very often, such as boilerplate of a
+# site, enters the shuffle only a few times, because it is already known to be shared. So the
+# commonest line does not inflate its partition.
 
 REMEMBERED = 1 << 16  # keys of a group that are remembered to recognise repeats
 _ROWS = 10_000  # sketches per batch
@@ -87,14 +86,14 @@ class KeysTask(GroupTask):
 
 @dataclass(frozen=True)
 class Keys(Message):
-    """Counts of a group of sketch files: its passages, and those already known to occur again."""
+    """Counts of a group of sketch files: all passages, and those already known to be repeated."""
 
     passages: int
     repeated: int
 
 
 def partition_passages(sketches: Sketches, folder: Path, groups: list[Group], about: int) -> Facts:
-    """Run phase `keys`: write the keys of every group of sketch files by partition. `about`: the
+    """Run phase `keys`: write the keys of every group of sketch files by partition. `about` is the
     estimated number of passages, which sets the number of partitions."""
     bits = partition_bits(about, sketches.sizes.partition_pairs)
     tasks = [KeysTask(g.part, folder, g, bits, sketches.sizes.segment_pairs) for g in groups]
@@ -136,7 +135,7 @@ def write_keys(task: KeysTask) -> Keys:
 
 
 def find_shared(sketches: Sketches, folder: Path, keys: Path, groups: int, facts: Facts) -> Facts:
-    """Run phase `shared`: find the passages whose keys have 64 bits in common with other keys."""
+    """Run phase `shared`: find passages that share the second half of their key."""
     tasks = bundles(folder, keys, groups, facts["partition_bits"], sketches.sizes)
     done = run_tasks(sketches.run, f"{__name__}:write_shared", tasks, int)
     return {"pieces": len(tasks), "shared": sum(done)}
@@ -177,7 +176,7 @@ def write_shared(task: BundleTask) -> int:
 
 def shared_of(group: int, keys: Path, shared: Path, pieces: int) -> np.ndarray:
     """Return bool[passages] of a group of sketch files: True if a passage may occur more than once.
-    `keys`, `shared`: the folders of these phases; `shared` holds `pieces` pieces."""
+    `keys` and `shared` are the folders of these phases; `shared` holds `pieces` pieces."""
     passages = int(np.fromfile(keys / PASSAGES, np.int64)[group])
     bits = np.fromfile(part_file(keys, REPEATED, group), np.uint8)
     is_shared = np.unpackbits(bits, count=passages).view(np.bool_)
@@ -199,9 +198,9 @@ SORT_MEMORY = "512MB"
 
 
 class Runs:
-    """The runs of rows with equal keys, in order of the keys. `run_of`: uint32[rows], the run of
-    each row. `first`, `last`: uint32[runs], the most and the least preferred row of each run.
-    `total`: int64[runs], the number of occurrences."""
+    """The runs of rows with equal keys, in order of the keys. `run_of` is uint32[rows], the run of
+    each row. `first` and `last` are uint32[runs], the most and the least preferred row of each run.
+    `total` is int64[runs], the number of occurrences."""
 
     def __init__(
         self, low: np.ndarray, high: np.ndarray, preference: np.ndarray, copies: np.ndarray
@@ -252,9 +251,9 @@ ROW_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Members:
-    """The passages of a group of sketch files that may recur, in order. `document`: the number of
-    each passage's document in the group. `a`, `z`: the first and last byte (exclusive). `low`,
-    `high`: the two halves of the key."""
+    """The passages of a group of sketch files that may recur, in order. `document` is the number of
+    each passage's document in the group. `a` and `z` are its first and last byte (exclusive), `low`
+    and `high` the two halves of its key."""
 
     document: np.ndarray
     a: np.ndarray
@@ -271,7 +270,7 @@ MEMBERS_FILE, FIRSTS_FILE = "members.npy", "firsts.npy"
 
 
 def distinct(ascending: np.ndarray) -> np.ndarray:
-    """Return each of the numbers once. The numbers must ascend."""
+    """Return ascending numbers without repeats."""
     return ascending[np.diff(ascending, prepend=-1) != 0]
 
 
@@ -284,8 +283,8 @@ def slice_of(low: np.ndarray, slices: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class RowsTask(GroupTask):
-    """The task to write the rows of a group of sketch files, divided into `slices` slices. `keys`,
-    `shared`: the folders of these phases; `shared` holds `pieces` pieces."""
+    """The task to write the rows of a group of sketch files, divided into `slices` slices. `keys`
+    and `shared` are the folders of these phases; `shared` holds `pieces` pieces."""
 
     keys: Path
     shared: Path
@@ -395,7 +394,7 @@ OWNERS_FILE, CLUSTERS = "owners.arrow", "clusters.i64"
 
 @dataclass(frozen=True)
 class OwnersTask(FolderTask):
-    """The task to find which documents keep a slice's passages. `rows`: the folder of rows."""
+    """The task to find which documents keep a slice's passages. `rows` is the folder of rows."""
 
     rows: Path
     groups: int
@@ -465,8 +464,9 @@ DECISIONS = pa.schema([*COLUMNS, ("local", pa.bool_())])
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """The task to write the decisions on the passages of a group of sketch files. `rows`, `owners`:
-    the folders of these phases; `owners` holds `slices` slices. `method`: the name of the step."""
+    """The task to write the decisions on the passages of a group of sketch files. `rows` and
+    `owners` are the folders of these phases; `owners` holds `slices` slices. `method` is the name
+    of the step."""
 
     rows: Path
     owners: Path
@@ -476,8 +476,8 @@ class PiecesTask(GroupTask):
 
 def write_pieces(task: PiecesTask) -> int:
     """Run a task: write the decisions on the passages of a group of sketch files, ordered by
-    document and byte. Return the number of cut bytes. In memory the task has the ids of the
-    documents, and 30 bytes per passage."""
+    document and byte. Return the number of cut bytes. Memory holds the ids of the documents, and 30
+    bytes per passage."""
     answers = [*read_slice(part_files(task.owners, OWNERS_FILE, task.slices), task.part)]
     # Clusters are numbered within a slice; add the clusters of the earlier slices.
     clusters = np.fromfile(task.owners / CLUSTERS, np.int64)
@@ -489,8 +489,8 @@ def write_pieces(task: PiecesTask) -> int:
 
 
 def bytes_under(document: np.ndarray, a: np.ndarray, z: np.ndarray, last: int) -> tuple[int, int]:
-    """Return (bytes that the spans cover, `last` for the next call). Spans are ordered by document,
-    then a; spans of a document may overlap. `last`: the end of earlier spans, 0 at first."""
+    """Return (number of bytes that the spans cover, `last` for the next call). Spans are ordered by
+    document, then `a`, and may overlap. `last` is the end of the earlier spans, 0 at first."""
     doc, begin, end = (array.astype(np.int64) for array in (document, a, z))
     ends = np.maximum.accumulate(np.concatenate([[last], (doc << 32) | end]))
     covered = np.where(ends[:-1] >> 32 == doc, ends[:-1] & 0xFFFFFFFF, 0)

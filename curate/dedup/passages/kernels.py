@@ -40,9 +40,9 @@ def lower_normal(piece: str) -> str:
 
 @dataclass(frozen=True)
 class Unit:
-    """A kind of passage. `pieces`: splits the texts of a batch into pieces. `folding`, `normal`:
-    the normal form of a piece, for kernels and as a Python function. `span`: the default number of
-    pieces per passage. `lines`: True if a piece is a line with its newline."""
+    """A kind of passage. `pieces` splits the texts of a batch into pieces. `folding` and `normal`
+    make the normal form of a piece, in kernels and in Python. `span` is the default number of
+    pieces per passage. `lines` is True if a piece is a line with its newline."""
 
     pieces: Callable[[Documents], Extents]
     folding: Callable[[], Folding]
@@ -62,8 +62,8 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Passages:
-    """The passages of a batch. `rows`: int64[rows + 1], the first passage of each row. `keys`:
-    uint64[passages, 2]. `spans`: uint32[passages, 2], first and last byte (exclusive)."""
+    """The passages of a batch. `rows` is int64[rows + 1], the first passage of each row. `keys` is
+    uint64[passages, 2]. `spans` is uint32[passages, 2], first and last byte (exclusive)."""
 
     rows: np.ndarray
     keys: np.ndarray
@@ -133,8 +133,8 @@ def piece_keys(
     name: str = DEFAULT_HASH,
     blank: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (keys: uint64[pieces, 2], written: bool[pieces]): the hash of each piece in normal
-    form, and whether the piece has one. Unless `blank`, an empty normal form has no hash."""
+    """Return (keys: uint64[pieces, 2], written: bool[pieces]): the hash of the normal form of each
+    piece, and True if the piece has a hash. Unless `blank`, an empty normal form has no hash."""
     keys = np.zeros((len(start), 2), np.uint64)
     state = np.zeros(len(start), np.uint8)
     folding = unit.folding()
@@ -205,9 +205,9 @@ def passages(
     compare: str = "raw",
 ) -> Passages:
     """Return all passages of a batch. A document has no passages if fewer than `span` of its pieces
-    have a key, or if it is longer than `most_bytes` bytes. `span`: the pieces per passage. `name`:
-    the hash. `pieces`: the pieces of the texts, by default those that `unit` defines. `compare`:
-    the form in which texts are compared."""
+    have a key, or if it is longer than `most_bytes` bytes. `span` is the number of pieces per
+    passage. `name` is the name of the hash. `pieces` are the pieces of the texts, by default those
+    that `unit` defines. `compare` is the form in which texts are compared."""
     kind = UNITS[unit]
     pieces = kind.pieces(docs) if pieces is None else pieces
     data, offsets = docs.buffers()
@@ -226,7 +226,7 @@ KEY_BYTES = 16
 
 
 def packed(values: np.ndarray, rows: np.ndarray) -> pa.LargeBinaryArray:
-    """Pack the values of passages, [passages, 2], into one binary value per document. `rows`:
+    """Pack the values of passages, [passages, 2], into one binary value per document. `rows` is
     int64[documents + 1], the first passage of each document."""
     data = np.ascontiguousarray(values)
     width = data.dtype.itemsize * 2
@@ -262,13 +262,13 @@ NONE = np.uint32(2**32 - 1)
 
 @njit(cache=True, nogil=True)
 def drop_repeats(keys, first, last_keys, last_numbers, repeated, keys_out, numbers_out):
-    """Copy the keys that equal no remembered earlier key. Return how many were copied.
+    """Copy the keys that equal no remembered earlier key. Return the number of copied keys.
 
-    `keys`: uint64, the keys of the passages from number `first` on. `last_keys`, `last_numbers`:
-    uint64 and uint32[2^k], the remembered keys and the numbers of their passages (NONE if empty),
-    at the index that the low bits of the key give. `repeated`: uint8[passages], set to 1 for both
-    of two equal keys. `keys_out`, `numbers_out`: the copied keys and the numbers of their
-    passages."""
+    `keys` is uint64, the keys of the passages from number `first` on. `last_keys` and
+    `last_numbers` are uint64[2^k] and uint32[2^k], the remembered keys and the numbers of their
+    passages (NONE if empty). The low bits of a key are its index in both. `repeated` is
+    uint8[passages], set to 1 for both of two equal keys. `keys_out` and `numbers_out` are filled
+    with the copied keys and the numbers of their passages."""
     mask = np.uint64(len(last_keys) - 1)
     count = 0
     for i in range(len(keys)):
@@ -290,12 +290,11 @@ def preferred(order, low, high, preference, copies, run_of, first, last, total):
     """Find runs of equal keys, and the most and least preferred row of each run. Return the number
     of runs.
 
-    `order`: uint32[rows], the order that sorts the keys. `low`, `high`: uint64[rows], the keys.
-    `preference`: uint64[rows]; the least value is the most preferred. `copies`: int64[rows], the
-    number of occurrences that a row counts for. The function fills `run_of` (uint32[rows]) and, for
-    each run, `first` and `last` (uint32), the rows of least and greatest preference value, and
-    `total` (int64), the number of occurrences.
-    """
+    `order` is uint32[rows], the order that sorts the keys. `low` and `high` are uint64[rows], the
+    keys. `preference` is uint64[rows]; the least value is the most preferred. `copies` is
+    int64[rows], the number of occurrences that a row counts for. The function fills `run_of`
+    (uint32[rows]) and, for each run, `first` and `last` (uint32), the rows of least and greatest
+    preference value, and `total` (int64), the number of occurrences."""
     runs = -1
     before = np.uint32(0)
     for i in range(len(order)):
@@ -314,17 +313,16 @@ def preferred(order, low, high, preference, copies, run_of, first, last, total):
     return runs + 1
 
 
-# Values in `removed` and `mark`: one more than their positions in repeated_passages.RULES.
+# Values in `removed` and `mark`: one more than a rule's position in repeated_passages.RULES.
 GLOBAL, LOCAL, SPACE = 1, 2, 3
 
 
 @dataclass(frozen=True)
 class Remaining:
-    """The remaining text of documents, int64[rows] each. `cut`: the number of pieces that are cut.
-    The other fields are set for documents that lose pieces. `pieces`: the number of remaining
-    pieces that are not blank. `words`, `sentences`: the number of remaining words (as by
-    `str.split`) and sentences, if they were counted.
-    """
+    """The remaining text of documents, int64[rows] each. `cut` is the number of pieces that are
+    cut. The other fields are set for documents that lose pieces. `pieces` is the number of
+    remaining pieces that are not blank. `words` and `sentences` are the numbers of remaining words
+    (as by `str.split`) and sentences, if they were counted."""
 
     cut: np.ndarray
     pieces: np.ndarray
@@ -397,8 +395,8 @@ def _has_newline(data, a, z):
 
 @njit(nogil=True)
 def _mark_sentences(data, first, stop, start, end, removed, mark, base):
-    """Mark removed sentences with the white space after them, or with that before them if this
-    keeps a line end: `A. [B.]\\nC.` keeps its newline."""
+    """Mark removed sentences with the white space after them, or with that before them if only the
+    white space after them has a line end: `A.[ B.]\\nC.`"""
     k = first
     while k < stop:
         if removed[k] == 0:
@@ -466,8 +464,8 @@ def mark_pieces(
     count: bool = True,
 ) -> Remaining:
     """Mark the bytes of removed pieces in mark: uint8[bytes of the batch]. Return what remains.
-    `lines`: True if pieces are lines, False if they are sentences. In a document that loses
-    sentences, white space at both ends is removed too. `blank`: True to count a kept piece that is
-    blank as remaining. `count`: True to count words and sentences."""
+    `lines` is True if pieces are lines, False if they are sentences. In a document that loses
+    sentences, white space at both ends is removed too. `blank` is True to count a kept piece that
+    is blank as remaining. `count` is True to count words and sentences."""
     bounds = (pieces.rows, pieces.start, pieces.end)
     return Remaining(*_mark(data, offsets, *bounds, removed, mark, lines, blank, count))

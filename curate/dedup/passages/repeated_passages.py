@@ -1,14 +1,13 @@
 """Remove passages that occur more than once in a corpus: all but one occurrence, or all.
 
-There are three kinds of passage. `line`: a line, compared as `line.strip().lower()`, as in C4's
-code (tensorflow_datasets/text/c4_utils.py, remove_duplicate_text). `sentences`: as in C4's paper
-(Raffel et al. 2020, section 2.2), "all but one of any three-sentence span occurring more than
-once". `paragraph`: a paragraph of CCNet (Wenzek et al. 2020, section 3.2; cc_net/dedup.py), which
+There are three kinds of passage. `line` is a line, compared as `line.strip().lower()`, as in C4's
+code (tensorflow_datasets/text/c4_utils.py, remove_duplicate_text). `sentences` are those of C4's
+paper (Raffel et al. 2020, section 2.2), "all but one of any three-sentence span occurring more than
+once". `paragraph` is a paragraph of CCNet (Wenzek et al. 2020, section 3.2; cc_net/dedup.py), which
 is a line, compared without case, digits and typographic punctuation.
 
 `unit: paragraph, keep: none, hash: sha1-64` does what CCNet does, including blank lines. Passages
-are compared by hashes (dedup/hashes.py), of 128 bits by default.
-"""
+are compared by hashes (dedup/hashes.py), of 128 bits by default."""
 
 from __future__ import annotations
 
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from curate.text.lines import Extents
 
 RULES = ("global_duplicate", "local_duplicate", "white_space")
-# C4 and DataTrove's SentDedupConfig set a least number of sentences; C4's code and CCNet none of
-# words.
+# C4 and DataTrove's SentDedupConfig set a least number of sentences. C4's code and CCNet set no
+# least number of words.
 MIN_SENTENCES = {"line": 3, "sentences": 3, "paragraph": 0}
 MIN_WORDS = {"line": 0, "sentences": 50, "paragraph": 0}
 
@@ -78,7 +77,7 @@ class DedupPassages(CountsWords, DedupStep):
     )
     hash: Literal["murmur3-128", "xxh3-128", "blake2b-128", "sha1-64"] = Field(
         "murmur3-128",
-        description="The hash to compare passages by, with its size in bits. CCNet uses sha1-64.",
+        description="Hash that compares passages; the number is its size in bits (CCNet: sha1-64).",
     )
     survivor: survivors.Survivor = Field(
         "c4",

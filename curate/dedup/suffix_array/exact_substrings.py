@@ -3,8 +3,7 @@ Models Better", ExactSubstr). Of every passage of at least `threshold` units tha
 one occurrence is kept. A passage may begin and end anywhere.
 
 The paper's code (google-research/deduplicate-text-datasets) removes every occurrence, as does
-`keep: none`.
-"""
+`keep: none`."""
 
 from __future__ import annotations
 
@@ -160,7 +159,7 @@ class DedupSuffixArray(DedupStep, FromFiles, DescribesDecisions):
         return "suffix-array"
 
     def describe(self, decision: Decision) -> str | None:
-        """Return what the cuts consist of, in words; None if the repeated passage is unknown."""
+        """Return words on the text that was cut, or None if the repeated passage is unknown."""
         if decision.partner_id is None or decision.kept_id is None:
             return None
         place = "earlier in it" if decision.partner == decision.id else f"in {decision.partner}"
@@ -168,7 +167,7 @@ class DedupSuffixArray(DedupStep, FromFiles, DescribesDecisions):
 
     @property
     def unit_in_effect(self) -> str:
-        """The unit that the threshold counts: the one chosen, or else the default."""
+        """The unit of the threshold: the chosen unit, or else the default."""
         return self.unit or ("tokens" if self.tokenizer else "characters")
 
     @property
@@ -178,7 +177,7 @@ class DedupSuffixArray(DedupStep, FromFiles, DescribesDecisions):
 
     @property
     def description(self) -> str:
-        """The passages to search for, in words."""
+        """A text that describes the passages to search for."""
         return f"passages of {self.window} {self.unit_in_effect} or more"
 
     @property

@@ -1,16 +1,15 @@
 """Sort suffixes in chunks, and merge the chunks into passages, so that the text may exceed memory.
 
-Chunks are sorted by libdivsufsort (Mori; through pydivsufsort) with 32-bit positions: a chunk is
-less than 2^31 bytes, and sorting takes five bytes per byte. A chunk is read one window beyond its
-end, so windows may cross its end; only complete windows are kept. The memory limit sets the chunk
-size, which does not affect the decisions. Each chunk is a task.
+Chunks are sorted by libdivsufsort (Mori; through pydivsufsort) with 32-bit positions: a chunk has
+fewer than 2^31 bytes, and sorting takes five bytes of memory per byte of text. A chunk is read one
+window beyond its end, so windows may cross its end; only complete windows are kept. The memory
+limit sets the chunk size, which does not affect the decisions. Each chunk is a task.
 
-The sorted positions of all chunks are divided at the same few windows. The positions between two
-divisions are merged by one task, so all positions of a window are in the same task. A task writes
-the windows to remove by ranges of positions. A range begins where a region (a run of windows that
-may repeat) begins, and no passage leaves its region, so another task joins the windows of each
-range into passages. A task holds 4 bytes per window or 8 per position, some 130 or 270 MB.
-"""
+The sorted positions of all chunks are divided at the same few windows. One task merges the
+positions between two divisions, so that it has all positions of a window. A task writes the windows
+to remove by ranges of positions. A range begins where a region (a run of windows that may repeat)
+begins, and no passage leaves its region, so another task joins the windows of each range into
+passages. A task holds 4 bytes per window or 8 per position, some 130 or 270 MB."""
 
 from __future__ import annotations
 
@@ -100,8 +99,8 @@ def _keep_starts(order, width, starts):
 
 @njit(cache=True, nogil=True)
 def _mark_same(data, order, window, width, chars):
-    """Set the bit SAME on each position whose window equals that of the previous position. `order`:
-    uint32[]. Sorted windows are scattered in the text, and most neighbours differ. So the last
+    """Set the bit SAME on each position whose window equals that of the previous position. `order`
+    is uint32[]. Sorted windows are scattered in the text, and most neighbours differ. So the last
     bytes of many windows are read together, and only windows with equal last bytes are compared."""
     size = window * width
     lasts = np.zeros(_BLOCK + 1, np.uint64)
@@ -121,9 +120,9 @@ def _mark_same(data, order, window, width, chars):
 
 @dataclass(frozen=True)
 class RegionText:
-    """The text of regions (text that may repeat) in a folder, and the kind of its windows. `dtype`:
-    the type of a symbol. `window`: the symbols per window. `chars`: True if windows are of
-    characters."""
+    """The text of regions (text that may repeat) in a folder, and the kind of its windows. `dtype`
+    is the type of a symbol. `window` is the number of symbols per window. `chars` is True if
+    windows are of characters."""
 
     folder: Path
     dtype: str
@@ -139,9 +138,10 @@ class RegionText:
 
 @dataclass(frozen=True)
 class Orders:
-    """The sorted positions (the order) of the windows of all chunks, one file per chunk. `bases`,
-    `counts`: the first position of each chunk and the number of its windows. A file holds uint32
-    positions relative to the base, with the bit SAME if the window equals the previous one."""
+    """The sorted positions (the order) of the windows of all chunks, one file per chunk. `bases`
+    and `counts` are the first position and the number of windows of each chunk. A file holds uint32
+    positions relative to the chunk's base, with the bit SAME if the window equals the previous one.
+    """
 
     folder: Path
     bases: list[int]
@@ -178,7 +178,7 @@ ORDER_FILE = "order.u32"  # of a chunk
 
 @dataclass(frozen=True)
 class SortTask(FolderTask):
-    """The task to sort the windows that start from `base` to `stop`."""
+    """The task to sort the windows that start at positions from `base` to `stop`."""
 
     text: RegionText
     base: int
@@ -186,8 +186,8 @@ class SortTask(FolderTask):
 
 
 def sort(run: Run, region_text: RegionText, total: int, sort_bytes: int) -> Orders:
-    """Sort all chunks of a text of `total` symbols. `sort_bytes`: the memory for sorting a chunk.
-    Chunks sorted before an interrupt are used again if their size is the same."""
+    """Sort all chunks of a text of `total` symbols. `sort_bytes` is the memory for sorting a chunk.
+    Chunks that a killed run has sorted are used again if their size is the same."""
     width = np.dtype(region_text.dtype).itemsize
     reach = _reach(region_text)
     size = min(max(sort_bytes // PEAK // width - reach, reach), (MOST // width) - reach)
@@ -234,8 +234,8 @@ def _sorted(
     return order
 
 
-# The orders of the chunks are merged by a heap of their heads. If the first head's window is the
-# head of several orders, all its positions are at the beginnings of these orders.
+# A heap holds the head (next position) of each chunk's order. If the heads of several orders have
+# the least window, all positions of this window are at the beginnings of these orders.
 
 POSITION_BITS = ~SAME
 FLUSH = 1 << 20  # positions per batch
@@ -325,7 +325,7 @@ def _merge(
             stop = np.int64(0)
             if not remove_all:
                 stop = first + window
-                if chars and second < first + 4 * window:  # otherwise nothing overlaps it
+                if chars and second < first + 4 * window:  # else no window overlaps the first
                     stop = window_end(data, first, window, chars, np.int64(len(data)))
             while next_[s] < ends[s]:
                 if n == len(out_position):
@@ -383,13 +383,12 @@ def repeated(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield (position, first: int64[]) of the windows to remove, in no particular order.
 
-    `first`: the first position of the same window, or the second position if `position` itself is
-    the first. `text`: uint8[], uint16[] or uint32[], the text of the regions. `positions`:
+    `first` is the first position of an equal window, or the second one if `position` itself is the
+    first. `text` is uint8[], uint16[] or uint32[], the text of the regions. `positions` is
     uint32[], the sorted positions of all chunks (or, of each chunk, those between two windows),
-    concatenated. `bases`: as in `Orders`. `counts`: the number of these positions per chunk.
-    `remove_all`: True to remove every position of a repeated window, False to keep the first
-    position and those that overlap it. `own_begin`: windows before this position are always kept.
-    """
+    concatenated. `bases` is as in `Orders`. `counts` is the number of these positions per chunk.
+    `remove_all` is True to remove every position of a repeated window, False to keep the first
+    position and those that overlap it. Windows before the position `own_begin` are always kept."""
     k = max(1, len(bases))
     width = text.dtype.itemsize
     data = text.view(np.uint8)
@@ -421,9 +420,9 @@ _REGION, _START, _END, _OTHER, _FROM, _TO, _STOP = range(7)
 
 @dataclass(frozen=True)
 class Passages:
-    """Repeated passages, int64[passages] each. `region`, `start`, `end`: index of the region, and
-    positions in the text of regions. `other`, `other_start`, `other_end`: the same for the matching
-    passage."""
+    """Repeated passages, int64[passages] each. `region` is the index of the region; `start` and
+    `end` are positions in the text of regions. `other`, `other_start` and `other_end` are the same
+    for the matching passage."""
 
     region: np.ndarray
     start: np.ndarray
@@ -457,7 +456,7 @@ def _close(state, out, n):
 def _join(data, firsts, base, begin, at, length, window, chars, total, state, out):
     """Join the windows of firsts[begin:] into passages. Return the next position and the number of
     passages. A passage continues while windows are adjacent and the first position of each lies
-    within the match so far. `data`: uint8[], read only if chars."""
+    within the match so far. `data` is uint8[], read only if chars."""
     n = 0
     for k in range(begin, len(firsts)):
         p = base + k
@@ -502,8 +501,8 @@ def passages(
     window: int,
     chars: bool,
 ) -> Iterator[Passages]:
-    """Yield passages in order of position. The memory is 8 bytes per position. `windows`: what
-    `repeated` yields."""
+    """Yield passages in order of position. This takes 8 bytes of memory per position. `windows` is
+    what `repeated` yields."""
     firsts = np.full(len(text), -1, np.int64)
     for position, first in windows:
         firsts[position] = first
@@ -517,9 +516,10 @@ def join(
     window: int,
     chars: bool,
 ) -> Iterator[Passages]:
-    """Yield passages in order of position. `pieces`: adjacent arrays, each with the position of its
-    first element. Element p is the first position of the window at p, or -1 if that window is not
-    removed. The first piece must begin with a region, and the last piece must end with one."""
+    """Yield passages in order of position. `pieces` are adjacent arrays, each with the position of
+    its first element. The element at position p is the first position of the window at p, or -1 if
+    that window is kept. The first piece must begin with a region, and the last piece must end with
+    one."""
     data = text if chars else text[:0].view(np.uint8)
     total = len(text)
     state = np.full(7, -1, np.int64)
@@ -549,9 +549,10 @@ def find_passages(
     size: int,
     held_positions: int = HELD,
 ) -> Iterator[Passages]:
-    """Yield passages in order of position. `remove_all`, `own_begin`: as in `repeated`. `size`: the
-    windows per merge task, and the positions per join task. `held_positions`: the most positions of
-    an order to hold in memory. A single task runs in this process without files."""
+    """Yield passages in order of position. `remove_all` and `own_begin` are as in `repeated`.
+    `size` is the number of windows per merge task and of positions per join task. At most
+    `held_positions` positions of an order are in memory. If a single task is enough, it runs in
+    this process and writes no files."""
     text, regions = region_text.text(), region_text.regions()
     cuts = find_cuts(text, orders, region_text, -(-sum(orders.counts) // size))
     ranges = range_starts(regions, size)
@@ -578,7 +579,7 @@ def find_passages(
         )
         for part, (begins, ends) in enumerate(pairwise(cuts))
     ]  # fmt: skip
-    # Files of an interrupted merge are complete.
+    # Files that a killed run left here are complete.
     missing = [task for task in merges if not all(task.file(name).exists() for name in WINDOWS)]
     run_tasks(run, f"{__name__}:merge_windows", missing)
     joins = [
@@ -593,8 +594,8 @@ def find_passages(
 
 def find_cuts(text: Mapped, orders: Orders, region_text: RegionText, parts: int) -> list[list[int]]:
     """Divide the sorted positions (the order) of every chunk into at most `parts` parts, at windows
-    that are the same for all chunks. Return, for each such cut, its index in each order. The
-    beginnings and ends of the orders count as cuts."""
+    that are the same for all chunks. Return the index of each cut in each order. The beginnings and
+    ends of the orders count as cuts."""
     cuts = [[0] * len(orders.bases), orders.counts]
     if parts < 2:
         return cuts
@@ -669,8 +670,8 @@ class RangesTask(FolderTask):
 @dataclass(frozen=True)
 class MergeTask(RangesTask):
     """The task to merge the windows between two cuts. A cut is a window at which the sorted
-    positions of all chunks are divided; `begins`, `ends`: where the two cuts are in the positions
-    of each chunk. `bases`: as in `Orders`. `held`: the most positions to hold in memory."""
+    positions of all chunks are divided; `begins` and `ends` are the indexes of the two cuts in the
+    positions of each chunk. `bases` is as in `Orders`. At most `held` positions are in memory."""
 
     begins: list[int]
     ends: list[int]
@@ -682,7 +683,7 @@ class MergeTask(RangesTask):
 
 @dataclass(frozen=True)
 class JoinTask(RangesTask):
-    """The task to join the windows of a range, which `merges` merge tasks have written."""
+    """The task to join windows of a range into passages. `merges` is the number of merge tasks."""
 
     merges: int
 

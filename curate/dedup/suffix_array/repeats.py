@@ -4,8 +4,7 @@ The result of each phase (the regions, each sorted chunk, the search index) is w
 so a killed run resumes after the last result. The last phase turns passages into clusters of
 matches, spans in bytes and the table of decisions, in DuckDB. A cluster is a passage of one
 document together with its matches; overlapping passages share a cluster. A cut that matches several
-documents is one row for each of them.
-"""
+documents is one row for each of them."""
 
 from __future__ import annotations
 
@@ -48,9 +47,9 @@ BOUNDARIES = {"character": CHARACTER, "word": WORD, "line": LINE}
 
 @njit(cache=True, nogil=True)
 def _to_bytes(rows, start, end, ends, first_of, token_start, token_end, linked):
-    """Convert spans of tokens to spans of bytes, in place. Tokens that share a character with a
-    token outside of the span are kept. A linked span starts where the span before it ends.
-    `first_of`: int64[rows + 1], the first token of each row. `ends`: int64[rows], lengths in
+    """Convert spans of tokens to spans of bytes, in place. A span shrinks by tokens that share a
+    character with a token outside of the span. A linked span starts where the previous span ends.
+    `first_of` is int64[rows + 1], the first token of each row. `ends` is int64[rows], lengths in
     bytes."""
     for s in range(len(rows)):
         r = rows[s]
@@ -139,11 +138,11 @@ def fit_spans(
     """Return (start, end: int64[spans]): spans in bytes of their documents, shrunk to whole
     characters, words or lines as `boundary` says.
 
-    Spans that vanish have end <= start. `data`, `offsets`: the text of the documents. `spans`:
-    (rows, start, end: int64[spans], linked: bool[spans]) in symbols, ordered by row and start; a
-    linked span starts where the previous one ends, so that both are one cut. `tokens`: (rows:
-    int64[documents + 1], start, end: int64[tokens], bytes in the document), if symbols are tokens.
-    """
+    Spans that vanish have end <= start. `data` and `offsets` are the text of the documents. `spans`
+    holds (rows, start, end: int64[spans], linked: bool[spans]) in symbols, ordered by row and
+    start; a linked span starts where the previous one ends, so that both are one cut. `tokens`
+    holds (rows: int64[documents + 1], start, end: int64[tokens], bytes in the document), if symbols
+    are tokens."""
     rows, start, end, linked = spans
     start, end = start.copy(), end.copy()
     if tokens is not None:
@@ -177,8 +176,7 @@ def number_documents(db: Any, order: str) -> None:
 def insert_passages(db: Any, passages: Iterable[Passages], regions: Regions) -> None:
     """Create the table `passages` with the columns k, a, z (the document, first and last symbol,
     exclusive, of a passage), other, oa, oz (the same of its match) and later (true if the match is
-    less preferred).
-    """
+    less preferred)."""
     db.execute(
         "CREATE OR REPLACE TABLE passages"
         "(k BIGINT, a BIGINT, z BIGINT, other BIGINT, oa BIGINT, oz BIGINT, later BOOLEAN)"
@@ -317,8 +315,7 @@ def resolve(
     if sketches.connection.execute(total).fetchone()[0] > chunk_bytes(sort_bytes // 2):
         _keep_index(sketches, sort_bytes // 2, sketches.run)
         return _decide(request, sketches, sort_bytes // 2)
-    # Most of the time is spent in compiled sorting, so building the index and deciding run at the
-    # same time.
+    # Compiled sorting takes most of the time, so a thread builds the index while this one decides.
     with Threads(1) as thread:
         index = thread.submit(_keep_index, sketches, sort_bytes // 2, run_here)
         decided = _decide(request, sketches, sort_bytes // 2)

@@ -1,7 +1,6 @@
 """Search a corpus for phrases and longest common passages in mapped suffix arrays.
 
-Matches compare UTF-8 bytes: `Straße` and `STRASSE` differ. They never span two documents.
-"""
+Matches compare UTF-8 bytes: `Straße` and `STRASSE` differ. They never span two documents."""
 
 from __future__ import annotations
 
@@ -40,9 +39,9 @@ def _without_partial_character(pattern, i, size):
 
 @njit(nogil=True)
 def _longest_from(text, order, pattern, i):
-    """Return the length of the longest beginning of pattern[i:] that occurs in the text. The binary
-    search finds the place of pattern[i:] in the order; the suffix before or after this place has
-    the longest beginning in common. Returns -1 if the order contains an invalid position."""
+    """Return the length of the longest beginning of pattern[i:] that occurs in the text. A binary
+    search finds the place of pattern[i:] in the order. The suffix before or after this place has
+    the longest common beginning. Return -1 if the order has an invalid position."""
     low, high = np.int64(0), np.int64(len(order))
     shared_low = shared_high = np.int64(
         0
@@ -66,7 +65,7 @@ def _longest_from(text, order, pattern, i):
 def longest_match(text, order, pattern, least):
     """Find the longest run of whole characters of `pattern` that occurs in the text. Return
     (position, length) of the first such run, (0, 0) if it is shorter than `least`, or (0, -1) if
-    `order` has a position outside of the text. `text`, `pattern`: uint8[]. `order`:
+    `order` has a position outside of the text. `text` and `pattern` are uint8[]. `order` is
     int32[len(text)], the suffixes of the text."""
     best = max(least - 1, 0)
     at, length = np.int64(0), np.int64(0)
@@ -90,8 +89,8 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Hit:
-    """One occurrence of a phrase. `document`: the id of the document. `byte`: the position in the
-    document's text. `before`, `match`, `after`: the phrase and the text on both sides of it."""
+    """One occurrence of a phrase. `document` is the id of the document. `byte` is the position in
+    the document's text. `match` is the phrase, `before` and `after` the text on both sides."""
 
     document: str
     byte: int
@@ -110,8 +109,8 @@ class Matches:
 
 @dataclass(frozen=True)
 class Longest:
-    """The longest passage that a text shares with the corpus. `byte`: its start in the text.
-    `bytes`: its length, 0 if nothing is shared. `count`, `hits`: as in `Matches`."""
+    """The longest passage that a text shares with the corpus. `byte` is its start in the text.
+    `bytes` is its length, 0 if nothing is shared. `count` and `hits` are as in `Matches`."""
 
     byte: int
     bytes: int
@@ -154,8 +153,8 @@ def _first_positions(order: np.ndarray, limit: int) -> list[int]:
 
 
 def find(index: SearchIndex, phrase: str, limit: int = 10, context: int = 60) -> Matches:
-    """Count the occurrences of a phrase in the corpus. Return the number and the first `limit`
-    occurrences, with `context` bytes on each side. Raises UsageError if the phrase is empty."""
+    """Count the occurrences of a phrase in the corpus. Return their number, and the first `limit`
+    of them with `context` bytes of text on each side. Raises UsageError if the phrase is empty."""
     pattern = _encoded(phrase)
     if not pattern:
         raise UsageError("the phrase to search for is empty; give one")

@@ -6,8 +6,7 @@ followed by the byte 0xFF, which never occurs in UTF-8, so no match spans two do
 document starts in the text of all chunks; `search-ids.arrow`; and `search.json`, written last, with
 the sizes and checksums of all others. Files are mapped into memory. They are read whole when an
 index is first opened, to compare checksums. Positions in an order are checked at every search,
-because checksums do not protect against malicious files.
-"""
+because checksums do not protect against malicious files."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ FORMAT, VERSION = "llmcurate-search", 1
 END = 0xFF
 _PEAK = 5  # bytes of memory per byte of a chunk while it is sorted
 _MOST = 2**31 - 1  # bytes per chunk, because positions are 32 bits
-_NOTED = 64 << 20  # smallest index, in bytes, whose compared checksums are cached; 20 ms to read
+_NOTED = 64 << 20  # bytes; comparisons of larger indexes are cached, as reading takes 20 ms
 AGAIN = "make it again with `llmcurate search build IN -o OUT` or the run that made it"
 
 
@@ -73,7 +72,7 @@ class IndexWriter:
     folder must always get the same documents: chunks sorted by a killed process are used again."""
 
     def __init__(self, folder: Path, sort_bytes: int, most: int = _MOST) -> None:
-        """Begin an index. `sort_bytes`: the memory for sorting. `most`: the bytes per chunk."""
+        """Begin an index. `sort_bytes` is the memory for sorting, `most` the size of a chunk."""
         folder.mkdir(parents=True, exist_ok=True)
         clear_temporary(folder)
         self._folder = folder
@@ -140,7 +139,7 @@ class IndexWriter:
 
     def close(self, run: Run = run_here) -> dict[str, int]:
         """Write the last chunk, the sorted suffixes and `search.json`. Return the numbers of
-        documents, bytes and chunks. `run`: a function that runs the tasks that sort the chunks."""
+        documents, bytes and chunks. `run` runs the tasks that sort the chunks."""
         if self._held:
             self._close_chunk()
         self._text = np.empty(0, np.uint8)
@@ -178,8 +177,8 @@ def sort_suffixes(task: FolderTask) -> None:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A chunk of the corpus. `text`: uint8[bytes]. `order`: int32[bytes], the sorted suffixes.
-    `base`: the position of the chunk in the text of all chunks."""
+    """A chunk of the corpus. `text` is uint8[bytes]. `order` is int32[bytes], the sorted suffixes.
+    `base` is the position of the chunk in the text of all chunks."""
 
     text: np.ndarray
     order: np.ndarray
@@ -187,7 +186,7 @@ class Chunk:
 
 
 class SearchIndex:
-    """A search index, opened. Its files are mapped, and read only where needed."""
+    """An open search index. Its files are mapped, and read only where needed."""
 
     def __init__(self, folder: Path) -> None:
         """Open the index in `folder`. Raises UsageError if the folder has no usable index."""
@@ -205,7 +204,7 @@ class SearchIndex:
             raise self.damaged("its record") from None
 
     def damaged(self, what: str) -> UsageError:
-        """Return the error for a damaged index. `what`: the part that is damaged."""
+        """Return the error for a damaged index. `what` is the part that is damaged."""
         return UsageError(f"{self.folder}: the search index is damaged ({what}); {AGAIN}")
 
     @cached_property
@@ -232,7 +231,7 @@ class SearchIndex:
     def id_of(self, number: int) -> str:
         try:
             name: str = self._ids[number].as_py()
-        except (IndexError, KeyError, ValueError, OSError):  # Arrow's errors included
+        except (IndexError, KeyError, ValueError, OSError):  # Arrow's errors are among these
             raise self.damaged(IDS) from None
         return name
 
@@ -298,12 +297,12 @@ def _checked(folder: Path) -> tuple[int, int, int]:
 
 def _compare(folder: Path, digests: dict[str, str]) -> None:
     """Compare the checksums of the files with `digests`. Raises UsageError if a file differs.
-    Reading takes a second per GB, so for a large index a note in the cache says that all files
-    matched. It is valid while sizes and modification times do not change."""
+    Reading takes a second per GB. So for a large index, a note in the cache says that all files
+    matched. The note is valid while sizes and modification times do not change."""
     states = [(folder / name).stat() for name in sorted(digests)]
     note = None
     if sum(state.st_size for state in states) >= _NOTED:
-        with suppress(RuntimeError):  # no home, no cache
+        with suppress(RuntimeError):  # without a home folder there is no cache
             name = text_digest(str(folder.resolve()), "xxh3-128")
             note = cache_folder() / "verified" / f"{name}.json"
     verified = json.dumps([sorted(digests.items()), [(s.st_size, s.st_mtime_ns) for s in states]])

@@ -12,8 +12,7 @@ the lesser number. No window crosses the end of a region.
 The anchor of a window is the block of symbols in it with the least hash. Regions are found in two
 passes: anchors are counted, then windows whose anchor occurs twice are marked. One task per group
 of sketch files marks windows, with one table of counts for all. The regions of the groups are then
-concatenated.
-"""
+concatenated."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ _HIGH = np.uint64(0x8080808080808080)
 
 @njit(nogil=True, inline="always")
 def continues(byte):
-    """Return True if a byte continues a UTF-8 character, False if it is the first of one."""
+    """Return True if a byte continues a UTF-8 character, False if it begins one."""
     return (byte & 0xC0) == 0x80
 
 
@@ -86,7 +85,7 @@ def window_end(data, i, window, chars, stop):
 
 @njit(nogil=True)
 def same_window(data, i, j, window, width, chars):
-    """Return True if the complete windows at i and j are equal. `data`: uint8[], all bytes."""
+    """Return True if the complete windows at i and j are equal. `data` is uint8[], all bytes."""
     size = window * width
     a, b = i * width, j * width
     k = np.int64(0)
@@ -178,14 +177,14 @@ class Mapped:
         self.path = path
         self._map = None
         self.values = np.empty(0, dtype)
-        self.values.flags.writeable = False  # like a map's
+        self.values.flags.writeable = False  # as in a mapped array
         if path.stat().st_size:
             with path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self.values = np.frombuffer(self._map, dtype)
 
     def part(self, start: int, stop: int) -> np.ndarray:
-        """Return a copy of values[start:stop]. The pages read do not stay mapped."""
+        """Return a copy of values[start:stop], read from the file and not through the map."""
         dtype = self.values.dtype
         count = max(0, min(stop, len(self.values)) - start)
         return np.fromfile(self.path, dtype, count, offset=start * dtype.itemsize)
@@ -193,9 +192,9 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Regions:
-    """The regions, int64[regions] each, ordered by `at`. `document`: the number of the document in
-    order of arrival. `start`: the position in the document. `at`: the position in the text of the
-    regions. All but `document` are in symbols."""
+    """The regions, int64[regions] each, ordered by `at`. `document` is the number of the document
+    in order of arrival. `start` is the position in the document. `at` is the position in the text
+    of the regions. All but `document` are in symbols."""
 
     document: np.ndarray
     start: np.ndarray
@@ -213,7 +212,7 @@ class Regions:
 
     @classmethod
     def load(cls, path: Path, mapped: bool = False) -> Regions:
-        """Load regions that were saved. `mapped`: True to read pages only when they are used."""
+        """Load regions that were saved. `mapped` is True to read pages only when they are used."""
         # "c": kernels are compiled for writable arrays.
         columns = np.load(path, mmap_mode="c" if mapped else None, allow_pickle=False)
         return cls(*np.asarray(columns))
@@ -222,8 +221,9 @@ class Regions:
 @njit(cache=True, nogil=True)
 def find_regions(data, offsets, marks, window, chars):
     """Return (rows, start, end: int64[regions], in symbols): the row, start and end of each run of
-    overlapping marked windows. `data`: uint8[], read only if `chars`. `offsets`: int64[rows + 1],
-    in symbols. `marks`: bool[offsets[-1] - offsets[0]], True where a marked window starts."""
+    overlapping marked windows. `data` is uint8[], read only if `chars`. `offsets` is
+    int64[rows + 1], in symbols. `marks` is bool[offsets[-1] - offsets[0]], True where a marked
+    window starts."""
     base = offsets[0]
     rows = np.empty(16, np.int64)
     start = np.empty(16, np.int64)
@@ -290,7 +290,7 @@ class RegionsWriter:
         self._found: list[tuple[np.ndarray, ...]] = []
 
     def add(self, first: int, symbols: np.ndarray, offsets: np.ndarray, marks: np.ndarray) -> None:
-        """Add documents, numbered from `first` on. `marks`: True where a window may recur."""
+        """Add documents, numbered from `first` on. `marks` is True where a window may recur."""
         data = symbols if self._chars else np.empty(0, np.uint8)
         rows, start, end = find_regions(data, offsets, marks, self._window, self._chars)
         out = np.empty(int((end - start).sum()), symbols.dtype)
@@ -309,7 +309,7 @@ class RegionsWriter:
 
 def preferred(regions: Regions, rank: np.ndarray, text: np.ndarray, path: Path) -> Regions:
     """Return the regions, ordered by the ranks of their documents, and write the text of the
-    regions to `path`. `rank`: int64[documents], each document's place in order of preference."""
+    regions to `path`. `rank` is int64[documents], each document's place in order of preference."""
     order = np.lexsort((regions.start, rank[regions.document]))
     length = regions.length[order]
     ends = np.cumsum(length)
@@ -379,7 +379,7 @@ def marks_of(docs: Documents, decisions: pa.Table) -> tuple[np.ndarray, np.ndarr
 def remaining_text(
     docs: Documents, mark: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return how many bytes of each document are cut and how many characters remain
+    """Return the numbers of cut bytes and of remaining characters of each document
     (int64[documents] each), and bool[documents]: True if a remaining character is not white space.
     Documents not in `rows` have 0 and False."""
     data, offsets = docs.buffers()
@@ -402,12 +402,12 @@ _SLOTS = 64  # slots per anchor: one in 1000 single anchors passes by chance, (2
 
 
 def block_of(window: int) -> int:
-    """Return the symbols in an anchor (a window's block of least hash): two thirds of a window."""
+    """Return the number of symbols in an anchor (a block of least hash): two thirds of a window."""
     return max(1, 2 * window // 3)
 
 
 class Sieve:
-    """Counts anchors (the block of least hash per window), and finds windows that may recur."""
+    """Counts anchors (each window's block of least hash), and finds windows that may recur."""
 
     def __init__(self, window: int, symbols: int) -> None:
         self.window, self.block = window, block_of(window)
@@ -430,7 +430,7 @@ class Sieve:
         return sieve
 
     def count(self, symbols: np.ndarray, offsets: np.ndarray) -> None:
-        """Count the anchors (blocks of least hash) of documents. `offsets`: int64[rows + 1]."""
+        """Count the anchors (blocks of least hash) of documents. `offsets` is int64[rows + 1]."""
         _count(symbols, offsets, self.window, self.block, self._table, self._shift)
 
     def passing(self, symbols: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -491,7 +491,7 @@ def _scan_anchors(symbols, start, stop, window, block, ring, table, shift, marks
             continue
         if position != counted:
             counted = position
-            slot_a = (best * _BASE) >> np.uint64(shift)  # the least hashes begin with equal bits
+            slot_a = (best * _BASE) >> np.uint64(shift)  # mixed, as least hashes begin alike
             slot_b = mix(best) >> np.uint64(shift)
             if counting:
                 _count_hash(table, slot_a)
@@ -529,8 +529,8 @@ SIEVE, DTYPE, ARRIVED = "sieve.npy", "dtype", "arrived.text"
 
 @dataclass(frozen=True)
 class DocumentBatch:
-    """Documents of a sketch file. `first`: the number of the first document. `symbols`: uint8[],
-    uint16[] or uint32[], the text or tokens. `offsets`: int64[rows + 1], in symbols."""
+    """Documents of a sketch file. `first` is the number of the first document. `symbols` is
+    uint8[], uint16[] or uint32[], the text or tokens. `offsets` is int64[rows + 1], in symbols."""
 
     first: int
     symbols: np.ndarray
@@ -677,7 +677,7 @@ class PassTask(GroupTask):
 
 
 def pass_group(task: PassTask) -> None:
-    """Run a task: write the regions of a group of sketch files. It maps a table of up to 1 GiB."""
+    """Run a task: write the regions of a group of sketch files. It maps a file of up to 1 GiB."""
     group, tokens = task.group, task.unit == "tokens"
     sieve = Sieve.load(task.folder / SIEVE, task.window)
     sketches = sketch_batches(group.files, ["tokens" if tokens else "text"], ROWS)

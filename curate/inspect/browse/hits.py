@@ -1,4 +1,4 @@
-"""The passages of a text that match a search or that a rule matched, to be marked on a page."""
+"""Find the passages of a text that match a search or a rule, to mark them on a page."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from itertools import islice
 from curate.documents.rejected import Reason
 
 Span = tuple[int, int]  # characters of a text
-Hit = tuple[str, bool]  # a piece of a text, and whether it is a hit
-PHRASES = {"curly_bracket": "{", "lorem_ipsum": "lorem ipsum"}  # of C4's rules
+Hit = tuple[str, bool]  # a piece of a text, True if it is a hit
+PHRASES = {"curly_bracket": "{", "lorem_ipsum": "lorem ipsum"}  # rule of C4 -> its phrase
 MOST_CHARS = 200_000  # of a text that is searched for repetitions
 MOST_HITS = 500
 NEAR = 80  # characters shown before the first hit
@@ -59,7 +59,7 @@ def divided(text: str, start: int, end: int, spans: Iterable[Span]) -> list[Hit]
 
 
 def passage(text: str, spans: list[Span], most: int) -> list[Hit]:
-    """Return about `most` characters around the first hit, or the beginning, in whole words."""
+    """Return about `most` characters around the first hit, or of the beginning, in whole words."""
     first, last = spans[0] if spans else (0, 0)
     start = max(0, first - NEAR)
     if start and (blank := re.compile(r"\s").search(text, start, first)):

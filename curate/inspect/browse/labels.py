@@ -53,7 +53,7 @@ class Labels:
 
     def put(self, id: str, name: str, text: str) -> None:
         """Append a label for a document; an empty label clears the earlier one. Raises UsageError
-        for an unknown label, or if the file cannot be written, which is then left unchanged."""
+        for an unknown label, or if the file cannot be written; the file is then unchanged."""
         if name not in ("", *LABELS):
             raise UsageError(f"label {name[:40]!r} is unknown: use {' or '.join(LABELS)}")
         time = datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -28,13 +28,13 @@ from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.process import cores
 from llmcurate.base.errors import UsageError
 
-PAGE = 50
+PAGE = 50  # documents per page of the list
 MOST_PAGES = 100_000
-MOST_PARTNERS = 6
+MOST_PARTNERS = 6  # documents of a cluster that are shown beside another
 MOST_VALUES = 100  # of a facet
-MOST_COUNTED = 5_000_000  # no domains and sources are counted in larger runs
-SEARCHES = 4  # whose counts are cached
-CORE = ("text", "url", "lang", "source")  # of documents
+MOST_COUNTED = 5_000_000  # documents; in larger runs domains and sources are not counted
+SEARCHES = 4  # number of searches whose counts are cached
+CORE = ("text", "url", "lang", "source")  # columns of documents
 TITLES = ("title", "extract.title")  # columns; the first one present is used
 # Facet -> column. Domains and sources may have any number of values.
 FACETS = {"status": "status_", "rule": "rules_", "lang": "lang_"}
@@ -56,8 +56,8 @@ class Query:
 
     `words` are searched in text, id and URL, ignoring case. `rule` is `step.rule`. `domain` is the
     registered domain of the URL. `column`, `least` and `most` select a range of a score. `cluster`
-    is `method:number`. `order` is random (by `seed`), or the highest or lowest score first. `page`
-    and `at` (the number of a document in the list) count from 0.
+    is `method:number`. `order` sorts by length, score or id, or at random by `seed`. `page` and
+    `at` (the number of a document in the list) count from 0.
     """
 
     words: str = ""
@@ -88,7 +88,7 @@ class Query:
 
 
 class Library:
-    """The documents of one run. `facets` are the properties whose values are counted."""
+    """The documents of one run. `facets` maps properties with counted values to SQL columns."""
 
     def __init__(
         self, out: Path, store: Store, record: dict[str, Any], report: Path, labels: Labels
@@ -144,9 +144,9 @@ class Library:
         return [(id or "", (file, row)) for id, file, row in matches]
 
     def counts(self, query: Query) -> dict[str, dict[str, int]]:
-        """Return, for each facet, the number of documents by value, the most frequent first. Only
-        documents that match the query are counted; the query's choice for this facet is ignored.
-        Labels are counted over all documents."""
+        """Return {facet: {value: documents}}, the most frequent values first. Documents that match
+        the query are counted, but the query's value of the facet itself is ignored. Labels are
+        counted over all documents."""
         facets = {"label": {name: len(self.labels.of(name)) for name in LABELS}}
         facets["label"]["none"] = self.total - len(self.labels.of("none"))
         with self._lock:
@@ -164,8 +164,8 @@ class Library:
         return facets
 
     def _grouped(self, query: Query) -> str:
-        """Return the name of a table with the combinations of facet values and the number `n` of
-        documents with each combination."""
+        """Return the name of a table with one row per combination of facet values. Its column `n`
+        is the number of documents with that combination."""
         every: dict[str, Any] = dict.fromkeys(self.facets, "")
         base = replace(query, order="", seed=0, page=0, at=None, **every)
         key = (base, self.labels.changes if query.label else 0)
@@ -241,7 +241,7 @@ class Library:
         return [Decision(*row) for row in rows]
 
     def members(self, method: str, cluster: int, beside: str) -> list[str]:
-        """Return ids of a cluster's documents other than `beside`, chosen by the hashes of ids."""
+        """Return up to MOST_PARTNERS ids of a cluster without `beside`, by the hashes of ids."""
         rows = self.rows(
             f"""SELECT DISTINCT id, {KEY} FROM decisions WHERE method = ? AND cluster = ?
             AND id <> ? ORDER BY {KEY}, id LIMIT {MOST_PARTNERS}""",
@@ -251,7 +251,7 @@ class Library:
 
     def export_labels(self, folder: Path) -> dict[Path, int]:
         """Write good.jsonl and bad.jsonl with the labelled documents whose text has not changed
-        since, sorted by id. Return the number of documents in each file."""
+        since then, sorted by id. Return the number of documents in each file."""
         counts = {}
         for label in LABELS:
             labels, path = self.labels.of(label), folder / f"{label}.jsonl"

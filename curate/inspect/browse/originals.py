@@ -26,7 +26,7 @@ from curate.steps.contracts import Step, fitting
 from curate.steps.registry import step_class
 from llmcurate.base.errors import LlmcurateError
 
-ROWS = 256  # of a batch
+ROWS = 256  # per batch
 
 MOST_BYTES = 4 << 20  # longer texts are shown without their cuts
 
@@ -44,7 +44,7 @@ class Run:
 def replay(original: bytes, edits: Iterable[Edit], final: bytes) -> list[Run] | None:
     """Apply the edits to the original text and return the text's pieces, including those that edits
     removed or inserted. Return None if the result is not the final text. `edits` are grouped by
-    step, with positions in the input of their step."""
+    step; their positions are byte offsets in the text that entered the step."""
     runs = [Run(original)]
     for _, of_step in groupby(edits, key=lambda edit: edit.step):
         runs = _apply(runs, list(of_step))
@@ -55,7 +55,7 @@ def _apply(runs: list[Run], edits: list[Edit]) -> list[Run]:
     pieces: list[Run] = []
     # Edits of the same position keep their order.
     pending = sorted(edits, key=lambda e: (e.start, e.end))[::-1]
-    at = 0  # in the text as this step received it
+    at = 0  # byte offset in the text that entered this step
     for run in runs:
         if run.cut:
             pieces.append(run)
@@ -89,7 +89,8 @@ def _put(edit: Edit) -> list[Run]:
 
 
 class Originals:
-    """A reader of texts as they were before their first edit, for a few documents."""
+    """Reads the texts of a few documents before their first edit. At most `most_parts` texts are
+    sought in the run's input."""
 
     def __init__(self, out: Path, stages: Sequence[StageRecord], most_parts: int = 16) -> None:
         self.out, self.stages, self._left = out, stages, most_parts
@@ -97,7 +98,8 @@ class Originals:
     def find(
         self, position: tuple[str, int], name: str, text: str | None, edits: list[Edit]
     ) -> bytes | None:
-        """Return the text of a document before its first edit, or None if it is not available."""
+        """Return a document's text before its first edit in UTF-8, or None if not available.
+        `position` is (file, row) of the document, `name` its id, `text` its stored text."""
         if not edits or text is None or len(text) > MOST_BYTES:
             return None
         first = edits[0].step
@@ -118,8 +120,9 @@ class Originals:
 def entering(
     folders: Sequence[Path], stage: int, label: str, names: Sequence[str], parts: Iterable[int]
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield (id, text) of documents as they entered a step, read from the output of the stage
-    before or from the run's input. `folders` are those of the stages, `parts` the partitions."""
+    """Yield (id, text) of the documents `names` as they entered the step `label` of a stage. Texts
+    are read from the stage before, or from the run's input. `folders` are the folders of all
+    stages, `parts` the numbers of the partitions to read."""
     spec = Specification.in_folder(folders[stage])
     steps = []
     chain = (*filter(None, [spec.apply]), *spec.steps)

@@ -43,7 +43,7 @@ class Meanings:
     limits: dict[str, float]  # column -> a rule's limit on it
     ranges: dict[str, tuple[str, float, float]]  # column -> scale, least and greatest value
     columns: dict[str, str]  # rule -> the column that it compares
-    above: dict[str, bool]  # rule -> whether it drops what is above its limit
+    above: dict[str, bool]  # rule -> True if it drops values above its limit
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Meanings:
@@ -134,17 +134,17 @@ class Document:
         ]
 
     def excerpt(self, words: str) -> list[Hit]:
-        """Return the text around the first hit, or its beginning. `words` are from a search."""
+        """Return the text around the first hit, or its beginning. `words` are those of a search."""
         return passage(self.text, hits(self.text, words, self.reasons()), EXCERPT)
 
     def parts(self, words: str = "") -> list[Part]:
-        """Return (text, is a hit, rule that cut it, rule that inserted it) of pieces of the text,
-        CHARS characters in all. If the first hit comes late, the pieces begin shortly before it."""
+        """Return pieces (text, is a hit, rule that cut it, rule that inserted it), CHARS characters
+        in all. If the first hit is late in the text, the pieces begin shortly before the hit."""
         spans = hits(self.text, words, self.reasons())
         start = max(0, spans[0][0] - CHARS // 10) if spans and spans[0][0] > CHARS // 2 else 0
         ellipsis: list[Part] = [("\u2026", False, None, None)]
         parts = ellipsis * bool(start)
-        room, at = CHARS, 0  # at: of the text as it is now
+        room, at = CHARS, 0  # at: position in the text without its cut pieces
         for run in [Run(self.text.encode())] if self.runs is None else self.runs:
             if run.cut and (run.put or at < start):
                 continue
@@ -164,7 +164,7 @@ class Document:
 
 
 def read(library: Library, positions: list[Position]) -> list[Document]:
-    """Return the documents at these positions, in this order; cuts and duplicates are not read."""
+    """Return the documents at these positions, in this order, without cut texts and duplicates."""
     paths = (*library.store.kept[:1], *library.store.gone[:1])
     names = {name: None for path in paths for name in read_schema(path).names}
     rows = read_rows(positions, list(names), MOST_CHARS)

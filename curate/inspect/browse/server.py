@@ -1,8 +1,8 @@
 """The server of `browse`, which shows one run to this computer only and writes nothing but labels.
 
 The server binds to 127.0.0.1 and answers only requests with its own name in the Host header, so a
-page of another site cannot read the run by DNS rebinding. A label comes by POST from a page of this
-server: the Origin header and a secret token are checked.
+page of another site cannot read the run by DNS rebinding. A label sent by POST is accepted only
+with the Origin header and the secret token of a page of this server.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": pages.POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # else a form's Origin is null
+    "Referrer-Policy": "same-origin",  # otherwise a form's Origin header is null
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
 
 class Server(ThreadingHTTPServer):
-    """The HTTP server of a library. Port 0 is any free port. Raises UsageError for a taken port."""
+    """The HTTP server for one run. Port 0 means any free one. Raises UsageError for a taken
+    port."""
 
     daemon_threads = True
 
@@ -144,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def fields_of(text: str) -> dict[str, str]:
-    """Parse the fields of a form or an address. Raises UsageError if there are too many."""
+    """Parse the fields of a form or an address. Raises UsageError if there are over 40."""
     try:
         return {k: v[-1] for k, v in parse_qs(text, max_num_fields=40).items()}
     except ValueError:

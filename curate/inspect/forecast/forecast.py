@@ -79,9 +79,9 @@ class DedupFigures:
 @dataclass(frozen=True)
 class StageFigures:
     """Figures of a stage. `read` and `write` are CPU seconds per incoming document, `partition` and
-    `worker` CPU seconds to start each. `peak_bytes` is the memory of one worker. `stored` is the
-    bytes of kept files per kept document. `written` is the bytes of all files except sketches, per
-    incoming document."""
+    `worker` are CPU seconds to start a partition and a worker. `peak_bytes` is the memory of one
+    worker. `stored` is bytes of kept files per kept document, `written` bytes of all files but
+    sketches per incoming document."""
 
     read: float
     write: float
@@ -95,11 +95,11 @@ class StageFigures:
 @dataclass(frozen=True)
 class Figures:
     """Figures of a run or of the package's table. `input_bytes` is bytes of input files per
-    document; `formats` are those of the input. `steps` and `dedups` are by label; `stages` are by
-    the labels of their steps, or by FIRST and LATER for other stages. `once` is the work of a
-    single process by name (planning: per file instead of per document). `split` holds, for large
-    runs, the CPU seconds per document that the driver and the workers need. `cut` is the CPU
-    seconds needed to find where an archive can be cut."""
+    document; `formats` are those of the input. `steps` and `dedups` are by label. `stages` are by
+    the labels of their steps, joined by +; FIRST and LATER are for all other stages. `once` maps
+    the name of work that one process does to its CPU seconds (of planning: per file, not per
+    document). `split` maps such a name, for large runs, to CPU seconds per document of (the driver,
+    the workers). `cut` is CPU seconds to find one place where an archive can be cut."""
 
     source: str
     documents: int
@@ -113,7 +113,7 @@ class Figures:
     cut: float | None = None
 
     def step(self, step: Settings) -> StepFigures | None:
-        """Return the figures of the step with these settings, or else of one with its name."""
+        """Return the figures of a step with these settings, or else of one with this name."""
         alike = _of_name(self.steps, step)
         same = [f for f in alike if f.settings == step.model_dump(mode="json")]
         return next(iter(same + alike), None)
@@ -198,7 +198,7 @@ def run_figures(record: dict[str, Any], source: str, table: Figures) -> Figures:
     passed_over = first.get("passed_over", 0)  # skipped by `read.share`
     once = {**record["driver"]["cpu"], "settling ids": first["settle_cpu"]}
     if once.pop("report, in workers", 0.0):
-        del once["report"]  # in large runs workers do this work, as for ids
+        del once["report"]  # in large runs workers do most of both: see `split`
         del once["settling ids"]
     files = record["inputs"]
     cuts = max(0, record["partitions"] - len(files)) * (table.cut or 0.0)
@@ -219,8 +219,9 @@ def run_figures(record: dict[str, Any], source: str, table: Figures) -> Figures:
 
 
 def _growth(seconds: float, documents: int, other: Growth | None) -> Growth:
-    """Fit a line through the time of one run, with the fixed seconds of the package's table
-    (`other`). If the run is too small to show a cost per document, the table's cost is used."""
+    """Split the CPU seconds of a run into fixed ones and seconds per document. The fixed seconds
+    are those of the package's table (`other`). If the run is too small to show seconds per
+    document, these are the table's, and the rest is fixed."""
     if other is None:
         return Growth(0.0, seconds / documents)
     if seconds > SAYS_LITTLE * other.fixed:
@@ -275,21 +276,21 @@ def _stages(stages: list[dict[str, Any]]) -> dict[str, StageFigures]:
 
 GETS_A_FILE = 2  # requests per parquet file, at least: footer and rows
 
-# The driver's cost per partition of any size (benchmarks/bench_driver.py, an AMD EPYC): CPU seconds
-# in the plan, settling ids, a stage, the assembly, and in workers that gather ids; bytes of memory
-# (first: without partitions; deciding: more for a dedup, which holds the footers of sketches);
-# bytes of the ledger per stage and for the assembly, and of plan and manifests.
+# The driver's cost per partition of any size (benchmarks/bench_driver.py, on an AMD EPYC).
+# CPU seconds to plan, to settle ids, per stage, to assemble, and in workers to gather ids.
+# Bytes of memory: HELD_FIRST without partitions, then HELD for each, and HELD_DECIDING more if a
+# dedup holds the footers of sketches. Bytes of files: LEDGER per stage and once more, PLAN_FILES.
 PLANNED, SETTLED, MAPPED, ASSEMBLED, GATHERED = 5e-6, 20e-6, 36e-6, 34e-6, 730e-6
-ID_BYTES = 40  # of an id in the files of a partition
-ARCHIVE_BYTES = 10**9  # of one file of an assumed input: a crawl archive
+ID_BYTES = 40  # per id in the files of a partition
+ARCHIVE_BYTES = 10**9  # per file of an assumed input: a crawl archive
 HELD_FIRST, HELD, HELD_DECIDING = 150 << 20, 50, 10_000
 LEDGER, PLAN_FILES = 2_400, 400
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Prices in USD. Defaults are AWS list prices of us-east-1 in 2025 without discount; spot
-    prices are a third.
+    """Prices in USD. Defaults are AWS list prices of us-east-1 in 2025 without discount. Spot
+    prices are about a third of them.
 
     `cpu_hour`: a c5.4xlarge, 0.68 an hour for 16 vCPU (AWS, "Spot price per unit hour example", EC2
     Auto Scaling guide). `put`, `get`: 1,000 requests to S3 Standard. `gb_month`: 10^9 bytes in S3
@@ -304,7 +305,7 @@ class Prices:
 
 
 def parse_prices(texts: Iterable[str]) -> Prices:
-    """Return the prices changed by texts such as `cpu_hour=0.02`. Raises UsageError for others."""
+    """Return the prices with changes such as `cpu_hour=0.02`. Raises UsageError for other texts."""
     names = [f.name for f in fields(Prices)]
     values: dict[str, float] = {}
     for pair in (part for text in texts for part in text.split(",")):
@@ -331,8 +332,8 @@ class StepForecast:
 
 @dataclass
 class StageForecast:
-    """The forecast of a stage, or of the work of one process (`single`). `cpu` and `wall` are
-    seconds; `bytes_in` and `bytes_out` are bytes of files read and written; `peak_bytes` is the
+    """The forecast of a stage, or of work that one process does alone (`single`). `cpu` and `wall`
+    are seconds; `bytes_in` and `bytes_out` are bytes of files read and written; `peak_bytes` is the
     memory of one worker; `objects` counts files written and `gets` requests to read; `cost` is in
     USD. None means that no figure is known."""
 
@@ -450,7 +451,7 @@ def _add_stage(
     start = figures.partition * parts + figures.worker * result.at_once
     steps.append(StepForecast("start", 0.0, start))
     cpu = sum(s.cpu for s in steps if s.cpu is not None)
-    # kept, keys, rejected; ids of the first stage; sketches
+    # Files per partition: kept, keys, rejected; ids in the first stage; sketches if any.
     files = 3 + (stage.index == 0) + (stage.sketch is not None)
     entry = StageForecast(
         *(stage.folder_name, False, steps, documents, kept, cpu, cpu / result.at_once),

@@ -1,6 +1,6 @@
 """Comparison of kept and dropped documents: lengths, languages, domains, dates, opt-outs.
 
-Lengths need the texts, the largest part of a corpus; of a large corpus only some are read.
+Lengths are measured on texts, the largest part of a corpus; a large corpus is sampled.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import OPTIONAL, Message
 
 MOST_LABELS = 20
-MOST_BYTES = 256 << 20  # of texts to read for their lengths
+MOST_BYTES = 256 << 20  # of text, read to measure lengths
 ROW_BYTES = 64  # bytes per row besides its text
-# Common second levels of country domains, as in bbc.co.uk; a complete list needs the registries'.
+# Common second levels of country domains, as in bbc.co.uk. The list is not complete.
 SECOND = "ac|co|com|edu|go|gob|gouv|gov|gub|mil|ne|net|nom|or|org|sch"
 HOST = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>\[[^\]/]*\]|[^:/?#]+)"
 _DOMAIN = rf"([^.]+\.(?:(?:{SECOND})\.[a-z][a-z]|[^.]+))$"
@@ -67,7 +67,7 @@ def sql_domain(host: str) -> str:
 
 @dataclass
 class Lengths:
-    """Lengths in characters of all and of dropped texts, in every `one_in`th row group."""
+    """Lengths in characters of all texts and of dropped texts, in every `one_in`th row group."""
 
     JSON = ("one_in", "median=medians", "histogram")
     one_in: int
@@ -85,7 +85,7 @@ UNLABELLED = "(none)"  # of documents without a language
 
 @dataclass
 class Kept:
-    """The most frequent languages and domains, the number of other domains, and text lengths."""
+    """Document counts of the most frequent languages and domains, and text lengths."""
 
     lengths: Lengths | None = None
     languages: Counts = field(default_factory=dict)
@@ -137,7 +137,7 @@ def count_domains(store: Store) -> tuple[Counts, int]:
             FROM (SELECT {sql_domain("host")} AS domain, stays FROM ({parts}) WHERE host <> '')
             GROUP BY domain"""
         },
-        # also the number of domains in each range of keys
+        # `many` is the number of domains whose keys lie in the range that begins at `least`
         {
             "domains": f"""SELECT domain, sum(kept)::BIGINT AS kept, sum(gone)::BIGINT AS gone,
               count(*) OVER () AS many, min(min(key)) OVER () AS least
@@ -161,7 +161,7 @@ def count_lengths(store: Store, most_bytes: int = MOST_BYTES) -> Lengths | None:
     done = sorted(store.map(f"{__name__}:group_sizes", tasks, Texts), key=lambda d: d[0].part)
     total = sum(sum(sizes.kept) + sum(sizes.gone) for _, sizes in done)
     one_in = -(-total // most_bytes) or 1
-    before = [0, 0]  # row groups in earlier groups
+    before = [0, 0]  # row groups in earlier groups of files: kept, rejected
     each = []
     for task, sizes in done:
         skip = [-count % one_in for count in before]
@@ -191,7 +191,7 @@ KINDS = ("kept", "gone")
 
 @dataclass(frozen=True)
 class Texts(Message):
-    """A list with a number per row group or per text, for kept and for rejected documents."""
+    """A number per row group (bytes) or per text (characters), of kept and rejected documents."""
 
     kept: list[int]
     gone: list[int]
@@ -205,8 +205,8 @@ def group_sizes(task: FilesTask) -> Texts:
 
 @dataclass(frozen=True)
 class LengthsTask(FilesTask):
-    """A task to measure every `one_in`th row group from `skip` on, of kept and dropped
-    documents."""
+    """A task to measure the texts of every `one_in`th row group. `skip` holds the number of the
+    first one, for kept and for rejected documents."""
 
     skip: list[int]
     one_in: int
@@ -238,20 +238,20 @@ def _lengths(place: tuple[Path, int]) -> np.ndarray:
     return pc.utf8_length(texts.drop_null()).to_numpy().astype(np.float64)
 
 
-# Languages: a rule made for one language may drop another entirely, which is reported at the end of
-# the run. Dialects, learners' English, social media and mixed languages get middling scores, so
+# Languages: a rule made for one language may drop another entirely; the end of the run reports
+# this. Dialects, learners' English, social media and mixed languages get middling scores, so
 # what a threshold drops there is worth reading (Blodgett et al. 2016, "Demographic Dialectal
 # Variation in Social Media", on African-American English that is classified as not English).
-MOST_OF = 0.5  # share of a language's documents that one rule drops
+MOST_OF = 0.5  # share of a language's documents; a rule that drops more is reported
 FEWEST = 50  # documents of a language, below which its share says little
-ASKED = "language.language"  # drops languages that the recipe does not keep
+ASKED = "language.language"  # the rule that drops languages on purpose
 RULE = "language_score"
-LEAST = 0.3  # below, a text is often in no language at all
+LEAST = 0.3  # language score below which a text is often in no language at all
 MOST_LANGS = 20
 SHOWN_LANGS = 8  # with examples
 EACH = 3
 CHARS = 420
-CANDIDATES = 40  # considered to find the few wanted, as for examples of rules
+CANDIDATES = 40  # documents considered per language, to find EACH examples
 
 
 def lost(
@@ -305,7 +305,7 @@ def lost(
 
 
 def replaced(store: Store) -> list[str]:
-    """Return a line, if needed, on documents with bytes that are invalid in their encoding."""
+    """Return a line on documents whose bytes are invalid in their encoding, if there are any."""
     if "extract.replaced" not in store.names:
         return []
     each = """SELECT count(*) AS documents, sum("extract.replaced")::BIGINT AS characters
@@ -385,15 +385,15 @@ def _choose(store: Store, asked: list[Unsure], rows: dict[str, Unsure]) -> None:
 
 # Freshness. The effective cut-off of a source is the newest month with at least a tenth of the
 # documents of its fullest month, so a few late or wrongly dated pages do not move it. Cheng et al.
-# 2024 (Dated Data: Tracing Knowledge Cutoffs in Large Language Models) measure the same of a model:
-# it may lie long before the newest document. The tenth is our choice.
+# 2024 (Dated Data: Tracing Knowledge Cutoffs in Large Language Models) measure models, whose
+# cut-off may lie long before the newest document. The tenth is our choice.
 FETCH = 100_000
-# Documents by month: a query over a group.
+# SQL for the documents of a group of files by month.
 MONTHS = """SELECT month, count(*) FILTER (stays) AS kept, count(*) FILTER (NOT stays) AS gone
   FROM (
   SELECT strftime(date, '%Y-%m') AS month, TRUE AS stays FROM kept
   UNION ALL SELECT strftime(date, '%Y-%m'), FALSE FROM gone) GROUP BY month"""
-SUBSTANTIAL = 0.1  # of the fullest month
+SUBSTANTIAL = 0.1  # share of the documents of the fullest month
 MOST_SOURCES = 20
 MOST_AGENTS = 8
 MOST_MONTHS = 36  # longer times are shown by year
@@ -408,7 +408,7 @@ def sql_period(month: str, by_month: bool) -> str:
 class Source:
     """The freshness of a source, or of all sources if `name` is None. Days are strings such as
     2024-05-18, `cutoff` is a month. `urls` counts distinct URLs, `versions` the documents beyond
-    one per URL."""
+    the first of each URL."""
 
     name: str | None
     documents: int
@@ -431,7 +431,7 @@ class OptOuts:
     agents: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
-# Documents by source and day, and by source and URL, as queries over documents of kind {docs}.
+# SQL for documents by source and day, and by source and URL. {docs} is a view of documents.
 DAYS = "SELECT source, date::DATE AS day, count(*) AS n FROM {docs} GROUP BY ALL"
 URLS = """SELECT md5_number_lower(url) AS key, source, count(*) AS n FROM {docs}
     WHERE url IS NOT NULL GROUP BY ALL"""
@@ -554,7 +554,7 @@ def opt_outs(store: Store) -> OptOuts | None:
     return OptOuts(periods, agents)
 
 
-# Versions of a page are near duplicates whose newest one should be kept. Ages show if it was.
+# Versions of a page are near duplicates; the newest should be kept. Ages show if it was.
 
 
 @dataclass

@@ -36,7 +36,7 @@ FETCH = 100_000
 
 @dataclass(frozen=True)
 class Pair:
-    """A dropped document and its partner: the document of which it is a duplicate."""
+    """A dropped document (`id`, `text`) and the one that it duplicates (`partner`, `other`)."""
 
     id: str
     partner: str
@@ -48,8 +48,8 @@ class Pair:
 @dataclass
 class Method:
     """The figures of one dedup method. `sizes` maps each bound of SIZES to the number of clusters
-    of that size. `members` counts whole documents, or passages if `passages` is True; `dropped`
-    counts the members that were removed."""
+    from this size to below the next bound. `members` counts whole documents, or passages if
+    `passages` is True; `dropped` counts the members that were removed."""
 
     JSON = (
         "clusters", "members", "of", "dropped", "sizes", "largest", "unknown?",
@@ -59,7 +59,7 @@ class Method:
     clusters: int = 0
     members: int = 0
     passages: bool = False
-    unknown: int | None = None  # dropped without a cluster: seen before, the place is not recorded
+    unknown: int | None = None  # dropped without a cluster: the earlier document is not recorded
     unknown_whole: int = 0  # whole documents among `unknown`
     dropped: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
@@ -133,7 +133,7 @@ def _pairs(store: Store, methods: list[Method]) -> None:
     chosen: dict[str, list[tuple[str, str, float]]] = {}
     for method in methods:
         if method.passages:
-            continue  # the examples of cuts show them
+            continue  # the report shows passages as examples of cuts
         part = """FROM decisions WHERE method = ? AND partner_id IS NOT NULL AND partner_id <> id
         AND partner_corpus IS NULL"""
         rows = store.rows(
@@ -176,8 +176,8 @@ class Member:
     """A document or a passage in a cluster.
 
     `span` is the range of its bytes in the text that entered the step, None for a whole document.
-    `text` is None if the files of this run do not hold it. `difference` is the difference of its
-    text from that of the kept member."""
+    `text` is None if the files of this run do not hold it. `difference` compares its text with the
+    kept member's."""
 
     JSON = (
         "id", "partner_id=partner", "partner_corpus=corpus", "similarity", "span", "url?",
@@ -234,8 +234,7 @@ class Cluster:
 
 @dataclass
 class ClusterList:
-    """The largest of `total` matching clusters. `unknown`: dropped documents without a known
-    partner."""
+    """The largest of `total` matching clusters. `unknown` counts those without a known partner."""
 
     JSON = ("total", "unknown", "clusters")
     clusters: list[Cluster]
@@ -290,7 +289,7 @@ def _methods(store: Store, asked: str | None) -> list[str]:
     matches = [m for m in have if m in names or m.partition(":")[0] == asked]
     if not matches:
         raise UsageError(
-            f"--method {asked}: no such decisions; they are of {', '.join(have) or 'no method'}"
+            f"--method {asked}: no decisions of this method; known: {', '.join(have) or 'none'}"
         )
     return matches
 
@@ -395,8 +394,8 @@ def _passage(position: Position, span: tuple[int, int], label: str, order: list[
 
 
 AROUND = 10  # equal words shown on each side of a difference
-WORD = 100  # characters of a word: one may be a megabyte long
-NAME = 100  # characters of a name
+WORD = 100  # characters shown of a word: one may be a megabyte long
+NAME = 100  # characters shown of a name
 EXCERPT = 300
 INDENT = " " * 11
 RED, GREEN, BOLD, OFF = "\x1b[31m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
@@ -407,7 +406,7 @@ def text(browsed: ClusterList, colours: bool) -> str:
     lines = []
     for method, n in browsed.unknown.items():
         lines.append(
-            f"{method}: {n:,} dropped as seen before; where is not known, so they are in no cluster"
+            f"{method}: {n:,} dropped as seen before; in no cluster, as the place is unknown"
         )
     if not browsed.clusters:
         return "\n".join([*lines, "no cluster matches"])

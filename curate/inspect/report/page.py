@@ -110,7 +110,7 @@ CHAPTERS = (
     "measures", "mix", "products", "run",
 )  # fmt: skip
 MOST_GROUPS = 24  # the largest sources, shown in the matrix of overlaps
-# Shares of the documents read above which a rule, or a rule alone, looks wrong.
+# A rule looks wrong if it drops the share MUCH of all documents, or MUCH_ALONE as the only rule.
 MUCH, MUCH_ALONE = 0.5, 0.05
 
 
@@ -197,6 +197,8 @@ class RunPage:
             for rule in self.deciding()
             if rule.first >= MUCH * read
         ]
+        if remark := totals.get("remark"):
+            looks = [Look(remark, "funnel")]
         looks += [
             Look(f"none of {counted(gone, 'document')} in {label} is kept", "languages")
             for label, (stays, gone) in kept.languages.items()
@@ -215,6 +217,10 @@ class RunPage:
             line = f"{counted(alone, 'document')} dropped only because their language is unsure"
             looks.append(Look(line, "unsure"))
         return looks
+
+    def notices(self) -> list[str]:
+        """Return the run's notices, those on skipped files last."""
+        return sorted(self.record["notices"], key=lambda line: line.startswith("skipped "))
 
     def provenance(self) -> list[tuple[str, str]]:
         host = self.record["host"]
@@ -357,7 +363,7 @@ def begin_report(
     run: Run = run_here,
     sizes: Sizes = Sizes(),
 ) -> Callable[[], None]:
-    """Compute the figures of the stages. Return a function that writes the records into OUT, to be
+    """Compute the report's figures. Return a function that writes the records into OUT, to be
     called after the products are made. The parameters are those of `gather`."""
     began = cpu_seconds()
     figures: Figures | None = Figures()
@@ -367,7 +373,7 @@ def begin_report(
             steps = outcome.plan.recipe.steps
             settings = [step.model_dump(mode="json") for step in steps]
             by_date = any(s.get("survivor") == "newest" for s in settings)
-            # By `step.rule`, with the full name of the column.
+            # By `step.rule`, each with the full name of its column.
             limits = {
                 f"{step.label}.{limit.rule}": replace(limit, column=f"{step.label}.{limit.column}")
                 for step in outcome.plan.recipe.document_steps

@@ -45,12 +45,13 @@ from llmcurate.base.messages import Message
 
 REASON_BATCH = 500_000
 MOST_SETS = 50_000  # different sets of rules that are counted for overlaps
-MOST_PAIRS = 300  # of an overlap, in run.json
+MOST_PAIRS = 300  # pairs of rules, in run.json
 
 
 @dataclass
 class Rule:
-    """Figures of a rule. `above` is True if the rule matches values over its threshold (None: not
+    """Figures of a rule. It matches `marked` documents: `first` of them match no earlier rule,
+    `only` match no other rule. `above` is True if it matches values over its threshold (None: not
     known). `language` is the language whose threshold is shown, if thresholds differ."""
 
     JSON = (
@@ -91,8 +92,7 @@ class RuleFigures:
 
     @property
     def overlap(self) -> list[tuple[str, str, int]]:
-        """Pairs of rules with the number of documents that match both, the most frequent pairs
-        first."""
+        """Pairs of rules, and how many documents match both; the most frequent pairs come first."""
         ordered = sorted(self.pairs.items(), key=lambda item: (-item[1], item[0]))
         return [(a, b, n) for (a, b), n in ordered[:MOST_PAIRS]]
 
@@ -188,8 +188,7 @@ def _ranges(store: Store, figures: RuleFigures) -> dict[str, Range]:
 
 @dataclass(frozen=True)
 class RangesTask(FilesTask):
-    """A task to compute ranges of columns. `columns` maps a name to True if all are whole
-    numbers."""
+    """A task to compute ranges of columns. `columns` maps names to True for whole numbers."""
 
     columns: dict[str, bool]
 
@@ -297,7 +296,7 @@ class CountsTask(FilesTask):
 
 @dataclass(frozen=True)
 class BinCounts(Message):
-    """The number of documents in each bin, by column and (only those that match a rule) by rule."""
+    """The number of documents in each bin, by column; by rule, only of documents that match it."""
 
     columns: dict[str, list[list[int]]]
     rules: dict[str, list[int]]
@@ -342,7 +341,7 @@ def _count_marked(store: Store, own_histograms: dict[str, Histogram]) -> None:
 EXAMPLES = 5  # of each rule
 EXCERPT = 420  # characters
 MOST_RULES = 60  # with examples
-# Documents considered for each rule; with a chance of 4e-9, too few are found.
+# Documents considered for each rule. The chance that fewer than EXAMPLES are found is 4e-9.
 CANDIDATES = 30
 
 

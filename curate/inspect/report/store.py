@@ -62,7 +62,7 @@ class Store:
     names: frozenset[str]  # all columns of documents
     has_decisions: bool
     threads: int = 1
-    decisions: Path | None = None  # the file, of a run
+    decisions: Path | None = None  # decisions.parquet of a run, None for a HOME
     run: Run = run_here
     folder: Path = Path()
     group_bytes: int = KEY_MOST
@@ -103,8 +103,7 @@ class Store:
         """Make a table for each query, from its rows over all groups of files. `merged` maps the
         name of a query to a second query, which merges rows from several groups: it reads
         `{piece}`, the first query's rows whose 64-bit column `key` lies in one range. The table
-        then has the second query's rows for all ranges. `decided` is True if queries read
-        decisions."""
+        then has the second query's rows for all ranges. With `decided`, queries read decisions."""
         merged = merged or {}
         count = len(self.groups)
         if count == 1:
@@ -256,8 +255,7 @@ def opened(
     run: Run = run_here,
     group_bytes: int = KEY_MOST,
 ) -> Iterator[Store | None]:
-    """Open a run's store; None if no stage wrote documents. For `run` and `group_bytes` see
-    Store."""
+    """Open a run's store; None if no stage wrote documents. `run`, `group_bytes`: see Store."""
     threads = min(threads, THREADS)
     corpus = corpus_of(out)
     if not corpus.kept or not corpus.gone:
@@ -375,7 +373,7 @@ def _cut(value: Any, most_chars: int) -> Any:
 
 # Histograms of numeric columns: edges from a column's range, counts by streaming over files.
 BINS = 40
-NEAR = 15  # a histogram ends at this multiple of the limit
+NEAR = 15  # a histogram ends at this multiple of a limit near 0
 BATCH_ROWS = 50_000
 
 
@@ -426,7 +424,7 @@ class Histogram:
             )
 
     def marking(self, part: Histogram) -> Histogram:
-        """Return this histogram, with the documents that `part` counts as the marked ones."""
+        """Return this histogram with the counts of `part` as `marked`."""
         both = Histogram(self.edges, self.scale, self.open)
         both.counts, both.marked = self.counts, part.counts
         return both
@@ -508,7 +506,7 @@ def ranges(paths: Sequence[Path], columns: dict[str, bool], threads: int = 1) ->
 
 
 def fill(paths: Sequence[Path], bins: dict[str, list[Histogram]], threads: int = 1) -> None:
-    """Count the values in the files into the histograms of each column."""
+    """Add the values in the files to the counts of each column's histograms."""
 
     def of(path: Path) -> dict[str, list[Histogram]]:
         filled = {n: [Histogram(h.edges, h.scale) for h in own] for n, own in bins.items()}

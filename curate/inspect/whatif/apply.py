@@ -65,7 +65,7 @@ def check_unchanged(inputs: InputPlan) -> None:
 
 
 def _copy_stages(question: Question, run: Path, out: Path) -> None:
-    """Copy stages and list of finished work; hard-link Parquet files, which no run changes."""
+    """Copy the stages and the ledger of a run; hard-link Parquet files, as no run changes them."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"-o {out} is not empty: give a new folder")
     ledger = Ledger(run)  # holds the lock, so no other process works there

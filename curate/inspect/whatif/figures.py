@@ -1,7 +1,7 @@
 """The answer of `whatif`: what is kept with old and new settings, by rule, threshold and language.
 
-Bytes are those of stored texts. The text of a dropped document was not cut by the steps after the
-one that dropped it. Tokens are estimated from bytes, by the ratio of the run if it encoded shards.
+Bytes are those of stored texts. The text of a dropped document still holds what later steps would
+have cut. Tokens are estimated from bytes, by the ratio of the run if it encoded shards.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class Changed(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """All figures. `lost` documents are kept only with the old settings, `gained` only with the
-    new."""
+    """All figures. `lost` documents are kept only with old settings, `gained` only with new
+    ones."""
 
     JSON = (
         "question.out", "changes", "documents", "before", "after", "gained", "lost",
@@ -148,7 +148,7 @@ def answer(out: Path, sets: tuple[str, ...] = (), most: int = 0, quiet: bool = F
     documents to measure; 0 means as many as the time allows."""
     question = ask(out, sets)
     scores = read(question.corpus, question.columns)
-    size = scores.bytes.copy()  # of the texts that are kept now
+    size = scores.bytes.copy()  # of the stored texts, before `measure` changes it
     decider = Decider(question, scores)
     now = decider.decide()
     measured = measure(question, decider, now, most, quiet)
@@ -195,7 +195,7 @@ def _rule(
 ) -> RuleFigures:
     fails = now.fails.get(name)
     curve, scale = _curve(rule, decider, now, amount) if rule else ([], "linear")
-    if fails is None:  # off
+    if fails is None:  # the rule is switched off
         return RuleFigures(name, 0, amount(0, 0), rule, curve, scale)
     alone = np.flatnonzero((now.number == 1) & fails)
     share = amount(len(alone), now.scores.bytes[alone].sum())
@@ -260,7 +260,7 @@ def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) ->
         free = np.isnan(values)
         if only is not None:
             free |= ~(only[block][rows] > 0)
-        # A document that the rule never saw, or does not count for, passes it.
+        # A document that the rule did not see, or does not apply to, passes it.
         free |= decider.until[block][rows] < rule.at
         at[free] = 0 if limit.above else end
         at += (end + 1) * ~now.whole[block][rows]

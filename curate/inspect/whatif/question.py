@@ -15,7 +15,7 @@ from curate.steps.recipe import Recipe, load
 from llmcurate.base.errors import RunFailed, UsageError
 
 BY_PROFILE = "by profile"
-READER = -1  # the place of reading and the engine, before all steps
+READER = -1  # the position of the reader and the engine: before all steps
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Question:
     corpus: Corpus
     sets: tuple[str, ...]
     folders: list[str]  # of the stages
-    bytes_a_token: tuple[float, bool]  # and whether that was measured
+    bytes_a_token: tuple[float, bool]  # and True if this ratio was measured
     was: Recipe
     now: Recipe
     steps: list[str]

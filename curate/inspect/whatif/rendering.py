@@ -83,7 +83,7 @@ def _kept(answer: Answer) -> list[str]:
 
 
 def limit(figures: RuleFigures) -> str:
-    """Return the limit of a rule that holds now, such as `> 0.3`."""
+    """Return the new limit of a rule as text, such as `> 0.3`."""
     if figures.rule is None or figures.rule.now.threshold is None:
         return "off" if figures.rule is not None else ""
     now = figures.rule.now

@@ -4,7 +4,7 @@ A document that a changed rule no longer drops was never seen by some of the lat
 its text as it entered the step that dropped it, so this step and the later ones are run on this
 text. A dedup step decides again on the run's sketches, without those of documents that no longer
 reach it, and with those of documents that reach it only now. If this drops a kept document
-(*displaced* by a new document) or keeps a dropped one (*returned*, since its duplicate is gone),
+(*displaced* by a new document) or keeps a dropped one (*returned*, since no duplicate is kept now),
 the document goes through the later steps in the same way.
 
 If measuring all these documents would take more than `SECONDS`, a seeded sample is measured, and
@@ -51,8 +51,8 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.terminal import Progress
 
-SECONDS = 10.0  # that measuring may take, roughly
-BATCH, PILOT, FEWEST = 256, 128, 400  # documents: per batch; to find the pace; always measured
+SECONDS = 10.0  # about how long measuring may take
+BATCH, PILOT, FEWEST = 256, 128, 400  # documents: per batch; to find the speed; always measured
 MOST_SKETCHES, MOST_TEXT = 200_000, 64 << 20  # documents, bytes that a dedup may decide on again
 Z = 1.959964  # for 95 %
 
@@ -157,7 +157,7 @@ class _Walk:
         self.question, self.decider, self.now = question, decider, now
         self.scores, self.steps = now.scores, question.now.document_steps
         self.end, rows = len(self.steps), len(now.scores)
-        self.left: int | None = most or None  # documents to measure
+        self.left: int | None = most or None  # documents that may still be measured
         self.fewest, self.quiet = most or FEWEST, quiet
         self.places = {label: at for at, label in enumerate(question.steps)}
         self.place = np.full(rows, self.end, np.int64)
@@ -222,7 +222,7 @@ class _Walk:
                 " as kept and as dropped"
             )
 
-    # Documents that join.
+    # Documents that join the walk.
 
     def _draw(self, at: int, rows: np.ndarray) -> tuple[np.ndarray, pa.Table]:
         found = self.found
@@ -381,7 +381,7 @@ class _Walk:
         try:
             old, new = self._decisions(at, step, stays, gone, setting)
         except (Unknown, LlmcurateError) as problem:
-            dropped = int((stays & (self.place == at)).sum())  # the estimate has them as before
+            dropped = int((stays & (self.place == at)).sum())  # the estimate counts them as dropped
             self.found.more += dropped if setting else min(dropped, int(gone.sum()))
             self.assumed |= active | (stays if setting else False)
             self._note_undecided(at, setting, active | (stays if setting else gone), str(problem))
@@ -392,7 +392,7 @@ class _Walk:
         kept = self.place[changed] > at
         if len(changed):
             table = self.stored.read(changed, at)
-            cut = np.isin(changed, self.stored.cut)  # their passages cannot be located
+            cut = np.isin(changed, self.stored.cut)  # passages cannot be located in a cut text
             self.assumed[changed[cut]] = self.open[changed[cut]] = True
             changed, kept, table = changed[~cut], kept[~cut], table.filter(pa.array(~cut))
             self._forget_verdicts(changed, at)
@@ -405,7 +405,7 @@ class _Walk:
 
             self.docs = self._run_step(at, apply, self.docs)
         stay = self.place[changed] > at
-        if active.any():  # a displaced document gets the weight of the new one
+        if active.any():  # displaced documents get the weight of a new one
             heaviest = int(np.argmax(np.where(active, self.found.weights, 0)))
             for values in (self.found.weights, self.found.stratum):
                 values[changed[kept & ~stay]] = values[heaviest]
@@ -416,8 +416,8 @@ class _Walk:
         self.found.dedup_changes.append(DedupChange(step.label, *sums))
 
     def _correct_pairs(self, decisions: pa.Table, fresh: np.ndarray, weight: float) -> None:
-        """Correct for pairs of new duplicates: a sample of a share s of the documents has only a
-        share s² of the pairs. The interval is the score interval of a Poisson count."""
+        """Correct for pairs of new duplicates: a sample with the share s of the documents has only
+        the share s² of the pairs. The interval is the score interval of a Poisson count."""
         rows, cluster = decisions["n"].to_numpy(), decisions["cluster"].fill_null(-1).to_numpy()
         if weight == 1 or not len(rows):
             return
@@ -474,7 +474,7 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
 
 
 def _drops(decisions: pa.Table) -> defaultdict[int, list[tuple[Any, Any]]]:
-    """Return {row: spans that are dropped of its text}; (None, None) means the whole text."""
+    """Return {row: dropped (start, end) of its text}; (None, None) means the whole text."""
     drops: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
     table = decisions.filter(decisions["drop"])
     columns = (table[name].to_pylist() for name in ("n", "span_start", "span_end"))
@@ -539,7 +539,7 @@ class _Stored:
         self.paths = [*question.corpus.kept, *question.corpus.gone]
         counts = [pq.read_metadata(path).num_rows for path in self.paths]
         self.starts = np.concatenate(([0], np.cumsum(counts)))
-        self.cut = np.zeros(0, np.int64)  # rows last read whose text had been edited
+        self.cut = np.zeros(0, np.int64)  # rows of the last `read` that later steps had edited
 
     @cached_property
     def ids(self) -> pa.Array:

@@ -240,7 +240,7 @@ class Decider:
         self._at = np.array(
             [places.get(n.partition(".")[0], READER) for n in scores.rules] + [READER], np.int64
         )
-        # The place of the step that dropped each document; the number of steps if kept.
+        # The position of the step that dropped each document; the number of steps if it is kept.
         kept = scores.primary < 0
         self.first = np.where(kept, len(question.steps), self._at[scores.primary])
         self.langs = Langs(scores.langs, scores.lang)
@@ -252,7 +252,7 @@ class Decider:
 
     def _known_to(self) -> None:
         """Set for each document `until` (the last step whose verdict counts), `seen` (the last step
-        that saw the document) and `whole` (whether the verdict of every step is known)."""
+        that saw the document) and `whole` (True if the verdict of every step is known)."""
         question, last = self.question, len(self.question.steps) - 1
         ends = [max(i for i, s in enumerate(question.stage) if s == t) for t in question.stage]
         until, seen = [last], [last]

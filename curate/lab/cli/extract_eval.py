@@ -27,9 +27,9 @@ def extract_eval(
 ) -> None:
     """Score extractors on pages with known main text.
 
-    A line of GOLD names a page by `record_id` or `url`. It gives the `text`, or snippets that
-    belong to it (`with`) and that do not (`without`); optional are title, author, date, page_type
-    and lang.
+    Each line of GOLD names a page by `record_id` or `url`. It gives the main `text`, or snippets
+    that the main text must contain (`with`) or must not contain (`without`). The fields title,
+    author, date, page_type and lang are optional.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ from llmcurate.base.terminal import echo, say, suggest
 def migrate(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A configuration, or a Python script; never executed."),
+        typer.Argument(metavar="FILE", help="A configuration or Python script; never executed."),
     ],
     recipe: Annotated[
         Optional[Path],
@@ -26,15 +26,15 @@ def migrate(
         typer.Option(
             "--from",
             metavar="TOOL",
-            help="datatrove, dclm, dolma, data-juicer, nemo-curator or text-dedup. Default: it is"
-            " recognised.",
+            help="datatrove, dclm, dolma, data-juicer, nemo-curator or text-dedup. Default: the"
+            " tool is recognised from FILE.",
         ),
     ] = None,
 ) -> None:
     """Write a recipe that does what another tool's configuration does.
 
-    A comment behind each value says where it comes from. Steps that are not mapped, and steps that
-    differ, are listed by line on standard error.
+    A comment after each value names its source. Steps that are not mapped, and steps that differ,
+    are listed on standard error with their line numbers.
 
     \b
     Examples:

@@ -47,7 +47,7 @@ def search(
     options: CommandOptions,
     **settings: Any,
 ) -> None:
-    """Search the best mixture of sources for a target text.
+    """Find the best mixture of sources for a target text.
 
     Small models are trained on random mixtures around the natural one (by size); a regression from
     shares to bits per byte (RegMix, Liu et al. 2024) predicts the best mixture within the allowed

@@ -96,7 +96,7 @@ def model_rope_search(
     read: ReadOptions,
     **settings: Any,
 ) -> None:
-    """Search rotary factors for a longer context.
+    """Find rotary factors for a longer context.
 
     This is LongRoPE's search (Ding et al. 2024): a divisor for each pair of dimensions, by the loss
     on long texts, starting from positional interpolation, NTK and YaRN. Use the file as a model
@@ -158,7 +158,7 @@ def model_rope_search(
     print_result(found, "\n".join([*table(head, rows), note]), as_json)
 
 
-SCORED_BYTES = 200_000  # of a sample of the texts
+SCORED_BYTES = 200_000  # bytes of texts on which the model is scored
 
 
 @command(model_app, "ModelTransplant", "transplant")
@@ -251,7 +251,7 @@ def _bits_per_byte(folder: Path, sample: Sample) -> float:
 def predict(
     model: Annotated[
         Path,
-        typer.Argument(help="Folder of a fine-tuned model, ours or one of transformers."),
+        typer.Argument(help="Folder of a fine-tuned model of llmcurate or transformers."),
     ],
     texts: Annotated[Path, typer.Argument(metavar="FILE", help="Texts of its task, in JSONL.")],
     out: Annotated[Path, output("JSONL file to write.", "FILE")],
@@ -313,7 +313,7 @@ def scaling_run(
     """Train a sweep over model sizes and budgets.
 
     With --flops all sizes of a budget cost the same (IsoFLOP); with --tokens they read the same
-    number of tokens. The learning rate of each run decays to its end. With --unique-tokens each
+    number of tokens. In each run the learning rate decays until the end. With --unique-tokens each
     budget is also run on a part of the corpus, repeated. Run the same command to resume.
 
     \b

@@ -29,7 +29,7 @@ def push(
     """Push a folder to the Hugging Face hub.
 
     A corpus becomes a dataset with two configs, `corpus` and `rejected`; a tokenizer or a model
-    becomes a model repository. A card is written. The next push uploads what changed, in one
+    becomes a model repository. A card is added. Each later push uploads the changes in one
     commit. The token comes from `hf auth login` or HF_TOKEN.
 
     \b

@@ -1,4 +1,4 @@
-"""`llmcurate quality` and `language evaluate`, `quality label`, and `perplexity`'s lab commands."""
+"""Lab commands: `quality evaluate`, `quality label`, `language evaluate` and `perplexity`."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def quality_label(
 ) -> None:
     """Label a sample of documents with the scores of a language model, 0 to 5.
 
-    The server has OpenAI's API: vLLM, llama.cpp, or a hosted model. FILE.log keeps every answer, so
-    that the same command resumes and asks nothing twice.
+    The server must have OpenAI's API, as vLLM, llama.cpp and hosted models have. FILE.log keeps
+    every answer, so the same command resumes and asks nothing twice.
 
     \b
     Example:
@@ -129,7 +129,7 @@ def language_evaluate(
     read: ReadOptions,
     **settings: Any,
 ) -> None:
-    """Evaluate a language model on labelled documents.
+    """Evaluate a language identifier on labelled documents.
 
     It shows F1 by language, confusions and calibration; -o writes a page.
 
@@ -155,9 +155,9 @@ def language_evaluate(
     LanguageEvaluation(figures).show(out, as_json)
 
 
-SHOWN_REASONS = 5  # the most common ones of requests without an answer
+SHOWN_REASONS = 5  # number of reasons shown for requests without an answer
 SHOWN_CHARS = 100  # of a text in the table
-BATCH = 1000  # texts
+BATCH = 1000  # texts scored at a time
 
 
 @command(perplexity_app, "perplexity_model", "train")

@@ -103,7 +103,7 @@ Tensors = Annotated[
     typer.Option(
         "--tensor",
         metavar="TEXT",
-        help="Name of the embeddings if unusual; input, then output embeddings. [repeatable]",
+        help="Name of the input embeddings if unusual, then of the output ones. [repeatable]",
     ),
 ]
 
@@ -213,7 +213,7 @@ def prune(
 ) -> None:
     """Drop tokens that the texts, or another tokenizer, do not use.
 
-    Works on BPE and Unigram tokenizers.
+    It works on BPE and Unigram tokenizers.
 
     \b
     Examples:

@@ -60,8 +60,8 @@ def evaluate_language(
 
 
 class LanguageEvaluation(Computed):
-    """The report on a language model. figures: the dict of `evaluate_language`, with the inputs as
-    `inputs`."""
+    """The report on a language model. `figures` is the dict that `evaluate_language` returns, with
+    the inputs as `inputs`."""
 
     def text(self) -> str:
         return text_of(self.figures)
@@ -133,8 +133,8 @@ def evaluate_quality(
 
 
 class QualityEvaluation(Computed):
-    """The report on a quality model. figures: the result of `measures.measure`, histograms of the
-    scores, and facts about the model and the inputs."""
+    """The report on a quality model. `figures` has the result of `measures.measure`, histograms of
+    the scores, and facts about the model and the inputs."""
 
     TEMPLATE = "evaluate/quality.html"
 

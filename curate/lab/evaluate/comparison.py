@@ -42,8 +42,7 @@ MEASURED = "measured.json"
 
 @dataclass(frozen=True)
 class Order(Message):
-    """A request to run a dedup method into the folder `out`. The run ends if process `parent`
-    ends."""
+    """A request to run a dedup method into the folder `out`. It ends with the process `parent`."""
 
     method: str
     inputs: list[str]
@@ -56,10 +55,10 @@ class Order(Message):
 
 @dataclass(frozen=True)
 class Measured(Message):
-    """The result of one method. documents, bytes: the text that the method received. kept,
-    kept_bytes, kept_ids: the text that it kept. seconds, peak_...: None if the run took several
-    attempts. failed: the reason if the method has no result. too_much: the share removed, if
-    `max_removal` stopped the run. code: the exit code, if the failure also ends the comparison."""
+    """The result of one method. It received `documents` with `bytes` of text, and kept `kept` with
+    `kept_bytes`. `seconds` and the peaks (bytes of memory) are None if the run took several
+    attempts. `failed` is the reason why there is no result; `too_much` is the share removed, if
+    `max_removal` stopped the run; `code` is the exit code, if the failure ends the comparison."""
 
     method: str
     out: Path
@@ -186,7 +185,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison(Findings):
-    """The comparison of methods. measured: True if a tokenizer counted the tokens of the input."""
+    """The comparison of methods. `measured` is True if a tokenizer counted the input's tokens."""
 
     NAME = "compare"
     TEMPLATE = "compare.html"
@@ -373,9 +372,8 @@ def _matrix(methods: list[str], values: list[list[float | None]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Overlap:
-    """The numbers of documents that several methods remove or change. removed[a]: documents that
-    method a removes. changed[a]: documents that method a removes or cuts. both[a][b]: documents
-    that a and b both remove. both_changed[a][b]: documents that a and b both remove or cut."""
+    """Numbers of documents. Method a removes removed[a], and removes or cuts changed[a]. Methods a
+    and b both remove both[a][b], and both remove or cut both_changed[a][b]."""
 
     JSON = (
         "methods", "removed", "removed_by_both=both", "share_removed_too=shares_removed", "changed",
@@ -389,13 +387,13 @@ class Overlap:
 
     @property
     def cuts(self) -> bool:
-        """Return whether any method cut passages from kept documents."""
+        """True if any method cut passages from kept documents."""
         return self.changed != self.removed
 
     @property
     def shares_removed(self) -> list[list[float | None]]:
-        """A matrix of methods. It states which share of the documents that the row's method removed
-        was also removed by the column's method."""
+        """A matrix of methods: of the documents that the row's method removed, the share that the
+        column's method removed too."""
         return shares(self.removed, self.both)
 
     @property
@@ -411,8 +409,8 @@ def shares(sizes: list[int], both: list[list[int]]) -> list[list[float | None]]:
 
 
 def overlap(runs: Mapping[str, tuple[Path, list[str]]], spill: Path, threads: int = 1) -> Overlap:
-    """Return the overlap of finished runs over the same input. runs: for each method its folder
-    OUT, and the labels of its steps. Documents are matched by their ids."""
+    """Return the overlap of finished runs over the same input, matching documents by their ids.
+    `runs` maps a method to (its folder OUT, the labels of its steps)."""
     methods = list(runs)
     with scratch_database(spill, threads) as db:
         db.execute("CREATE TABLE gone (nth INTEGER, id VARCHAR, removed BOOLEAN)")

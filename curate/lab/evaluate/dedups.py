@@ -39,8 +39,8 @@ WHOLE = ("exact", "near")
 
 @dataclass
 class Removed:
-    """The text that a run removed. documents: the ids of dropped documents. bytes: the total bytes
-    of text removed. edits: the cuts in each requested document that was kept."""
+    """The text that a run removed. `documents` are the ids of dropped documents, `bytes` is the
+    total text removed, and `edits` are the cuts in each requested document that was kept."""
 
     documents: set[str] = field(default_factory=set)
     bytes: int = 0
@@ -57,7 +57,7 @@ class Removed:
 
 def removed_by(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Removed:
     """Return the text that a finished run removed. Dropped documents count only if one of the steps
-    `labels` dropped them. asked: the ids of documents whose edits are needed."""
+    `labels` dropped them. `asked` are the ids of documents whose edits are needed."""
     removed = Removed()
     asked_ids, steps = set(asked), set(labels)
     for path in rejected_files(out):
@@ -86,10 +86,10 @@ def _rows(path: Path, *columns: str) -> Iterator[tuple[Any, ...]]:
 @dataclass(frozen=True)
 class KindScore:
     """The score of a method on one kind of plant. A plant is two copies of a text, the original and
-    one that was added. already: plants whose original is removed even without the added copy.
-    planted: all other plants. found: planted ones that lost at least the share FOUND of one copy.
-    bytes: the mean share removed of the copy that lost more. similarity: the mean measured
-    similarity. expected: the recall that theory predicts."""
+    one that was added. `already` counts plants whose original is removed even without the added
+    copy, `planted` all others. `found` of these lost at least the share FOUND of one copy. `bytes`
+    is the mean share removed of the copy that lost more, `similarity` the mean measured similarity,
+    `expected` the recall that theory predicts."""
 
     JSON = ("kind", "planted", "already", "found", "bytes", "similarity", "expected", "recall")
     kind: str
@@ -113,8 +113,8 @@ class KindScore:
 
 @dataclass(frozen=True)
 class MethodScore:
-    """The score of a method. right_...: planted copies that were removed. false_...: other text
-    that was removed only because of the plants. Both are counted in documents and in bytes."""
+    """The score of a method, in documents and in bytes. The `right_` figures count planted copies
+    that were removed, the `false_` ones other text that was removed only because of the plants."""
 
     JSON = (
         "method", "kinds", "right_documents", "false_documents", "precision_documents=precision",
@@ -150,7 +150,7 @@ def score(
     expected: Mapping[Plant, float] | None,
 ) -> MethodScore:
     """Return the score of a method from the text that it removed before and after planting.
-    expected: for each plant the probability that the method finds it; None without a theory."""
+    `expected` maps a plant to the probability that the method finds it; None without a theory."""
     kinds = []
     for kind in KINDS:
         of_kind = [p for p in plants if p.kind == kind]
@@ -209,9 +209,8 @@ CURVE = [0.4 + n / 100 for n in range(61)]  # similarities at which the S-curve 
 
 @dataclass(frozen=True)
 class Evaluation(Findings):
-    """The evaluation of dedup methods. documents: the number of input documents. sampled: the
-    number of documents in the sample. curves: (bands, rows) of each MinHash method, from which its
-    expected recall is drawn."""
+    """The evaluation of dedup methods. `documents` counts the input's documents, `sampled` those in
+    the sample. `curves` maps a MinHash method to (bands, rows), to draw its expected recall."""
 
     TEMPLATE = "evaluate/dedups.html"
     SHOWN: ClassVar[dict[str, Any]] = {"threshold": FOUND}

@@ -35,7 +35,7 @@ SIDES = (TRAIN, VAL)
 SCHEMA = pa.schema([("id", pa.string()), ("text", pa.large_string())])
 TRIED = 20  # longest passages that are tried until one is found in both documents
 EXCERPT = 200  # characters of the longest match that are shown
-RECALL = 0.99  # of pairs at the threshold; the pairs found are verified
+RECALL = 0.99  # share of pairs at the threshold to find; found pairs are verified
 
 
 Setting = str | float | bool
@@ -68,10 +68,10 @@ class Match:
 
 @dataclass(frozen=True)
 class Audit:
-    """The duplicates of a corpus. A side is the training or the validation text. near, exact: for
-    each key `A in B`, the share of side A that has a duplicate in side B. clusters: the number of
-    clusters of near-duplicates. largest: the size of the largest cluster. unit: the length of the
-    shortest passage that counts, as text."""
+    """The duplicates of a corpus. A side is the training or the validation text. `near` and `exact`
+    map `A in B` to the share of side A that has a duplicate in side B. `clusters` counts the
+    clusters of near-duplicates, the largest of `largest` documents. `unit` is the length of the
+    shortest passage that counts, as text. `longest` maps a side to its longest match."""
 
     documents: dict[str, int]
     bytes: dict[str, int]
@@ -95,10 +95,10 @@ def audit(
     quiet: bool,
     read: ReadSettings,
 ) -> Audit:
-    """Return the duplicates in training text, `inputs`, and validation text. val: inputs with the
-    validation text. shards: instead of `val`, token shards of `inputs`; its validation shards name
-    the validation documents. similarity: the least Jaccard similarity of near-duplicates. Raises
-    UsageError if the training or the validation text is empty."""
+    """Return the duplicates in the training text, `inputs`, and the validation text. `val` holds
+    the validation text. Instead of `val`, `shards` may be token shards of `inputs`; their
+    validation shards name the validation documents. `similarity` is the least Jaccard similarity of
+    near-duplicates. Raises UsageError if the training or the validation text is empty."""
     if val and shards is not None:
         raise UsageError("dedup audit: give --val or --shards, not both")
     sides = out / "sides"
@@ -237,7 +237,7 @@ def _longest(db: Any, decisions: Path, sides: Path, side: str, within: str) -> M
         )
         original, copy = bytes(texts.get(first, b"")), bytes(texts.get(second, b""))
         at = copy.find(original[a:z])
-        # The passage may consist of adjacent duplicates, or the id may have been renamed.
+        # Not found: the passage consists of adjacent duplicates, or an id was renamed.
         if at < 0 or a == z or not copy:
             continue
         stop = at + z - a

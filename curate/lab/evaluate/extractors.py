@@ -41,8 +41,8 @@ MEASURES = (
     *(f"snippets.{name}" for name in RATIOS),
     *(f"{name}.{verdict}" for name in FIELDS for verdict in VERDICTS),
 )
-# Columns of the sums: pages with a text, and their words' precision, recall and F1; true positives,
-# false positives, false negatives and true negatives of snippets; verdicts on each field.
+# First columns of `Page.sums`. Words: 1 if the gold has a text, then precision, recall and F1.
+# Snippets: true positives, false positives, false negatives, true negatives. Fields: verdicts.
 _WORDS, _SNIPPETS, _FIELDS, _WIDTH = 0, 4, 8, 8 + len(FIELDS) * len(VERDICTS)
 
 LONGEST_ROW = 64 << 20  # bytes of a line of the gold file
@@ -51,8 +51,8 @@ _TEXTS = ("record_id", "url", "text", "page_type", "lang", *FIELDS)
 
 @dataclass(frozen=True)
 class Gold:
-    """The known facts of a page, each None if not given. text: the whole main text. with_: snippets
-    of the main text. without: snippets of other text. date: `2024-05-31` or `2024-05`."""
+    """The known facts of a page, each None if not given. `text` is the whole main text, `with_` are
+    snippets of it, `without` snippets of other text. `date` is like 2024-05-31 or 2024-05."""
 
     record_id: str | None
     url: str | None
@@ -119,13 +119,13 @@ def _gold(line: bytes, where: str) -> Gold:
     return gold
 
 
-Figures = dict[str, list[float | None]]  # by measure: [value, low, high] with its interval
+Figures = dict[str, list[float | None]]  # {measure: [value, low, high]}, with its interval
 
 
 @dataclass(frozen=True)
 class Group:
-    """The figures of a group of pages, by extractor. texts, snippets, stated: how many main texts,
-    snippets and metadata fields the gold of these pages gives."""
+    """The figures of a group of pages, by extractor. The gold of these pages gives `texts` main
+    texts, `snippets` snippets and, by field, `stated` metadata."""
 
     name: str | None
     pages: int
@@ -138,7 +138,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Site:
-    """A website's scores. lost: 1 - F1 of the first extractor, summed over pages. f1: mean F1."""
+    """A website's scores: `f1` has the extractors' mean F1, `lost` sums 1 - F1 of the first one."""
 
     site: str
     pages: int
@@ -148,8 +148,8 @@ class Site:
 
 @dataclass(frozen=True)
 class Score:
-    """The score of one extractor on a page: the ratios of `word_scores`, counts of snippets,
-    whether metadata is right, and the reason if the extractor returned no text."""
+    """The score of one extractor on a page: the ratios of `word_scores`, counts of snippets, a
+    verdict on each metadata field, and the reason if the extractor returned no text."""
 
     words: dict[str, float] | None = field(metadata=OPTIONAL)
     snippets: dict[str, int] | None = field(metadata=OPTIONAL)
@@ -176,9 +176,9 @@ Worst = tuple[float, PageScores, tuple[str, str] | None, str, list[str], list[st
 
 @dataclass
 class Page:
-    """A page of the input and its gold (known main text). sums: float64[extractors, _WIDTH], the
-    counts from which measures are computed. texts: the text from each extractor. reasons: for each
-    extractor the reason if it returned no text."""
+    """A page of the input and its gold (known main text). `sums` is float64[extractors, _WIDTH],
+    the counts from which measures are computed. `texts` holds the first extractor's text, `reasons`
+    for each extractor the reason if it returned no text."""
 
     gold: Gold
     id: str
@@ -401,7 +401,7 @@ class Evaluation(Findings):
 
     @cached_property
     def differences(self) -> dict[str, Figures]:
-        """The figures of each extractor minus those of the first one, from the same samples of
+        """The figures of each extractor minus those of the first, from the same samples of
         sites."""
         if len(self.steps) < 2:
             return {}

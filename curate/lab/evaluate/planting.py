@@ -89,9 +89,9 @@ def batches(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordB
 
 SIMILARITIES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
 TOLERANCE = 0.01
-LEAST, MOST = 600, 40_000  # bytes of a document that is used
+LEAST, MOST = 600, 40_000  # least and most bytes of a document that is used
 NEAR_WORDS = 200  # with fewer words, one word changes the similarity by more than the tolerance
-PARAGRAPH = (120, 2000)  # characters
+PARAGRAPH = (120, 2000)  # least and most characters
 RUN = (300, 1000)  # characters of a pasted passage, both included
 RESERVE = 6  # candidates per wanted document: some lack paragraphs or enough words
 KINDS = ("exact", *(f"near {s:g}" for s in SIMILARITIES), "paragraph", "substring")
@@ -122,7 +122,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Plant:
-    """An original and its planted copy. similarity: the measured similarity, None for passages."""
+    """An original and its planted copy, with their measured similarity (None for passages)."""
 
     kind: str
     original: Region
@@ -147,9 +147,9 @@ def plan(
     seed: int,
     similarity: Similarity,
 ) -> Planted:
-    """Plan up to `each` plants of every kind. without_duplicates: a function that selects, from
-    ids, those of documents without duplicates. Only these become originals, because a method might
-    find the duplicate instead of the plant. Raises UsageError if nothing can be planted."""
+    """Plan up to `each` plants of every kind. `without_duplicates` selects, from ids, those of
+    documents without duplicates. Only these become originals, because a method might find the
+    duplicate instead of the plant. Raises UsageError if nothing can be planted."""
     rows = _candidates(base, without_duplicates, RESERVE * each * (len(SIMILARITIES) + 5), seed)
     seen = {w.lower() for row in rows[:200] for w in WORD.findall(row.text[:5000])}
     words = [w for w in seen if w.isalpha() and 3 <= len(w) <= 20]
@@ -251,7 +251,7 @@ def _add_document(kind: str, row: Sample, copy: NearCopy, planted: Planted) -> N
 
 
 def _last_url(name: str) -> str:
-    """Return a URL whose md5 is greater than that of nearly all others."""
+    """Return a URL that sorts last: its md5 is greater than that of nearly all others."""
     tries = (f"https://planted.invalid/{name[1:]}/{n}" for n in count())
     return next(
         u
@@ -324,8 +324,8 @@ def write(base: Path, planted: Planted, path: Path) -> None:
         writer.write(pa.Table.from_pylist([*map(asdict, planted.new)], SCHEMA))
 
 
-# Copies with a chosen similarity of word 5-grams: each state exchanges one more word than the one
-# before, and the state nearest to the target is searched.
+# Copies with a chosen similarity of word 5-grams. State n of a copy has n exchanged words; a search
+# finds the state whose similarity is nearest to the target.
 WORD = re.compile(r"\w+")
 NGRAM = 5
 

@@ -69,8 +69,8 @@ VALUE = 28  # terminal columns of a setting, a cut or a token
 
 @dataclass(frozen=True)
 class TokenizerDiff(Computed):
-    """The report on the differences of two tokenizers. figures: the result of
-    `tokenize_kit.lab.diff`, and the names and inputs."""
+    """The report on the differences of two tokenizers. `figures` has the result of
+    `tokenize_kit.lab.diff`, the names and the inputs."""
 
     NAME = "diff"
     TEMPLATE = "evaluate/diff.html"
@@ -88,8 +88,8 @@ class TokenizerDiff(Computed):
         return rows
 
     def order(self) -> str:
-        """Return a sentence on whether the order of merges (BPE) or the scores (Unigram) agree, or
-        an empty string for two tokenizers that have neither."""
+        """Return a sentence that says if the orders of merges (BPE) or the scores (Unigram) agree,
+        or an empty string for two tokenizers that have neither."""
         order = self.figures["order"]
         if order["kind"] == "scores":
             return (
@@ -183,9 +183,9 @@ def study(
     read: ReadSettings | None = None,
     quiet: bool = False,
 ) -> TokenizerStudy:
-    """Compare BPE vocabularies. sizes: numbers with commas between them. width: the width of the
-    embedding. worth: a size is recommended over half this size only if it saves at least this share
-    of tokens."""
+    """Compare BPE vocabularies of some `sizes`, numbers with commas between them. `width` is that
+    of the embedding. A size is recommended over half this size only if it saves at least the share
+    `worth` of the tokens. Raises UsageError for wrong sizes or digits."""
     from tokenize_kit.judge.candidate import texts_of
     from tokenize_kit.lab.study import study as run
     from tokenize_kit.pattern.named import Digits
@@ -227,7 +227,7 @@ CURVES = (
 
 
 class TokenizerStudy(Computed):
-    """The report on vocabulary sizes. figures: those that `study` computes."""
+    """The report on vocabulary sizes. `figures` are those that `study` computes."""
 
     NAME = "study"
     TEMPLATE = "evaluate/study.html"

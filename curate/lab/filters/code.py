@@ -23,7 +23,7 @@ from curate.filters.word_lists import WordList, WordLists
 from curate.steps.contracts import Step, step
 from curate.text.encodings import unescape
 
-GENERATED_LINES = 5  # StarCoder 2, section 2.4; like the phrases, from memory of the paper
+GENERATED_LINES = 5  # StarCoder 2, section 2.4, from memory, as are the phrases
 XML_CHARS = 100  # filtering.py, filter_xml
 _HTML, _DATA, _XML_SYNTAX = {"html", "htm"}, {"json", "yaml", "yml"}, {"xsl", "xslt"}
 
@@ -261,9 +261,9 @@ RULES = ("notice",)
 
 def notices(text: str, greedy: bool) -> list[tuple[int, int]]:
     """Return the (start, end) of each passage to cut, in characters: the comment lines that a file
-    begins with and the first block comment in its next 100 lines, if they hold a notice. greedy:
-    cut all comment lines at the beginning, but a block comment only if it has the word copyright,
-    as RedPajama's code does."""
+    begins with and the first block comment in its next 100 lines, if they hold a notice. With
+    `greedy`, cut all comment lines at the beginning, but a block comment only if it has the word
+    copyright, as RedPajama's code does."""
     spans = []
     end, commented = 0, False
     for line in text.split("\n"):

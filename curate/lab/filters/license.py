@@ -53,8 +53,8 @@ def header_license(text: str) -> str | None:
 
 
 def allows(expression: str, kept: frozenset[str]) -> bool:
-    """Return whether kept licences, in lower case, satisfy an SPDX expression: one operand of `OR`,
-    both operands of `AND`. `WITH` and a final `+` are ignored. False for invalid expressions."""
+    """Return True if the `kept` licences, in lower case, satisfy an SPDX expression: one operand of
+    `OR`, both of `AND`. `WITH` and a final `+` are ignored. False for invalid expressions."""
 
     def sign(term: re.Match[str]) -> str:
         name = (term[1] or term[0]).lower()

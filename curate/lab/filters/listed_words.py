@@ -19,8 +19,8 @@ from curate.steps.contracts import Step, step
 class ListedWords(Step, WordLists):
     """Drops documents by the share of their words that are on a list.
 
-    Words are what blanks, tabs and newlines separate, in lower case, without special characters at
-    their ends, as in ROOTS and in Data-Juicer's stopwords_filter and flagged_words_filter.
+    Words are separated by blanks, tabs and newlines, and compared in lower case without special
+    characters at their ends, as in ROOTS and Data-Juicer (stopwords_filter, flagged_words_filter).
     """
 
     only_measures: ClassVar[bool] = True

@@ -20,18 +20,17 @@ from curate.steps.contracts import Step, step
 
 Warning_ = Literal["tiny", "short_sentences", "header", "footer", "noisy"]
 TINY_LINES = 5  # tiny.rs: a page with fewer lines is tiny
-SHORT_SHARE = 0.5  # ShortSentences: a larger share of the lines is short
-# header.rs: the share of lines at an edge, the share of them that is short, the bytes of a long one
+SHORT_SHARE = 0.5  # ShortSentences: a larger share of the lines must be short
+# header.rs: the share of lines at an edge, the share of them that must be short, a long one's bytes
 EDGE, EDGE_SHARE, EDGE_BYTES = 0.2, 0.5, 100
-NOISE = 0.5  # noisy.rs: a larger share of the characters is neither letters nor marks
+NOISE = 0.5  # noisy.rs: a larger share of the characters must be neither letters nor marks
 RULES = ("short_ends",)
 
 
 def warnings(sizes: np.ndarray, chars: np.ndarray, long: int, letters: int, all_: int) -> list[str]:
-    """Return the names of OSCAR's annotations that apply to a document. sizes, chars: int64[lines],
-    the numbers of bytes and of characters in each line. long: the most characters that a short line
-    may have. letters: the number of letters and marks in the document. all_: the number of all
-    characters in the document."""
+    """Return the names of OSCAR's annotations that apply to a document. `sizes` and `chars` are
+    int64[lines], the numbers of bytes and of characters in each line. A short line has at most
+    `long` characters. Of the `all_` characters of the document, `letters` are letters or marks."""
     lines = len(sizes)
     edge = int(lines * EDGE)
     most = int(edge * EDGE_SHARE)
@@ -92,7 +91,7 @@ class Oscar(Step):
         tiles = np.append(lines.start, offsets[-1])
         chars = row_chars(data, tiles) - (tiles[1:] > lines.end)  # without the newline
         rows = len(docs)
-        ends: list[tuple[int, int]] = []  # of the lines that stay
+        ends: list[tuple[int, int]] = []  # per row: first line that stays, last + 1
         share = np.zeros(rows)
         for row in range(rows):
             first, last = lines.rows[row], lines.rows[row + 1]

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from curate.documents.documents import Documents
 
 HIDDEN = {NUMBER, EDITS, *(name for name, _ in PAYLOAD)}  # columns that functions do not get
-MOST_REASONS = 100  # per batch; with more they describe single documents and are not rules
-FARTHEST = 1e18  # the largest limit
+MOST_REASONS = 100  # per batch; more describe single documents and are not rules
+FARTHEST = 1e18  # the largest absolute value of a limit
 TEXT, RNG = "text", "rng"
 TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 _NUMBER = re.compile(r"\b(float|int)\b")  # in a return annotation
@@ -45,7 +45,7 @@ Answers = list[tuple[int, Any]]  # (row of the batch, the function's answer)
 
 
 class FunctionStep(Step, FromFiles, NamesCode):
-    """A step that calls a function of the recipe, per document or per batch. If the function has a
+    """A step that calls a function of the user, once per document or batch. If the function has a
     parameter `rng`, it gets a random generator that depends only on the step's name in the recipe
     and on the document's id. A function that is called per batch gets a list of such generators."""
 
@@ -91,7 +91,7 @@ class FunctionStep(Step, FromFiles, NamesCode):
             raise UsageError(f"{self._function.shown} takes `rng`: define it with `def` in a file")
 
     def answers(self, docs: Documents, rows: np.ndarray) -> Answers:
-        """Call the function on some rows. Raise RunFailed with a document's id for an exception."""
+        """Call the function on these rows. Raises RunFailed, with a document's id, if it fails."""
         if self._call is None:
             self.open()
         assert self._call is not None
@@ -124,7 +124,7 @@ class FunctionStep(Step, FromFiles, NamesCode):
         return answers
 
     def batch_argument(self, table: pa.Table) -> Any:
-        """Return what the function gets for a batch of documents."""
+        """Return the argument that the function gets for a batch of documents."""
         return table
 
     def batch_answers(self, result: Any) -> list[Any]:
@@ -132,7 +132,7 @@ class FunctionStep(Step, FromFiles, NamesCode):
         raise NotImplementedError
 
     def bad_answer(self, answer: Any, docs: Documents, row: int, advice: str) -> RunFailed:
-        """Return the error for an answer that the step does not take. advice: what to do."""
+        """Return the error for an answer that the step does not accept, ending with `advice`."""
         name, shown = plain(docs.table["id"][row].as_py()), plain(repr(answer), 60)
         return RunFailed(f"{self._function.shown} returned {shown} for document {name}: {advice}")
 

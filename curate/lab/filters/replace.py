@@ -1,4 +1,4 @@
-"""Replace what a regular expression matches, or single characters."""
+"""Replace the matches of a regular expression, or single characters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from curate.steps.contracts import Step, step
 
 @step("replace")
 class Replace(Step):
-    """Replaces what a regular expression matches, or single characters."""
+    """Replaces the matches of a regular expression, or single characters."""
 
     pattern: str | None = Field(
         None, description="A regular expression, as Python's `re` reads it ((?s), (?i) and so on)."

@@ -3,8 +3,8 @@
 Source: Laurençon et al. 2022, section 3.1 and appendix; bigscience-workshop/data-preparation,
 preprocessing/training/01b_oscar_cleaning_and_filtering (parameters_filtering.py, filtering.py). Its
 lists of stop words and flagged words are not included. ROOTS also replaces special spaces by blanks
-and merges repeated separators; these steps do not. The last rules of ROOTS are here the steps
-`language` and `perplexity`.
+and merges repeated separators; these steps do not. ROOTS' last rules, on language and perplexity,
+are the steps `language` and `perplexity`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ LANG = "{lang}"  # placeholder in the path of a list
 
 
 class Parameters(NamedTuple):
-    """The limits of one language in parameters_filtering.py. long_word: the most characters of a
-    word. words: the fewest words of a document. chars: the largest share of repeated n-grams of
-    ngram_chars characters. repeated: the largest share of repeated n-grams of ngram_words words.
-    special: the largest share of special characters. stop: the smallest share of stop words.
-    flagged: the largest share of flagged words. pairs: the separator in pairs of words, which are
-    then also looked up in the lists; None for no pairs."""
+    """The limits of one language in parameters_filtering.py. `long_word` is the most characters of
+    a word, `words` the fewest words of a document. `chars` is the largest share of repeated n-grams
+    of `ngram_chars` characters, `repeated` that of n-grams of `ngram_words` words. `special` and
+    `flagged` are the largest shares of special characters and flagged words, `stop` is the smallest
+    share of stop words. `pairs` separates two words that are looked up in the lists as a pair; None
+    for no pairs."""
 
     long_word: int
     words: int
@@ -100,8 +100,8 @@ def repeated_words(words: list[str], n: int) -> float:
 
 
 def share_of(words: list[str], listed: frozenset[str], pairs: str | None) -> float:
-    """Return the number of words, and of pairs of words, that are on a list, as a share of the
-    words; at most 1. pairs: the separator of pairs; None: words only."""
+    """Return the number of words on a list as a share of all words, at most 1. If `pairs` is a
+    separator, pairs of words joined by it are looked up and counted too."""
     if not words:
         return 0.0
     hits = sum(word in listed for word in words)
@@ -123,7 +123,7 @@ class RootsWords(Step, WordLists):
     word_lists: ClassVar[tuple[str, ...]] = ("address_parts",)
 
     lang: str | None = Field(
-        None, description="The language of all texts as two letters; none: the column `lang`."
+        None, description="Language of all texts, as two letters. Default: the column `lang`."
     )
     address_parts: WordList = Field(
         ("http", "www", ".com", "href", "//"),
@@ -178,17 +178,17 @@ class Roots(Step, WordLists):
     word_lists: ClassVar[tuple[str, ...]] = ("stop_words", "flagged_words")
 
     lang: str | None = Field(
-        None, description="The language of all texts as two letters; none: the column `lang`."
+        None, description="Language of all texts, as two letters. Default: the column `lang`."
     )
     stop_words: WordList | None = Field(
         None,
         description="Stop words: a list, or a file with one word per line. With {lang} in the path"
-        " there is one file per language. None: that rule is skipped.",
+        " there is one file per language. Default: no list, no rule.",
     )
     flagged_words: WordList | None = Field(
         None,
         description="Flagged words: a list, or a file with one word per line. With {lang} in the"
-        " path there is one file per language. None: that rule is skipped.",
+        " path there is one file per language. Default: no list, no rule.",
     )
     _lists: dict[tuple[str, str], frozenset[str]] = PrivateAttr(default_factory=dict)
 

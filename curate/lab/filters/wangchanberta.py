@@ -4,7 +4,7 @@ Source of the rules: thai2transformers, `thai2transformers/preprocess.py` (fix_h
 replace_newlines, rm_useless_spaces, replace_rep_after, in that order) and `scripts/clean_data.py`
 (documents without a Thai character; no-break spaces, soft hyphens, byte order marks). Lower case,
 `<_>` for a blank and repeated words, which need a word list, are left to the tokenizer.
-docs/filters.md lists the rules that are read differently.
+docs/filters.md lists the rules that this module reads differently.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from llmcurate.base.disk.units import counted
 
 ENDINGS = (".tex", ".ltx", ".latex")
 DEEPEST = 8  # levels of \input
-MOST_MACROS = 2000  # later definitions are not expanded
+MOST_MACROS = 2000  # per paper; later definitions are not expanded
 MOST_VALUE = 2000  # characters of a macro's expansion
 _MAIN = re.compile(r"^[^%\n]*\\document(?:class|style)\b", re.M)
 _BEGIN = re.compile(r"\\begin\s*\{document\}")
@@ -63,8 +63,8 @@ _BLANK = re.compile(r"(?<![ \t])[ \t]*\n(?:[ \t]*\n)+")
 
 
 def paper_text(main: str, files: dict[str, str], limit: int) -> str | None:
-    """Return the text of a paper, or None if the text grows beyond `limit` characters. files: the
-    texts of all files that the paper can input, by file name without extension."""
+    """Return the text of a paper, or None if the text grows beyond `limit` characters. `files` maps
+    the name (without extension) of each file that the paper can input to its text."""
     budget = [limit]
     whole = _with_inputs(_without_comments(main), files, DEEPEST, budget)
     if whole is None:
@@ -109,7 +109,7 @@ def _without_comments(text: str) -> str:
 
 
 def _closed_braces(text: str) -> dict[int, int]:
-    """Return the end of each group in braces by its beginning. No blank line is in a group."""
+    """Return {start: end} of the groups in braces. No group goes on after a blank line."""
     closed: dict[int, int] = {}
     begun: list[int] = []
     for brace in _BRACE.finditer(text):
@@ -124,8 +124,8 @@ def _closed_braces(text: str) -> dict[int, int]:
 
 def _literal_end(text: str, command: str, at: int, closed: dict[int, int]) -> int:
     r"""Return the position after a literal argument, or `at` if the argument is not closed. The
-    argument is in braces or, as in \verb, between two equal characters on one line. closed: the
-    ends of groups in braces."""
+    argument is in braces or, as in \verb, between two equal characters on one line. `closed` maps
+    the start of a group in braces to its end."""
     mark, most = text[at : at + 1], at + MOST_LITERAL
     if mark == "{" and command[1:4] != "erb":
         end = closed.get(at, at)

@@ -35,14 +35,14 @@ DROPPED = frozenset(
 MOST_OPEN, MOST_WORK = 500, 100_000_000
 _MARK = re.compile(r"[\[\]{}]|<(/?)([^\s<>/!][^\s<>/]{0,40})([^<>]*)(>?)")
 _MARKERS = re.compile(r"^([*#:;]{20})[*#:;]+", re.M)  # list markers deeper than any real list
-_ALONE = frozenset("br wbr hr meta link img li dt dd th td tr".split())  # tags that need no end
+_ALONE = frozenset("br wbr hr meta link img li dt dd th td tr".split())  # tags that need no end tag
 _OPENS = {"]": "[", "}": "{"}
 Part = tuple[int, str]  # the level of a heading (0: prose), and its text
 # Languages with several variants in one text (www.mediawiki.org/wiki/Writing_systems/Syntax), and
 # the variants that are preferred.
 VARIED = "ban crh gan ike iu kk ku mni sh shi sr tg tly uz wuu zgh zh".split()
 PREFERRED = ("zh-hans", "zh-cn")
-MOST_NESTED = 10  # rules in rules, as in MediaWiki
+MOST_NESTED = 10  # nested rules of language variants, as in MediaWiki
 _CODE = rf"(?:{'|'.join(VARIED)})(?:-[a-z]{{2,10}})?"
 _FLAGS = re.compile(rf"\s{{0,9}}(?:(?:[ADHNRST+-]|{_CODE})\s{{0,9}};?\s{{0,9}}){{1,20}}\|")
 _VARIANT = re.compile(rf"(?:^|;)\s{{0,9}}(?:[^;:=]{{0,99}}=>\s{{0,9}})?({_CODE})\s{{0,9}}:")
@@ -52,7 +52,7 @@ _RULE = re.compile(
     re.I,
 )
 _SWITCH = re.compile(r"__[A-Z]{4,30}__")
-_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]{1,10}){0,2}|simple")  # of a link to another wiki
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]{1,10}){0,2}|simple")  # of a wiki, before a link
 # Parentheses that removed templates leave empty: `Alabama () is`, `Achilles (; , Akhilleus)`.
 _HOLLOW = (
     (re.compile(r"(?<=\w) \([ ,;]*\)"), ""),
@@ -64,7 +64,7 @@ _BLANK = re.compile(r"(?<![ \t])[ \t]*\n(?:[ \t]*\n)+")
 
 @dataclass(frozen=True)
 class Site:
-    """The wiki of a dump. dropped: the namespaces, in lower case, whose links are dropped."""
+    """The wiki of a dump. `dropped` has the namespaces, in lower case, whose links are dropped."""
 
     name: str = ""
     lang: str | None = None
@@ -73,7 +73,7 @@ class Site:
 
 
 def plain_text(wikitext: str, site: Site) -> str:
-    """Return the prose of an article. Raises ValueError if too much of the markup is not closed."""
+    """Return the prose of an article. Raises ValueError if too many brackets and tags are open."""
     import mwparserfromhell
 
     wikitext = _MARKERS.sub(r"\1", _without_comments(wikitext))
@@ -214,8 +214,8 @@ FILE, CATEGORY = "6", "14"  # numbers of the namespaces whose links are not text
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
-    """Return the (start, end) of parts of a dump, in bytes. A plain file is split at lines, a
-    multistream file where a compressed stream begins with a page."""
+    """Return (start, end) of each part of a dump, in bytes; None is the end of the file. A plain
+    file is split at lines, a multistream file where a compressed stream begins with a page."""
     if file.codec == "plain" or file.size <= target + target // 2:
         return ranges_of_lines(file, target)
     with open_input(file.path) as dump:

@@ -4,7 +4,7 @@ Posts.xml, alone or in the 7z file of its site (`py7zr`), has one `row` per post
 anywhere after their question, so posts are sorted in a temporary folder and a file is one
 partition. The text is `Q:`, the title and the question, then `A:` and the answer for each answer,
 by score, as in the Pile (Gao et al. 2020, C.11) and RedPajama v1 (data_prep/stack_exchange). Both
-then select by score, which the columns below allow. resiliparse turns HTML into text.
+then select posts by score; a recipe can do so by COLUMNS. resiliparse turns HTML into text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS = {
 }
 QUESTION, ANSWER = 1, 2  # PostTypeId
 ROWS = 5000  # posts written at a time
-MOST_RATIO = 200  # unpacked size over packed size of a 7z file; text packs to an eighth
+MOST_RATIO = 200  # highest ratio of unpacked to packed size of a 7z file; text has about 8
 MOST_BELOW = 64 << 20  # every 7z file may unpack to this many bytes
 _HOST = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
 
@@ -49,7 +49,7 @@ _HOST = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
     extra="stackexchange",
 )
 def read(portion: Portion) -> Iterator[Event]:
-    """Yield the events of a dump: its damage, and one document per question, by question number."""
+    """Yield the events of a dump: its damage, and one document per question, by question id."""
     with tempfile.TemporaryDirectory(prefix="llmcurate-posts-") as name:
         folder = Path(name)
         if portion.format != "stackexchange-7z":

@@ -36,9 +36,9 @@ _LANGUAGE = re.compile(r"([a-z]{2,3})(?:_[A-Z][a-z]{3})?", re.ASCII)  # `en`, `e
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of a repository. files: {path in the repository: path on this machine}. card:
-    the text of README.md, perhaps with metadata. metadata: defaults for the card's metadata. own:
-    folders of the repository with only pushed files; a push deletes older files in them."""
+    """The contents of a repository. `files` maps a path in the repository to a path on this
+    machine. `card` is the text of README.md, perhaps with metadata; `metadata` are defaults for it.
+    `own` are folders with only pushed files: a push deletes older files there."""
 
     type: str
     files: dict[str, Path]
@@ -139,9 +139,9 @@ def push(
     license: str | None = None,
     quiet: bool = False,
 ) -> Pushed:
-    """Push `out` to the repository ORG/NAME, which is created if it is missing. kind: one of KINDS;
-    None: the first that fits. public: make a new repository public. license: the licence's name on
-    the hub. Raises UsageError if there is nothing to push, and RunFailed if the hub fails."""
+    """Push `out` to the repository ORG/NAME; create it, public or private, if it is missing. `kind`
+    is one of KINDS, or None for the first that fits. `license` is the licence's name on the hub.
+    Raises UsageError if there is nothing to push, and RunFailed if the hub fails."""
     if name.count("/") != 1:
         raise UsageError(f"REPO {name}: write ORG/NAME, with a user or an organisation as ORG")
     contents = contents_of(out, name, kind)

@@ -39,7 +39,7 @@ WHITE_SPACE = (
     "\t\xa0\u1680\u180e\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f"
     "\u205f\u3000\u200b\u200c\u200d\u2060\ufffc\x84"
 )
-PUNCTUATION = {  # which also makes the full-width digit one a quotation mark
+PUNCTUATION = {  # as in Data-Juicer, the full-width digit one becomes a quotation mark
     **dict(zip("，。、∶：？！（）；–～’´━〈〉【】％►", ",.,::?!();-~''-<>[]%-", strict=True)),
     **dict.fromkeys("„”“«»１」「《》", '"'),
     **{"—": " - ", "．": ". ", "…": "..."},
@@ -47,7 +47,7 @@ PUNCTUATION = {  # which also makes the full-width digit one a quotation mark
 
 
 def _pattern(value: str) -> str:
-    """Return a pattern without the r'' that Data-Juicer allows around it, with its flag DOTALL."""
+    """Return a pattern with Data-Juicer's flag DOTALL, and without the r'' that may surround it."""
     if len(value) > 2 and value[:2] in ("r'", 'r"') and value[-1] == value[1]:
         value = value[2:-1]
     return value if value.startswith("(?s") else f"(?s){value}"
@@ -90,8 +90,8 @@ def _near(step: str, window: int, **settings: Theirs) -> Rule:
             "normalize": Theirs("ignore_pattern", "", lambda p: "datatrove" if p else "lower"),
             "survivor": "first",
         },
-        "hash functions differ, so pairs near the limit may; for any `ignore_pattern`, signs,"
-        " accents and the values of digits are ignored here, and case always is",
+        "the hash functions are others, so pairs near the limit may be decided differently; case is"
+        " ignored and, for any `ignore_pattern`, signs, accents and the values of digits, too",
     )
 
 
@@ -115,7 +115,7 @@ RULES: dict[str, Rules] = {
             "keep": Theirs("lang", None, lambda lang: lang or None),
             "threshold": Theirs("min_score", 0.8),
         },
-        "its model reads the text in lower case",
+        "its model gets the text in lower case",
     ),
     "perplexity_filter": Rule(
         "perplexity",
@@ -204,14 +204,14 @@ def _mapped(o: Operator) -> Mapped:
     name = o.name.removeprefix("ray_").replace("bts_", "document_")
     tokens = o.values.get("tokenization") is True
     if o.values.get("reversed_range") or o.values.get("min_closed_interval") is False:
-        yield o.unmapped("its limits are reversed or open, and those here are not")
+        yield o.unmapped("its range is reversed or excludes its ends, which no step here can do")
     elif tokens and name == "alphanumeric_filter":
-        yield o.unmapped("it divides by a model's tokens, which no step here counts")
+        yield o.unmapped("it divides by the number of a model's tokens, which no step here counts")
     elif name == "replace_content_mapper" and not isinstance(o.values.get("pattern"), str):
-        yield o.unmapped("it has no pattern, or several: write a step `replace` for each")
+        yield o.unmapped("it has no pattern or several patterns: write a step `replace` for each")
     elif name not in RULES:
         yield o.unmapped()
     else:
         yield from o.mapped(RULES[name])
         if tokens:
-            yield o.differs("it counts a model's tokens, and here words count")
+            yield o.differs("it counts a model's tokens; the step here counts words")

@@ -1,7 +1,7 @@
 """DataTrove: Python scripts that construct the blocks of a pipeline.
 
-Parameters and their defaults are those of DataTrove 0.10's classes in `datatrove.pipeline`. All
-blocks of the script are taken in the order in which it writes them.
+Parameters and their defaults are those of DataTrove 0.10's classes in `datatrove.pipeline`. The
+blocks become steps in the order in which they stand in the script.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _listed(names: Any) -> list[str]:
 
 def _unit(split_sentences: bool) -> str:
     if not split_sentences:
-        raise ValueError("spans of lines have no step; dedup_passages compares single lines")
+        raise ValueError("no step compares runs of lines; dedup_passages compares single lines")
     return "sentences"
 
 
@@ -64,7 +64,7 @@ def _integrated(name: str) -> Theirs:
 RULES = {
     "Trafilatura": rule(
         "extract",
-        "it does not remove passages that repeat on earlier pages, and has no limit of time",
+        "the step has no time limit and keeps passages that repeat on earlier pages",
         extractor="trafilatura",
         favor=Theirs("favour_precision", True, lambda p: "precision" if p else "balanced"),
     ),
@@ -146,7 +146,7 @@ RULES = {
     ),
     "PIIFormatter": rule(
         "pii",
-        "public IPv6 addresses are replaced too, and replacements are addresses for documentation",
+        "public IPv6 addresses are replaced too; replacements are addresses reserved for examples",
         replacement="example",
         emails=Theirs("remove_emails", True),
         ips=Theirs("remove_ips", True),
@@ -171,7 +171,7 @@ RULES = {
     ),
     "SentenceDedupSignature": rule(
         "dedup_passages",
-        "sentences do not run over line ends (docs/dedup/exact.md)",
+        "a sentence ends at the end of its line (docs/dedup/exact.md)",
         survivor="first",
         span=Theirs("n_sentences", 3),
         unit=Theirs("split_sentences", True, _unit),
@@ -190,8 +190,8 @@ RULES = {
     ),
     "ESDatasetToSequence": rule(
         "dedup_suffix_array",
-        "the least length is an argument of deduplicate-text-datasets, which the script does not"
-        " have; 50 tokens is that of Lee et al. 2022",
+        "the minimum length is an argument of deduplicate-text-datasets and not in the script; 50"
+        " tokens are the minimum of Lee et al. 2022",
         unit="tokens",
         tokenizer=Theirs("tokenizer_name_or_path", "gpt2"),
         threshold=50,
@@ -205,7 +205,7 @@ RULES = {
     ),
     "DocumentTokenizer": rule(
         "shards",
-        "`tokenizer` is a path: put the tokenizer.json of a model of the hub there",
+        "`tokenizer` is a path: for a model of the hub, store its tokenizer.json there",
         tokenizer=Theirs("tokenizer_name_or_path"),
         eos=Theirs("eos_token", "", bool),
         shard_tokens=Theirs("max_tokens_per_file", 100_000_000),
@@ -221,7 +221,7 @@ STAGES = {
     "ESDatasetToSequence": ("ESMergeSequences", "ESRangeRemover"),
     "DocumentTokenizer": ("DocumentTokenizerMerger", "DocumentTokenizerContextShuffler"),
 }
-# Parameters by position, where they are not those of a rule.
+# Positional parameters of blocks that do not take the keys of their rule in order.
 ORDERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys([*STAGES, "SingleBloomFilter"], ("output_folder",)),
     **dict.fromkeys(
@@ -237,7 +237,7 @@ ORDERS: dict[str, tuple[str, ...]] = {
 # Parameters that decide nothing on documents.
 NO_MATTER = {"exclusion_writer", "output_folder", "config", "local_working_dir", "save_filename"}
 NO_MATTER |= {"hash_config", "finder_workers"}
-# Parameters that no setting has, with the value by which the step always works.
+# Parameters without a setting here, with the value that the step always uses.
 ALWAYS = {
     **{"split_paragraph": True, "remove_citations": True, "filter_curly_bracket": True},
     **{"line_punct_exclude_zero": False, "min_words_to_remove_span": 0},
@@ -310,8 +310,8 @@ def migrate(text: str, path: Path, document: object | None) -> Migration:
 
 
 def _operator(call: Call, path: Path) -> Operator:
-    """Return a block with its arguments by parameter, also those of the configuration that it has
-    as an argument."""
+    """Return a block with its arguments by parameter. If one is a configuration object, its
+    arguments are included."""
     of_rule = RULES[call.name].keys() if call.name in RULES else ("data_folder",)
     order = ORDERS.get(call.name, of_rule)
     values = dict(zip(order, call.arguments, strict=False)) | call.keywords
@@ -331,7 +331,7 @@ def _mapped(o: Operator, names: set[str]) -> Mapped:
         yield from o.mapped(RULES[o.name])
         yield from _unused(o, RULES[o.name])
     elif first not in names:
-        stage = f"it is a later stage of {first}, which the script does not have"
+        stage = f"it is a later stage of {first}, which is not in the script"
         other = stage if first else "llmcurate knows no block of this name"
         yield o.unmapped(UNMAPPED.get(o.name, other))
 
@@ -340,9 +340,9 @@ def _unused(o: Operator, rule: Rule) -> Iterator[Remark]:
     """Yield a remark on each argument that the step has no setting for."""
     for key, value in o.values.items():
         if key == "**":
-            yield o.differs("its ** arguments are not constant")
+            yield o.differs("its arguments `**` are not constant")
         elif key == "language" and str(value).rpartition(".")[2] not in ("english", "eng"):
-            yield o.differs("words are not cut by DataTrove's tokenizer of that language")
+            yield o.differs("words are not split by DataTrove's tokenizer for that language")
         elif key in FILES and value:
             setting = f"{rule.step}.{FILES[key]}"
             yield o.differs(f"write {key} to a file, and add the file to {setting}")
@@ -357,9 +357,9 @@ def _language(o: Operator) -> Mapped:
     if o.values.get("label_only"):
         o = replace(o, values={"language_threshold": 0.0})
     if o.values.get("languages") and isinstance(threshold, float) and threshold < 0.5:
-        yield o.differs("a listed language must have the highest score, not only enough")
+        yield o.differs("a listed language must have the highest score, not just a high enough one")
     if o.values.get("backend") == "glotlid":
-        yield o.differs("name GlotLID's model file by language.model")
+        yield o.differs("set language.model to GlotLID's model file")
     yield from o.mapped(RULES["LanguageFilter"])
     yield from _unused(o, RULES["LanguageFilter"])
 

@@ -1,8 +1,8 @@
 """DCLM: the lists of functions in its `baselines/baselines_configs/*.yaml`.
 
-DCLM has a function for each rule, and our steps have the rules of a paper. So functions beside each
-other become one step, in which rules that the list lacks are turned off. Arguments and their
-defaults are those in `baselines/mappers`, at commit 361714b.
+DCLM has a function for each rule; a step here has all rules of a paper. So adjacent functions
+become one step, in which rules that the list lacks are turned off. Arguments and their defaults are
+those in `baselines/mappers`, at commit 361714b.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ RULES = {
     "joined join_lines_modifier": rule("dedup_passages"),
     "joined within_page_dedup": rule("dedup_passages"),
 }
-# What a step does otherwise if an argument is on or off: {a key of `RULES`: (argument, ...)}.
+# What a step does otherwise: {a key of `RULES`: (argument, its value on or off, difference)}.
 DIFFERS = {
     "page_length_filter word": (
         "ignore_punctuation",
@@ -161,10 +161,10 @@ def migrate(text: str, path: Path, document: object | None) -> Migration:
             results += mapped
             if o.name == "split_lines_modifier" and "lines" not in places:
                 places.append("lines")
-        elif entry != "commit":  # it writes intermediate results
+        elif entry != "commit":  # `commit` only writes intermediate results
             results.append(Remark(line, str(entry), "it names no function", unmapped=True))
     for i in range(1, len(document)):
-        message = "the recipe has the steps of the first source alone"
+        message = "only the steps of the first source are in the recipe"
         results.append(Remark(node_line(root, i), "source", message, unmapped=False))
     done = migration(TOOL, results)
     return replace(done, remarks=(*done.remarks, *_always(done.steps)))
@@ -199,7 +199,7 @@ def _rule(o: Operator, places: list[str]) -> Rule | None:
     found = RULES[name]
     limits = {"min_length", "max_length"} & o.values.keys()
     if name == "line_length_modifier" and o.values.get("min_length") == 2:
-        limits -= {"min_length"}  # the fixed limit of refinedweb_lines
+        limits -= {"min_length"}  # refinedweb_lines always has this limit
     if limits - {*found.keys()}:
         return None
     argument, used, message = DIFFERS.get(key, ("", None, ""))
@@ -207,7 +207,7 @@ def _rule(o: Operator, places: list[str]) -> Rule | None:
         found = replace(found, differs=message)
     of_langdetect = "langdetect" in str(o.values.get("key", "langdetect"))
     if key == "language_filter" and o.values.get("threshold") == 0.99 and of_langdetect:
-        message = "0.65 of fastText replaces 0.99 of langdetect (recipe c4)"
+        message = "fastText's score 0.65 replaces langdetect's 0.99 (recipe c4)"
         found = replace(found, settings={**found.settings, "threshold": 0.65}, differs=message)
     return found
 
@@ -236,7 +236,7 @@ def _urls(o: Operator) -> Rule | None:
         differs = "subdomains of the listed domains are dropped too"
         return rule("url_filter", differs, exclude=listed)
     if not isinstance(file, str) or file.endswith((".pkl", ".pickle")):
-        return None  # words that are not in a file of text
+        return None  # the words are in a pickle or in the configuration
     if exact:
         return rule("url_filter", hosts=[file])
     if o.values.get("match_substrings", True):

@@ -1,7 +1,7 @@
-"""Dolma's configurations of taggers, mixer and deduper: YAML or JSON (docs/migrate.md).
+"""Migrate Dolma's configurations of taggers, mixer and deduper: YAML or JSON (docs/migrate.md).
 
-A mixer drops documents by attributes that taggers and the deduper wrote before. The steps here
-measure and decide at once, so each condition becomes the step with its rule. Source of rules:
+Dolma's mixer drops documents by attributes that taggers and the deduper wrote before. Steps here
+measure and decide at once, so each condition of the mixer becomes the step with that rule. Source:
 allenai/dolma 1.2, python/dolma/taggers, src/deduper.rs, configs/dolma-v1_6, the mixer's manual.
 """
 
@@ -35,10 +35,10 @@ CONDITION = re.compile(
     r"\s*([<>]=?)\s*(-?\d+(?:\.\d+)?(?:e-?\d+)?)\s*(?:\)\]| else false end\))$"
 )
 LISTED = re.compile(r"\(@\['([\w-]+)'\](?: && !@\['([\w-]+)'\])?\)\]$")
-LEAST_RATE = 1e-9  # of the step dedup_bloom; Dolma has rates down to 1e-15
+LEAST_RATE = 1e-9  # lowest rate in the step dedup_bloom; Dolma has rates down to 1e-15
 OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-BELOW, ABOVE = Theirs("<"), Theirs(">")  # documents below or above are dropped
-FEWER, MORE = Theirs("<", None, math.ceil), Theirs(">", None, math.floor)  # of a number
+BELOW, ABOVE = Theirs("<"), Theirs(">")  # drop documents below or above the limit
+FEWER, MORE = Theirs("<", None, math.ceil), Theirs(">", None, math.floor)  # the same for counts
 
 
 def _gopher(kind: str, **settings: Theirs) -> Rule:
@@ -61,7 +61,7 @@ def _c4(**settings: object) -> Rule:
 
 def _length(tagger: str) -> Rule:
     unit = {"unit": "chars"} if tagger == "char" else {"unit": "words", "words": "unicode"}
-    differs = "" if tagger == "char" else "its words also include runs of signs"
+    differs = "" if tagger == "char" else "its tagger also counts runs of signs as words"
     return Rule("document_length", {**unit, "min": FEWER, "max": MORE}, differs)
 
 
@@ -77,16 +77,16 @@ def _short_lines(score: float) -> str:
 DOCUMENTS = Rule(
     "bloom_file",
     {"file": "evaluation.bloom", "key": "text"},
-    "write the filter of the evaluation data by `export --format bloom`",
+    "write the filter of the evaluation data with `llmcurate export --format bloom`",
 )
 PARAGRAPHS = Rule(
     "decontaminate",
     {"evals": "evaluation.txt", "mode": "overlap", "threshold": 1.0},
-    "give the evaluation data, one paragraph a line; those of 8 words or more are searched for"
-    " anywhere in a document, not only as a whole paragraph",
+    "give the evaluation data, one paragraph per line; paragraphs of 8 words or more are searched"
+    " for anywhere in a document, not only as whole paragraphs",
 )
-# {end of an attribute's name: its rule, or a function of the name's group}. The first that matches
-# applies.
+# {pattern for the end of an attribute's name: its rule, or a function from the pattern's group to
+# the rule}. The first pattern that matches applies.
 Table = dict[str, Rule | Callable[[str], Rule]]
 ATTRIBUTES: Table = {
     r"gopher_v\d__word_count": _gopher("quality", min_words=FEWER, max_words=MORE),
@@ -131,7 +131,7 @@ SPANS: Table = {
     r"negative_paragraph": Rule(
         "replace",
         {"pattern": Theirs("min_score", 0, _short_lines)},
-        "it counts words by UAX #29, and here runs of letters and digits count",
+        "Dolma counts words by UAX #29; here runs of letters and digits are counted",
     ),
     r"all_punct": Rule("replace", {"pattern": r"(?m)^[^\w\n]+(?:\n|\Z)"}),
     r"lines_with_no_ending_punctuation": _c4(require_end_mark=True),
@@ -158,7 +158,7 @@ class _Configuration:
         self.root = read_yaml(text, str(path))[1]
 
     def part(self, kind: type, *keys: str | int) -> Any:
-        """Return a list or mapping of the configuration, by default an empty one."""
+        """Return the list or mapping (`kind`) at `keys`. It is empty if it is missing."""
         value: Any = self.whole
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else value[key]
@@ -206,7 +206,7 @@ class _Configuration:
         if kind == "documents":
             settings["key"] = key
         elif ngrams:
-            differs = "every n-gram is compared here, not one in `stride`"
+            differs = "every n-gram is compared here, not only one in `stride`"
             settings |= {"mode": "paragraph", "ngram": ngrams.get("ngram_length")}
             settings["threshold"] = ngrams.get("overlap_threshold", 1.0)
         if kind == "documents" and key not in ("text", "url"):
@@ -217,7 +217,7 @@ class _Configuration:
             yield from o.mapped(Rule("dedup_bloom", settings, differs))
 
     def mixer(self) -> Iterator[MappedStep | Remark | Setting]:
-        streams: dict[str, list[MappedStep | Remark | Setting]] = {}  # by what they do
+        streams: dict[str, list[MappedStep | Remark | Setting]] = {}  # results by stream
         for i, stream in enumerate(self.part(list, "streams")):
             parts = [stream.get("filter"), stream.get("span_replacement")]
             same = json.dumps(parts, sort_keys=True, default=str)
@@ -239,7 +239,7 @@ class _Configuration:
                 if kind == "include" and text == "$.id":
                     yield o.needless("it keeps all documents")
                 elif kind == "include" and len(conditions) > 1:
-                    yield o.unmapped("any one of its conditions is enough, and here all must hold")
+                    yield o.unmapped("in Dolma one of its conditions is enough; here all must hold")
                 else:
                     yield from _condition(o, str(text))
 
@@ -273,13 +273,13 @@ def _condition(o: Operator, text: str) -> Iterator[MappedStep | Remark | Setting
     if match is None:
         yield o.unmapped()
         return
-    # An include keeps what its condition says, so it drops the opposite.
+    # An `include` keeps the documents that match, so the rule drops by the opposite condition.
     sign, limit = OPPOSITE[match[2]] if o.name == "include" else match[2], float(match[3])
     side = sign[0]
     if "random_number" in match[1]:
         share = limit if side == ">" else round(1 - limit, 12)
         yield Setting("share", share, f"line {o.line}: {match[1]}")
-        yield o.needless("`share` in the section `read` draws as many, but other documents")
+        yield o.needless("`share` in the section `read` samples as many documents, but others")
         return
     if sign[1:]:
         limit = math.nextafter(limit, -math.inf if side == ">" else math.inf)

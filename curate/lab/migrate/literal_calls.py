@@ -1,6 +1,6 @@
 """The calls in a Python script, with the arguments that are constants. The script is only parsed.
 
-Followed are names that are assigned once in their function or module, f-strings and sums of
+Values are found for names that are assigned once in their function or module, f-strings and sums of
 constants, `os.path.join`, keywords of calls (`config.num_buckets`) and defaults of argparse. Any
 other value, such as a lambda, is an `Expression`.
 """
@@ -17,8 +17,8 @@ from typing import Any
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import one_line
 
-MOST_DEPTH = 60  # of an expression, with the names in it followed
-MOST_VALUES = 200_000  # evaluated per script: names that double each other would take for ever
+MOST_DEPTH = 60  # of an expression, including the values of its names
+MOST_VALUES = 200_000  # evaluated per script: a chain of names that double each other never ends
 MOST_CHARS = 10_000  # of a string
 _SHOWN = 60  # characters of an expression in a message
 _UNKNOWN = object()
@@ -41,8 +41,8 @@ class Expression:
 
 @dataclass(frozen=True)
 class Call:
-    """A call. name: the last part of the function's name, as it is imported; keywords: values by
-    name, with `**` for a mapping that is not constant."""
+    """A call. name: the function's name, without its module or an alias; keywords: values by name,
+    with `**` for a mapping that is not constant."""
 
     name: str
     line: int
@@ -54,8 +54,8 @@ class Call:
 
 
 def calls_of(text: str, path: Path, known: Container[str]) -> list[Call | Expression]:
-    """Return the calls of the functions in `known` in the order of the script, and the other
-    entries of lists with such calls. Raise UsageError for a text that is not Python."""
+    """Return the calls of the functions in `known`, and all other entries of lists that have such
+    calls, in the order of the script. Raise UsageError for a text that is not Python."""
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -81,8 +81,8 @@ class _Reader:
         self.scopes: list[dict[str, ast.expr | None]] = []
 
     def entries(self, node: ast.AST, known: Container[str]) -> Iterator[tuple[Any, bool]]:
-        """Yield the calls below a node and the entries of its lists in the order of the text, and
-        for each, True if it is to be returned."""
+        """Yield (value, True if `calls_of` returns it) for the calls and entries of lists below a
+        node, in the order of the script."""
         stack = [(node, False)]
         while stack:
             node, listed = stack.pop()
@@ -159,7 +159,7 @@ class _Reader:
         return Call(name, node.lineno, arguments, keywords)
 
     def _option(self, node: ast.Attribute, depth: int) -> Any:
-        """Return the default of an option of argparse, for `args.option`."""
+        """Return the default of an argparse option that is read as `args.option`."""
         default = self.options.get(node.attr) if isinstance(node.value, ast.Name) else None
         return self.value(default, depth) if default else _UNKNOWN
 
@@ -176,12 +176,12 @@ class _Reader:
 
 
 class _Leave(ast.AST):
-    """The end of a function, on the stack of nodes."""
+    """A marker on the stack of nodes: a function ends here."""
 
 
 def _names(block: ast.AST) -> dict[str, ast.expr | None]:
     """Return the names that a module or function binds, each with its value if it is assigned once.
-    None for other names, such as parameters and variables of loops."""
+    The value is None for all others, such as parameters and variables of loops."""
     names: dict[str, ast.expr | None] = {}
     stack = [*ast.iter_child_nodes(block)]
     while stack:

@@ -36,8 +36,8 @@ _COMMENTS = 60  # the column at which comments of settings begin
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of a step of the recipe. value: written as YAML, or a tuple of settings for a
-    mapping whose entries have origins of their own; origin: the place of the value in the other
+    """A setting of a step of the recipe. value: a value to write as YAML, or a tuple of settings,
+    which becomes a mapping with an origin per entry; origin: the place of the value in the other
     tool's file, as in `line 12: GopherQualityFilter(min_doc_words)`, or `default of DataTrove
     0.10`."""
 
@@ -47,7 +47,7 @@ class Setting:
 
     @property
     def plain(self) -> object:
-        """The value as a step takes it."""
+        """The value in the form that a step takes."""
         if isinstance(self.value, tuple) and any(isinstance(v, Setting) for v in self.value):
             return {setting.name: setting.plain for setting in self.value}
         return self.value
@@ -66,9 +66,10 @@ class MappedStep:
 
 @dataclass(frozen=True)
 class Remark:
-    """A note to the user on a step or key of the other tool. line: in its file, 0 for none; theirs:
-    its name; message: a sentence. unmapped: True if the step is not in the recipe, False if it is
-    but differs. needless: True for a step that needs no step in a recipe, which counts as mapped.
+    """A note to the user on a step or key of the other tool. line: the line in the tool's file, 0
+    if unknown; theirs: the name of the step or key; message: a sentence; unmapped: True if the step
+    is not in the recipe, False if it differs there; needless: True if the recipe needs no such
+    step.
     """
 
     line: int
@@ -125,7 +126,7 @@ class Migration:
         return replace(self, steps=tuple(steps), read=tuple(read), remarks=tuple(remarks))
 
     def recipe(self, name: str) -> str:
-        """Return the recipe as YAML. A comment behind each value has its origin."""
+        """Return the recipe as YAML. A comment after each value tells its origin."""
         lines = [f"# From a configuration of {self.tool}, by `llmcurate migrate`."]
         lines += _lines("", Setting("name", name, ""))
         if self.input:
@@ -158,14 +159,14 @@ def _lines(indent: str, setting: Setting) -> list[str]:
         inner = [line for each in setting.value for line in _lines(indent + "  ", each)]
         return [f"{indent}{setting.name}:  {origin}".rstrip(), *inner]
     value = _flow(setting.value)
-    if len(value.splitlines()) > 1:  # a text with line ends, which quotation marks escape
+    if len(value.splitlines()) > 1:  # quotation marks escape line ends
         value = _flow(setting.value, default_style='"')
     return [f"{f'{indent}{setting.name}: {value}':<{_COMMENTS - 2}}  {origin}".rstrip()]
 
 
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:
-        return True  # a name of a value would come again in another setting
+        return True  # settings are written one by one, so names of values could clash
 
 
 def _flow(value: object, **style: Any) -> str:
@@ -175,7 +176,7 @@ def _flow(value: object, **style: Any) -> str:
 
 
 def read_configuration(path: Path) -> tuple[str, object | None]:
-    """Return the text of a configuration, and its parsed YAML, JSON or TOML or None. Raise
+    """Return a configuration's text and, if it is YAML, JSON or TOML, its content, else None. Raise
     UsageError for a file that is no text, is too large or has damaged syntax."""
     try:
         check_regular(path)
@@ -209,8 +210,8 @@ def _toml(text: str, path: Path) -> object:
 
 
 def migrate(path: Path, tool: str | None = None) -> Migration:
-    """Return the checked migration of a configuration. tool: a key of `TOOLS`; None recognises it.
-    Raise UsageError for a file that is a configuration of no tool."""
+    """Return the checked migration of a configuration. tool: a key of `TOOLS`; None: the tool is
+    recognised. Raise UsageError for a file that is a configuration of no tool."""
     if tool is not None and tool not in TOOLS:
         raise UsageError(f"--from {tool}: choose one of {', '.join(TOOLS)}")
     text, document = read_configuration(path)

@@ -44,7 +44,7 @@ def _limits(measure: str, name: str, least: float, most: float) -> Rule:
 
 
 def _rest(value: float) -> float:
-    return round(1 - value, 12)  # theirs is the share of the other lines
+    return round(1 - value, 12)  # NeMo Curator limits the share of the other lines
 
 
 def _repetition(unit: str, key: str, default: float) -> Rule:
@@ -57,9 +57,9 @@ def _replaced(*pairs: tuple[str, str]) -> tuple[Rule, ...]:
     return tuple(Rule("replace", each, more=i > 0) for i, each in enumerate(settings))
 
 
-N_GRAMS = "here punctuation is split from words, and a text of fewer than n words is kept"
+N_GRAMS = "the step splits punctuation from words and keeps texts of fewer than n words"
 _max = partial(_limit, "ratios")
-_dolma = partial(_limit, "gopher_quality", variant="dolma")  # counts as theirs
+_dolma = partial(_limit, "gopher_quality", variant="dolma")  # counts as NeMo does
 _n_grams = partial(_limit, "gopher_repetition", variant="datatrove")
 _dclm = partial(_limit, "gopher_quality", variant="dclm")
 RULES: dict[str, Rules] = {

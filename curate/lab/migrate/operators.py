@@ -1,8 +1,7 @@
-"""Steps of other tools, as read from their configurations, and the rules that turn them into ours.
+"""Operators: steps of other tools as configured, and rules that turn them into our steps.
 
-Each operator of another tool becomes a step, in whose settings `max.digits` names an entry of the
-mapping `max`. Many of their filters have one limit each, so `merged` makes one step of those that
-stand together.
+In the settings of a rule, `max.digits` names the entry `digits` of the mapping `max`. Many filters
+of other tools have a single limit, so `merged` joins filters that stand together into one step.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from llmcurate.base.disk.yaml_file import line_of
 from llmcurate.base.errors import UsageError
 
 NONE = math.inf  # the default of a limit that is off without a value
-BOUNDLESS = 1e15  # limits from here on are off, as sys.maxsize is in Data-Juicer
+BOUNDLESS = 1e15  # larger limits are off, such as Data-Juicer's sys.maxsize
 OFF = "not in the configuration"
-MOST_OPEN = 8  # groups of a step that are compared with the next one
-# Filters that may trade places, with the values that switch off their rules.
+MOST_OPEN = 8  # groups per step name that the next such step may join
+# Filters whose order does not matter, with the values that switch off their rules.
 FILTERS: dict[str, dict[str, object]] = {
     "ratios": {"profile": "none"},
     "gopher_quality": {
@@ -45,9 +44,9 @@ FILTERS: dict[str, dict[str, object]] = {
         **{"min_end_marks": 0, "max_short_lines": 1},
         **{"max_duplicate_chars": 1e9, "max_newlines": 1e9},
     },
-    "pii": {"emails": False, "phones": False, "ips": False},  # though it changes texts
+    "pii": {"emails": False, "phones": False, "ips": False},  # joined although it changes texts
 }
-# Steps that are one with the same step directly before them, with values that switch off rules.
+# Steps that join the same step directly before them, with values that switch off rules.
 NEIGHBOURS: dict[str, dict[str, object]] = {
     "refinedweb_lines": {
         "profile": "none",
@@ -63,7 +62,7 @@ NEIGHBOURS: dict[str, dict[str, object]] = {
     "dedup_passages": {"min_sentences": 0},
     **{"url_filter": {}, "language": {}, "quality": {}},
 }
-# Other steps that change no text, so filters before and after them may be one step.
+# Other steps that change no text, so filters before and after them may be joined.
 JUDGES = {"column_filter", "document_length", "language", "listed_words", "periodic_repetition"}
 JUDGES |= {"perplexity", "quality", "url_filter"}
 # The limits of Gopher's paper, table A1, which are defaults of several tools.
@@ -73,7 +72,7 @@ REPETITION: dict[str, Any] = {
     "max_top_n_gram_chars": {2: 0.2, 3: 0.18, 4: 0.16},
     "max_duplicate_n_gram_chars": {5: 0.15, 6: 0.14, 7: 0.13, 8: 0.12, 9: 0.11, 10: 0.1},
 }
-Mapped = Iterator[MappedStep | Remark | Setting]  # a setting of the section `read`
+Mapped = Iterator[MappedStep | Remark | Setting]  # a Setting belongs to the section `read`
 
 
 class Theirs(NamedTuple):
@@ -87,9 +86,9 @@ class Theirs(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """The step that does what an operator does, or `read` for the section of that name. settings: a
-    fixed value, or `Theirs`; differs: what the step does otherwise; more: False if another step
-    already stands for the operator; off: values of the other tool that switch off a limit."""
+    """The step that does what an operator does, or `read` for the section of that name. settings:
+    fixed values, or `Theirs`; differs: what the step does otherwise; more: True if another step
+    already counts for the operator; off: values of the other tool that switch off a limit."""
 
     step: str
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -102,12 +101,12 @@ class Rule:
         return tuple(v.key for v in self.settings.values() if isinstance(v, Theirs))
 
     def off_values(self) -> Mapping[str, object]:
-        """Return the values with which our step's limits are off."""
+        """Return the values that switch off the step's limits."""
         return {**FILTERS, **NEIGHBOURS}.get(self.step, {})
 
 
 def rule(step: str, differs: str = "", /, off: tuple[object, ...] = (), **settings: Any) -> Rule:
-    """Return a rule with the settings that are keyword arguments."""
+    """Return a rule whose settings are the keyword arguments."""
     return Rule(step, settings, differs, off=off)
 
 
@@ -120,8 +119,8 @@ def several(rules: Rules) -> tuple[Rule, ...]:
 
 @dataclass(frozen=True)
 class Operator:
-    """A step of another tool. values: its settings; lines: the line of each, if known; tool: the
-    tool with its version, whose defaults apply."""
+    """A step of another tool. values: its settings; lines: the lines of settings, if known; tool:
+    the name and version of the tool, whose defaults apply."""
 
     name: str
     line: int
@@ -216,8 +215,8 @@ def migration(
     source: Setting | None = None,
     text: Setting | None = None,
 ) -> Migration:
-    """Return the migration. results: also settings of the section `read`, or its steps `read`, and
-    the setting `input`; source: the input; text: the column of the text."""
+    """Return the migration. results: steps, remarks, and settings of the section `read` or steps
+    `read`; `input` among them replaces `source`. text: the column of the text."""
     results = list(results)
     steps = [result for result in results if isinstance(result, MappedStep)]
     settings = {result.name: result for result in results if isinstance(result, Setting)}
@@ -235,10 +234,10 @@ def migration(
 
 
 def merged(steps: Iterable[MappedStep]) -> tuple[MappedStep, ...]:
-    """Return the steps, with those filters in one that have no other step between them, and those
-    of `NEIGHBOURS` in one that stand side by side. Their lists are joined."""
+    """Return the steps after joining equal ones: FILTERS if no step between them changes texts,
+    NEIGHBOURS if they are adjacent. Settings that are lists are joined, too."""
     groups: list[list[MappedStep]] = []
-    # By step, the groups that may still get one, with their settings.
+    # {step name: [(group that a further step may join, its settings)]}
     latest: dict[str, list[tuple[list[MappedStep], dict[str, object]]]] = {}
     for step in steps:
         name, given = step.step, {setting.name: setting.value for setting in step.settings}
@@ -286,12 +285,12 @@ def _one(group: list[MappedStep]) -> MappedStep:
 
 
 def node_line(root: yaml.Node | None, *keys: str | int) -> int:
-    """Return the line of a key or entry in a tree of YAML nodes, or that of the last one found."""
+    """Return the line of a path of keys in a tree of YAML nodes, or of the last key that exists."""
     return line_of(root, *keys) or 0
 
 
 def need(value: Any, kind: type, path: Path, line: int, what: str) -> Any:
-    """Return a value, for None an empty one. Raise UsageError for another kind."""
+    """Return the value, or an empty one for None. Raise UsageError if it is of another kind."""
     if value is None and kind is not str:
         return kind()
     if not isinstance(value, kind):

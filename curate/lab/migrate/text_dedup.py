@@ -31,10 +31,10 @@ OLD, NEW = "text-dedup 0.4", "text-dedup of 2026"
 COMMAND = re.compile(r"\bpython3?[ \t]+-m[ \t]+text_dedup\.(\w+)")
 
 
-SHORT = "of all documents with fewer than `min_length` words it keeps only the first"
+SHORT = "it keeps only the first document with fewer than `min_length` words"
 HASHES = (
-    "hash functions differ, so pairs near `bit_diff` may; pairs are not compared again"
-    " (check_false_positive)"
+    "the hash functions are others, so pairs near `bit_diff` may be decided differently; found"
+    " pairs are not compared again (check_false_positive)"
 )
 
 

@@ -120,10 +120,9 @@ def order_sizes(hi, lo, order, bits):
 
 @njit(cache=True, nogil=True)
 def adjust_order(hi, lo, count, order, bits, n, least, outh, outl, outc, pruned):
-    """Fill outh, outl, outc and pruned with the n-grams of order n: keys, adjusted counts, and
-    whether they are left out of the model. An n-gram is left out if its plain count is at most
-    `least`, or if it contains <unk>: n-grams of rare words would make a text of unknown words
-    probable."""
+    """Fill outh, outl, outc and pruned with the n-grams of order n: keys, adjusted counts, and 1
+    for those left out of the model. An n-gram is left out if its plain count is at most `least`, or
+    if it contains <unk>: n-grams of rare words would make a text of unknown words probable."""
     k = -1
     plain = 0
     for j in range(len(hi)):
@@ -246,7 +245,7 @@ def normalize(hi, lo, count, pruned, bits, d, low_hi, low_lo, backoff, share, we
     """Compute discounted shares and back-offs of n-grams that are sorted by context (all words but
     the last). hi, lo: their keys. low_hi, low_lo: keys of the n-grams that are one word shorter
     (empty if these are words). Outputs: backoff, float64, of each shorter n-gram; share,
-    float64[n]; weight, float64[n], the back-off of each n-gram's context. Return whether all
+    float64[n]; weight, float64[n], the back-off of each n-gram's context. Return True if all
     contexts are among the shorter n-grams."""
     width = np.uint64(bits)
     i, n, p = 0, len(hi), np.int64(0)
@@ -495,7 +494,7 @@ def _merged(hi: np.ndarray, lo: np.ndarray, count: np.ndarray) -> tuple[np.ndarr
 
 @dataclass(frozen=True)
 class Card:
-    """Facts about a model. pruned, counts: by order, how many n-grams are left out and kept."""
+    """Facts about a model. pruned, counts: the numbers of n-grams left out and kept, by order."""
 
     file: str
     variant: Variant

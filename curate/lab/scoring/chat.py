@@ -1,4 +1,4 @@
-"""Requests to a language model behind OpenAI's `/v1/chat/completions`: vLLM, llama.cpp, hosted.
+"""Send requests to a language model with OpenAI's `/v1/chat/completions`: vLLM, llama.cpp, hosted.
 
 The key comes only from an environment variable, and is removed from all that a server sends back,
 so that the key reaches no file and no message.
@@ -22,12 +22,12 @@ from llmcurate.base.errors import UsageError
 KEY = "OPENAI_API_KEY"
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 MOST_BYTES = 1 << 20  # of an answer
-EXPLAINED = (400, 404, 413, 422)  # statuses with a text that is not about the key
+EXPLAINED = (400, 404, 413, 422)  # HTTP statuses whose text is shown: not about the key
 _ENDPOINT = re.compile(r"(https?://(?:[\w.-]+|\[[\da-f:.]+\])(?::\d{1,5})?)((?:/[\w.~%+-]*)*)")
 
 
 def completions_url(endpoint: str) -> str:
-    """Return the URL for requests. Raises UsageError for a URL with a user or a query."""
+    """Return the URL for requests. Raises UsageError if `endpoint` has a user or a query."""
     match = _ENDPOINT.fullmatch(endpoint)
     if match is None:
         raise UsageError(
@@ -41,7 +41,7 @@ def completions_url(endpoint: str) -> str:
 def key_for(url: str, variable: str | None) -> str:
     """Return the key to send to a URL, or "". The key of the default variable may be meant for
     another server, so it is not sent unencrypted over a network. Raises UsageError if the key is
-    missing. The message does not show `variable`, in which users may have put the key itself."""
+    missing. The message does not show `variable`, which a user may have set to the key itself."""
     parts = urlsplit(url)
     is_private = parts.scheme == "https" or parts.hostname in THIS_MACHINE
     key = os.environ.get(variable or KEY, "") if variable or is_private else ""
@@ -54,7 +54,7 @@ def key_for(url: str, variable: str | None) -> str:
 
 
 class ChatModel:
-    """A language model that answers. Set `stop` to end the waits between tries."""
+    """A client of a language model's server. Set `stop` to end the waits between tries."""
 
     def __init__(self, chosen: QualityLabel) -> None:
         self._url = completions_url(chosen.endpoint)
@@ -69,9 +69,9 @@ class ChatModel:
             self._headers["Authorization"] = f"Bearer {self._key}"
 
     def ask(self, body: bytes) -> dict[str, Any]:
-        """Send the JSON of a request until it is answered. Return `answer`, `finish` (the reason
-        why the model ended), `tokens_in` and `tokens_out`. Raises Refused, or Failed after the last
-        try."""
+        """Send a request, JSON, until it is answered. Return a dictionary of `answer`, `finish`
+        (why the model stopped), `tokens_in` and `tokens_out`. Raises Refused if the server refuses
+        the request, or Failed after the last try."""
         options = self._options
         for number in range(1, options.tries):
             try:

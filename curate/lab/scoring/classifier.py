@@ -116,7 +116,7 @@ class Classifier(CorpusStep, FromFiles):
         return [str(path) for path in model_files(self._folder(), self._what)]
 
     def open(self) -> None:
-        """Read the labels of the model. Its weights are loaded for the first text."""
+        """Read the labels of the model. Its weights are loaded when the first text is scored."""
         head = read_head(self._folder(), self._what)
         if (len(head.labels) > 1 or self.score_label) and self.score_label not in head.labels:
             label = "not set" if self.score_label is None else f"{self.score_label!r}"
@@ -139,7 +139,7 @@ class Classifier(CorpusStep, FromFiles):
         return pa.table({"outputs": pa.array(outputs.tolist(), SCHEMA.field("outputs").type)})
 
     def resolve(self, sketches: Sketches) -> Decided:
-        """Hand the outputs on to `apply`, which decides on each document by itself."""
+        """Write the outputs unchanged for `apply`, which decides on each document by itself."""
 
         def rows() -> Iterator[pa.RecordBatch]:
             for batch in sketches.batches(["outputs"], ROWS):

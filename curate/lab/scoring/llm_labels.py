@@ -3,8 +3,8 @@
 FineWeb-Edu (Penedo et al. 2024, section 4) was made like this: a large model grades a sample, a
 small classifier learns from the grades, and the classifier scores the corpus. OUT has a line for
 each label, `{"id", "score", "text"}`, sorted by id. OUT.log has every answer, also those without a
-score. An answer belongs to the SHA-256 of its request, so a repeated command asks only for what is
-missing.
+score. Answers are found by the SHA-256 of their requests, so a repeated command sends only the
+requests that have no answer yet.
 
 The text of a document is data, never an instruction to the model. It stands between two lines with
 a mark that the text cannot contain, tokens that end a turn of a chat are made harmless, and only
@@ -48,13 +48,13 @@ _SCORE = re.compile(
     re.I,
 )
 BYTES_PER_TOKEN = 4  # an estimate for English
-IN_A_ROW = 20  # documents without a label after which the command stops
+IN_A_ROW = 20  # number of documents in a row without a label that stops the command
 MOST_UNANSWERED = 0.1  # share of the documents above which the command fails
 
 
 def verdict(answer: dict[str, Any]) -> int | str:
-    """Return the score that an answer states last, or the reason why it has no usable one. A number
-    alone is a score, too."""
+    """Return the last score in an answer, or the reason why no score is usable: cut_short, no_score
+    or off_scale. An answer that is only a number is a score."""
     text = answer["answer"]
     stated = _SCORE.findall(text) or re.findall(r"\A\s*(-?\d{1,9})\s*\Z", text)
     if answer["finish"] in ("length", "content_filter"):
@@ -87,9 +87,9 @@ class Document(NamedTuple):
 
 
 class Labeller:
-    """The labels of a sample. documents: those with the smallest hashes of id and seed, so that
-    their order in the input does not matter. missing: those without an answer in the log. Raises
-    UsageError for wrong settings."""
+    """The labels of a sample. `documents` has those with the smallest hashes of id and seed, so
+    their order in the input does not matter. `missing` has those without an answer in the log.
+    Raises UsageError for wrong settings."""
 
     def __init__(
         self, inputs: list[str], read: ReadSettings, chosen: QualityLabel, out: Path, quiet: bool
@@ -111,7 +111,7 @@ class Labeller:
 
         drawn = heapq.nsmallest(chosen.sample, ranked())
         if unread := direct.tally["rejected"] + direct.tally["corrupt"]:
-            say(f"left out {counted(unread, 'record')} without text or that cannot be read", quiet)
+            say(f"left out {counted(unread, 'record')}: without text, or not readable", quiet)
         self.documents = [Document(*d[1:], text_digest(self._body(d[2]))) for d in drawn]
         if self.log.exists():
             self._read_log()
@@ -131,7 +131,7 @@ class Labeller:
         return json.dumps({n: v for n, v in (fields | self._extra).items() if v is not None})
 
     def plan(self) -> str:
-        """Return a line that says what the missing answers will take."""
+        """Return one line with the number, tokens and cost of the requests still to be sent."""
         size = sum(len((self.prompt + document.text).encode()) for document in self.missing)
         tokens = size // BYTES_PER_TOKEN, len(self.missing) * self.chosen.max_tokens
         cost, answered = self._cost(*tokens), len(self.documents) - len(self.missing)
@@ -156,8 +156,8 @@ class Labeller:
                     pass  # a line that a kill cut off, or the settings of a run
 
     def ask(self, model: ChatModel, quiet: bool) -> Counter[str]:
-        """Get the missing answers and write each to the log at once. Return the reasons of requests
-        without an answer. Raises RunFailed after many documents in a row without a label."""
+        """Request the missing answers and write each to the log at once. Return {reason: requests
+        without an answer}. Raises RunFailed after IN_A_ROW documents in a row without a label."""
         failed, lock, in_a_row = Counter[str](), threading.Lock(), 0
         prompt = text_digest(self.prompt)
 
@@ -202,8 +202,8 @@ class Labeller:
         return failed
 
     def write(self) -> dict[str, Any]:
-        """Write the labels and return the figures: numbers of documents, labels and tokens, labels
-        by score, answers without a score by reason, the cost in USD."""
+        """Write the labels. Return the numbers of documents, labels and tokens, labels by score,
+        answers without a score by reason, and the cost in USD."""
         lines, results, tokens = [], Counter[int | str](), [0, 0]
         for document in sorted(self.documents):
             answer = self._answers.get(document.request)

@@ -30,8 +30,8 @@ ON_GPU, ON_PROCESSOR = 32, 1  # texts per batch; long texts gain nothing on a pr
 
 
 class Head(BaseModel):
-    """The keys of config.json that are read, with the defaults of transformers. Without a
-    problem_type, one label is a regression, as transformers trains it."""
+    """The keys of config.json that are read, with the defaults of transformers. A model with one
+    label and no problem_type is a regression, as in transformers."""
 
     architectures: list[str]
     id2label: dict[int, str] = {0: "LABEL_0", 1: "LABEL_1"}
@@ -61,8 +61,8 @@ class Head(BaseModel):
         return [*self.id2label.values()]
 
     def scores(self, outputs: np.ndarray) -> np.ndarray:
-        """Return float64[texts, labels], as the pipeline of transformers: a regression's outputs,
-        their sigmoid for several labels per text, their softmax for one label of several."""
+        """Return float64[texts, labels], as the pipeline of transformers does: the outputs of a
+        regression, the sigmoid if a text can have several labels, else the softmax."""
         values = outputs.astype(np.float64)
         if self.problem_type == "multi_label_classification":
             return np.asarray(0.5 * (1 + np.tanh(values / 2)))  # the sigmoid, without overflow
@@ -86,9 +86,8 @@ def read_head(folder: Path, what: str) -> Head:
 
 
 def downloaded_folder(model: str, what: str) -> Path:
-    """Return the folder of a model, a local one or one of the hub's cache. If transformers is
-    installed, safetensors are downloaded; without it, or where the model has none, its ONNX files
-    are."""
+    """Return the folder of a model: a local folder, or a folder in the hub's cache. Safetensors are
+    downloaded if transformers is installed and the model has them, else ONNX files."""
     onnx = ["model.onnx*", "onnx/model.onnx*"]
     for weights in ([SAFETENSORS], onnx) if find_spec("transformers") else (onnx,):
         folder = model_folder(model, what, [CONFIG, TOKENIZER, *weights])
@@ -113,7 +112,7 @@ def model_files(folder: Path, what: str) -> list[Path]:
 
 
 class SequenceModel:
-    """A loaded model. `batch_size`: texts per batch; None: 32 on a GPU, else 1."""
+    """A loaded model. `batch_size` is the number of texts per batch; None: 32 on a GPU, else 1."""
 
     def __init__(self, folder: Path, max_tokens: int, batch_size: int | None, what: str) -> None:
         self.head, self._what = read_head(folder, what), what
@@ -140,7 +139,7 @@ class SequenceModel:
         return outputs
 
     def _padded(self, tokens: int) -> int:
-        """Return the padded length: a multiple of 8, at most a quarter longer from 33 tokens on."""
+        """Return the padded length: a multiple of 8, and at most a quarter more above 32 tokens."""
         step = max(8, (1 << (tokens - 1).bit_length()) // 8)
         most = self._model.starts.max_tokens
         return tokens if self._rows == 1 else min(-(-tokens // step) * step, most)

@@ -136,7 +136,7 @@ class Basis:
 
 @njit(nogil=True)
 def dimension_of(feature, residual):
-    """Return (dimension, sign): where in the residual a feature is added, and with which sign."""
+    """Return (dimension of the residual to which a feature is added, the sign of the addition)."""
     value = mix(np.uint64(feature) + np.uint64(0x51ED270B))
     sign = 1.0 if value & np.uint64(1) else -1.0
     return np.int64((value >> np.uint64(1)) % np.uint64(residual)), sign

@@ -78,8 +78,8 @@ def model_files(folder: Path, label: str) -> list[Path]:
 
 
 def _needs_sentence_transformers(folder: Path) -> bool:
-    """Return whether to use sentence-transformers: if it is installed, or if transformers cannot
-    run the folder's modules, which are more than a transformer, pooling and normalisation."""
+    """Return True to use sentence-transformers: if it is installed, or if transformers cannot run
+    the folder's modules because they are more than a transformer, pooling and normalisation."""
     if not (folder / MODULES).is_file():
         return False
     modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))

@@ -160,12 +160,12 @@ def row_keys(block):
 
 @njit(cache=True, nogil=True)
 def best_before(products, first, second, squares, roots, members, rank, best, partner):
-    """Compare each document with the documents preferred to it. Update best: float64[documents],
-    the highest cosine of each document, and partner: int64[documents], the document with that
-    cosine. products: float32[tall, wide], inner products of members[first:] with members[second:].
-    members: int64[], rows of the matrix in order of preference. squares: float64[documents],
-    squared lengths. roots: float64[members], lengths. rank: int64[documents], lower for preferred
-    documents. Among equally similar partners the preferred one is taken."""
+    """For each document, update the highest cosine to a preferred document, and that document.
+    best: float64[documents], these cosines. partner: int64[documents], these documents. products:
+    float32[tall, wide], inner products of members[first:] with members[second:]. members: int64[],
+    rows of the matrix in order of preference. squares: float64[documents], squared lengths. roots:
+    float64[members], lengths. rank: int64[documents], lower for preferred documents. Among equally
+    similar partners the preferred one is taken."""
     for i in range(products.shape[0]):
         document = members[first + i]
         top, at = 0.0, -1
@@ -185,7 +185,7 @@ def best_before(products, first, second, squares, roots, members, rank, best, pa
 
 def same_vectors(matrix: np.ndarray, rows: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """Return int64[rows]: for each row the most preferred row with the same vector. Only this row
-    is compared later, so a million equal pages do not cost a million squared comparisons."""
+    is compared later, so a million equal pages do not cost 10^12 comparisons."""
     keys = np.empty(len(rows), np.uint64)
     for first in range(0, len(rows), ROWS):
         keys[first : first + ROWS] = row_keys(matrix[rows[first : first + ROWS]])
@@ -207,9 +207,9 @@ def same_vectors(matrix: np.ndarray, rows: np.ndarray, rank: np.ndarray) -> np.n
 def members_of(
     rows: np.ndarray, labels: np.ndarray, rank: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (members: int64[], the rows of one cluster after another, preferred rows first;
-    bounds: int64[clusters + 1], where each non-empty cluster begins in members, and the end). For
-    the arguments see `highest`."""
+    """Return (members, bounds). members: int64[], the rows of all clusters, cluster by cluster,
+    preferred rows first. bounds: int64[clusters + 1], the begin of each non-empty cluster in
+    members, and the end. Arguments: see `highest`."""
     cells, members = labels.reshape(-1), np.repeat(rows, labels.shape[1])
     order = np.lexsort((rank[members], cells))
     return members[order], np.flatnonzero(np.diff(cells[order], prepend=-1, append=-1))

@@ -1,7 +1,7 @@
 """Check of `dedup_suffix_array` with pydivsufsort, on the texts of sampled documents.
 
 Each cut passage must occur elsewhere, and every repeated passage of the sample must be cut except
-its preferred occurrence.
+for its preferred occurrence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_BYTES = 8 << 20  # most bytes of text to sort
 
 @dataclass(frozen=True)
 class Cut:
-    """A cut passage: bytes `start` to `end` of the text that the step received. earlier: whether
+    """A cut passage: bytes `start` to `end` of the text that the step received. earlier: True if
     the partner is in an earlier corpus."""
 
     id: str
@@ -110,7 +110,7 @@ class SuffixArray:
         return hits
 
     def shared(self) -> np.ndarray:
-        """Return int64[bytes]: for each suffix in sorted order, the number of first bytes that it
+        """Return int64[bytes]: for each suffix in sorted order, the length of the beginning that it
         shares with the suffix before."""
         from pydivsufsort import kasai
 
@@ -144,7 +144,7 @@ def _check_cuts(step: DedupSuffixArray, cuts: list[Cut], texts: dict[str, bytes]
 def _occurs_elsewhere(
     step: DedupSuffixArray, arrays: SuffixArray, text: bytes, base: int, cut: Cut
 ) -> bool:
-    """Return whether a cut passage also occurs in its partner. Duplicates may overlap, so windows
+    """Return True if a cut passage also occurs in its partner. Duplicates may overlap, so windows
     of the least length that occur in the partner may also cover the passage together."""
 
     def elsewhere(start: int, end: int) -> bool:
@@ -159,7 +159,7 @@ def _occurs_elsewhere(
         return True
     data = np.frombuffer(text, np.uint8)
     stop = cut.end
-    if step.unit_in_effect == "bytes":  # two cuts that meet within a character meet after it
+    if step.unit_in_effect == "bytes":  # the next cut may cover the last character
         stop = int(np.flatnonzero((data[: cut.end] & 0xC0) != 0x80)[-1])
     characters = step.unit_in_effect == "characters"
     begins = np.flatnonzero((data & 0xC0) != 0x80) if characters else np.arange(len(data))

@@ -251,7 +251,7 @@ class FinishedRun:
                     )  # fmt: skip
 
     def unextracted(self, document: Document) -> bool:
-        """Return whether a document has no text because `extract` or an earlier step dropped it."""
+        """Return True if a document has no text because `extract` or an earlier step dropped it."""
         extract = next((step.label for step in self.of(Extract)), None)
         if document.kept or extract is None or document.row["text"] is not None:
             return False

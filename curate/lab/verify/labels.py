@@ -17,7 +17,8 @@ _COMMANDS = re.compile(rf"(?<![^{_SPACE}])(?:</s>(?![^{_SPACE}])|__label__[^{_SP
 
 
 def line(text: str) -> str:
-    """Return a text as one line for fastText, without the words that it reads as commands."""
+    """Return a text as one line for fastText, without the words </s> and __label__..., which it
+    does not read as text."""
     return _COMMANDS.sub(" ", text).replace("\n", " ")
 
 

@@ -1,4 +1,4 @@
-"""Check of `dedup_bloom` with pybloom-live, from the run's keys in their order.
+"""Check of `dedup_bloom` with pybloom-live, which gets the run's keys in the same order.
 
 A Bloom filter's answer depends on all earlier documents, so a random sample cannot be checked.
 Instead, the first documents of the run are checked, with at most MOST_KEYS keys.

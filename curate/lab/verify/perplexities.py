@@ -62,7 +62,7 @@ def _check(run: FinishedRun, step: Perplexity) -> Tally:
 
 
 class Peer:
-    """A perplexity model in KenLM. rounded: whether perplexities have one decimal, as in CCNet.
+    """A perplexity model in KenLM. rounded: True if perplexities have one decimal, as in CCNet.
     KenLM gets only n-grams of words that occur in `texts`, because a model may have gigabytes."""
 
     def __init__(self, path: Path, texts: list[str]) -> None:
@@ -117,8 +117,8 @@ class Peer:
 
 
 def write_part(path: Path, model: ModelData, words: list[str], ids: np.ndarray) -> None:
-    """Write an ARPA file with those n-grams of a model that consist of some words and the special
-    words. ids: int64[], the numbers of these words in `words`."""
+    """Write an ARPA file with the n-grams of a model that consist only of given words and special
+    words. ids: int64[], the numbers of the given words in `words`."""
     from curate.scoring.perplexity.sentences import SPECIAL
     from curate.scoring.perplexity.table import level
 

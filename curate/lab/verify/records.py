@@ -31,8 +31,8 @@ DOCUMENTS = ("response", "resource", "conversion")
 @dataclass(frozen=True)
 class Peer:
     """A record as warcio reads it. offset: its position in the stored file. payload: the sha1 of
-    its payload, or None if there is an `error`. page: whether it is HTML with status 200. odd:
-    whether its HTTP message is malformed."""
+    its payload, or None if there is an `error`. page: True if it is HTML with status 200. odd: True
+    if its HTTP message is malformed."""
 
     file: str
     offset: int

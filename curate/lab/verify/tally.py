@@ -76,11 +76,11 @@ class Tally:
 
 
 class NotChecked(Exception):
-    """Error: a comparison cannot be made here. The message gives the reason or the remedy."""
+    """A comparison cannot be made here. The message gives the reason or the remedy."""
 
 
 class NotInRun(NotChecked):
-    """Error: the run made nothing that can be compared with this library."""
+    """The run made nothing that can be compared with this library."""
 
 
 def need(module: str, package: str) -> None:

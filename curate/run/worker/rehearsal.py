@@ -106,8 +106,7 @@ def _refusing() -> Iterator[None]:
 
 
 def rehearse(step: Step | CorpusStep, folder: Path) -> None:
-    """Do all that a run does with a step, to compile its kernels. `folder` has its prepared
-    files."""
+    """Do all that a run does with a step, to compile its kernels. `folder` has the step's files."""
     docs = _sample(step.name == "extract")
     if isinstance(step, Step):
         open_in(step, folder)

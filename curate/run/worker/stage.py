@@ -35,7 +35,7 @@ class Stage:
         self._sketch_open = False
 
     def steps(self) -> list[Step | CorpusStep]:
-        """Return the open steps. A step whose decisions are applied is the first."""
+        """Return the steps, opened. The step whose decisions are applied, if any, comes first."""
         if self._chain is None:
             chain: list[Step | CorpusStep] = []
             if self._apply is not None:
@@ -50,7 +50,7 @@ class Stage:
         return self._chain
 
     def sketch(self) -> CorpusStep | None:
-        """Return the open step whose sketches are written, or None."""
+        """Return the step, opened, for which the stage writes sketches, or None."""
         if self._sketch is not None and not self._sketch_open:
             with failing(self._sketch.label):
                 self._sketch.open()
@@ -62,7 +62,7 @@ class Stage:
         return [*self._steps, *([self._sketch] if self._sketch else [])]
 
     def kinds(self) -> dict[str, str]:
-        """Return {name in records: name in file names} of the files that all partitions have."""
+        """Return {kind of file in records: kind in file names}, for files of every partition."""
         kinds = {"kept": "kept", "keys": "keys", "rejected": "rejected"}
         if self._sketch is not None:
             kinds["sketch"] = self.spec.sketch_kind

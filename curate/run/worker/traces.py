@@ -19,10 +19,10 @@ CUT_BYTES, AROUND_BYTES = 240, 80
 
 
 class Traces:
-    """Counts by step label, in bytes of UTF-8. text_in counts the text of the documents that no
-    earlier step of the stage has marked to be dropped, and payload_in the payloads (raw pages) of
-    those without text. text_out counts the text of documents that are still unmarked after the
-    step. worked counts text and payload of all documents that the step got, also of marked ones."""
+    """Counts by step label, in bytes of UTF-8. Documents that an earlier step has marked to be
+    dropped count only in `worked`, which has the text and payload (raw page) of all documents that
+    the step got. `text_in` is the text of the other documents, `payload_in` the payload of those
+    without text. `text_out` is the text of the documents that the step leaves unmarked."""
 
     def __init__(self, part: int) -> None:
         self.counters: dict[str, Counter[str]] = {k: Counter() for k in KINDS}

@@ -45,7 +45,7 @@ from llmcurate.base.disk.store import current, verify
 from llmcurate.base.errors import RunFailed
 from llmcurate.base.kernels import compile_time
 
-LOADING_SECONDS = 3600.0  # limit for loading models, if batches have a limit
+LOADING_SECONDS = 3600.0  # time limit for loading models, if batches have a time limit
 READING_SECONDS = 0.1  # between two messages of a worker that reads
 CORRUPT = pa.schema(
     [("file", pa.string()), ("offset", pa.int64()), ("what", pa.string()), ("count", pa.int64())]
@@ -126,9 +126,9 @@ class Work:
         self._began = time.perf_counter()
 
     def read(self) -> Iterator[Documents]:
-        """Yield the input's batches without quarantined documents. Tell the engine the numbers of
-        each batch's documents. In the first stage, also write the ids of all documents, and the
-        documents that the reader refused."""
+        """Yield the input's batches without quarantined documents. Tell the engine the first and
+        last document number of each batch. In the first stage, also write the ids of all documents,
+        and the documents that the reader refused."""
         stage = self.stage
         self.report_reading()
         if stage.plan is None:
@@ -177,8 +177,9 @@ class Work:
         self.commit(self._apply_steps(with_edits(docs)))
 
     def process_one_by_one(self, docs: Documents, careful: tuple[int, int]) -> None:
-        """Process a batch, but first run the suspected documents (numbers first to last) one at a
-        time. The time limit of the whole batch is then the sum of the documents' limits."""
+        """Process a batch, but first run the suspected documents one at a time. `careful` holds
+        their first and last number. The time limit of the batch is then the sum of the documents'
+        limits."""
         numbers = docs.table[NUMBER].to_numpy()
         if ((numbers >= careful[0]) & (numbers <= careful[1])).any():
             for row, n in enumerate(numbers):
@@ -216,7 +217,7 @@ class Work:
             return rows.slice(0, 0)
         first, last = np.searchsorted(decided, [numbers[0], numbers[-1] + 1])
         rows = rows.slice(int(first), int(last - first))
-        present = np.isin(decided[first:last], numbers)  # without quarantined ones
+        present = np.isin(decided[first:last], numbers)  # without quarantined documents
         return rows if present.all() else rows.filter(pa.array(present))
 
     def _rehearse(self, docs: Documents) -> None:

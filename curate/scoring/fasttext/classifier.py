@@ -1,14 +1,13 @@
 """A supervised fastText model that labels many lines at once.
 
-A line's hidden vector is the mean of its features' rows, and a label's logit is the product of that
-vector and the label's row. The logit is therefore a sum with one term per feature, and an
-explanation lists these terms exactly.
+The hidden vector of a line is the mean of the matrix rows of its features. The logit of a label is
+the product of the hidden vector and the label's row. So a logit is a sum of one term per feature,
+and an explanation lists these terms.
 
-Words repeat, so the sum of a word's rows is remembered, and most words cost one addition. fastText
-adds row by row in float32, and a sum of sums differs in the last digits. So with `exactly`, all
-rows are added in fastText's order. The new words of a block are summed in one call, because the
-call of a kernel takes longer than a word.
-"""
+Words repeat, so a cache holds the sum of the rows of each word, and most words cost one addition.
+fastText adds row by row in float32, so sums of such sums differ in the last digits. With `exactly`,
+all rows are added in fastText's order. The new words of a block are summed in one call, because a
+call of a kernel takes longer than a word."""
 
 from __future__ import annotations
 
@@ -39,19 +38,19 @@ from curate.scoring.fasttext.reading import DECODED, HS, SIGMOID, Output, Rows, 
 from llmcurate.base.errors import UsageError
 from llmcurate.base.kernels import njit
 
-_LONGEST = 64  # longer words (bytes) are not remembered
-_BYTES = 16 << 20  # of remembered sums
+_LONGEST = 64  # bytes; longer words are not cached
+_BYTES = 16 << 20  # of cached sums
 _WORDS = 1 << 18
 _STRETCH = 1 << 12  # words per block
-_LABEL_WORD = -1  # instead of a number of features: the word is a label, which is ignored
+_LABEL_WORD = -1  # in place of a number of features: the word is a label and ignored
 
 
 class Memory(NamedTuple):
-    """A cache of the sums of words' rows. It is emptied when full; its content changes no result.
-    `slots`: int32[power of two], a hash table (open addressing) of indexes of words, -1 if free.
-    `hash`: int64[words]. `at`: int64[words + 1], where the bytes of each word begin in `pool`:
-    uint8[]. `features`: int64[words], the number of rows in each sum. `sums`: float32[words, dim].
-    `used`: int64[1], the number of words in the cache."""
+    """A cache of words and the sums of their matrix rows. It is emptied when full; its content
+    changes no result. `slots` is int32[power of two], a hash table (open addressing) of indexes of
+    words, -1 if free. `hash` is int64[words]. `at` is int64[words + 1], where the bytes of each
+    word begin in `pool`: uint8[]. `features` is int64[words], the number of rows in each sum.
+    `sums` is float32[words, dim]. `used` is int64[1], the number of words in the cache."""
 
     slots: np.ndarray
     hash: np.ndarray
@@ -79,9 +78,10 @@ def memory(dim: int, most: int = _WORDS) -> Memory:
 
 
 class Scratch(NamedTuple):
-    """Buffers for one line at a time. `spots`, `fresh`: int64[stretch, 3], the start, end and hash
-    of words. `places`, `counts`: int64[stretch]. `ngrams`: like `grams` of `ngrams_from`. `hashes`:
-    int64[words of the line], used if the model has word n-grams."""
+    """Buffers for one line at a time. `spots` and `fresh` are int64[stretch, 3]: the start, end and
+    hash of all words and of new words. `places` and `counts` are int64[stretch]: the index in the
+    cache and the number of rows of each word. `ngrams` is like `grams` of `ngrams_from`. `hashes`
+    is int64[words of the line], used if the model has word n-grams."""
 
     spots: np.ndarray
     fresh: np.ndarray
@@ -97,7 +97,7 @@ def scratch_for(model: Weights, kept: Memory, ends: np.ndarray) -> Scratch:
     most = 0
     for row in range(len(ends) - 1):
         most = max(most, ends[row + 1] - ends[row])
-    # A quarter of the memory, so that an emptied memory has room for a block of the longest words.
+    # A quarter of the cache, so that an emptied cache has room for a block of the longest words.
     stretch = min(_STRETCH, len(kept.hash) // 4)
     return Scratch(
         np.empty((stretch, 3), np.int64),
@@ -111,7 +111,7 @@ def scratch_for(model: Weights, kept: Memory, ends: np.ndarray) -> Scratch:
 
 @njit(nogil=True)
 def add_rows(rows: Rows, numbers: np.ndarray, count: int, total: np.ndarray) -> None:
-    """Add the rows with the numbers in numbers[:count, 0] to total: float32[dim]."""
+    """Add the rows whose numbers are in numbers[:count, 0] to total: float32[dim]."""
     dense, codes, centroids, norms = rows.dense, rows.codes, rows.centroids, rows.norms
     each, dim = rows.each, len(total)
     if len(dense):
@@ -261,7 +261,7 @@ def hidden_of(
     hidden: np.ndarray,
 ) -> int:
     """Fill hidden: float32[dim] with the mean of the rows of a line's features. Return the number
-    of rows. `exactly`: True to add in fastText's order. `room`: buffers to overwrite."""
+    of rows. `exactly` is True to add in fastText's order. `room` is overwritten."""
     dim = len(hidden)
     spots, places, counts, hashes = room.spots, room.places, room.counts, room.hashes
     features, sums = kept.features, kept.sums
@@ -344,7 +344,7 @@ def _add_ngrams(
 
 
 # Outputs and the best k labels are computed as in fastText 0.9.2 (`Loss::predict`, `findKBest`,
-# `HierarchicalSoftmaxLoss::dfs`, `std_log`), with libstdc++'s heap, so ties are resolved equally.
+# `HierarchicalSoftmaxLoss::dfs`, `std_log`), with libstdc++'s heap, so that ties end alike.
 
 # Loss's table of the logistic function.
 _STEPS, _MOST = 512, 8
@@ -386,7 +386,7 @@ def _branch(x: np.float32) -> np.float32:
 
 @njit(nogil=True)
 def outputs(output: Output, hidden: np.ndarray, out: np.ndarray) -> None:
-    """Fill out: float32[labels] with the probabilities of the labels (for other losses than hs)."""
+    """Fill out: float32[labels] with the probabilities of the labels, for losses other than hs."""
     labels = len(out)
     for label in range(labels):
         out[label] = dot(output, label, hidden)
@@ -471,8 +471,8 @@ def best(
     stack: np.ndarray,
 ) -> tuple[int, np.float32]:
     """Find the n <= k labels with the highest log probabilities. Return n and the margin: the
-    smallest difference between neighbouring scores of these labels and the next one. Fills `scores`
-    (float32[k + 1]) and `labels` (int32[k + 1]). Overwrites `work` and `stack`."""
+    smallest difference between neighbours among their scores and the next lower score. Fills
+    `scores` (float32[k + 1]) and `labels` (int32[k + 1]). Overwrites `work` and `stack`."""
     many = len(output.dense)
     size = 0
     near = np.float32(-np.inf)
@@ -552,9 +552,9 @@ def mean_of_words(
     hidden: np.ndarray,
 ) -> int:
     """Fill hidden: float32[dim] with the mean of the rows of a line's features. Return the number
-    of rows. Only for models without character n-grams. Overwrites `hashes` (int64[words of the
-    line], used if the model has word n-grams) and `listed_rows` (int64[rows listed at a time,
-    1])."""
+    of rows. Only for models without character n-grams. Overwrites `hashes`
+    (int64[words of the line], used if the model has word n-grams) and `listed_rows`
+    (int64[rows listed at a time, 1])."""
     words = model.words
     slots, starts, ends, word_bytes = words.slots, words.starts, words.ends, words.data
     first, pruned, kept = words.words, words.pruned, words.kept
@@ -603,30 +603,32 @@ def mean_of_words(
     return count
 
 
-# Sums of remembered words differ from fastText's by rounding: some 1e-6 of a score in short texts,
-# 1e-4 in megabytes. If two labels are closer than this, the sum is repeated in fastText's order.
+# Cached sums differ from fastText's by rounding: some 1e-6 of a score in short texts, 1e-4 in texts
+# of megabytes. If the scores of two labels differ by less than this, rows are added again in
+# fastText's order.
 _NEAR = 1e-3
 
 
 class Classifier:
-    """A loaded model. `labels`: the labels without `__label__`, in the order of the file. `header`:
-    the settings in the file. Raises UsageError if the file is not a complete supervised model."""
+    """A loaded model. `labels` are the labels without `__label__`, in the order of the file.
+    `header` is the settings in the file. Raises UsageError if the file is not a complete supervised
+    model."""
 
     def __init__(self, path: str | Path, decoded: int = DECODED) -> None:
         self.path = str(path)
         self.header, self._model = read_model(path, decoded)
         self.labels = self.header.labels
         self._memory = memory(self.header.dim)
-        self._lock = Lock()  # kernels run without the GIL and share the memory
+        self._lock = Lock()  # kernels run without the GIL and share the cache
 
     def top(
         self, lines: np.ndarray, ends: np.ndarray, k: int = 1, threshold: float = 0.0
     ) -> tuple[np.ndarray, np.ndarray]:
         """Predict the best labels of each line, like fastText's `predict`. Return (labels:
         int32[rows, k], indexes into `labels` or -1; probabilities: float32[rows, k], up to 1.00003
-        as in fastText), likeliest label first. `lines`: uint8[bytes]. `ends`: int64[rows + 1],
-        where each line begins and, last, where the last one ends; a line includes its newline.
-        Labels below the threshold are left out."""
+        as in fastText), likeliest label first. `lines` is uint8[bytes]. `ends` is int64[rows + 1],
+        where each line begins and, at the end, where the last line ends; a line includes its
+        newline. Labels below the threshold are left out."""
         k = max(1, min(k, len(self.labels)))
         with self._lock:
             codes, scores = _top(self._model, self._memory, lines, ends, k, threshold)
@@ -721,9 +723,9 @@ _WORD, _NGRAM, _WORDS = range(3)
 
 @dataclass(frozen=True)
 class Share:
-    """A feature of a line and its contribution to a logit. `text`: the word, the n-gram (`<` and
-    `>` are the ends of its word), or the words of a word n-gram. `kind`: one of KINDS. `times`: the
-    number of occurrences. `adds`: the contribution of all occurrences."""
+    """A feature of a line and its contribution to a logit. `text` is the word, the n-gram (`<` and
+    `>` are the ends of its word), or the words of a word n-gram. `kind` is one of KINDS. `times` is
+    the number of occurrences. `adds` is the contribution of all occurrences."""
 
     text: str
     kind: str
@@ -792,7 +794,7 @@ def features(model: Weights, line: np.ndarray, out: np.ndarray) -> int:
 @njit(cache=True, nogil=True)
 def products(model: Weights, rows: np.ndarray, direction: np.ndarray) -> np.ndarray:
     """Return float64[rows]: the product of `direction` (float64[dim]) and each given row of the
-    input matrix. `rows`: int64[rows, any], with the row numbers in the first column."""
+    input matrix. `rows` is int64[rows, any], with the row numbers in the first column."""
     out = np.zeros(len(rows))
     vector = np.empty(len(direction), np.float32)
     for i in range(len(rows)):
@@ -806,7 +808,7 @@ def products(model: Weights, rows: np.ndarray, direction: np.ndarray) -> np.ndar
 def direction(output: Output, label: int) -> np.ndarray:
     """Return float64[dim]: the vector whose product with a hidden vector is a label's logit.
     Hierarchical softmax has a logit per node on the way to the label, not per label. For this loss,
-    the product is the sum of these, negated where the way goes left."""
+    the product is the sum of these logits, negated where the way goes left."""
     rows = output.dense.astype(np.float64) * output.norms[:, None]
     if output.kind != HS:
         return rows[label]

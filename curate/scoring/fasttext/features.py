@@ -1,8 +1,8 @@
 """The features of a line, as rows of the input matrix: words, character n-grams and word n-grams.
 
 The code follows fastText 0.9.2 byte by byte: `Dictionary::getLine`, `computeSubwords`,
-`addWordNgrams`, `pushHash` and `readWord`. Some behaviour is surprising: bytes are hashed as
-signed, n-grams end only at UTF-8 character boundaries, and the end of a line is the word `</s>`.
+`addWordNgrams`, `pushHash` and `readWord`. Some behaviour is surprising: bytes are hashed as signed
+numbers, n-grams end only at UTF-8 character boundaries, and the end of a line is the word `</s>`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Integer = Any  # int in Python, int64 in kernels
 class Words(NamedTuple):
     """The dictionary of a model, for kernels.
 
-    `data`: uint8[], the bytes of the words. `starts`, `ends`: int64[entries], words first, then
-    labels. `slots`: int32[power of two], a hash table (open addressing) of entries by FNV-1a, -1 if
-    free. `words`: the number of entries that are words. `buckets`, `minn`, `maxn`, `ngrams`: as in
-    the header. `pruned`: the number of n-grams that still have a row after pruning, -1 if all have
-    one. `kept`: int32[power of two, 2], a hash table of (n-gram, row), -1 if free. `sieve`:
-    bool[power of two], True if an n-gram with a row has these low bits; `sieve` quickly rejects
-    most pruned n-grams. `end`: the entry of `</s>`, or -1.
-    """
+    `data` is uint8[], the bytes of the words. `starts` and `ends` are int64[entries], the bytes of
+    each entry; words come first, then labels. `slots` is int32[power of two], a hash table (open
+    addressing) of entries by FNV-1a, -1 if free. `words` is the number of entries that are words.
+    `buckets`, `minn`, `maxn` and `ngrams` are as in the header. `pruned` is the number of n-grams
+    that still have a row after pruning, -1 if all have one. `kept` is int32[power of two, 2], a
+    hash table of (n-gram, row), -1 if free. `sieve` is bool[power of two], True at the low bits of
+    the n-grams that have a row. It quickly rejects most pruned n-grams. `end` is the entry of
+    `</s>`, or -1."""
 
     data: np.ndarray
     starts: np.ndarray
@@ -92,7 +92,8 @@ def entry_among(
     end: int,
     state: Integer,
 ) -> Integer:
-    """Return the entry of a word or label, or -1. Arguments up to `words` are fields of `Words`."""
+    """Return the entry of a word or label, or -1. The first arguments are fields of `Words`
+    (`words` is `Words.data`)."""
     mask = len(slots) - 1
     slot = state & mask
     entry = np.int64(slots[slot])
@@ -104,8 +105,7 @@ def entry_among(
 
 @njit(nogil=True, inline="always")
 def row_among(first: Integer, pruned: Integer, kept: np.ndarray, ngram: Integer) -> Integer:
-    """Return the row of a hashed n-gram, or -1 if it was pruned. Other arguments are `Words`'
-    fields."""
+    """Return the row of a hashed n-gram, or -1 if it was pruned. Other arguments: see `Words`."""
     row = ngram
     if pruned >= 0:
         mask = len(kept) - 1
@@ -166,7 +166,7 @@ def kept_slots(pairs: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def sieve_of(pairs: np.ndarray) -> np.ndarray:
-    """Build `Words.sieve` from int32[pruned, 2]: (n-gram, row), with 16 or more entries each."""
+    """Build `Words.sieve`, 16 or more entries per n-gram, from int32[pruned, 2]: (n-gram, row)."""
     size = 1
     while size < 16 * len(pairs):
         size *= 2
@@ -225,7 +225,7 @@ def ngrams_from(
     """Find the n-grams of <word> that have a row, from byte `at` of <word> on, as many as fit.
     Returns (count, at): the number of n-grams in `grams` so far, and the next byte to begin at,
     which is the size of <word> when all are found. The first seven arguments are fields of `Words`.
-    `grams`: int64[maxn + ROOM, 3], filled from `count` on with row, begin and end in <word>."""
+    `grams` is int64[maxn + ROOM, 3], filled from `count` on with row, begin and end in <word>."""
     sifts = len(sieve) - 1
     last = end - start + 1  # of <word>
     while at <= last and count + maxn <= len(grams):
@@ -264,7 +264,7 @@ def ngrams_from(
 
 @njit(nogil=True, inline="always")
 def word_ngram(state: np.uint64, after: int) -> np.uint64:
-    """Return the hash of a word n-gram, `state`, after one more word. `after`: that word's hash."""
+    """Return the hash of a word n-gram of hash `state` after one more word of hash `after`."""
     return state * np.uint64(_WORDS_FACTOR) + signed(after)
 
 

@@ -4,8 +4,7 @@ Every size in the file is checked against the file's length before memory is all
 own loader trusts them). Each dictionary entry is checked; matrices are skipped.
 
 Format: fastText's `FastText::loadModel`, `Dictionary::load`, `DenseMatrix::load`,
-`QuantMatrix::load`, `ProductQuantizer::load` at version 0.9.2; all numbers little-endian.
-"""
+`QuantMatrix::load`, `ProductQuantizer::load` at version 0.9.2; all numbers little-endian."""
 
 from __future__ import annotations
 
@@ -24,13 +23,13 @@ MAGIC, VERSIONS = 793712314, (11, 12)
 SUPERVISED = 3
 LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
 CENTROIDS = 256  # of each subquantizer
-_MOST_GRAMS = 1 << 10  # characters or words in an n-gram; a damaged value would take hours
+_MOST_GRAMS = 1 << 10  # most characters or words of an n-gram: a damaged value could take hours
 _MOST = 10**15  # fastText's infinity for counts
 
 
 @dataclass(frozen=True)
 class Header:
-    """The settings of a supervised model. `names`: the labels in the file, in its order."""
+    """The settings of a supervised model. `names` are the labels in the file, in its order."""
 
     names: tuple[str, ...]
     words: int
@@ -49,8 +48,8 @@ class Header:
 
 @dataclass(frozen=True)
 class Quantizer:
-    """A product quantizer. `at`: the offset of its centroids, float32[CENTROIDS * dim]. `parts`:
-    the codes per row. `each`: the floats per code. `last`: the floats per code in the last part."""
+    """A product quantizer. `at` is the offset of its centroids, float32[CENTROIDS * dim]. A row has
+    `parts` codes. A code stands for `each` floats, the last code of a row for `last`."""
 
     at: int
     parts: int
@@ -74,8 +73,8 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Layout:
-    """The offsets of the parts of a model file, in bytes. `entries_at`: the offset of the
-    dictionary, words first, then labels. `pruned`: the number of pairs (n-gram, row) of int32 at
+    """The offsets of the parts of a model file, in bytes. `entries_at` is the offset of the
+    dictionary: words, then labels. `pruned` is the number of pairs (n-gram, row) of int32 at
     `pruned_at`, or -1 if no n-gram was pruned."""
 
     size: int
@@ -169,7 +168,7 @@ class _Reader:
         return header, Layout(self.size, entries_at, pruned_at, pruned, inputs, outputs)
 
     def dictionary(self) -> tuple[int, list[str], int]:
-        """Return (the number of words, the labels, the number of n-grams kept by pruning or -1)."""
+        """Return (number of words, labels, number of n-grams that pruning kept, or -1)."""
         entries, words, count = self.take("3i")
         _, pruned = self.take("2q")
         if words < 0 or count < 1 or entries != words + count or pruned < -1:

@@ -33,8 +33,9 @@ DECODED = 1 << 28  # quantized matrices up to this size in bytes are decoded whe
 
 
 class Rows(NamedTuple):
-    """The input matrix. `dense`: float32[rows, dim], or empty if quantized, with `codes`:
-    uint8[rows, parts], `centroids`: float32[], `each`: floats per code, `norms`: float32[rows]."""
+    """The input matrix. `dense` is float32[rows, dim], or empty if the matrix is quantized. Then
+    `codes` is uint8[rows, parts], `centroids` float32[], `each` the floats per code, `norms`
+    float32[rows]."""
 
     dense: np.ndarray
     codes: np.ndarray
@@ -44,10 +45,10 @@ class Rows(NamedTuple):
 
 
 class Output(NamedTuple):
-    """The output matrix and the loss, for kernels. `kind`: HS, SIGMOID or SOFTMAX. `dense`:
-    float32[labels, dim]. `norms`: float32[labels], factors for the products with the rows. `left`,
-    `right`: int32[2 * labels - 1], the children of each node of the tree for hierarchical softmax;
-    -1 for leaves, which are the labels. The last node is the root."""
+    """The output matrix and the loss, for kernels. `kind` is HS, SIGMOID or SOFTMAX. `dense` is
+    float32[labels, dim]. `norms` is float32[labels], factors for the products with the rows. `left`
+    and `right` are int32[2 * labels - 1]: the children of each node of the tree for hierarchical
+    softmax, -1 for leaves, which are the labels. The last node is the root."""
 
     kind: int
     dense: np.ndarray
@@ -168,9 +169,9 @@ def _output(data: np.ndarray, matrix: Matrix) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tree(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the Huffman tree over labels as the (left, right) children of each node, each int32[2
-    * labels - 1]. As in `HierarchicalSoftmaxLoss::buildTree`, labels are assumed to be sorted by
-    falling counts; the tree is built in the same way if it is not."""
+    """Return the Huffman tree over labels as the (left, right) children of each node, each
+    int32[2 * labels - 1]. As in `HierarchicalSoftmaxLoss::buildTree`, labels are assumed to be
+    sorted by falling counts; if they are not, the tree is built all the same."""
     labels = len(counts)
     nodes = 2 * labels - 1
     weight = [int(n) for n in counts] + [10**15] * (labels - 1)

@@ -1,9 +1,8 @@
 """The base of steps that apply a user's supervised fastText model, and the step `label`.
 
-The meaning of labels depends on the model. It can be WebOrganizer's topics and formats (Wettig et
-al. 2025), distilled to fastText, or a model trained with `fasttext supervised`. `mix --by
-label.label` mixes by label, and `quality_buckets` can rank within labels.
-"""
+The meaning of labels depends on the model: WebOrganizer's topics and formats (Wettig et al. 2025),
+distilled to fastText, or a model trained with `fasttext supervised`. `mix --by label.label` mixes
+by label, and `quality_buckets` can rank within labels."""
 
 from __future__ import annotations
 
@@ -72,8 +71,7 @@ class Training:
 
 
 class FastTextStep(Step, FromFiles):
-    """The base of a step that applies a fastText model. `where_from`: how to get a model (a
-    hint)."""
+    """The base of a step with a fastText model. `where_from` is a hint on how to get a model."""
 
     where_from: ClassVar[str] = ""
 
@@ -95,7 +93,7 @@ class FastTextStep(Step, FromFiles):
         return path
 
     def labels(self) -> list[str]:
-        """Return the labels without `__label__`. Raises UsageError if the file is no model."""
+        """Return the labels without `__label__`. Raises UsageError if the file is not a model."""
         return list(read_header(self.path()).labels)
 
     def identity(self) -> Identity:
@@ -104,7 +102,7 @@ class FastTextStep(Step, FromFiles):
         if self.model_sha256 and file_digest(self.path()) != self.model_sha256.lower():
             raise UsageError(f"{self.label}: the sha256 of {self.model} differs from model_sha256")
         facts = super().identity()
-        facts.settings |= {"model_sha256": None}  # replaced by the model's content
+        facts.settings |= {"model_sha256": None}  # the model's content decides instead
         return facts
 
     def as_found(self) -> dict[str, str]:
@@ -119,8 +117,7 @@ class Label(FastTextStep):
     """Labels every document with your own fastText model, and drops no documents.
 
     Columns: `label`, without `__label__`, and `score`, its probability. Both are null for a text
-    without words, or if the probability is below `threshold`.
-    """
+    without words, or if the probability is below `threshold`."""
 
     paper: ClassVar[str] = "Joulin et al. 2017 (fastText); Wettig et al. 2025 (WebOrganizer)"
     only_measures: ClassVar[bool] = True

@@ -80,12 +80,11 @@ class Language(Profiled, Step):
     Columns: the core column `lang` (its previous value moves to `declared`), `score` (0 to 1),
     `iso639_3` and `script` (null if the label has none). A document without words has a null label
     and score 0. With the setting `lines`, also `line_score` and `switched`, null if no line counts,
-    and `shares`.
-    """
+    and `shares`."""
 
     paper: ClassVar[str] = "Joulin et al. 2017 (fastText)"
     only_measures: ClassVar[bool] = True
-    version: ClassVar[int] = 2  # 2: another engine, whose sums differ in the last digits
+    version: ClassVar[int] = 2  # 2: scores of another engine, which differ in the last digits
 
     model: str | None = Field(
         None,
@@ -112,7 +111,7 @@ class Language(Profiled, Step):
     )
     profile: str = Field(
         "none",
-        description="Source of the threshold if threshold is not given: auto uses the label's"
+        description="Source of the threshold if threshold is not set: auto uses the label's"
         " profile, for labels that have one. Other values are those of gopher_quality.",
     )
     min_chars: int = Field(
@@ -148,7 +147,7 @@ class Language(Profiled, Step):
         return THRESHOLD if self.threshold is None and self.keep else self.threshold
 
     def identity(self) -> Identity:
-        """Return what decides the output, with the model in effect here, which all workers use."""
+        """Return what decides the output. Workers use the model in effect in this process."""
         facts = super().identity()
         facts.settings |= {"model": effective(self.model), "model_sha256": None}
         self._check()
@@ -222,8 +221,9 @@ class Language(Profiled, Step):
         return docs.drop(judged & limit.over(score, least), "language_score", score, least)
 
     def limits(self) -> list[Limit]:
-        """Return the rules that decide by a stored score alone. There are none if `min_chars` is
-        set: shorter documents are then kept whatever their score, and lengths are not stored."""
+        """Return the rules that decide by a stored score alone. If `min_chars` is set, return no
+        rule, because shorter documents are then kept whatever their score, and lengths are not
+        stored."""
         return [] if self.min_chars else super().limits()
 
     def own_limits(self) -> list[Limit]:

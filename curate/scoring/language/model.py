@@ -1,9 +1,8 @@
 """Apply a language model to documents, as the lines that fastText reads: whole or line by line.
 
 The score of a document by its lines is OSCAR's (Abadji et al. 2022, "Towards a Cleaner
-Document-Oriented Multilingual Crawled Corpus", 3.2): the sum of bytes times score of the lines in
-its language, divided by the bytes of all lines.
-"""
+Document-Oriented Multilingual Crawled Corpus", 3.2): the sum of (bytes * score) over the lines in
+its language, divided by the bytes of all lines."""
 
 from __future__ import annotations
 
@@ -46,9 +45,9 @@ def fasttext_lines(
     data: np.ndarray, offsets: np.ndarray, max_chars: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return texts as lines for fastText: (lines: uint8[bytes], ends: int64[rows + 1], words:
-    bool[rows], True if the line has a word). Newlines become spaces. Words that are commands to
-    fastText also become spaces: `</s>`, which ends a line, and words that begin with `__label__`.
-    `max_chars`: the number of characters to read per document, 0 for all."""
+    bool[rows], True if the line has a word). Spaces replace newlines and words that are commands to
+    fastText: `</s>`, which ends a line, and words that begin with `__label__`. `max_chars` is the
+    number of characters to read per document, 0 for all."""
     rows = len(offsets) - 1
     total = offsets[rows] - offsets[0] + rows
     out = np.empty(total, np.uint8)
@@ -113,7 +112,7 @@ def library() -> Any:
 
 
 class Model:
-    """A loaded supervised model. `labels`: the labels without prefix, in the header's order."""
+    """A loaded supervised model. `labels` are the labels without prefix, in the header's order."""
 
     def __init__(self, path: str | Path) -> None:
         self.classifier = Classifier(path)
@@ -138,10 +137,10 @@ SHARES = pa.list_(pa.struct([("lang", pa.string()), ("share", pa.float64())]))
 
 @dataclass(frozen=True)
 class ByLine:
-    """Scores computed from the lines of each document; arrays have one row per document. `score`:
-    float64, OSCAR's score. `switched`: float64, the share of bytes in lines of another language.
-    Both are NaN if no line counts. `codes`: int32[rows, MOST], the languages with the most bytes,
-    -1 for no language; `shares`: float64[rows, MOST], their shares of the bytes."""
+    """Scores computed from the lines of each document. `score` is float64[rows], OSCAR's score.
+    `switched` is float64[rows], the share of bytes in lines of another language. Both are NaN if no
+    line counts. `codes` is int32[rows, MOST], the languages with the most bytes, -1 for no
+    language; `shares` is float64[rows, MOST], their shares of the bytes."""
 
     score: np.ndarray
     switched: np.ndarray
@@ -159,7 +158,7 @@ class ByLine:
 
 def by_line(docs: Documents, model: Model, language: np.ndarray, least: int) -> ByLine:
     """Label each line of the documents, and return the scores by line. A line counts if it has a
-    word and at least `least` characters. `language`: int32[rows], the label of each document."""
+    word and at least `least` characters. `language` is int32[rows], the label of each document."""
     data, offsets = docs.buffers()
     lines = newline_lines(docs)
     tiles = np.append(lines.start, offsets[-1])  # each line with its newline, which is a space
@@ -180,10 +179,10 @@ def shares_of(
     language: np.ndarray,
     labels: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the fields of ByLine. `rows`: int64[documents + 1], the first line of each document.
-    `codes`: int32[lines], the label of each line. `scores`: float32[lines]. `size`: int64[lines],
-    the bytes of each line. `counts`: bool[lines], True if the line counts. `language`:
-    int32[documents], the label of each document. `labels`: the number of labels."""
+    """Return the fields of ByLine. `rows` is int64[documents + 1], the first line of each document.
+    `codes` is int32[lines], the label of each line. `scores` is float32[lines]. `size` is
+    int64[lines], the bytes of each line. `counts` is bool[lines], True if the line counts.
+    `language` is int32[documents], the label of each document. `labels` is the number of labels."""
     documents = len(rows) - 1
     score = np.full(documents, np.nan)
     switched = np.full(documents, np.nan)

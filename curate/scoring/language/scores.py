@@ -17,8 +17,9 @@ def calibration(
     bins: Sequence[Sequence[float]],
 ) -> dict[str, float | list[dict[str, float]] | None]:
     """Return the expected calibration error (Guo et al. 2017, "On Calibration of Modern Neural
-    Networks", 2), or None without texts, and the mean score and accuracy of each bin that has
-    texts. `bins`: for each, the numbers of texts and of correct labels, and the sum of scores."""
+    Networks", 2; None without texts), and the mean score and accuracy of each bin that has texts.
+    `bins` holds, for each bin, the numbers of texts and of correct labels, and the sum of scores.
+    """
     texts = sum(bin[0] for bin in bins)
     error = sum(abs(right - score) for _, right, score in bins)
     return {
@@ -43,8 +44,8 @@ Pairs = Counter[tuple[str, str | None]]
 
 
 class Scores:
-    """Counts of expected and predicted labels. `labels`: the labels of the model. `en`, `eng` and
-    `eng_Latn` count as one language; if all labels have a script, scripts must match too."""
+    """Counts of expected and predicted labels. `labels` are the labels of the model. `en`, `eng`
+    and `eng_Latn` count as one language; if all labels have a script, scripts must match too."""
 
     def __init__(self, labels: Iterable[str]) -> None:
         self.labels = tuple(labels)
@@ -59,9 +60,9 @@ class Scores:
         chars: Sequence[int],
         scores: Sequence[float],
     ) -> None:
-        """Add a batch of texts. `predicted`: the label of each text, or None if the model gave
-        none. `chars`: the length of each text. `scores`: the score of the predicted label, 0 to 1.
-        """
+        """Add a batch of texts. `predicted` is the label of each text, or None if the model gave
+        none. `chars` is the length of each text. `scores` is the score of the predicted label, 0 to
+        1."""
         lengths = [sum(c >= least for least in LENGTHS[1:]) for c in chars]
         bins = [min(BINS - 1, int(score * BINS)) for score in scores]
         for key, score in zip(
@@ -84,10 +85,10 @@ class Scores:
         return counts
 
     def result(self) -> dict[str, Any]:
-        """Return the measures. Those under `known` exclude languages that the model lacks."""
+        """Return the measures. Measures under `known` leave out languages without a label."""
         canonical, knows = self._names()
         truths = {key[0] for key in self._counts}
-        lengths = [[0, 0, 0, 0] for _ in LENGTHS]  # texts, right; of those known, right
+        lengths = [[0, 0, 0, 0] for _ in LENGTHS]  # texts, right; texts in known languages, right
         bins = {part: [[0, 0, 0.0] for _ in range(BINS)] for part in ("all", "known")}
         for key, times in self._counts.items():
             truth, label, length, place = key
@@ -137,8 +138,8 @@ def _share(part: int, whole: int) -> float | None:
 
 
 class Language(NamedTuple):
-    """Figures of a language: the numbers of texts that are in this language (expected), got its
-    label (found) or both (right); precision, recall and F1."""
+    """Figures of a language: the numbers of texts in this language (expected), of texts with its
+    label (found) and of texts with both (right); precision, recall and F1."""
 
     label: str
     texts: int

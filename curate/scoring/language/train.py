@@ -1,11 +1,10 @@
 """Train a fastText classifier of languages from labelled documents.
 
 The same documents give the same bytes in any order: lines are ordered by hash, one thread trains,
-the seed is a setting, and the process's memory starts as zeros. Zeroed memory is needed because
-fastText 0.9.2 with one thread initializes only a tenth of the input matrix (`DenseMatrix::uniform`
-runs block 0 of ten) and leaves in the rest whatever the memory holds. Without zeros the same lines
-could give another model, or one that diverges.
-"""
+the seed is a setting, and the process's memory starts as zeros. Zeros are needed because fastText
+0.9.2 with one thread initializes only a tenth of the input matrix (`DenseMatrix::uniform` runs
+block 0 of ten). The rest keeps what the memory held before: without zeros the same lines could give
+another model, or one that diverges."""
 
 from __future__ import annotations
 
@@ -57,8 +56,8 @@ class Counts(NamedTuple):
 
 
 class Lines:
-    """Training examples in a file: prepared lines, with label, length and hash of each. `prepare`:
-    a function to apply to texts before they become lines, or None."""
+    """Training examples in a file: prepared lines, with label, length and hash of each. `prepare`
+    is a function to apply to texts before they become lines, or None."""
 
     def __init__(
         self,
@@ -108,19 +107,18 @@ class Lines:
             self.label.append(code)
             self.held.append(out)
             self.chars.append(len(texts[row]))
-            # Another seed than for held_out, so that both draws are independent.
+            # Another seed than for `held`, so that both draws are independent.
             key = xxhash.xxh3_64(names[code].encode() + b"\0", self.training.seed + 1)
             key.update(line)
             self.key.append(key.intdigest())
 
     def order(self, held: bool) -> np.ndarray:
-        """Return int64[rows]: the held-out lines if `held`, else the training lines, sorted by
-        hash."""
+        """Return int64[rows]: held-out lines if `held`, else training lines, sorted by hash."""
         rows = np.flatnonzero(np.frombuffer(self.held, np.int8) == held)
         return rows[np.argsort(np.frombuffer(self.key, np.uint64)[rows], kind="stable")]
 
     def first(self, rows: np.ndarray, most: int) -> np.ndarray:
-        """Return those of the `rows` that are among the first `most` of them with their label."""
+        """Return the first `most` rows of each label, in the order of `rows`."""
         labels = np.frombuffer(self.label, np.int32)[rows]
         kept = np.zeros(len(rows), np.bool_)
         for code in range(len(self.names)):
@@ -173,8 +171,8 @@ def labelled(batch: pa.RecordBatch, label: str) -> tuple[pa.LargeStringArray, li
     return as_large_string(batch.column("text")), usable
 
 
-# glibc fills memory with the complement of 255 (mallopt(3), M_PERTURB), macOS with 0xAA, which is
-# -3e-13 as a float.
+# glibc fills memory with the complement of 255, that is 0 (mallopt(3), M_PERTURB). macOS fills it
+# with 0xAA, which is -3e-13 as a float.
 FILLED = {
     "MALLOC_PERTURB_": "255",
     "GLIBC_TUNABLES": "glibc.malloc.perturb=255",
@@ -218,7 +216,7 @@ def fit(task: FitTask) -> None:
         "minn": training.minn,
         "maxn": training.maxn,
         "bucket": training.bucket if training.maxn or training.word_ngrams > 1 else 0,
-        "thread": 1,  # several threads would update one matrix in random order
+        "thread": 1,  # several threads would update the matrix in random order
         "seed": training.seed,
         "verbose": 0,
     }
@@ -253,8 +251,8 @@ def train_on(
     prepare: Callable[[np.ndarray, np.ndarray], Buffers] | None = None,
 ) -> tuple[Lines, np.ndarray, T]:
     """Train on (text, label) pairs and write the model to `target`. Return all lines, the rows used
-    for training, and the figures. `choose`: a function that selects the training rows. `judge`: a
-    function that computes figures on the held-out lines."""
+    for training, and the figures. `choose` is a function that selects the training rows. `judge` is
+    a function that computes figures on the held-out lines."""
     folder = target.parent
     folder.mkdir(parents=True, exist_ok=True)
     clear_temporary(folder)
@@ -281,8 +279,9 @@ def train(
     examples: Iterable[Example], folder: Path, training: Training, call_apart: CallApart
 ) -> dict[str, Any]:
     """Train on (text, label) pairs, and write language.bin (or .ftz) and card.json to the folder.
-    Return the model card. `call_apart`: a function that runs fastText's training in a separate
-    process. Raises UsageError if there are less than two labels, RunFailed if training diverges."""
+    Return the model card. `call_apart` is a function that runs fastText's training in a separate
+    process. Raises UsageError if there are fewer than two labels, RunFailed if training diverges.
+    """
 
     def choose(lines: Lines) -> np.ndarray:
         if len(lines.labels_in_training()) < 2:

@@ -3,8 +3,7 @@
 CCNet's own models (Wenzek et al. 2020) can be used too: KenLM binaries `{lang}.arpa.bin`, each with
 a `{lang}.sp.model`, which need `pip install kenlm`. Perplexities are comparable only within one
 model, so CCNet's published cut-offs can be used with these models alone, which are identified by
-sha256.
-"""
+sha256."""
 
 from __future__ import annotations
 
@@ -62,12 +61,12 @@ def _simple(text):
 @njit(cache=True, nogil=True)
 def _split(data, offsets):
     rows = len(offsets) - 1
-    # Upper bounds, cut to size as views; untouched memory costs nothing.
+    # Arrays of the largest possible size, returned as views: untouched memory costs nothing.
     limit = (offsets[rows] - offsets[0]) // 2 + rows + 2
     start, end = np.empty(limit, np.int64), np.empty(limit, np.int64)
     line_ends, row_lines = np.empty(limit, np.int64), np.empty(rows + 1, np.int64)
     begun = ended = lines = np.uint64(0)
-    before = np.int64(0)  # words up to the last line
+    before = np.int64(0)  # number of words up to the end of the last line
     for r in range(rows):
         row_lines[r] = lines
         if _simple(data[offsets[r] : offsets[r + 1]]):
@@ -118,16 +117,16 @@ def numbered_lines(
     data: np.ndarray, offsets: np.ndarray, words: Vocabulary
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (ids: uint32[words], ends: int64[lines], rows: int64[rows + 1]): the id of each word,
-    the end of each line in the ids, and the first line of each row. `data`: uint8[] and `offsets`:
-    int64[rows + 1] of the texts. Lines without words are omitted."""
+    the end of each line in the ids, and the first line of each row. `data` (uint8[]) and `offsets`
+    (int64[rows + 1]) are the texts. Lines without words are omitted."""
     start, end, ends, rows = _split(data, offsets)
     return words.ids(data, start, end), ends, rows
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of rows or sentences. `log10`: float64[n], the log10 probability of all words and
-    sentence ends together. `length`: int64[n], how many words and sentence ends these are."""
+    """Scores of rows or sentences. `log10` is float64[n], the log10 probability of all words and
+    sentence ends together. `length` is int64[n], the number of these words and sentence ends."""
 
     log10: np.ndarray
     length: np.ndarray
@@ -139,7 +138,7 @@ class Scores:
 
 
 class NgramModel:
-    """An n-gram model of llmcurate: the tables of the model, and the way its texts are split."""
+    """An n-gram model of llmcurate: its tables, and the way to split texts into sentences."""
 
     def __init__(self, data: ModelData, path: Path | str = "model") -> None:
         self.data, self.path = data, str(path)
@@ -165,9 +164,9 @@ class NgramModel:
         return of_words(texts, self.data.variant, self.data.unit, self.data.words.ids)
 
     def log10(self, ids: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the log10 probability of each sentence twice, as float64[sentences] and as sums in
-        float32. `ids`: uint32[words], the words of all sentences. `ends`: int64[sentences], the end
-        of each sentence in `ids`. Raises ValueError if an id is not a word or is <s>."""
+        """Return the log10 probability of each sentence twice: summed in float64 and in float32.
+        `ids` is uint32[words], the words of all sentences. `ends` is int64[sentences], the end of
+        each sentence in `ids`. Raises ValueError if an id is not a word or is <s>."""
         if len(ids) and (int(ids.max()) >= len(self.data.words) or bool((ids == BOS).any())):
             raise ValueError("ids must be below the vocabulary's size, and not <s>")
         if len(ends) and (ends[-1] != len(ids) or (np.diff(ends, prepend=0) < 0).any()):
@@ -181,7 +180,8 @@ class NgramModel:
         return sums, floats
 
     def by_sentence(self, texts: pa.LargeStringArray) -> tuple[Scores, np.ndarray]:
-        """Return the scores of all sentences, and each row's first sentence: int64[rows + 1]."""
+        """Return the scores of all sentences, and the number of each row's first one:
+        int64[rows + 1]."""
         sentences = self.sentences(texts)
         exact, floats = self.log10(sentences.ids, sentences.ends)
         # KenLM's binding, which CCNet uses, sums in float32.
@@ -193,7 +193,7 @@ class NgramModel:
         scores, rows = self.by_sentence(texts)
         total = np.concatenate([[0.0], np.cumsum(scores.log10)])
         length = np.concatenate([[0], np.cumsum(scores.length)])
-        single = np.diff(rows) == 1  # copied: a difference of sums would round
+        single = np.diff(rows) == 1  # texts of one sentence; a difference of sums would round
         log10 = np.diff(total[rows])
         log10[single] = scores.log10[rows[:-1][single]]
         return Scores(log10, np.diff(length[rows]))
@@ -206,10 +206,10 @@ class NgramModel:
         return values
 
     def first_occurrences(self, texts: pa.LargeStringArray) -> np.ndarray:
-        """Return float64[rows]: the perplexity of each text, NaN without words, in which a line
-        that repeats an earlier line of the text has probability 1. For an n-gram model alone, a
-        repeated line is as unexpected each time; here repetitive texts get low perplexities. Only
-        for variant `plain`, whose sentences are lines."""
+        """Return float64[rows]: the perplexity of each text if lines that repeat an earlier line of
+        the text have probability 1; NaN without words. So repetitive texts get low perplexities,
+        while an n-gram model alone finds a repeated line as unexpected each time. Only for variant
+        `plain`, whose sentences are lines."""
         lines = [(text or "").splitlines() for text in texts.to_pylist()]
         scores = self.by_document(pa.array([x for row in lines for x in row], pa.large_string()))
         log10, length = np.zeros(len(texts)), np.zeros(len(texts), np.int64)
@@ -223,7 +223,7 @@ class NgramModel:
         return Scores(log10, length).perplexity()
 
 
-# Percentiles 30 and 60 over CCNet's sample of Common Crawl: cc_net/data/cutoff.csv.
+# Percentiles 30 and 60 of perplexity in CCNet's sample of Common Crawl (cc_net/data/cutoff.csv).
 CUTOFFS: dict[str, tuple[float, float]] = {
     "en": (340.0, 520.0),
     "de": (370.0, 590.0),
@@ -235,7 +235,7 @@ _SUFFIX = ".arpa.bin"
 
 
 class KenlmModel:
-    """A model that the kenlm library reads, with its SentencePiece model; it scores as in CCNet."""
+    """A model for the kenlm library, with its SentencePiece model. Scores are as in CCNet."""
 
     def __init__(self, path: Path, pieces: Path) -> None:
         self.path, self.pieces = path, pieces

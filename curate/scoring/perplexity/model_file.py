@@ -6,8 +6,7 @@ header lists offset, bytes and xxh3-128 of each section.
 
 ARPA files, of llmcurate or KenLM, are the text form: `\data\`, the number of n-grams of each order,
 then for each order a section of lines `log10 probability TAB words TAB log10 back-off`, and
-`\end\`. Source: ngram-format(5) of SRILM.
-"""
+`\end\`. Source: ngram-format(5) of SRILM."""
 
 from __future__ import annotations
 
@@ -48,9 +47,9 @@ SECTIONS = {
 
 @dataclass(frozen=True)
 class ModelData:
-    """The content of a model file. `counts`: the number of n-grams of each order. `firsts`:
-    int64[order + 2], where the table of each order begins in `entries`. `word_prob`,
-    `word_backoff`: float32[words]. `about`: facts about the model, in any form."""
+    """The content of a model file. `counts` is the number of n-grams of each order. `firsts` is
+    int64[order + 2], where the table of each order begins in `entries`. `word_prob` and
+    `word_backoff` are float32[words], log10. `about` holds facts about the model, in any form."""
 
     counts: tuple[int, ...]
     variant: Variant
@@ -115,7 +114,7 @@ def is_kenlm(path: Path) -> bool:
 
 
 def read_model(path: Path, whole: bool = False) -> ModelData:
-    """Read a model file, whose tables are memory-mapped. `whole`: True to check the entries too,
+    """Read a model file, whose tables are memory-mapped. `whole` is True to check the entries too,
     which takes longer. Raises UsageError if the file is damaged or not a model."""
     try:
         return _read(path, whole)

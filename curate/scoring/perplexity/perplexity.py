@@ -1,11 +1,11 @@
 """The step `perplexity`: score documents with a language model and sort them into buckets.
 
 The buckets head, middle and tail are CCNet's (Wenzek et al. 2020, section 3.4). The cuts are
-percentiles of the corpus per language, or CCNet's published ones for CCNet's models. As in CCNet, a
-score must be below the first cut for head, below the second for middle; the rest is tail. Documents
-without words or a model for their language are `all`. `low` is the bucket below an optional lower
-percentile. With `by: paragraph`, the score of a document is the list of its paragraphs' scores.
-"""
+percentiles of the corpus per language, or CCNet's published ones for CCNet's models. As in CCNet,
+head has the scores below the first cut, middle those below the second, tail the rest. Documents
+without words, or without a model for their language, are in `all`. `low` is the bucket below an
+optional lower percentile. With `by: paragraph`, the score of a document is the list of its
+paragraphs' scores."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def find_models(pattern: str) -> dict[str, Path]:
         raise UsageError(f"model {pattern}: {MARK} may appear only once")
     before, after = pattern.split(MARK)
     name_pattern = re.compile(re.escape(before) + r"([A-Za-z0-9_-]+)" + re.escape(after))
-    # The label is part of the name of an entry in `top`: a file, or a folder on the way to it.
+    # The language is part of the name of an entry in `top`: of a file, or a folder on its path.
     head, tail = before.rpartition("/")[0], after.partition("/")
     top = Path(head or ("/" if before.startswith("/") else "."))
     models = {}
@@ -86,8 +86,7 @@ class Perplexity(CorpusStep, FromFiles):
 
     Columns: `score` (the perplexity; null without a model for the language or without words),
     `bucket`, and `first` if the setting asks for it. With `by: paragraph`: `paragraphs`, the number
-    of paragraphs with a score, and `cut`, the number of paragraphs removed.
-    """
+    of paragraphs with a score, and `cut`, the number of paragraphs removed."""
 
     in_tasks: ClassVar[bool] = True
     version: ClassVar[int] = 2  # 2: a model serves all labels of its language
@@ -221,7 +220,7 @@ class Perplexity(CorpusStep, FromFiles):
 
     @property
     def repeats(self) -> bool:
-        """True if the perplexity by `first_occurrences` is needed too."""
+        """True if the perplexity that `first_occurrences` computes is needed too."""
         return self.first or self.least_first is not None
 
     def resources(self) -> list[str]:
@@ -326,8 +325,8 @@ class Perplexity(CorpusStep, FromFiles):
         return docs
 
 
-# Tasks on groups of sketch files run in three phases: seen -> cuts -> pieces. The caller holds no
-# documents; it joins the pieces of decisions into one file.
+# Tasks on groups of sketch files run in three phases: count scores (seen), find the limits of
+# buckets (cuts), write decisions (pieces). The caller joins the pieces into one file.
 
 BINS = 40
 MOST = 1e300  # higher and infinite perplexities are counted in the last bin
@@ -341,9 +340,9 @@ def ranks_between(scores: int, percent: float) -> tuple[int, int]:
 
 
 def percentile(scores: int, ranked: dict[int, float], percent: float) -> float:
-    """Return the exact percentile of scores, interpolated linearly as in numpy. `scores`: the
-    number of scores. `ranked`: the scores by rank. Infinite scores rank highest. A percentile
-    between two infinite scores is infinite, while in numpy it is NaN."""
+    """Return the exact percentile of scores, interpolated linearly as in numpy. `scores` is the
+    number of scores. `ranked` has the needed scores by rank. Infinite scores rank highest. A
+    percentile between two infinite scores is infinite, while in numpy it is NaN."""
     low, high = (ranked[rank] for rank in ranks_between(scores, percent))
     if low == high:
         return low
@@ -366,7 +365,7 @@ def bucket_of(
 # scores pages. A paragraph is a line, as in CCNet's dedup. A paragraph without words has no score
 # and is kept; percentiles are over all paragraphs of a language.
 def paragraph_texts(docs: Documents) -> tuple[np.ndarray, pa.LargeStringArray]:
-    """Return the first line of each row, int64[rows + 1], and all lines, each with its newline."""
+    """Return (int64[rows + 1], the number of each row's first line; all lines with newlines)."""
     from curate.text.buffers import text_array
     from curate.text.lines import newline_lines
 
@@ -377,11 +376,12 @@ def paragraph_texts(docs: Documents) -> tuple[np.ndarray, pa.LargeStringArray]:
 
 
 def cut_paragraphs(docs: Documents, keep: tuple[str, ...], decisions: pa.Table) -> Documents:
-    """Cut paragraphs outside the kept buckets from the documents. `decisions`: one row per
+    """Cut paragraphs outside the kept buckets from the documents. `decisions` has one row per
     document, with the scores of its lines and the cuts of its language. Adds the columns
     `paragraphs`, the number of paragraphs with a score, and `cut`, the number of paragraphs
-    removed. Drops documents without scored paragraphs by the rule `bucket`, as they are in the
-    bucket `all`, and documents whose scored paragraphs are all cut by the rule `nothing_left`."""
+    removed. Documents without scored paragraphs are in the bucket `all` and dropped by the rule
+    `bucket`. Documents whose scored paragraphs are all cut are dropped by the rule `nothing_left`.
+    """
     from curate.documents.cutting import cut_marked
     from curate.text.lines import newline_lines
 
@@ -422,7 +422,7 @@ def cut_paragraphs(docs: Documents, keep: tuple[str, ...], decisions: pa.Table) 
 
 
 def bins_of(low: float, high: float) -> tuple[float, float]:
-    """Return (start, width) of logarithmic bins of equal width from score `low` to score `high`."""
+    """Return (start, width) of bins of equal width in log10(1 + score), from `low` to `high`."""
     least, most = math.log10(1 + min(low, MOST)), math.log10(1 + min(high, MOST))
     return least, max((most - least) / BINS, 1e-6)
 
@@ -531,8 +531,9 @@ LANGUAGES, SEEN = "languages.json", "seen.json"
 
 @dataclass(frozen=True)
 class Languages(Message):
-    """The cuts and bins of languages. `cuts`: the cuts of each language. `shown`: the languages in
-    the report. `bins`: (start, width) of the histogram's bins, for each language with scores."""
+    """The cuts and bins of languages. `cuts` are the cuts of each language. `shown` are the
+    languages in the report. `bins` holds (start, width) of the histogram's bins, for each language
+    with scores."""
 
     cuts: Cuts
     shown: list[str]
@@ -545,7 +546,8 @@ def _languages(file: Path) -> Languages:
 
 @dataclass(frozen=True)
 class BucketCounts(Message):
-    """By language, the numbers of documents (or paragraphs) by bucket, and of scores by bin."""
+    """For each language, the numbers of documents (or paragraphs) per bucket, and of scores per
+    bin."""
 
     buckets: dict[str, dict[str, int]]
     bins: dict[str, list[int]]
@@ -562,7 +564,7 @@ class BucketCounts(Message):
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of a language: documents (or paragraphs) by bucket, cuts, histogram of scores."""
+    """Figures of a language: documents (or paragraphs) per bucket, cuts, histogram of scores."""
 
     by: str
     buckets: dict[str, int]
@@ -585,8 +587,8 @@ def _figures(languages: Languages, seen: BucketCounts, lang: str, step: Perplexi
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """The task to write the decisions on documents of a group of sketch files. `languages`: the
-    file with the cuts. `first`: True if sketches have the column `first`. `paragraphs`: True if
+    """The task to write the decisions on documents of a group of sketch files. `languages` is the
+    file with the cuts. `first` is True if sketches have the column `first`. `paragraphs` is True if
     scores are per paragraph."""
 
     languages: Path

@@ -7,9 +7,8 @@ case), or `pieces` of a SentencePiece model. This model is trained with CCNet's 
 Makefile of cc_net, Wenzek et al. 2020: unigram, coverage 0.9995, texts normalised before), on at
 most a million sentences drawn with a fixed seed.
 
-A hash table maps words to ids; it compares the bytes, so it is exact. Id 0 is <unk>, 1 <s>, 2 </s>.
-If a text contains these as words, they are unknown words.
-"""
+A hash table maps words to ids. It compares bytes, so it is exact. Id 0 is <unk>, 1 <s>, 2 </s>. If
+a text contains one of these as a word, that word is unknown."""
 
 from __future__ import annotations
 
@@ -110,7 +109,7 @@ def resolve(data, start, size, keys, places, count, blob, offsets, slots, out, f
     for i in range(count):
         key, at = keys[i], places[i]
         wanted = np.uint64(size[i]) << _32
-        # Without branches: the slot within the bucket is unpredictable.
+        # Without branches, because the slot within the bucket cannot be predicted.
         h0, h1 = slots[at + _ONE], slots[at + _2 + _ONE]
         h2, h3 = slots[at + _4 + _ONE], slots[at + _6 + _ONE]
         w0 = np.uint64((slots[at] == key) & (h0 & ~_LOW == wanted))
@@ -189,10 +188,10 @@ def _fill(blob, offsets, slots):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of a model. `blob`: uint8[], the bytes of the words. `offsets`: int64[words + 1].
-    `slots`: uint64[], two per slot: the key of a word, then its size (32 bits) and its id + 1; 0 if
-    free. Buckets are searched from their first slot. Model files hold `slots`, so a change of the
-    keys needs a new version of the file."""
+    """The words of a model. `blob` is uint8[], the bytes of the words. `offsets` is
+    int64[words + 1]. `slots` is uint64[], two per slot: the key of a word, then its size (32 bits)
+    and its id + 1; 0 if free. Buckets are searched from their first slot. Model files hold `slots`,
+    so a change of the keys needs a new version of the file."""
 
     blob: np.ndarray
     offsets: np.ndarray
@@ -279,9 +278,9 @@ class VocabularyBuilder:
 
     def settled(self, least: int, first: int = 0) -> tuple[Vocabulary, np.ndarray]:
         """Return the final vocabulary, and for each old id its new id: uint32[words], 0 if the word
-        was dropped. After the special words, the vocabulary has the `first` oldest words in their
-        order, then the words with at least `least` occurrences, most frequent first; equally
-        frequent ones by their bytes."""
+        was dropped. After the special words come the `first` oldest words in their order, then the
+        words with at least `least` occurrences, most frequent first. Equally frequent words are
+        sorted by their bytes."""
         ends = self._offsets[: self.words + 1].tolist()
         blob = self._blob.tobytes()
         words = [blob[a:z] for a, z in pairwise(ends)]
@@ -295,8 +294,8 @@ class VocabularyBuilder:
         return vocabulary([*SPECIAL, *(words[i] for i in kept)]), new
 
 
-# The replacement for each character of CCNET_PUNCTUATION. CCNet maps `１` to a quotation mark, but
-# digits have become 0 before.
+# The replacement for each character of CCNET_PUNCTUATION. CCNet maps `１` to a quotation mark,
+# without effect, because digits have become 0 before.
 _REPLACED = (
     ",", ".", ",", '"', '"', '"', '"', '"', '"', '"', '"', '"', '"', "'", ":", ":", "?", "!",
     "(", ")", ";", "-", " - ", ". ", "~", "'", "...", "-", "<", ">", "[", "]", "%", "-",
@@ -323,8 +322,8 @@ Numbers = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences of word ids. `ids`: uint32[words]. `ends`: int64[sentences], the end of each
-    sentence in `ids`. `rows`: int64[rows + 1], the first sentence of each row."""
+    """Sentences of word ids. `ids` is uint32[words]. `ends` is int64[sentences], the end of each
+    sentence in `ids`. `rows` is int64[rows + 1], the first sentence of each row."""
 
     ids: np.ndarray
     ends: np.ndarray
@@ -334,7 +333,7 @@ class Sentences:
 def of_words(
     texts: pa.LargeStringArray, variant: Variant, unit: Unit, number: Numbers
 ) -> Sentences:
-    """Return texts as sentences of words. `number`: converts (data, start, end) to word ids."""
+    """Return texts as sentences of words. `number` converts (data, start, end) to word ids."""
     if variant == "ccnet":
         texts = pa.array([ccnet_text(t or "") for t in texts.to_pylist()], pa.large_string())
     data, offsets = text_buffers(texts)
@@ -355,9 +354,9 @@ def of_words(
 def of_pieces(
     texts: pa.LargeStringArray, variant: Variant, processor: Any, ids: np.ndarray, number: Numbers
 ) -> Sentences:
-    """Return texts as sentences of pieces. `ids`: uint32[pieces], the word id of each piece.
-    Neighbouring letters for which SentencePiece has no piece together count as a word, whose id
-    `number` returns. Otherwise all words in another script would be the same unknown word."""
+    """Return texts as sentences of pieces. `ids` is uint32[pieces], the word id of each piece. A
+    run of letters for which SentencePiece has no piece counts as one word, whose id `number`
+    returns. Otherwise all words in another script would be the same unknown word."""
     rows = np.zeros(len(texts) + 1, np.int64)
     lines: list[str] = []
     for r, text in enumerate(texts.to_pylist()):
@@ -407,7 +406,8 @@ def load_pieces(model: bytes, source: str) -> Any:
 
 
 def piece_words(processor: Any) -> tuple[list[bytes], np.ndarray]:
-    """Return the pieces as words, by piece id, and bool[pieces]: True if texts can have it."""
+    """Return the pieces as words, by piece id, and bool[pieces]: True if texts can have the
+    piece."""
     names = processor.IdToPiece(list(range(processor.GetPieceSize())))
     real = [
         not (processor.IsControl(i) or processor.IsUnknown(i) or n.encode() in SPECIAL)
@@ -426,7 +426,7 @@ def piece_ids(number: Numbers, processor: Any) -> np.ndarray:
 
 _COVERAGE = 0.9995
 _SENTENCES = 1_000_000
-_LONGEST = 16_384  # bytes of a sentence; longer ones would be skipped, so they are cut before
+_LONGEST = 16_384  # bytes; longer sentences would be skipped, so they are cut before training
 _THREADS = 4  # fixed: float sums depend on the number of threads
 
 

@@ -7,10 +7,9 @@ below, times 2^32, plus the first word's id. All levels are in one array; words 
 
 For sorting, n-grams are 128-bit keys (hi, lo): uint64, with the last word in the highest bits. So
 keys sort in the suffix order of Heafield et al. 2013: n-grams that end alike are adjacent. With B
-bits per word, the key of an N-gram's last n words is its key >> (N - n)B. There can be more keys
-than memory: runs are sorted in memory, written to disk and merged in one pass. Files are columns of
-raw numbers, read memory-mapped and in order, so the operating system holds only the part in use.
-"""
+bits per word, the key of an N-gram's last n words is its key >> (N - n)B. Keys may exceed memory:
+runs of keys are sorted in memory, written to disk and merged in one pass. A file is a column of raw
+numbers, read in order through a memory map, so that memory holds only the part in use."""
 
 from __future__ import annotations
 
@@ -67,8 +66,8 @@ def less(ahi, alo, bhi, blo):
 @njit(cache=True, nogil=True)
 def ngram_keys(ids, ends, order, bits):
     """Return the keys (hi, lo) of the n-grams that end at each word and at the </s> (id 2) of each
-    sentence. `ids`: uint32[words]. `ends`: int64[sentences], the end of each sentence in `ids`. <s>
-    fills up the n-grams at the beginning of a sentence."""
+    sentence. `ids` is uint32[words]. `ends` is int64[sentences], the end of each sentence in `ids`.
+    At the beginning of a sentence, <s> stands for missing words."""
     n = len(ids) + len(ends)
     hi, lo = np.empty(n, np.uint64), np.empty(n, np.uint64)
     width, top = np.uint64(bits), np.uint64((order - 1) * bits)
@@ -152,7 +151,7 @@ CHUNK = 1 << 18  # rows per chunk of a merge
 
 
 class Column:
-    """A file of numbers. Numbers are appended to the file, and it is read memory-mapped."""
+    """A file of numbers, to which numbers are appended and which is read through a memory map."""
 
     def __init__(self, path: Path, dtype: str) -> None:
         self.path, self.dtype, self.rows = path, np.dtype(dtype), 0
@@ -237,7 +236,7 @@ def _merge(hi, lo, heads, ends, heap, size, out):
 
 class Sorter:
     """Sorts rows with a 128-bit key and further columns. Rows with equal keys keep their order.
-    `rows`: the number of rows to sort in memory at once. `columns`: the dtypes by name."""
+    `rows` is the number of rows to sort in memory at once. `columns` are the dtypes by name."""
 
     def __init__(self, folder: Path, name: str, bits: int, rows: int, columns: dict[str, str]):
         self.bits, self.most = bits, max(1, rows)
@@ -278,7 +277,7 @@ LOAD = 1.5  # slots per n-gram
 BUCKET = 4  # slots of 16 bytes: one cache line
 MOST_SLOTS = (1 << 32) - 2 * BUCKET
 NOT_THERE = np.int64(-1)
-_BLOCK = 512  # words scored together; their data stays in the first caches
+_BLOCK = 512  # words scored together: their data stays in the fastest caches
 _32 = np.uint64(32)
 _2, _4, _6 = np.uint64(2), np.uint64(4), np.uint64(6)
 _WIDE = np.uint64(2 * BUCKET)  # uint64 numbers per bucket
@@ -322,10 +321,11 @@ def _slot_of(entries, firsts, words, i, skip):
 
 @njit(cache=True, nogil=True)
 def insert(entries, values, firsts, words, prob, backoff):
-    """Add n-grams to their level. `words`: uint32[rows, n]. `prob`, `backoff`: float32[rows],
-    log10. `firsts`: int64[order + 2], where each level begins, in entries. `values`: the entries,
-    viewed as float32. Returns -1 if all were added. Otherwise returns the first row whose last n -
-    1 words are missing in the level below, or -2 - row for an n-gram that appears twice."""
+    """Add n-grams to their level. `words` is uint32[rows, n]. `prob` and `backoff` are
+    float32[rows], log10. `firsts` is int64[order + 2], where each level begins, in entries.
+    `values` are the entries, viewed as float32. Returns -1 if all were added. Otherwise returns the
+    first row whose last n - 1 words are missing in the level below, or -2 - row for an n-gram that
+    appears twice."""
     n = words.shape[1]
     first, slots = firsts[n], firsts[n + 1] - firsts[n]
     for i in range(len(words)):
@@ -348,7 +348,7 @@ def insert(entries, values, firsts, words, prob, backoff):
 
 @njit(cache=True, nogil=True)
 def missing(entries, firsts, words):
-    """Return the first row of words: uint32[rows, n] that the tables lack, or -1 if none."""
+    """Return the first row of words: uint32[rows, n] whose n-gram the tables lack, or -1."""
     for i in range(len(words)):
         if _slot_of(entries, firsts, words, i, 0) < 0:
             return i
@@ -415,7 +415,7 @@ def _level(entries, values, firsts, n, ids, count, level, slot, prob, backs, hom
             j = np.uint64(k)
             i = todo[j]
             want = ((slot[i] << _32) | np.uint64(ids[i - reach])) + _ONE
-            # Without branches: the slot is unpredictable.
+            # Without branches, because the slot cannot be predicted.
             at = homes[j]
             last = entries[at + _6]
             at_first, at_second = (
@@ -442,8 +442,8 @@ def _level(entries, values, firsts, n, ids, count, level, slot, prob, backs, hom
 
 @njit(cache=True, nogil=True)
 def score(entries, values, firsts, word_prob, word_backoff, ids, ends, sums, floats):
-    """Compute the log10 probabilities of sentences, each between <s> and </s>. `ids`:
-    uint32[words], below the vocabulary's size. `ends`: int64[sentences], each sentence's end in
+    """Compute the log10 probabilities of sentences, each between <s> and </s>. `ids` is
+    uint32[words], below the vocabulary's size. `ends` is int64[sentences], each sentence's end in
     `ids`. Fills `sums` (float64[sentences]) and `floats` (float32[sentences], summed as in KenLM).
     """
     order = len(firsts) - 2
@@ -475,7 +475,7 @@ def score(entries, values, firsts, word_prob, word_backoff, ids, ends, sums, flo
         for n in range(2, order + 1):
             backs[n, :count] = 0
             _level(entries, values, firsts, n, line, count, level, slot, prob, backs, homes, todo)
-        # Add the back-offs of existing contexts that are as long as the n-gram found, or longer.
+        # Add the back-offs of contexts in the model that are at least as long as the n-gram found.
         for n in range(1, order):
             for i in range(1, count):
                 prob[i] += backs[n, i - 1] if level[i] <= n else np.float32(0)
@@ -498,8 +498,8 @@ Allocate = Callable[[int], np.ndarray]
 
 
 class NotClosed(Exception):
-    """An error: the last words of an n-gram are missing in the level below, or an n-gram appears
-    twice. `words`: uint32[n], the n-gram. `why`: the reason."""
+    """The last words of an n-gram are missing in the level below, or an n-gram appears twice.
+    `words` is uint32[n], the n-gram. `why` is the reason."""
 
     def __init__(self, words: np.ndarray, why: str) -> None:
         super().__init__(why)
@@ -517,8 +517,8 @@ def tables(
     counts: Sequence[int], levels: Iterable[Iterable[Rows]], allocate: Allocate
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (firsts, entries): where each level begins, int64[order + 2], and the entries of all
-    levels from 2 on, uint64[]. `counts`: the number of n-grams per order. `levels`: the batches of
-    n-grams of each level. `allocate`: makes an array of zeros. Raises NotClosed."""
+    levels from 2 on, uint64[]. `counts` is the number of n-grams per order. `levels` are the
+    batches of n-grams of each level. `allocate` makes an array of zeros. Raises NotClosed."""
     firsts = starts(counts)
     entries = allocate(2 * int(firsts[-1]))
     values = entries.view(np.float32)

@@ -7,8 +7,7 @@ by a curve for each topic.
 A percentile is the share of scored documents below a score, rounded down to a tenth of a percent;
 equal scores get the percentile of the last of them. Percentiles are exact (corpus/ranks.py), so
 workers and document order do not change them. Weights are learned by least squares from integer
-sums.
-"""
+sums."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ class QualityBuckets(CorpusStep):
     """Puts documents into buckets by percentiles of their scores, and drops no documents.
 
     Columns: `bucket`, 0 for the worst, and `percentile`, the combined percentile from 0 to 99.9.
-    Both are null for a document without any score.
-    """
+    Both are null for a document without any score."""
 
     paper: ClassVar[str] = "Su et al. 2024 (Nemotron-CC); Olmo 3 (2025), Dolma 3"
     after_sketches: ClassVar[frozenset[str]] = frozenset({"combine", "weights", "buckets", "equal"})
@@ -159,7 +157,7 @@ _COMBINED = pa.schema(
 
 
 def bounds_of(scored: int, parts: int) -> list[int]:
-    """Return the ranks, from 0, where the second and later parts begin if `scored` scores are
+    """Return the ranks (from 0) at which all parts but the first begin if `scored` scores are
     divided into `parts` parts. With few scores the last parts are empty and have no rank."""
     ranks = (-(-part * scored // parts) for part in range(1, parts))
     return [rank for rank in ranks if rank < scored]
@@ -167,9 +165,9 @@ def bounds_of(scored: int, parts: int) -> list[int]:
 
 def learned_weights(sums: np.ndarray) -> list[float]:
     """Return the weights of the scores: numbers >= 0 that add up to 1, fitted by least squares with
-    an intercept. `sums`: object[k + 2, k + 2], the products of (1, k percentiles, target), summed
-    over documents as integers. The best subset of scores without a negative weight is used. Raises
-    RunFailed if no score increases with the target."""
+    an intercept. `sums` is object[k + 2, k + 2], the products of (1, k percentiles, target), summed
+    over documents as integers. The best fit without a negative weight, over all subsets of the
+    scores, is used. Raises RunFailed if no score increases with the target."""
     n = sums[0, 0]
     count = len(sums) - 2
     if n < 2:
@@ -303,15 +301,15 @@ def resolve(step: QualityBuckets, sketches: Sketches) -> Decided:
     return Decided({"scored": done.facts["scored"]}, notes, tables={"buckets": buckets})
 
 
-# Per group: the combined percentiles of its documents. Overall: weights, and documents per bucket.
+# Per group: the combined percentiles of its documents. For all: weights, documents per bucket.
 COMBINED, WEIGHTS, BUCKETS = "combined.parquet", "weights.f64", "buckets.i64"
 
 
 @dataclass(frozen=True)
 class LevelsTask(GroupTask):
-    """The task to look up the percentiles of the documents in a group of sketch files (scores by
-    document). `thresholds`: one file per score. `weights`: one weight per score. `best`: True to
-    take a document's best percentile, False the mean."""
+    """The task to look up the percentiles of the scores of documents in a group of sketch files.
+    `thresholds` has one file per score. `weights` has one weight per score. `best` is True to use a
+    document's best percentile, False to use the weighted mean."""
 
     thresholds: list[Path]
     by_lang: bool
@@ -323,8 +321,9 @@ class LevelsTask(GroupTask):
         return [*names, *(["lang"] if self.by_lang else []), *more]
 
     def levels(self, batch: pa.RecordBatch) -> tuple[np.ndarray, list[str]]:
-        """Return (levels, groups). levels: int64[rows, scores], ten times the percentile of each
-        score, -1 for no score. groups: the value of the setting `by` for each row, or ""."""
+        """Return (levels, groups). `levels` is int64[rows, scores]: ten times the percentile of
+        each score, -1 without a score. `groups` has the value of the setting `by` for each row, or
+        ""."""
         langs = batch["lang"].to_pylist() if self.by_lang else [""] * len(batch)
         columns = [
             _placed(batch[f"score{k}"].to_numpy(zero_copy_only=False), langs, _limits(path))
@@ -336,8 +335,8 @@ class LevelsTask(GroupTask):
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
     """The task to put the documents of a group of files into buckets by their combined percentiles.
-    `edges`: the file with the combined percentiles at which buckets begin. `equal`: True if buckets
-    are equally large. `method`: the name of the step."""
+    `edges` is the file with the combined percentiles at which buckets begin. `equal` is True if
+    buckets are equally large. `method` is the name of the step."""
 
     edges: Path
     by_lang: bool
@@ -361,7 +360,7 @@ def _placed(values: np.ndarray, langs: list[str], limits: dict[str, np.ndarray])
 
 
 def add_products(task: LevelsTask) -> list[list[int]]:
-    """Run a task: return the products of each two of (1, percentiles, target), summed."""
+    """Run a task: return sums over documents of products of any two of (1, percentiles, target)."""
     size = len(task.thresholds) + 2
     products = np.zeros((size, size), object)
     for batch in sketch_batches(task.group.files, task.columns("target"), ROWS):
@@ -375,7 +374,8 @@ def add_products(task: LevelsTask) -> list[list[int]]:
 
 
 def combine(task: LevelsTask) -> int:
-    """Run a task: combine each document's percentiles. Return how many documents have a result."""
+    """Run a task: combine each document's percentiles. Return the number of documents with a
+    result."""
     scored, schema = 0, pa.schema([*_COMBINED, ("part", pa.int32())])
     weights = np.array(task.weights, np.float64)
     path = task.file(COMBINED)

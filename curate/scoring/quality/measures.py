@@ -1,8 +1,7 @@
 """Measures of scores that separate two sets: curves, areas, calibration, thresholds.
 
-`scores`: float64[n], the scores of documents of both sets. `good`: bool[n], True for documents of
-the positive set. A document is kept if score >= threshold.
-"""
+`scores` is float64[n], the scores of documents of both sets. `good` is bool[n], True for documents
+of the positive set. A document is kept if score >= threshold."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ POINTS = 200  # of a curve in evaluation.json and on the page
 
 
 def kept_count(documents: int, fraction: float) -> int:
-    """Return how many documents the best `fraction` of them are: rounded up, at least one."""
+    """Return the number of documents in the best `fraction` of them: rounded up, at least one."""
     exact = documents * fraction
     near = round(exact)
     return max(1, near if math.isclose(exact, near, rel_tol=1e-12) else math.ceil(exact))
@@ -30,8 +29,8 @@ def threshold_of(scores: np.ndarray, fraction: float) -> float:
 
 
 def steps(scores: np.ndarray, good: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return one row per distinct score. The columns are threshold: float64[k], descending; good
-    documents kept: int64[k]; other documents kept: int64[k]."""
+    """Return, for each of k distinct scores as a threshold, (the threshold: float64[k], descending;
+    the number of good documents kept: int64[k]; the number of other documents kept: int64[k])."""
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
     last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
@@ -40,8 +39,7 @@ def steps(scores: np.ndarray, good: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 
 def roc_auc(scores: np.ndarray, good: np.ndarray) -> float:
-    """Return the share of pairs (good, other) in which the good one scores higher. Ties count
-    half."""
+    """Return the share of pairs (good, other) whose good one scores higher. Ties count half."""
     _, right, wrong = steps(scores, good)
     x = np.concatenate(([0], wrong)).astype(np.float64)
     y = np.concatenate(([0], right)).astype(np.float64)
@@ -59,8 +57,7 @@ def calibration(
     scores: np.ndarray, good: np.ndarray
 ) -> dict[str, float | list[dict[str, float | None]]]:
     """Return figures for each tenth of the score (documents, mean score, share of good documents),
-    and the expected calibration error: the mean |score - share| (Naeini et al. 2015).
-    """
+    and the expected calibration error: the mean |score - share| (Naeini et al. 2015)."""
     place = np.minimum((scores * BINS).astype(np.int64), BINS - 1)
     rows, error = [], 0.0
     for b in range(BINS):
@@ -94,7 +91,7 @@ def deciles(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
 
 def kept_fractions(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
     """Return, for each fraction in KEPT, the threshold that keeps at least this fraction of the
-    documents that are not good, and the shares that it keeps of these and of the good documents."""
+    other (not good) documents, and the shares of other and of good documents that it keeps."""
     others, best = np.sort(scores[~good]), np.sort(scores[good])
     rows = []
     for fraction in KEPT:
@@ -149,8 +146,8 @@ def measure(scores: np.ndarray, good: np.ndarray) -> dict[str, Any] | None:
 def agreement(scores: np.ndarray, good: np.ndarray) -> dict[str, Any]:
     """Return how well "score >= 0.5" agrees with `good`: accuracy, F1, and Cohen's kappa, the share
     of agreement beyond chance (Cohen 1960). The 95 % interval of kappa comes from tables of counts
-    drawn from their posterior (Dirichlet, with Jeffreys' prior), so that a few documents that all
-    agree do not look certain."""
+    drawn from a posterior (Dirichlet, with Jeffreys' prior), so that the interval stays wide for a
+    few documents that all agree."""
     kept = scores >= 0.5
     counts = np.bincount(2 * kept + good, minlength=4)  # by kept, good
     tables = np.random.default_rng(0).dirichlet(counts + 0.5, 10_000)

@@ -2,8 +2,7 @@
 
 The model reads `" ".join(text.strip().splitlines())`, as in DCLM,
 baselines/mappers/enrichers/quality_prediction_enrichers_calc_fasttext.py. Every line end of
-`str.splitlines` becomes a blank, not only the newline that fastText knows.
-"""
+`str.splitlines` becomes a blank, not only the newline that fastText knows."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ def _stripped(data: np.ndarray, start: int, end: int) -> int:
 
 
 def joined_lines(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Strip texts, make line ends blanks. Return (uint8[bytes], offsets: int64[rows + 1])."""
+    """Strip texts, replace line ends by blanks. Return (uint8[bytes], offsets: int64[rows + 1])."""
     return _joined(data, offsets, False)
 
 
@@ -62,7 +61,7 @@ def _joined(data: np.ndarray, offsets: np.ndarray, ended: bool) -> tuple[np.ndar
             while at < end and not _LOOK[data[at]]:
                 at += 1
             n = line_end_bytes(data, at, end) if at < end else 0
-            at += 1 if at < end and n == 0 else 0  # a character that only shares the first byte
+            at += 1 if at < end and n == 0 else 0  # a character that begins with the same byte
             out[to : to + at - start] = data[start:at]
             to += at - start
             if n > 0:
@@ -118,8 +117,9 @@ def effective(model: str | None) -> str:
 
 
 def good_label(path: str | Path, label: str | None = None) -> str:
-    """Return the label to score: `label` if given, else `hq` if there is one, else the other of two
-    labels of which one is `cc`. Raises UsageError if there is no such label or no rule applies."""
+    """Return the label to score: `label` if given, else `hq` if the model has it, else the other
+    label of a model with two labels, one of them `cc`. Raises UsageError if there is no such label.
+    """
     labels = read_header(path).labels
     if label is not None:
         label = label.removeprefix("__label__")
@@ -139,8 +139,9 @@ def good_label(path: str | Path, label: str | None = None) -> str:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The score of a text and the reasons for it. `shares`: what each word and n-gram adds to the
-    logit, largest absolute values first. `against`: the label whose logit is subtracted, if any."""
+    """The score of a text and the reasons for it. `shares` is what each word and n-gram adds to the
+    logit, largest absolute values first. `against` is the label whose logit is subtracted, if any.
+    """
 
     score: float
     logit: float
@@ -149,7 +150,7 @@ class Explanation:
 
 
 class Classifier:
-    """A loaded model. `label`: the label to score, without prefix."""
+    """A loaded model. `label` is the label to score, without prefix."""
 
     def __init__(self, path: str | Path, label: str | None = None) -> None:
         self.label = good_label(path, label)
@@ -160,13 +161,13 @@ class Classifier:
 
     def scores(self, data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         """Return float64[rows]: for each text, the probability of the label to score, 0 to 1; 0 for
-        a text without words. `data`: uint8[bytes]. `offsets`: int64[rows + 1]."""
+        a text without words. `data` is uint8[bytes]. `offsets` is int64[rows + 1]."""
         return self.line_scores(*quality_lines(data, offsets))
 
     def line_scores(self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray) -> np.ndarray:
         """Return the scores of lines that `quality_lines` returned. With two labels the score is
         computed as in DCLM: the probability of the likelier label, or 1 minus that. fastText's
-        probabilities are 0.00001 too high, and DCLM's published threshold includes that."""
+        probabilities are 0.00001 too high, as is DCLM's published threshold."""
         chances = self._model.probabilities(lines, ends, self._codes).astype(np.float64)
         score = chances[:, 0]
         if chances.shape[1] == 2:

@@ -1,9 +1,8 @@
 """The step `quality`: score each document with a classifier and decide which documents to keep.
 
-There are three ways to decide: `threshold` is the lowest score to keep; `keep_fraction` is the
-share of documents to keep, from which the threshold is computed; `pareto` is GPT-3's random draw.
-By default all are kept.
-"""
+There are three ways to decide. `threshold` is the lowest score to keep. `keep_fraction` is the
+share of documents to keep, from which the threshold is computed. `pareto` is the shape of GPT-3's
+random draw. By default all documents are kept."""
 
 from __future__ import annotations
 
@@ -62,9 +61,9 @@ def pareto_draws(ids: pa.Array, alpha: float, seed: int) -> np.ndarray:
 
 
 class Scored(FromFiles, Explains, Kinds):
-    """The settings and the model of both kinds of the step: `Quality` and `QualityShare`."""
+    """The settings and the model of both classes of the step: `Quality` and `QualityShare`."""
 
-    name: ClassVar[str] = "quality"  # of both kinds
+    name: ClassVar[str] = "quality"  # of both classes
     paper: ClassVar[str] = "Brown et al. 2020, appendix A; Li et al. 2024, section 4.4"
 
     model: str | None = Field(
@@ -111,7 +110,7 @@ class Scored(FromFiles, Explains, Kinds):
         return self
 
     def identity(self) -> Identity:
-        """Return what decides the output, with the model in effect here, which all workers use."""
+        """Return what decides the output. Workers use the model in effect in this process."""
         facts = super().identity()
         facts.settings |= {"model": effective(self.model), "model_sha256": None}
         self._check()
@@ -176,8 +175,7 @@ class Scored(FromFiles, Explains, Kinds):
 class Quality(Scored, Step):
     """Scores documents, and drops those below `threshold`, or by GPT-3's draw.
 
-    Columns: `score`, 0 to 1 (0 for a text without words); with `pareto` also `draw`.
-    """
+    Columns: `score`, 0 to 1 (0 for a text without words); with `pareto` also `draw`."""
 
     only_measures: ClassVar[bool] = True
 
@@ -230,8 +228,8 @@ class QualityShare(Scored, CorpusStep):
         return docs.drop(score < threshold, "low_score", score, threshold)
 
 
-# The phases are seen -> threshold -> pieces. No row has `drop` set or a cluster, so
-# OUT/decisions.parquet has none of them: the step's `apply` drops documents.
+# The phases are seen (count scores), threshold, pieces (write decisions). No decision has `drop`
+# set or a cluster, so OUT/decisions.parquet lists none: `apply` drops documents by their scores.
 SCHEMA = pa.schema([*COLUMNS, ("score", pa.float64()), ("threshold", pa.float64())])
 THRESHOLD = "threshold.f64"
 
@@ -281,7 +279,7 @@ def resolve(step: QualityShare, sketches: Sketches) -> Decided:
 
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
-    """The task to write decisions on a group of sketch files. `method`: the name of the step."""
+    """The task to write decisions on a group of sketch files. `method` is the name of the step."""
 
     threshold: float
     method: str

@@ -13,8 +13,7 @@ Presets train on whole documents, prepared as in curate/scoring/quality/model.py
 - `openwebmath`: Paster et al. 2023 train MathScore with fastText; its settings are not published.
   Texts are in the normal form of the step `math_score`, without formulas.
 - `gpt3`: Brown et al. 2020, appendix A, has logistic regression over Spark's hashed words, not
-  fastText. Here: single words under the same loss.
-"""
+  fastText. Here: single words under the same loss."""
 
 from __future__ import annotations
 
@@ -39,7 +38,8 @@ from llmcurate.base.errors import UsageError
 
 class Texts:
     """The texts of the documents of some inputs. Every call of `batches` reads the inputs again.
-    scores: (least, below), to use only documents with least <= `score` < below, or None for all."""
+    `scores` is (least, below), to use only documents with least <= score < below, or None for all.
+    """
 
     def __init__(
         self,
@@ -107,9 +107,9 @@ def train(
     preset: str | None = None,
 ) -> dict[str, Any]:
     """Train on two sets, and write quality.bin (or .ftz) and card.json to the folder. Return the
-    model card. `call_apart`: a function that runs fastText's training in a separate process.
-    `samples`: the largest number of documents to use of each set, chosen by hash, or 0 for all.
-    `balance`: True to use equally many documents of both sets. Raises UsageError if a set has
+    model card. `call_apart` is a function that runs fastText's training in a separate process.
+    `samples` is the largest number of documents to use of each set, chosen by hash, or 0 for all.
+    `balance` is True to use equally many documents of both sets. Raises UsageError if a set has
     nothing to train on, RunFailed if training diverges."""
 
     def choose(lines: Lines) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""Files that are whole or absent, parquet files, DuckDB, publishing to a store, units of sizes."""
+"""Files that are complete or absent, parquet files, DuckDB, publishing to a store, units."""

@@ -30,7 +30,7 @@ _idle: list[Any] = []
 
 @atexit.register
 def _close_idle() -> None:
-    """Close idle connections: at exit, DuckDB 2 prints the functions of connections still open."""
+    """Close idle connections. At exit, DuckDB 2 would print the functions of open connections."""
     while _idle:
         _idle.pop().close()
 
@@ -49,14 +49,15 @@ def _open(instance: Any, spill: Path, threads: int) -> Any:
 
 
 def _reset(connection: Any) -> bool:
-    """Drop the connection's database, close the connection, return whether DuckDB is reusable."""
+    """Drop the connection's database and close the connection. Return True if the instance of
+    DuckDB can be used again."""
     import duckdb
 
     try:
         connection.execute("USE memory")
         connection.execute("DETACH work")
-        connection.execute("SET memory_limit = '1MB'")  # frees its memory
-        connection.execute("SET temp_directory = ''")  # refused if it was used
+        connection.execute("SET memory_limit = '1MB'")  # frees DuckDB's memory
+        connection.execute("SET temp_directory = ''")  # an error if DuckDB has used the folder
     except duckdb.Error:
         return False
     finally:
@@ -67,9 +68,9 @@ def _reset(connection: Any) -> bool:
 @contextmanager
 def scratch_database(spill: Path, threads: int = 1) -> Iterator[Any]:
     """Open a DuckDB connection with bounded memory that spills to the folder `spill`. The folder is
-    removed afterwards with all its content. If it cannot be created, a temporary folder of the
-    system is used. RunFailed says in one line that the disk is full or that DuckDB cannot read a
-    file; DuckDB's other errors are raised as they are."""
+    removed at the end with all its content. If it cannot be created, a temporary folder of the
+    system is used. Raises RunFailed if the disk is full or DuckDB cannot read a file. DuckDB's
+    other errors are raised unchanged."""
     import duckdb
 
     from llmcurate.base.disk.files import remove
@@ -80,7 +81,7 @@ def scratch_database(spill: Path, threads: int = 1) -> Iterator[Any]:
     except OSError as error:
         if not may_not_write(error):
             raise
-        # Another user's run, or one on a read-only medium: it can still be inspected.
+        # A run of another user, or on a read-only medium, can still be inspected.
         spill = Path(tempfile.mkdtemp(prefix="llmcurate-spill-"))
     try:
         instance = _idle.pop()  # another thread may take the last one first

@@ -1,10 +1,10 @@
-"""Files that are whole or absent (written aside, synced, renamed), their digests, and caches.
+"""Files that are complete or absent (written to a temporary name, synced, renamed), and digests.
 
-The digest of a file is a sha256 if others publish or name it, and an xxh3-128 if llmcurate only
-compares it. A stranger may have written the file names in an output folder (OUT), in a folder of
-`llmcurate refresh` (HOME), in a list or in a worker's answer: before a name is used as a path,
-`path_inside` checks that it lies below its folder, links included. `remove` deletes only below a
-given folder, and deletes a link rather than its target.
+The digest of a file is a sha256 if it is published, and an xxh3-128 if only llmcurate compares it.
+A stranger may have written the file names in an output folder (OUT), in a folder of `llmcurate
+refresh` (HOME), in a list or in a worker's answer. So before a name is used as a path,
+`path_inside` checks that it lies below its folder, even after links are followed. `remove` deletes
+only below a given folder, and deletes a link rather than its target.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def stream_digest(file: BufferedReader, kind: str = "sha256") -> str:
 
 
 def check_regular(path: str | Path) -> None:
-    """Raise OSError for a pipe, socket or device: reading one may never end, or work only once."""
+    """Raise OSError for a pipe, socket or device. Reading it may never end, or work only once."""
     mode = Path(path).stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "it is a pipe, socket or device: give a file", str(path))
 
 
 def read_text(path: Path, what: str = "") -> str:
-    """Return the text of a UTF-8 file that a user gives, without a byte order mark. what: words for
-    messages before the file's name. Raises UsageError naming a file that cannot be read."""
+    """Return the text of a UTF-8 file that a user gives, without a byte order mark. what: words
+    that messages put before the file's name. A UsageError names a file that cannot be read."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -64,7 +64,7 @@ def file_digest(path: str | Path, kind: str = "sha256") -> str:
 
 
 def drawn_number(*key: object) -> int:
-    """Return a 64-bit number that looks random but follows from `key`: the same on every call."""
+    """Return a 64-bit number that looks random but depends only on `key`."""
     digest = hashlib.blake2b(
         "\x1f".join(map(str, key)).encode("utf-8", "replace"), digest_size=8
     ).digest()
@@ -108,8 +108,8 @@ def cache_folder() -> Path:
 
 
 def url_of(out: Path) -> str | None:
-    """Return the URL from which the path `out` was made, or None if `out` is a plain path. A path
-    loses a slash after the URL's scheme, which is restored. Raises UsageError for a `file:` URL."""
+    """Return the URL from which the path `out` was made, or None if `out` is a plain path. `Path`
+    drops a slash after the URL's scheme; it is restored. Raises UsageError for a `file:` URL."""
     match = re.match(r"([a-z][a-z0-9+.-]+):/+(.+)$", str(out))
     if not match:
         return None
@@ -165,7 +165,7 @@ def rename_aside(path: Path) -> Path:
 
 
 def sync_path(path: Path) -> None:
-    """Make the content of a file durable, or, for a folder, the renames in it."""
+    """Write the content of a file, or the renames in a folder, to the disk (fsync)."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -173,14 +173,14 @@ def sync_path(path: Path) -> None:
         os.close(handle)
 
 
-# Each thread has its own listeners: they are not called for another thread's files.
+# Each thread has its own listeners. They are not called for files of other threads.
 _listeners: ContextVar[tuple[Callable[[Path], None], ...]] = ContextVar("listeners", default=())
 
 
 @contextmanager
 def listening(listener: Callable[[Path], None]) -> Iterator[None]:
-    """Call the listener for each file that `replacing` puts in place within the block, in this
-    thread or in threads that it starts with `process.Threads`."""
+    """Call the listener with the path of each file that `replacing` completes within the block, in
+    this thread or in threads that it starts with `process.Threads`."""
     token = _listeners.set((*_listeners.get(), listener))
     try:
         yield
@@ -191,9 +191,9 @@ def listening(listener: Callable[[Path], None]) -> Iterator[None]:
 @contextmanager
 def replacing(path: Path, sync: bool = True, only_if_changed: bool = False) -> Iterator[Path]:
     """Yield a temporary path beside `path`. When the block ends, the file, or folder of files, that
-    it created there is renamed to `path`. If `sync`, all bytes are on the disk before the renaming;
-    give False if the caller syncs many files at once later. If `only_if_changed`, an existing
-    `path` with the same bytes is left as it is, and keeps its modification time."""
+    it created there is renamed to `path`. If `sync`, all bytes are on the disk before the renaming.
+    Give False if the caller syncs many files at once later. If `only_if_changed`, an existing
+    `path` with the same bytes is not replaced, and keeps its modification time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(temporary_name(path.name))
     try:
@@ -231,8 +231,8 @@ def write_atomic(path: Path, *data: bytes | memoryview) -> None:
 
 
 def allocate(path: Path) -> None:
-    """Allocate all blocks of a sparse file. Raises OSError if the disk is full. Without this, a
-    write through a memory map to a full disk would end the process by a signal."""
+    """Allocate all blocks of a sparse file. Raises OSError if the disk is full. Without this call,
+    a write through a memory map to a full disk would end the process by a signal."""
     if not hasattr(os, "posix_fallocate"):
         return
     with path.open("rb+") as file:
@@ -270,14 +270,14 @@ def clear_dead(folder: Path, name: str | None = None) -> None:
 
 
 def _alive(process: int) -> bool:
-    """Return whether another process with this number runs. Return False for the number of this
-    process: an earlier process that had it by chance left the file with this number."""
+    """Return True if another process with this number runs. Return False for this process's own
+    number: a file with it was left by an earlier process that had the same number."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:
-        return True  # another user's
+        return True  # another user's process
     return process != os.getpid()
 
 
@@ -293,17 +293,17 @@ def remove_whole(folder: Path) -> None:
 
 
 def is_below(name: object) -> bool:
-    """Return whether the name of a file or object stays below its folder: whether it is a relative
-    path without an empty component, `.` or `..`."""
+    """Return True if the name of a file or object stays below its folder: a relative path without
+    an empty component, `.` or `..`."""
     if not isinstance(name, str) or "\0" in name:
         return False
     return all(piece not in ("", ".", "..") for piece in name.split("/"))
 
 
 def path_inside(folder: Path, name: object, source: object = None, follow: bool = True) -> Path:
-    """Return the path of `name` below a folder. Raises RunFailed if the path lies elsewhere; the
+    """Return the path of `name` below a folder. Raises RunFailed if the path lies elsewhere. The
     message names `source`, the file or list that has the name. If `follow`, the target of a link is
-    checked too; give False for a path that will be replaced or removed."""
+    checked, too. Give False for a path that will be replaced or removed."""
     if not isinstance(name, str) or not is_below(name):
         raise RunFailed(
             f"{source or folder} names {str(name)[:100]!r}, which is not inside {folder}:"
@@ -321,10 +321,10 @@ def path_inside(folder: Path, name: object, source: object = None, follow: bool 
 
 
 def paths_inside(folder: Path, names: object, source: object) -> list[Path]:
-    """Return the paths of several names below a folder, like `path_inside`, after checking all
-    names. Links are not followed."""
+    """Return the paths of several names below a folder, after `path_inside` has checked all names.
+    Links are not followed."""
     if not isinstance(names, list):
-        raise RunFailed(f"{source} is damaged: it holds no list of names; delete it")
+        raise RunFailed(f"{source} is damaged: it has no list of names; delete it")
     return [path_inside(folder, name, source, follow=False) for name in names]
 
 

@@ -1,5 +1,5 @@
-"""A lock that says which process works in a folder or store. It is kept in a file or an object that
-all machines see, and its holder signs it every ten seconds."""
+"""A lock that names the process that works in a folder or store. The lock is a file or an object
+that all machines see. Its holder writes a new time into it every ten seconds, as a sign of life."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from datetime import datetime
 from llmcurate.base.errors import LockHeld
 from llmcurate.base.messages import Message
 
-STALE_SECONDS = 300.0  # a holder on another machine that writes nothing for this long is dead
-LOOK_SECONDS = 5.0  # between two looks at its last sign of life
+STALE_SECONDS = 300.0  # without sign of life, after which a holder elsewhere counts as dead
+LOOK_SECONDS = 5.0  # between two reads of the holder's last sign of life
 BEAT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Holder(Message):
-    """The process that holds a lock, or held it if `host` is None. `created` is when the process
-    began, `beat` its last sign of life, and `number` counts the holders."""
+    """The process that holds a lock, or that held it last if `host` is None. `created`: the time
+    when the process began. `beat`: its last sign of life. `number`: the count of holders so far."""
 
     pid: int
     created: float | None
@@ -53,11 +53,11 @@ def acquire(
     stale: float = STALE_SECONDS,
     blind: str = "",
 ) -> None:
-    """Take the lock on `what`. `read` returns the last holder, and `write` replaces it, or returns
-    False if it is no longer the one that was read. If the holder is on another machine, `say` so,
-    and watch for up to `stale` seconds whether it still signs. Only this machine's clock counts,
-    because the other clock may be ahead. `blind` says why a holder cannot be watched, and what to
-    do.
+    """Acquire the lock on `what`. `read` returns the last holder. `write` replaces it, or returns
+    False if the holder is no longer the one that was read. If the holder is on another machine,
+    `say` prints a line, and the function waits up to `stale` seconds for a sign of life, by this
+    machine's clock, because the other clock may be ahead. `blind`: if holders cannot be watched,
+    the reason and the advice for the message.
 
     Raises:
         LockHeld: another process holds the lock.

@@ -1,4 +1,4 @@
-"""Parquet files that are whole or absent, and whose row groups depend only on the rows."""
+"""Parquet files that are either complete or absent. Their row groups depend only on the rows."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def row_bytes(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
             sums = np.concatenate(([0], np.cumsum(row_bytes(items))))
             size += np.diff(sums[ends])
     elif not (pa.types.is_primitive(kind) or pa.types.is_null(kind)):
-        size += values.nbytes // max(1, len(values))  # views, unions, numbers of 128 bits
+        size += values.nbytes // max(1, len(values))  # other types: views, unions, 128-bit numbers
     return size
 
 

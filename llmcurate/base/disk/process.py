@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 
 def peak_bytes() -> int:
-    """Return the peak memory of this process in bytes. On Linux, the number leaves out the memory
-    of the program that started this one, which getrusage would count."""
+    """Return the peak memory of this process in bytes. On Linux, it leaves out the memory of the
+    program that started this process, which getrusage would count."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
@@ -66,9 +66,8 @@ AT_ONCE = 128
 
 
 class Threads(ThreadPoolExecutor):
-    """Threads that share the context of the thread that submits work. The listeners of that thread
-    (`files.listening`), which record the files that a run writes, therefore also learn of the files
-    that these threads write."""
+    """Threads that share the context of the thread that submits work. So the listeners of that
+    thread (`files.listening`) are also called for the files that these threads write."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         return super().submit(copy_context().run, fn, *args, **kwargs)

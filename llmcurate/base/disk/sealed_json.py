@@ -12,12 +12,12 @@ from llmcurate.base.errors import UsageError
 
 
 def encode_json(value: Any) -> bytes:
-    """Return JSON for readers: indented by two spaces, UTF-8, with a final newline."""
+    """Return JSON for people to read: indented by two spaces, UTF-8, with a final newline."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
 def checksum(data: bytes) -> str:
-    """Return the xxh3-128 hash in hexadecimal."""
+    """Return the xxh3-128 hash of `data` in hexadecimal."""
     return xxhash.xxh3_128_hexdigest(data)
 
 
@@ -33,7 +33,7 @@ def unseal(values: Any) -> dict[str, Any]:
         raise ValueError("not a JSON object")
     content = {name: value for name, value in values.items() if name != "checksum"}
     if seal(content) != values:
-        raise ValueError("it is not what was written")
+        raise ValueError("its checksum differs")
     return content
 
 

@@ -1,4 +1,4 @@
-"""Seals: the size and digest of a file when it was put in place, compared before its next use.
+"""Seals: the size and digest of a file right after it was written, compared before its next use.
 
 A file is sealed right after it was written, while the system still has its content in memory. The
 seal is recorded as [size, digest] in the run's list of finished work (the ledger), where the digest
@@ -18,7 +18,7 @@ from llmcurate.base.messages import Message, Task
 Seal = list[Any]
 SealedPath = list[Any]  # [path, seal]
 DIGEST = "xxh3-128"
-TASK_BYTES = 256 << 20  # compared by one task
+TASK_BYTES = 256 << 20  # bytes that one task compares
 SHA256_DIGITS = 64
 
 
@@ -34,8 +34,8 @@ def seal_folder(folder: Path) -> dict[str, Seal]:
 
 
 def fault(path: Path, sealed: object, content: bool = True) -> str | None:
-    """Return how a file differs from its seal (size, digest), or None. If `content`, its bytes are
-    compared too. A seal with the size None says nothing about the size."""
+    """Return how a file differs from its seal (size, digest), or None if it does not. If `content`,
+    the digest is compared, too. If the size in the seal is None, the size is not compared."""
     if not isinstance(sealed, (list, tuple)) or len(sealed) < 2:
         return "has a damaged record"
     size, digest = sealed[0], str(sealed[1])
@@ -54,7 +54,7 @@ def fault(path: Path, sealed: object, content: bool = True) -> str | None:
 
 @contextmanager
 def sealing() -> Iterator[list[SealedPath]]:
-    """Yield a list that gets [path, [size, digest]] of each file that this thread puts in place."""
+    """Yield a list that gets [path, [size, digest]] of each file that this thread completes."""
     sealed: list[SealedPath] = []
     with listening(lambda path: sealed.append([str(path), seal(path)])):
         yield sealed

@@ -4,10 +4,10 @@ If the store is a URL, each process has a mirror, a local folder with the same n
 a file of the mirror, and `read` fetches one that the mirror lacks and compares it with its seal
 (size and digest). If the store is a folder, the mirror is that folder, and both do nothing.
 
-An object store cannot rename, but each upload is whole or absent. So the manifest of a folder (its
+An object store cannot rename, but an upload is complete or absent. So the manifest of a folder (its
 list of files) is removed before a file of the folder changes and uploaded after all of them. Last
-comes `published.json`, the list of all files. The driver holds a lock, `driver.json`, whose number
-is in the names of all that it adds to the ledger.
+comes `published.json`, the list of all files. The driver, the process that leads the run, holds a
+lock, `driver.json`. The lock's number is in the names of the driver's entries in the ledger.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from llmcurate.base.messages import Message
 LIST, LOCK, LEDGER = "published.json", "driver.json", "ledger"
 VERSION = 1
 AT_ONCE = 8  # requests at the same time
-MANIFESTS = ("manifest.json", "index.json")  # each of the folder that holds it
-STAY = ("stages", LEDGER, "ledger.db", LOCK)  # not in LIST: only the run needs it; also in RUN
+MANIFESTS = ("manifest.json", "index.json")  # each lists the folder that it is in
+STAY = ("stages", LEDGER, "ledger.db", LOCK)  # left out of LIST, in OUT and in RUN: a run's own
 RUN = ".run/"
 TRIES = 7
-WAIT_SECONDS = 0.5  # before the second try, doubled for each further one
+WAIT_SECONDS = 0.5  # before the second try, and twice as long before each further try
 FINAL = (FileNotFoundError, PermissionError, FileExistsError)  # another try would not help
 ADVICE = "check that the bucket exists and that you may write to it"
-MARK = "\x1estore"  # replaces the mirror in paths between machines; no text begins with it
+MARK = "\x1estore"  # stands for the mirror in paths sent to machines; no text begins with it
 
 T = TypeVar("T")
 
@@ -65,18 +65,18 @@ class Mirror(Message):
 
 
 class Store:
-    """The files of a run below `mirror.root`; with None, files that need no store. Failed requests
-    are repeated, the first time after `wait` seconds."""
+    """The files of a run below `mirror.root`, or if `mirror` is None, files that need no store.
+    Failed requests are repeated, the first time after `wait` seconds."""
 
     def __init__(self, mirror: Mirror | None = None, wait: float = WAIT_SECONDS) -> None:
         self.mirror, self.wait = mirror, wait
         self.url = mirror.url.rstrip("/") if mirror else ""
         self.root = mirror.root if mirror else Path()
         self.temporary = mirror is not None and mirror.temporary
-        self.trusted = True  # whether a file of the right size counts as intact until it is read
+        self.trusted = True  # True if a file of the right size counts as intact until it is read
         self.driver: Holder
-        self._tag: str | None = None  # of the lock as this driver last wrote it
-        self._lost = False  # whether another driver took the lock
+        self._tag: str | None = None  # ETag of the lock when this driver last read or wrote it
+        self._lost = False  # True if another driver took the lock
         self._own: list[Path] = []  # the files of the current task
 
     @cached_property
@@ -97,7 +97,7 @@ class Store:
 
     @property
     def conditional(self) -> bool:
-        """True if the store can write an object only if nobody else did."""
+        """True if the store can refuse a write after another process's write (conditional puts)."""
         return "s3" in self.fs.protocol
 
     def _at(self, name: str) -> str:
@@ -114,10 +114,10 @@ class Store:
         name: str,
         work: Callable[[str], T],
         verb: str = "written",
-        advice: str = "run the same command again, it resumes",
+        advice: str = "run the same command again to resume",
     ) -> T:
-        """Return `work(path in the store)`; try again after failures. Raises FileNotFoundError if
-        an object to be read is missing, and RunFailed for all other failures."""
+        """Return `work(path in the store)`, trying again after failures. Raises FileNotFoundError
+        if an object to be read is missing, and RunFailed for all other failures."""
         place = self._at(name) if name else self._opened[1]
         for tried in range(TRIES):
             try:
@@ -138,7 +138,7 @@ class Store:
     # Paths: between machines they are names below the mirror.
 
     def covers(self, path: Path) -> bool:
-        """Return whether the store is a URL and the path lies in its mirror."""
+        """Return True if the store is a URL and the path lies in its mirror."""
         return bool(self.url) and self.root in path.parents
 
     def name(self, path: Path) -> str:
@@ -184,7 +184,7 @@ class Store:
                 pass
 
     def put(self, *paths: Path) -> None:
-        """Upload files of the mirror, each whole. Does nothing if the store is a folder."""
+        """Upload files of the mirror, each in one step. Do nothing if the store is a folder."""
         if self.url:
             for _ in in_order(self._upload, paths, AT_ONCE):
                 pass
@@ -214,7 +214,7 @@ class Store:
                 self.fs.rm_file(place)
 
         for name in names:
-            self._at(name)  # all are checked before the first is removed
+            self._at(name)  # all names are checked before the first file is removed
         for _ in in_order(lambda name: self._try(name, remove), names, AT_ONCE):
             pass
 
@@ -230,7 +230,7 @@ class Store:
                 path.unlink(missing_ok=True)
         self._own.clear()
 
-    # What the driver knows of the store.
+    # The driver's knowledge of the store.
 
     @cached_property
     def listing(self) -> dict[str, int]:
@@ -240,7 +240,7 @@ class Store:
             objects = self._try("", lambda place: self.fs.find(place, detail=True), "read")
         except FileNotFoundError:
             return {}
-        self.fs.invalidate_cache()  # s3fs would look there for objects that came later
+        self.fs.invalidate_cache()  # else s3fs would miss objects that are written later
         top = self.fs._strip_protocol(self._opened[1]).rstrip("/") + "/"
         return {k.removeprefix(top): v["size"] for k, v in objects.items()}
 
@@ -248,15 +248,15 @@ class Store:
         self.__dict__.pop("listing", None)
 
     def lacks(self, path: Path) -> bool:
-        """Return whether a file is in the store alone: not in the mirror."""
+        """Return True if a file is in the store but not in the mirror."""
         return self.covers(path) and not path.exists() and self.name(path) in self.listing
 
     def holds(self, path: Path) -> bool:
         return path.exists() or self.lacks(path)
 
     def fault(self, path: Path, sealed: Seal) -> str | None:
-        """Return how a file that the mirror lacks differs from its seal, or None. Sizes are
-        compared; content too if files are no longer trusted."""
+        """Return how a file that the mirror lacks differs from its seal, or None. Its size is
+        compared, and if files are no longer trusted, also its content."""
         if self.trusted:
             size = self.listing[self.name(path)]
             same = sealed[0] in (None, size)
@@ -278,13 +278,13 @@ class Store:
         files = published.get("files")
         return dict(files) if isinstance(files, dict) else {}
 
-    # The lock: of all drivers of a store one works.
+    # The lock: only one driver works in a store.
 
     @contextmanager
     def driving(
         self, say: Callable[[str], None] = print, stale: float = STALE_SECONDS
     ) -> Iterator[None]:
-        """Hold the lock of the store within the block. If that may take a while, `say` says so.
+        """Hold the lock of the store within the block. `say` prints a line if this may take long.
 
         Raises:
             LockHeld: another driver works in the store.
@@ -306,9 +306,9 @@ class Store:
                 self._replace_holder(replace(self.driver, host=None))
 
     def check_lock(self) -> None:
-        """Raise LockHeld if another driver has taken the lock, because this one was silent."""
+        """Raise LockHeld if another driver took the lock while this one gave no sign of life."""
         if self._lost:
-            raise LockHeld(f"another driver works in {self.url} since this one was silent too long")
+            raise LockHeld(f"another driver works in {self.url}: this one gave no sign of life")
 
     def _beat(self, ended: threading.Event) -> None:
         while not (self._lost or ended.wait(BEAT_SECONDS)):
@@ -330,7 +330,8 @@ class Store:
             raise RunFailed(failure) from None
 
     def _replace_holder(self, holder: Holder) -> bool:
-        """Write the lock, unless somebody did since this process last read or wrote it."""
+        """Write the lock and return True, or False if another process has written it since this
+        process last read or wrote it."""
         only_if: dict[str, Any] = {}
         if self.conditional:
             only_if = {"IfMatch": self._tag} if self._tag else {"mode": "create"}
@@ -345,7 +346,7 @@ class Store:
 
         written = self._try(LOCK, write, advice=ADVICE)
         if self.conditional and written is None and self._holder() != holder:
-            return False  # else the answer to an earlier try was lost
+            return False  # else this holder was written, but the answer was lost
         self._tag = written["ETag"] if self.conditional and written else self._tag
         self.driver = holder
         return True
@@ -370,14 +371,14 @@ def using(store: Store) -> Iterator[None]:
         _current.reset(token)
 
 
-_stamps: dict[str, tuple[Seal, tuple[int, ...]]] = {}  # of shared files that this process compared
+_stamps: dict[str, tuple[Seal, tuple[int, ...]]] = {}  # for shared files that were compared
 
 
 def verify(own: Iterable[SealedPath], shared: Iterable[SealedPath] = ()) -> None:
     """Compare the files that a task is about to read with their seals (size, digest), after
     fetching those that the mirror of the store lacks. Raises Damaged, which names the first file
-    that differs. `own` are files of this task alone. `shared` are files that every task reads; a
-    process compares each of them once, and again only if that file was written to since."""
+    that differs. `own` are files of this task alone. `shared` are files that every task reads. A
+    process compares each of them once, and again only if the file was written to since then."""
     own, shared = list(own), list(shared)
     current().read_all((Path(path), sealed) for path, sealed in (*own, *shared))
     for path, sealed in own:
@@ -405,9 +406,9 @@ def _stamp(path: str) -> tuple[int, ...]:
 def publish(
     store: Store, before: Mapping[str, list[Any]], nothing_new: bool = False
 ) -> dict[str, int]:
-    """Upload what a finished run left in the mirror and is not yet in the store. Return {name:
-    number} for all files, uploaded files (`put`), uploaded bytes and removed files. `before` is
-    what the store's list held before the run. Only if `nothing_new` may the mirror lack files."""
+    """Upload the files of a finished run that are in the mirror but not in the store. Return the
+    numbers of all `files`, uploaded files (`put`), uploaded `bytes` and `removed` files. `before`:
+    the store's list before the run. The mirror may lack files only if `nothing_new`."""
     stored = store.listing
     if nothing_new:
         if before and {n: size for n, (size, _) in before.items()}.items() <= stored.items():
@@ -419,7 +420,7 @@ def publish(
         name: [path.stat().st_size, file_digest(path)] for name, path in paths.items()
     }
     own_manifests = manifests(names)
-    # A folder whose manifest is in the store is complete there: workers have put its files.
+    # A folder whose manifest is in the store is complete there: workers have uploaded its files.
     whole = {
         folder
         for name, folder in own_manifests.items()

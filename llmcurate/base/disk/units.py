@@ -1,4 +1,4 @@
-"""Units: sizes that people type, and sizes, counts and shares that people read."""
+"""Units: parse the sizes that people type; format the sizes, counts and shares that people read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parse_size(text: str, option: str = "--as-if") -> int:
 
 
 def parse_rate(text: str, option: str = "--rate") -> float:
-    """Return the bytes per second of `5MB/s` or `1.5MiB/s`. Raises UsageError for other texts."""
+    """Return the bytes per second in `5MB/s` or `1.5MiB/s`. Raises UsageError for other texts."""
     rate = _bytes(text.rstrip().removesuffix("/s"))
     if rate <= 0:
         raise UsageError(f"{option} {text}: give bytes per second, such as 5MB/s or 500kB/s")
@@ -32,7 +32,7 @@ def parse_rate(text: str, option: str = "--rate") -> float:
 
 
 def parse_count(text: str | float) -> float:
-    """Return the number of `100k`, `1.5M`, `2B` or `1e5`. Raises ValueError for anything else."""
+    """Return the number in `100k`, `1.5M`, `2B` or `1e5`. Raises ValueError for other texts."""
     match = _COUNT.fullmatch(str(text))
     if match is None:
         raise ValueError("give a number, such as 100000, 100k or 1e5")
@@ -41,7 +41,7 @@ def parse_count(text: str | float) -> float:
 
 
 def parse_duration(text: str, option: str = "--for") -> float:
-    """Return the seconds of `30m`, `1h30m`, `2 d` or `90s`. Raises UsageError for other texts and
+    """Return the seconds in `30m`, `1h30m`, `2 d` or `90s`. Raises UsageError for other texts and
     for 0; the message names `option`."""
     match = _DURATION.fullmatch(text)
     parts = zip(match.groups() if match else (), (86_400, 3600, 60, 1), strict=False)
@@ -52,7 +52,7 @@ def parse_duration(text: str, option: str = "--for") -> float:
 
 
 def as_whole(value: Any) -> Any:
-    """Return the whole number in `100k`, `1e5`, `32_000` or 1e5, or any other value unchanged."""
+    """Return the whole number in `100k`, `1e5`, `32_000` or 1e5, and other values unchanged."""
     if isinstance(value, str):
         try:
             return int(value)

@@ -1,7 +1,7 @@
-"""YAML from untrusted sources: limited in size and depth, without duplicate keys, errors by line.
+"""YAML from untrusted sources: limited in size and depth, no duplicate keys, errors with lines.
 
-This is needed because PyYAML alone keeps the last of two equal keys, recurses until Python's stack
-ends, and expands aliases without limit.
+PyYAML alone would keep the last of two equal keys, recurse until Python's stack ends, and expand
+aliases without limit.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ def read_counts(cls: Any, value: Any, info: Any) -> Any:
 
 
 def read_yaml(text: str, source: str, lines: bool = True) -> tuple[Any, yaml.Node | None]:
-    """Return (the value of a YAML text, its tree of nodes, from which `line_of` finds line
-    numbers). Raises UsageError with one line that says what is wrong and names `source` (the file
-    or option) and, if `lines`, the line number."""
+    """Return the value of a YAML text, and its tree of nodes, in which `line_of` finds lines. A
+    UsageError names the fault, the `source` (file or option) and, if `lines`, the line number."""
     if len(text) > MOST_BYTES:
         raise UsageError(f"{source}: it has more than {MOST_BYTES >> 20} MiB of YAML")
     try:
@@ -98,15 +97,14 @@ def _too_many(source: str) -> UsageError:
 
 
 class _Check:
-    """A check of a tree of YAML nodes. A node is checked once, even if several aliases name it."""
+    """A check of a tree of YAML nodes. A node is checked once, even if it has several aliases."""
 
     def __init__(self, loader: Any, source: str) -> None:
         self.loader, self.source = loader, source
         self._weights: dict[int, int] = {}  # 0 while a node's children are being checked
 
     def weight(self, node: yaml.Node) -> int:
-        """Return the number of nodes in a node's tree. An alias counts like the tree it stands
-        for."""
+        """Return the number of nodes in a node's tree. Aliases count like the values they name."""
         at = f"{self.source}:{node.start_mark.line + 1}"
         weight_before = self._weights.get(id(node))
         if weight_before == 0:

@@ -1,6 +1,6 @@
 """Kernels: functions compiled by numba, whose machine code is cached (cache.py).
 
-The package loads numba, which takes most of a second, only when `njit` is asked for.
+The package loads numba, which takes most of a second, only when `njit` is used.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """Return a read-only view of an array. Kernels then see the same type for arrays in memory and
-    arrays mapped from a file, and are compiled once for both."""
+    """Return a read-only view of an array. For kernels, arrays in memory and arrays mapped from a
+    file then have the same type, so a kernel is compiled only once for both."""
     import numpy as np
 
     view = array.view(np.ndarray)

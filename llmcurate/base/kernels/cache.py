@@ -1,16 +1,16 @@
-"""The cache of compiled kernels: machine code, with a key made from all source code in it.
+"""The cache of compiled kernels: machine code, with a key made from its source code.
 
 A kernel is compiled with the kernels that it calls and the constants that it reads, most of them in
 other modules. So its key covers the sources of its module and of all llmcurate modules imported
-there, and the compiler's versions, but no path, place or time: clones, worktrees, branches and
-wheels can share the folder. Processes share the work: one compiles, others wait (locks.py).
+there, and the compiler's versions. The key has no path and no time, so clones, worktrees, branches
+and wheels can share the folder. Of several processes, one compiles and others wait (locks.py).
 
     KERNELS / module / digest of sources and versions / function-digest of types and processor.nbc
 
 KERNELS is NUMBA_CACHE_DIR, else `kernels` in LLMCURATE_CACHE, else `llmcurate/kernels` in
-XDG_CACHE_HOME or ~/.cache. Like __pycache__, it is trusted and may be deleted; if it cannot be
-written, kernels are not kept. A wheel by `make wheel` carries such a folder for x86-64-v3
-(processors since 2013 to 2015), which is searched second if the processor supports it.
+XDG_CACHE_HOME or ~/.cache. Like __pycache__, it is trusted and may be deleted. If it cannot be
+written, kernels are not kept. A wheel made by `make wheel` contains such a folder for x86-64-v3
+(processors since 2013 to 2015). It is searched second if the processor supports it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from llmcurate.base.kernels.folder import kernels_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PACKAGES = ("curate", "llmcurate", "tokenize_kit", "train")
-VERSIONS = 8  # of a module's machine code that are kept: those written last
+VERSIONS = 8  # newest versions of a module's machine code to keep
 
 compile_time.listen()
 STARTED = time.time()
@@ -62,8 +62,8 @@ HAS = {
     *("+cx16", "+popcnt", "+sahf", "+sse3", "+sse4.1", "+sse4.2", "+ssse3"),
     *("+avx", "+avx2", "+bmi", "+bmi2", "+f16c", "+fma", "+lzcnt", "+movbe", "+xsave"),
 }
-# Matches in functions and docstrings too: an extra module costs a compilation, a missing one leaves
-# stale machine code.
+# This also matches in functions and docstrings. A module too many costs a compilation; a module too
+# few would leave stale machine code.
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\((?:[^)#]|#.*)*\)|.*)|import[ \t]+(.*))",
     re.MULTILINE,
@@ -72,7 +72,7 @@ _COMMENT = re.compile(r"#.*")
 
 
 def prepare() -> None:
-    """Load what numba would load with its first kernel; this takes a fifth of a second."""
+    """Load the modules that numba loads with its first kernel. This takes a fifth of a second."""
     with compilation.patched():
         cpu_target.target_context.refresh()
 
@@ -86,8 +86,8 @@ def njit(
     cache. Without it, the function is a part: only kernels and other parts call it, and calls from
     Python raise TypeError. Neither can be called from C.
 
-    A part does not count references to arrays, because its caller holds the arrays and counting
-    made parts half as slow again. A part that creates or returns arrays needs `allocates`. Without
+    A part does not count references to arrays: its caller holds the arrays, and counting makes
+    parts take 1.5 times as long. A part that creates or returns arrays needs `allocates`. Without
     it, a part cannot create arrays, and may neither return arrays nor call a function that does.
     """
     options.update(no_cfunc_wrapper=True, no_cpython_wrapper=not cache, _nrt=cache or allocates)
@@ -135,7 +135,7 @@ def _refuse(function: Callable[..., Any], *args: Any, **named: Any) -> None:
 def _compile(kernel: Dispatcher, borrows: bool, part: bool, signature: Any) -> Any:
     """Replace Dispatcher.compile, and refuse a part (a function that only kernels call) that counts
     no references to arrays but calls a function that returns an array. If the part returned that
-    array, the array would be freed too early; if not, it would never be freed."""
+    array, the array would be freed too early. If not, it would never be freed."""
     function = kernel.py_func
     kinds = tuple(normalize_signature(signature)[0])
     if kinds in kernel.overloads:
@@ -158,9 +158,9 @@ def _compile(kernel: Dispatcher, borrows: bool, part: bool, signature: Any) -> A
 def _call_template(
     kernel: Dispatcher, args: tuple[types.Type, ...], named: dict[str, types.Type]
 ) -> Any:
-    """Replace Dispatcher.get_call_template for a function that only kernels call: the function is
+    """Replace Dispatcher.get_call_template for a function that only kernels call, so that it is
     compiled once per combination of types. numba would compile it again for each constant argument,
-    but constants are taken into account anyway when the function is inlined."""
+    which is of no use, because LLVM sees the constants when it inlines the function."""
     named = {name: types.unliteral(kind) for name, kind in named.items()}
     return type(kernel).get_call_template(kernel, tuple(map(types.unliteral, args)), named)
 
@@ -181,8 +181,8 @@ def _has_array(kind: types.Type) -> bool:
 
 
 def _no_entry(*entry: Any) -> None:
-    """Replace Dispatcher._insert by a function that does nothing: it inserts a wrapper for calls
-    from Python, and a function that only kernels call has none."""
+    """Replace Dispatcher._insert by a function that does nothing. The original inserts a wrapper
+    for calls from Python, and a function that only kernels call has no wrapper."""
 
 
 class KernelCache(_Cache):
@@ -192,7 +192,7 @@ class KernelCache(_Cache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._enabled = not function.__closure__  # a closure's values are in no source
+        self._enabled = not function.__closure__  # values of a closure are not in the source
         self._root = kernels_folder()
 
     @property
@@ -214,7 +214,7 @@ class KernelCache(_Cache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         target_context.refresh()
         for path in self.places(sig, target_context.codegen()):
-            # Missing, or truncated by a crash.
+            # The file may be missing, or truncated by a crash.
             with suppress(OSError, EOFError, pickle.UnpicklingError):
                 return CompileResult._rebuild(target_context, *pickle.loads(path.read_bytes()))
         return None
@@ -282,9 +282,9 @@ def _prune(folder: Path) -> None:
 
 
 class Source(NamedTuple):
-    """The source of a module. `changed` is the time of its last change, in seconds since 1970.
-    `package` says whether the file is an `__init__.py`. `imports` has, for each import, (a module
-    of llmcurate, the names imported from that module)."""
+    """The source of a module. `changed`: the time of its last change, in seconds since 1970.
+    `package`: True if the file is an `__init__.py`. `imports`: for each import, (a module of
+    llmcurate, the names imported from that module)."""
 
     digest: bytes
     changed: float
@@ -335,8 +335,8 @@ def import_closure(root: str, module: str) -> dict[str, Source]:
 @functools.cache
 def source_stamp(module: str, file: str) -> str | None:
     """Return a digest of the sources and compiler versions of a module's kernels. Return None if
-    the digest may be wrong: if the module is not llmcurate's, or if a source changed after this
-    process started, which may have loaded the old content."""
+    the module is not llmcurate's, or if a source changed after this process started. The process
+    may have loaded the old content then, and the digest may be wrong."""
     if module.split(".")[0] not in PACKAGES:
         return None
     up = module.count(".") + (Path(file).name == "__init__.py")

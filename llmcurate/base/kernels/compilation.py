@@ -1,12 +1,12 @@
-"""Faster compilation of kernels: without work that numba repeats or does in vain.
+"""Faster compilation of kernels, without numba's repeated and useless work.
 
-Two thirds of a kernel's compile time is Python. numba tries a function's signatures in turn (an
-addition has twenty), and compares all compilation options with earlier ones. In each of a dozen
-passes it searches for live variables, although only generators need the result. It compiles its own
-library functions separately. The replacements here remember the signatures, skip the comparison and
-the search, and make numba's functions parts of the kernels that call them (libraries.py). This
-relies on numba's internals, so it acts only on the versions that the tests ran with and only while
-a kernel of llmcurate is compiled or loaded (`patched`)."""
+Two thirds of a kernel's compile time is spent in Python. numba tries a function's signatures in
+turn (an addition has twenty), and compares all compilation options with earlier ones. In each of a
+dozen passes it searches for live variables, although only generators need the result. It compiles
+its own library functions separately. The replacements here remember the signatures, skip the
+comparison and the search, and make numba's functions parts of the kernels that call them
+(libraries.py). They rely on numba's internals, so they are used only with tested versions of numba
+and only while a kernel of llmcurate is compiled or loaded (`patched`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _call_type(function: Any, context: Any, arguments: Any, named: Any) -> Any:
     answer = answers.get(question)
     if answer is None:
         answer = _numbas_call_type(function, context, arguments, named)
-        # Other answers compile an implementation, which depends on this compilation's options.
+        # Only these answers can be kept: others compile code that depends on the current options.
         built_in = answer and function._impl_keys[answer.args] == function.typing_key
         if built_in and all(kind.is_precise() for kind in arguments):
             answers[question] = answer
@@ -46,8 +46,8 @@ def _call_type(function: Any, context: Any, arguments: Any, named: Any) -> Any:
 
 
 def _hash(options: Any) -> int:
-    """Replace TargetConfig.__hash__. numba hashes only the names of the options, which are the same
-    for all objects of a class, so this computes the hash once per class."""
+    """Replace TargetConfig.__hash__. numba hashes only the names of the options. These are the same
+    for all objects of a class, so the hash is computed once per class."""
     return _hashes.get(kind := type(options)) or _hashes.setdefault(kind, _numbas_hash(options))
 
 
@@ -81,7 +81,7 @@ def _decorator(template: Any) -> Any:
                     return type(dispatcher).compile(dispatcher, signature)
 
             dispatcher.compile = compiled
-            dispatcher._insert = lambda *entry: None  # it has no wrapper that Python could call
+            dispatcher._insert = lambda *entry: None  # a part has no wrapper for calls from Python
             return dispatcher
 
         return decorated
@@ -125,7 +125,7 @@ def _install(functions: dict[tuple[Any, str], Any]) -> None:
         setattr(owner, name, function)
 
 
-_depth = 0  # of kernels whose compilation is nested
+_depth = 0  # number of nested compilations
 _linalg: Any = linalg
 _hashes: dict[type, int] = {}
 _PATCHES: dict[tuple[Any, str], Any] = {
@@ -143,5 +143,5 @@ _numbas_hash = _ORIGINALS[TargetConfig, "__hash__"]
 _numbas_equal = _ORIGINALS[TargetConfig, "__eq__"]
 _numbas_process = _ORIGINALS[PostProcessor, "run"]
 _numbas_decorator = _ORIGINALS[_OverloadFunctionTemplate, "_get_jit_decorator"]
-if ENABLED:  # other packages' kernels may call a function that became a part
+if ENABLED:  # kernels of other packages may call a function that became a part
     codegen.JITCPUCodegen._library_class = libraries.KernelLibrary

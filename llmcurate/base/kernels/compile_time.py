@@ -1,4 +1,5 @@
-"""The compile time of this process in CPU seconds, with callbacks. This module loads no numba."""
+"""The compile time of this process in CPU seconds, and callbacks for the start of compilations and
+of waits. This module does not load numba."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ seconds = 0.0
 
 
 def nothing() -> None:
-    """Do nothing; this is the default callback."""
+    """Do nothing: the default callback."""
 
 
 # Called when this process begins to compile a kernel, and before it waits for another process that

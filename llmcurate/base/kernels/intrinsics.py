@@ -11,14 +11,14 @@ from numba.extending import intrinsic
 
 from llmcurate.base.kernels import njit
 
-_READ, _ALL_CACHES, _DATA = 0, 3, 1  # of LLVM's llvm.prefetch
+_READ, _ALL_CACHES, _DATA = 0, 3, 1  # arguments of LLVM's llvm.prefetch
 
 
 def _prefetch(typing: Any, array: Any, at: Any) -> Any:
-    """Request array.flat[at] into the processor's caches: `prefetch(array, at)` in kernels. The
-    array is contiguous; an address outside of it does no harm. Code that looks up many keys in a
-    table larger than the caches prefetches the entries of all keys first. The processor then loads
-    a dozen entries at once, whereas each plain load would delay the code after it."""
+    """Load array.flat[at] into the processor's caches: `prefetch(array, at)` in kernels. The array
+    is contiguous. An index outside of it does no harm. Code that looks up many keys in a table
+    larger than the caches prefetches the entries of all keys first. The processor then loads a
+    dozen entries at the same time, whereas each plain load would delay the code after it."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         held = context.make_array(signature.args[0])(context, builder, args[0])
@@ -87,7 +87,7 @@ def sorted_index(values, value):
 
 @njit(nogil=True)
 def matches_at(data, at, end, word):
-    """Return whether data[at:end] begins with the bytes of a word."""
+    """Return True if data[at:end] begins with the bytes of a word."""
     if at + len(word) > end:
         return False
     for k in range(len(word)):

@@ -1,10 +1,10 @@
-"""Machine code for whole kernels, and none for the parts (functions that only kernels call).
+"""Machine code for whole kernels only, not for their parts (functions that only kernels call).
 
-numba optimises each function together with all functions that it calls, makes machine code of it,
-and later does the same again with the copy in its caller; with five levels of calls this takes most
-of the compile time. Here the code of a part is kept unoptimised and linked as a whole into each
-kernel that calls it. This relies on numba.core.codegen, which is not numba's public interface;
-compilation.py says for which versions and when.
+numba optimises each function together with all functions that it calls, and makes machine code of
+it. It does the same again with the function's copy in each caller. With five levels of calls this
+takes most of the compile time. Here the code of a part is kept unoptimised and linked into each
+kernel that calls the part. This relies on numba.core.codegen, which is not numba's public
+interface, so compilation.py restricts it to tested versions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from numba.core import codegen
 
-_parts: list[str] = []  # names of those that are being compiled
+_parts: list[str] = []  # names of the parts that are being compiled
 
 
 class _WithoutEnvironments:
@@ -47,8 +47,8 @@ class PartLibrary(codegen.JITCodeLibrary):
 
 
 class KernelLibrary(codegen.JITCodeLibrary):
-    """The code of any other function, linked with all parts that it calls, directly or indirectly.
-    If it calls no parts, this does what numba's own class does."""
+    """The code of a function that is not a part, linked with all parts that it calls, directly or
+    indirectly. If it calls no parts, this does the same as numba's own class."""
 
     def finalize(self) -> None:
         linked: dict[Any, None] = {}
@@ -76,8 +76,8 @@ def part(function: str) -> Iterator[None]:
 
 
 def set_environments(kernel: Any) -> None:
-    """Tell a kernel's code (numba's CompileResult) where its parts find the Python objects
-    (environments) with which they raise errors. numba does so only for code from its cache."""
+    """Link a kernel's code (numba's CompileResult) with the Python objects (environments) with
+    which its parts raise errors. numba does this only for code from its cache."""
     for environment in kernel._find_referenced_environments():
         kernel.library.codegen.set_env(environment.env_name, environment)
 

@@ -1,4 +1,4 @@
-"""Locks: one process at a time compiles a kernel. Others wait, or compile other kernels first."""
+"""Locks: only one process at a time compiles a kernel. Others wait or compile other kernels."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ def refuse() -> None:
     raise Busy
 
 
-WAIT_SECONDS = 120.0  # no kernel takes a tenth of it
-_held = 0  # nested kernels that this process compiles now
+WAIT_SECONDS = 120.0  # over ten times the compile time of any kernel
+_held = 0  # number of nested compilations in this process
 
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Within the block, no other process compiles the kernel whose code goes to `path`. If another
-    process compiled the kernel while this one waited, `path` exists when the block begins. Kernels
-    never call each other in a circle, so no two processes wait for each other."""
+    """Within the block, no other process compiles the kernel whose code is written to `path`. If
+    another process compiled the kernel while this one waited, `path` exists when the block begins.
+    Kernels never call each other in a circle, so two processes never wait for each other."""
     global _held
-    # First in all threads: otherwise one with a kernel's lock could wait for one that needs it.
+    # Each thread acquires numba's lock first. Otherwise a thread with a kernel's lock could wait
+    # for a thread that needs the kernel's lock.
     with global_compiler_lock, ExitStack() as stack:
         lock = path.with_name(f"{path.name}.lock")
         with suppress(OSError):  # another user's folder, a file system without locks

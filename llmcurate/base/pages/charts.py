@@ -1,4 +1,4 @@
-"""Charts as inline SVG. Colours are CSS variables of the page; equal figures give equal bytes."""
+"""Charts as inline SVG. Colours are CSS variables of the page. Equal figures give equal bytes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Axes:
             y = self.y(at)
             self.line(f"M{px(self.left)} {px(y)}H{WIDTH - RIGHT}", GRID, 1.1)
             self.parts.append(svg_text(self.left - 4, y + FONT / 3, name, "end"))
-        free = float(WIDTH)  # the labels so far begin here
+        free = float(WIDTH)  # the leftmost x of the labels drawn so far
         for at, name in reversed(xs):
             wide = text_width(name)
             middle = min(self.x(at), WIDTH - wide / 2)  # further right it would be cut off
@@ -148,8 +148,8 @@ def round_values(low: float, high: float, most: int, whole: bool = False) -> lis
 
 
 def scaling(scale: str) -> Callable[[float], float]:
-    """Return the function that scales values for an axis: for `log`, the sign of a value times
-    log10(1 + its size); otherwise the value itself."""
+    """Return the function that scales values for an axis. For `log` it returns sign(value) x
+    log10(1 + |value|), otherwise the value itself."""
     if scale == "log":
         return lambda v: math.copysign(math.log10(1 + abs(v)), v)
     return lambda v: v
@@ -217,7 +217,7 @@ def histogram(
     (value, label). `record` is a histogram or its JSON values. Documents that a rule marked have
     the colour of removed ones. The height of a bar is the square root of its number of documents,
     so that small bars beside large ones can be seen. `only_marked`: all documents are marked.
-    `above`: whether a rule marks values above the threshold (True) or below it (False)."""
+    `above`: True if a rule marks values above the threshold, False if it marks values below."""
     data = json_values(record)
     counts, edges = data["counts"], data["edges"]
     scaled = scaling(data["scale"])
@@ -447,8 +447,8 @@ def yields(
     label: str,
     marks: Sequence[tuple[float, str]],
 ) -> str:
-    """Draw how many documents each threshold would keep. `points` are (threshold, number surely
-    kept, number kept at most). `marks` are vertical lines."""
+    """Draw the number of documents that each threshold would keep. `points` are (threshold, least
+    number kept, largest number kept). `marks` are vertical lines."""
     scaled = scaling(scale)
     low, high = points[0][0], points[-1][0]
     top = max(1.0, max(most for _, _, most in points) * 1.08)
@@ -512,7 +512,7 @@ def heat(
     parts = []
     for (row, column), share in sorted(cells.items()):
         if share > 0:
-            # A root, so that a few texts beside many can be seen.
+            # The square root makes small shares visible beside large ones.
             shade = round(math.sqrt(min(1.0, share)), 3)
             opacity = f' fill-opacity="{shade:g}"' if shade < 1 else ""
             place = f'x="{px(across[column])}" y="{px(down[row])}"'

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
-MOST_CHARS = 400  # of an excerpt
-MOST_NAME = 160  # of an id, a URL, a file name
-LONG_NAME = 20  # characters; a shorter one does not break
+MOST_CHARS = 400  # characters of an excerpt
+MOST_NAME = 160  # characters of an id, a URL, a file name
+LONG_NAME = 20  # characters; shorter names are not broken
 MOST_ADDRESS = 400  # characters of an id in an address
 # Links to a document or a rule, as `document`, a template or `linked` writes them.
 _LINKS = re.compile(r'<a (?:href="[^"]*" )?data-(id|rule)="([^"]*)">')
@@ -76,7 +76,7 @@ def ids_of(page: str) -> list[str]:
 def linked(page: str, address: Callable[[str], str]) -> str:
     """Return the page with addresses in its links to documents and rules. `address(id)` returns the
     address of a document, and `address("")` the address of the list of all documents. A link to a
-    rule is that list's with `?rule=NAME`. If `address` returns "", the link stays as it is."""
+    rule is the list's address with `?rule=NAME`. If `address` returns "", the link is unchanged."""
 
     def link(match: re.Match[str]) -> str:
         kind, value = match.groups()
@@ -105,13 +105,13 @@ def quote(text: str, most: int = MOST_CHARS) -> Markup:
 
 
 def detail(text: str, most: int = MOST_NAME) -> Markup:
-    """Return what a rule matched in a document, as HTML within a line."""
+    """Return the text that a rule matched in a document, as HTML within a line."""
     return _element("<span class=detail>", plain(text, most), "</span>")
 
 
 def without_texts(page: str) -> str:
-    """Remove the quotations of documents from a page. Each is found up to its end tag, which no
-    quotation contains, because quotations are escaped."""
+    """Remove the quotations of documents from a page. A quotation ends at the first end tag,
+    because tags inside it are escaped."""
     return _QUOTATIONS.sub(
         "<span class=note>(removed: near a text that must be forgotten)</span>", page
     )
@@ -123,17 +123,17 @@ def percent(part: float | None, whole: float = 1) -> str:
     return units.format_percent(share).replace(" ", "\u00a0")
 
 
-WORDS = 160  # of each text; the time to compare grows with the square
+WORDS = 160  # of each text; the time to compare grows with the square of this number
 BEFORE = 15  # equal words shown before the first difference
 _WORDS = re.compile(r"\S+\s*")
 
 
 @dataclass(frozen=True)
 class Diff:
-    """Two texts, from a few words before their first difference on. `runs` are, in text order,
-    (words of the first text, words of the second, whether they are equal); words keep the white
-    space after them. `begun`: words before the first run were left out. `more`: whether each text
-    goes on after the last. `equal`: they differ at most in white space."""
+    """Two texts, from a few words before their first difference on. `runs`, in text order: (words
+    of the first text, words of the second, True if they are equal). Words include the white space
+    after them. `begun`: True if words before the first run were left out. `more`: for each text,
+    True if it continues after the last run. `equal`: True if they differ at most in white space."""
 
     runs: list[tuple[list[str], list[str], bool]]
     begun: bool
@@ -209,7 +209,7 @@ def _environment() -> Any:
             return text_digest(f"{name}\0{source(name)}\0{options}", "xxh3-128")
 
         def dump_bytecode(self, bucket: Any) -> None:
-            with suppress(OSError):  # a folder that cannot be written costs time only
+            with suppress(OSError):  # if the folder cannot be written, templates are compiled again
                 super().dump_bytecode(bucket)
 
     options = Path(__file__).read_text(encoding="utf-8")
@@ -218,7 +218,7 @@ def _environment() -> Any:
         bytecode_cache=Cache(str(folder)) if folder is not None else None,
         loader=FunctionLoader(source),
         autoescape=True,
-        optimized=False,  # folding constants costs more than it saves
+        optimized=False,  # constant folding takes more time than it saves
         auto_reload=False,
         trim_blocks=True,
         undefined=StrictUndefined,
@@ -258,6 +258,6 @@ def _compiled_folder() -> Path | None:
 
 
 def source(template: str) -> str:
-    """Return a template's text without indentation, so that pages do not carry it."""
+    """Return a template's text without indentation, so that pages are smaller."""
     text = (FOLDER / template).read_text(encoding="utf-8")
     return "\n".join(line.lstrip() for line in text.splitlines())

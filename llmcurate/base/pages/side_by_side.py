@@ -1,7 +1,7 @@
 """Two texts side by side: words that only one text has are marked, long common passages shortened.
 
 Common passages are runs of words that occur anywhere in both texts. The texts are not aligned, so
-time and memory are linear in their lengths, and a passage that moved is no difference.
+time and memory grow linearly with their lengths, and a passage that moved is no difference.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Lines = list[list[str]]
 
 
 def side_by_side(first: str, second: str) -> tuple[Markup, Markup]:
-    """Return both texts as HTML: words only in the first are <del>, words only in the second <ins>.
-    Common passages are shortened, and a long text ends with an ellipsis."""
+    """Return both texts as HTML. Words only in the first text are <del>, words only in the second
+    are <ins>. Common passages are shortened, and a long text ends with an ellipsis."""
     texts = [
         [line.strip() for line in text[:MOST_READ].splitlines() if line.strip()]
         for text in (first, second)
@@ -40,9 +40,9 @@ def side_by_side(first: str, second: str) -> tuple[Markup, Markup]:
 
 
 def words_in_both(lines_of_text: Lines, others: Lines) -> list[list[bool]]:
-    """Return, for each word of each line, whether the word is in a run of RUN words that `others`
-    also have; a run may cross lines. If `others` have a run n times, its first n occurrences count.
-    The words of a line shorter than RUN words also count if `others` have the whole line."""
+    """Return True for each word of each line that is in a run of RUN words that `others` also have.
+    A run may cross lines. If `others` have a run n times, its first n occurrences count. The words
+    of a line shorter than RUN words also count if `others` have the whole line."""
     flat, other = ([word for line in lines for word in line] for lines in (lines_of_text, others))
     unmatched = Counter(zip(*(other[k:] for k in range(RUN)), strict=False))
     marks = [False] * len(flat)

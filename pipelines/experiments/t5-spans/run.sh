@@ -6,7 +6,7 @@
 # and 81.84.
 # Reads: CORPORA/longtext/en-novels.jsonl.zst in pieces of 2,000 characters; spans of pieces by
 # other authors are filled in, three words on average.
-# Takes a few minutes; not timed yet.
+# Takes 10 minutes on two cores shared with other work.
 #
 #   sh pipelines/experiments/t5-spans/run.sh CORPORA OUT
 set -eu

@@ -267,6 +267,13 @@ def test_an_out_without_write_permission_is_a_one_line_error(tmp_path: Path) -> 
     assert done.returncode == 2 and "cannot be created (permission denied)" in done.stderr
 
 
+def test_the_name_of_an_out_may_hold_a_time(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "in.jsonl", [SENTENCES])
+    done = llmcurate("filter", "c4", "in.jsonl", "-o", "out_12:30", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert llmcurate("dedup", "out_12:30", "-o", "a:b", cwd=tmp_path).returncode == 0
+
+
 def test_json_outcome_is_the_last_line_and_adds_up(tmp_path: Path, corpus: Path) -> None:
     done = llmcurate("filter", "c4", str(corpus), "-o", str(tmp_path / "out"), "--json")
     assert done.returncode == 0, done.stderr

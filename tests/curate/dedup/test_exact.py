@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -42,6 +43,13 @@ def test_empty_texts_and_absent_urls_match_nothing(bench):
     assert decide(bench, rows, "text") == ["0", "1", "2", "s"]
     rows = [{"id": str(i), "text": "t", "url": u} for i, u in enumerate([None, "", None, ""])]
     assert decide(bench, rows, "url", key="url") == ["0", "1", "2", "3"]
+
+
+def test_documents_without_a_url_are_noted(bench):
+    rows = [{"id": str(i), "text": "t", "url": u} for i, u in enumerate([None, "http://a.b", ""])]
+    bench.run([{"dedup_exact": {"key": "url"}}], bench.jsonl("in.jsonl", rows))
+    notices = json.loads((bench.folder / "out/run.json").read_text())["notices"]
+    assert any("dedup_exact: 2 of 3 documents without a URL" in notice for notice in notices)
 
 
 def test_decisions_have_the_columns_of_the_contract(bench):

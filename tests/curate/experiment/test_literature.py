@@ -77,7 +77,10 @@ def write_input(word: str, below: Path) -> None:
         return
     file = path if path.suffix else path / "documents.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
-    rows = [{"id": str(n), "text": f"Text {n}.", "label": "ab"[n % 2]} for n in range(40)]
+    rows = [
+        {"id": str(n), "text": f"Text {n}.", "source": f"Text {n}.", "target": "ab"[n % 2]}
+        for n in range(40)
+    ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 

@@ -197,7 +197,7 @@ def test_without_path_or_network_one_line_says_what_to_give():
         C4(badwords="ldnoobw:en").resources()
     line = str(caught.value)
     assert line.startswith(
-        "no bad word list: give --set c4.badwords=PATH, switch the rule off with"
+        "no bad word list: give --set c4.badwords=PATH, or switch the rule off with"
     )
     assert "25e679f03d96baa721cde20db9944649e8d0a844/en" in line and "\n" not in line
 

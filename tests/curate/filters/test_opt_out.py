@@ -287,7 +287,7 @@ def test_robots_txt_that_is_no_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_step_without_archives_of_robots_says_so() -> None:
-    assert OptOut().notes() == ["opt_out: no robots_txt was given, so no robots.txt counts"]
+    assert OptOut().notes() == ["opt_out: no robots_txt was given, so no robots.txt is applied"]
     assert OptOut(robots=False).notes() == []
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from curate.formats.columns import fits, kind_of
+from curate.formats.columns import Columns, fits, kind_of
+from curate.formats.jsonl import missing_text
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,23 @@ def test_a_value_asks_for_its_kind_and_fits_it(value: Any, kind: str | None) -> 
     exact = kind != "int64" or float(value) == value
     assert fits(value, "double") == (kind in ("int64", "double", None) and exact)
     assert fits(value, "int64") == (kind in ("int64", None))
+
+
+@pytest.mark.parametrize(
+    ("names", "likely"),
+    [
+        (["ID", "Text"], "Text"), (["Url", "CONTENT", "Notes"], "CONTENT"), (["Notes"], "Notes"),
+        (["ID", "URL"], None),
+    ],
+)  # fmt: skip
+def test_the_likeliest_column_of_text_is_advised(names: list[str], likely: str | None) -> None:
+    advice = Columns().missing(dict.fromkeys(names, "string")).partition("--text-column ")[2]
+    assert advice == (likely or "")
+
+
+def test_a_column_of_names_or_digests_is_not_advised_as_text() -> None:
+    names = {"path": "a/b.gz", "sha1": "da39a3ee5e6b4b0d3255bfef95601890afd80709"}
+    cases = (({}, "NAME"), ({"Notes": "Two words"}, "Notes"), ({"Story": "x"}, "Story"))
+    for more, advised in cases:
+        advice = missing_text([{**names, **more}], Columns())
+        assert advice and advice.partition("--text-column ")[2] == advised

@@ -115,6 +115,12 @@ def test_a_file_without_a_text_says_how_to_name_it(tmp_path: Path) -> None:
     path.write_text("id,body\n1,x\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"text; .* body \(string\): give --text-column body"):
         plan_reading([str(path)], ReadSettings())
+    path.write_text("1,A first row without a header\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="give --text-column NAME"):
+        plan_reading([str(path)], ReadSettings())
+    path.write_bytes(b"id,text\r1,x\r")
+    with pytest.raises(UsageError, match=r"end with \\r alone: tr"):
+        plan_reading([str(path)], ReadSettings())
     path.write_text("text,text\n", encoding="utf-8")
     with pytest.raises(UsageError, match="has the column 'text' twice"):
         plan_reading([str(path)], ReadSettings())

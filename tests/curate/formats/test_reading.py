@@ -353,6 +353,19 @@ def test_damaged_parquet_is_corrupt_not_a_traceback(bench):
     }
 
 
+def test_parquet_of_a_type_that_arrow_lacks_is_named(bench):
+    polars = pytest.importorskip("polars")
+    folder = bench.folder / "in"
+    folder.mkdir()
+    big = polars.Series([2**100], dtype=polars.Int128)
+    polars.DataFrame({"text": ["a"], "big": big}).write_parquet(folder / "big.parquet")
+    parquet(folder / "good.parquet", {"text": ["b"]})
+    read = Read(folder)
+    assert read.column("text") == ["b"]
+    (place,) = read.corrupt
+    assert place["file"].endswith("big.parquet") and "more than 64 bits" in place["what"]
+
+
 def test_parquet_dates_of_any_type_are_utc(bench):
     noon = dt.datetime(2020, 5, 1, 12)
     kinds = {

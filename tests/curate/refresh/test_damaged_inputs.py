@@ -99,6 +99,13 @@ def test_a_file_that_is_cut_short_is_left_out_until_the_whole_one_comes(bench, n
     assert len(texts(home)) == len({row["text"] for row in [*FIRST, *SECOND]})
 
 
+def test_a_file_that_is_cut_short_may_have_any_name(bench):
+    bench.jsonl("in/a.jsonl", FIRST)
+    path = bench.folder / "in" / "b\u2028\x85.jsonl.gz"
+    path.write_bytes(FORMS["b.jsonl.gz"](SECOND)[:-30])
+    assert list(Home(bench, EXACT).refresh(bench.folder / "in").damaged) == [str(path)]
+
+
 def test_a_damaged_file_is_reported_by_exit_code_hooks_metrics_report_and_message(bench):
     bench.jsonl("in/a.jsonl", FIRST)
     path = bench.folder / "in" / "b.jsonl.gz"

@@ -247,6 +247,9 @@ def test_unreadable_records_are_counted_and_listed(bench):
     outcome = bench.run(["dedup_exact"], source, read={"max_record_bytes": 1000})
     totals = outcome.totals()
     assert (totals.read, totals.kept, totals.corrupt) == (2, 1, 1)
+    notices = json.loads((bench.folder / "out/run.json").read_text())["notices"]
+    size = "1 document rejected, larger than 1.00 kB: a higher read.max_record_bytes lets them in"
+    assert size in notices
     (entry,) = map(json.loads, (bench.folder / "out/corrupt.jsonl").read_text().splitlines())
     assert (entry["file"], entry["offset"]) == (str(source), 25)
     (refused,) = bench.rows("out", "rejected")

@@ -283,8 +283,8 @@ OLD, NEW = 91_001, 91_600  # cuDNN 9.10.1 and 9.16.0
         (HOPPER, NEW, True, 512, {}, "sdpa", "FlashAttention-2"),
         (AMPERE, NEW, False, 4096, {}, "sdpa", "FlashAttention-2"),
         (BLACKWELL, OLD, False, 4096, {}, "sdpa", "FlashAttention-2"),
-        (HOPPER, NEW, False, 4096, {"window": 64}, "triton", "no block that the mask empties"),
-        (AMPERE, OLD, True, 4096, {"window": 64}, "triton", "no block that the mask empties"),
+        (HOPPER, NEW, False, 4096, {"window": 64}, "triton", "no block that the mask hides"),
+        (AMPERE, OLD, True, 4096, {"window": 64}, "triton", "no block that the mask hides"),
     ],
 )
 def test_auto_takes_the_fastest_for_a_mask_on_a_card(

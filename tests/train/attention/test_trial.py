@@ -63,7 +63,7 @@ def test_kernels_that_leave_the_kind_of_mask_out_do_not(kind, monkeypatch):
     broken = dataclasses.replace(BACKENDS["triton"], attention=wrong)
     monkeypatch.setitem(BACKENDS, "triton", broken)
     what = fault("triton", dataclasses.replace(LIKE, **kind), 2, 1, 16, torch.float32)
-    assert what is not None and "differ from the reference's by" in what
+    assert what is not None and "differ from the reference by" in what
 
 
 def test_gradients_are_compared_too(monkeypatch):
@@ -87,6 +87,6 @@ def test_failing_kernels_are_reported_and_replaced_by_another_back_end(excluded,
     broken = dataclasses.replace(BACKENDS["triton"], attention=raising)
     monkeypatch.setitem(BACKENDS, "triton", broken)
     assert try_kernels(model, asked, CPU) == [
-        "attention triton is not used, sdpa is: RuntimeError: PTX assembly aborted"
+        "attention uses sdpa instead of triton: RuntimeError: PTX assembly aborted"
     ]
     assert {row.backend for row in layer_backends(model, asked, CPU)} == {"sdpa"}

@@ -227,7 +227,7 @@ def test_sources_of_different_tokenizers_are_refused_by_name(shard_folder, tmp_p
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_epochs": 0.01}, r"source shards: [\d.]+ epochs of it are over max_epochs 0.01"),
+        ({"max_epochs": 0.01}, r"source shards: [\d.]+ epochs, over max_epochs 0.01"),
         ({"packing": "crop"}, "packing 'crop': choose one of"),
         ({"sources": (Source(shards="x"),)}, "shards or sources, not both"),
         ({"steps": 7, "stages": (Stage(steps=7, schedule="up"),)}, "schedule 'up'"),
@@ -247,7 +247,7 @@ def test_a_run_may_have_just_as_many_epochs_as_it_may_at_most(shard_folder):
     single = dataclasses.replace(PLAIN, rows=1, max_epochs=1.0)
     count = Feed(shard_folder, single).rows.sources[0].count
     Feed(shard_folder, dataclasses.replace(single, steps=count))
-    with pytest.raises(LlmcurateError, match=r"are over max_epochs 1"):
+    with pytest.raises(LlmcurateError, match=r"epochs, over max_epochs 1"):
         Feed(shard_folder, dataclasses.replace(single, steps=count + 1))
 
 
@@ -267,6 +267,8 @@ def test_the_number_of_epochs_and_the_steps_that_fit_are_reported(shard_folder):
     count = Feed(shard_folder, single).rows.sources[0].count
     once = Feed(shard_folder, dataclasses.replace(single, steps=count)).notices()[-1]
     assert once == f"{count} steps read the corpus 1.0 times"
+    few = Feed(shard_folder, dataclasses.replace(single, steps=1)).notices()[-1]
+    assert few == f"1 step read {100 / count:.1f} % of the corpus"
     often = Feed(shard_folder, dataclasses.replace(single, steps=8 * count)).notices()[-1]
-    assert often.startswith(f"{8 * count} steps read the corpus 8.0 times; more than 4 help little")
+    assert often.startswith(f"{8 * count} steps read the corpus 8.0 times; over 4 times helps")
     assert often.endswith(f"--steps {4 * count} reads it 4 times")

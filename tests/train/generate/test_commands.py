@@ -9,6 +9,8 @@ import torch
 
 import train.generate
 from curate.cli.app import invoke
+from curate.cli.training import _prompts
+from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import change
 from llmcurate.base.terminal import visible
 from tests.train.loop.small_runs import build, trained
@@ -96,6 +98,21 @@ def test_a_file_of_prompts_that_cannot_be_read_says_where(data, message, run, tm
     assert code == 2
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_a_line_of_prompts_ends_at_a_line_feed_alone(tmp_path):
+    file = tmp_path / "prompts.jsonl"
+    file.write_bytes('{"prompt": "a\u2028b\x85c"}\r\n\r\n{"text": "d"}'.encode())
+    assert _prompts(file) == ["a\u2028b\x85c", "d"]
+    file = tmp_path / "prompts.txt"
+    file.write_bytes("a\u2028b\r\n c \n".encode())
+    assert _prompts(file) == ["a\u2028b", " c "]
+
+
+def test_an_array_of_prompts_is_not_taken_for_text(tmp_path):
+    (tmp_path / "prompts.json").write_text('[{"prompt": "a"}]')
+    with pytest.raises(UsageError, match=r"prompts.json:1: no text under `prompt` or `text`"):
+        _prompts(tmp_path / "prompts.json")
 
 
 def test_a_prompt_that_is_no_text_is_a_one_line_error(run, capsys):

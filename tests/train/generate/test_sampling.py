@@ -143,7 +143,7 @@ def test_a_temperature_near_0_is_greedy():
 
 def test_broken_logits_are_reported():
     for value in (math.nan, math.inf, -math.inf):
-        with pytest.raises(LlmcurateError, match="not numbers"):
+        with pytest.raises(LlmcurateError, match="logits are not finite"):
             Chooser(Sampling(), 0, [0]).choose(torch.tensor([[0.0, value]]), [[]])
 
 

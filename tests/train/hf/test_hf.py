@@ -100,6 +100,23 @@ def llama(change: dict) -> ModelConfig:
     return changed(LLAMA, change, "model")
 
 
+OLMO2 = llama(
+    {
+        "norm.place": "out",
+        "attention": {"qk_norm": True, "qk_norm_whole": True, "head_dim": 12},
+        "head.tied": True,
+    }
+)
+OLMO3 = changed(
+    OLMO2,
+    {
+        "attention": {"window": 7, "window_pattern": "WWF"},
+        "position": {"theta": 500_000.0, "window_theta": 500_000.0},
+    },
+    "model",
+)
+
+
 def scaled(kind: str, **more) -> ModelConfig:
     original = {} if kind in ("linear", "ntk") else {"original_context": 16}
     return llama({"position.scaling": {"kind": kind, "factor": 4.0, **original, **more}})
@@ -144,6 +161,36 @@ CASES: dict[str, tuple[str, ModelConfig]] = {
     "qwen3": ("qwen3", llama({"attention.qk_norm": True})),
     "qwen3, windows": ("qwen3", llama({"attention.qk_norm": True, "attention.window": 5})),
     "olmo": ("olmo", llama({"norm.kind": "layer_plain", "attention.head_dim": 12})),
+    "olmo2": ("olmo2", OLMO2),
+    "olmo2, biases, llama3": (
+        "olmo2",
+        changed(
+            OLMO2,
+            {
+                "attention.bias": "all",
+                "position.scaling": {"kind": "llama3", "factor": 4.0, "original_context": 16},
+            },
+            "model",
+        ),
+    ),
+    "olmo3": ("olmo3", OLMO3),
+    "olmo3, yarn": (
+        "olmo3",
+        changed(
+            OLMO3,
+            {"position.scaling": {"kind": "yarn", "factor": 4.0, "original_context": 16}},
+            "model",
+        ),
+    ),
+    "smollm3": ("smollm3", llama({"layers": 5, "position.pattern": "RRRN"})),
+    "smollm3, linear, tied": (
+        "smollm3",
+        changed(
+            scaled("linear"),
+            {"position.pattern": "RN", "head.tied": True, "attention.bias": "all"},
+            "model",
+        ),
+    ),
     "gpt2": ("gpt2", GPT2),
     "gpt2, sigmoid": ("gpt2", changed(GPT2, {"feed_forward.activation": "sigmoid"}, "model")),
     "gpt2, relu2, untied": (

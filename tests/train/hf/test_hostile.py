@@ -32,6 +32,7 @@ SEEN = {
     "t5": "t5-tiny", "mt5": "mt5-small", "bart": "bart-tiny", "electra": "electra-tiny",
     "xlm-roberta": "roberta-base", "phi3": "mistral-7b", "gemma": "llama3.1-8b",
     "gemma2": "llama3.1-8b", "gemma3_text": "llama3.1-8b",
+    "olmo2": "llama-7b", "olmo3": "llama-7b", "smollm3": "llama3.1-8b",
     "deberta": "deberta-tiny", "deberta-v2": "deberta-v3-small",
 }  # fmt: skip
 LATENT = changed(

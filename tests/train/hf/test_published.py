@@ -67,9 +67,27 @@ CLASSES = {
         "vocab_size": 300, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 64
     },
     "FalconForCausalLM": FALCON,
+    "MptForCausalLM of 6 heads, clipped": {
+        "vocab_size": 300, "d_model": 48, "n_layers": 2, "n_heads": 6, "max_seq_len": 64,
+        "attn_config": {"clip_qkv": 1.0},
+    },
+    "OlmoForCausalLM": {**GROUPED, "clip_qkv": 0.5},
     "FalconForCausalLM with two norms": {
         **FALCON, "num_kv_heads": 2, "new_decoder_architecture": True
     },
+    "Olmo2ForCausalLM": GROUPED,
+    "Olmo3ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "sliding_window": 8},
+    "Olmo3ForCausalLM with scaling": {
+        **GROUPED, "num_hidden_layers": 4, "sliding_window": 8,
+        "rope_parameters": {
+            "full_attention": {
+                "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16,
+                "rope_theta": 500_000.0,
+            },
+            "sliding_attention": {"rope_type": "default", "rope_theta": 500_000.0},
+        },
+    },
+    "SmolLM3ForCausalLM": {**GROUPED, "num_hidden_layers": 5},
     "GemmaForCausalLM": {**GROUPED, "head_dim": 16},
     "Gemma2ForCausalLM": GEMMA2,
     "Gemma3ForCausalLM": {**GEMMA2, "num_hidden_layers": 6},
@@ -159,6 +177,49 @@ def test_the_layers_of_gemma_in_the_spelling_of_older_files(saved):
         del values["layer_types"], values["rope_parameters"]
         path.write_text(json.dumps(values | old))
         check_equal(theirs, folder)
+
+
+VISION = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4,
+    "image_size": 28, "patch_size": 14,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["hub", "transformers 4.52"])
+def test_the_text_model_of_one_that_also_reads_images_opens(version, saved, tmp_path):
+    """Gemma 3 from 4B on, whose config.json leaves out what is usual."""
+    name = "Gemma3ForConditionalGeneration"
+    text = {**CLASSES["Gemma3ForCausalLM with scaling"], "num_attention_heads": 8}
+    usual = {"vocab_size": 262_208, "num_attention_heads": 8}
+    CLASSES[name] = {
+        "text_config": text, "vision_config": VISION, "mm_tokens_per_image": 4,
+        "image_token_index": 299,
+    }  # fmt: skip
+    theirs = of_class(name)
+    folder = saved(theirs)
+    path = folder / "config.json"
+    values = json.loads(path.read_bytes())
+    assert values["text_config"].pop("num_attention_heads") == usual["num_attention_heads"]
+    path.write_text(json.dumps(values))
+    if version != "hub":
+        change_weights(
+            folder,
+            lambda weights: {
+                key.replace("language_model.model.", "model.language_model."): weight
+                for key, weight in weights.items()
+            },
+        )
+    check_equal(theirs, folder)
+    left_out = import_model(folder, tmp_path / "run").left_out
+    kinds = {"vision_tower", "multi_modal_projector"}
+    assert {key.partition(".")[0] for key in left_out} == kinds
+    assert export(tmp_path / "run", tmp_path / "out").architecture == "Gemma3ForCausalLM"
+    again = transformers.Gemma3ForCausalLM.from_pretrained(tmp_path / "out")
+    check_equal(again.eval(), folder)
+    del values["text_config"]["vocab_size"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(LlmcurateError, match=r"describes [\d,]+ parameters, the files hold"):
+        load(folder)
 
 
 def old_names(name):
@@ -336,10 +397,24 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize("more", TASKS.values(), ids=TASKS)
-def test_a_head_keeps_its_kind_and_predict_shows_it(more, saved, tmp_path):
-    CLASSES["BertForSequenceClassification"] = SIZES
-    theirs = of_class("BertForSequenceClassification", **more)
+CLASSIFIERS = {
+    "BertForSequenceClassification": SIZES,
+    "DebertaForSequenceClassification": DEBERTA,
+    "DebertaV2ForSequenceClassification": V3,
+    "ElectraForSequenceClassification": {**SIZES, "embedding_size": 16},
+    "GemmaForSequenceClassification": {**GROUPED, "head_dim": 16},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [("BertForSequenceClassification", more) for more in TASKS.values()]
+    + [(name, TASKS["several labels"]) for name in CLASSIFIERS]
+    + [("DebertaV2ForSequenceClassification", TASKS["one number"])],
+)
+def test_a_head_keeps_its_kind_and_predict_shows_it(name, more, saved, tmp_path):
+    CLASSES[name] = CLASSIFIERS[name]
+    theirs = of_class(name, **more)
     folder = saved(theirs)
     lines = tmp_path / "lines.jsonl"
     lines.write_text('{"text": "the cat sat"}\n{"text": "a mat"}\n')

@@ -17,7 +17,7 @@ from train.hf.families import FAMILIES, family_of
 from train.hf.family import CLASSES
 from train.hf.load import import_model, inspect_folder
 from train.measure.accounting import parameters
-from train.model.config import SPAN, ModelConfig, Task
+from train.model.config import FIXED, ModelConfig, Task
 from train.model.heads import with_task
 from train.model.presets import preset
 
@@ -31,6 +31,12 @@ SIZES = {
     "attention": {"heads": 4, "kv_heads": 2, "head_dim": 12},
 }  # fmt: skip
 FULL = {"attention": {"heads": 4, "kv_heads": 4, "head_dim": 12}}
+WIDE = {"feed_forward.width": 192}
+OLMO2 = {
+    "norm.place": "out",
+    "attention": {"heads": 4, "kv_heads": 2, "head_dim": 12, "qk_norm": True}
+    | {"qk_norm_whole": True},
+}
 MODELS = {
     "bert": small("bert-tiny"),
     "roberta": small("roberta-tiny"),
@@ -42,17 +48,26 @@ MODELS = {
     "llama": change(preset("tiny"), SIZES, "model"),
     "qwen2": change(preset("tiny"), {**SIZES, "attention.bias": "qkv"}, "model"),
     "gpt2": change(preset("gpt2-xl"), {**SIZES, **FULL}, "model"),
+    "gptj": change(preset("gptj-6b"), {**SIZES, **FULL, "position.dim": 8}, "model"),
+    "gpt_neox": change(preset("pythia-160m"), {**SIZES, **FULL, "position.dim": 4}, "model"),
+    "bloom": change(preset("bloom-560m"), {**SIZES, **FULL, **WIDE}, "model"),
+    "opt": change(preset("opt-125m"), {**SIZES, **FULL}, "model"),
+    "mpt": change(preset("mpt-7b"), {**SIZES, **FULL, **WIDE}, "model"),
+    "falcon": change(preset("falcon-40b"), SIZES, "model"),
+    "olmo": change(preset("olmo-1b"), {**SIZES, **FULL}, "model"),
+    "olmo2": change(preset("tiny"), {**SIZES, **OLMO2}, "model"),
+    "smollm3": change(preset("tiny"), {**SIZES, "position.pattern": "RN"}, "model"),
 }
 CASES = [
     (name, kind)
     for name, config in MODELS.items()
-    for kind in ("classify", "token", "span")
+    for kind in CLASSES
     if kind in FAMILIES[name].tasks
 ]
 
 
 def with_head(config: ModelConfig, kind: str) -> ModelConfig:
-    return with_task(config, kind, SPAN if kind == "span" else NAMES)
+    return with_task(config, kind, FIXED.get(kind, NAMES))
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
@@ -69,19 +84,26 @@ def test_logits_are_equal_and_weights_come_back(name, kind, tmp_path, small_toke
     assert not info["missing_keys"] and not info["unexpected_keys"]
     assert sum(weight.numel() for weight in theirs.parameters()) == parameters(config)
     ids = torch.randint(5, 300, (1, 40), generator=torch.Generator().manual_seed(2))
+    if kind == "choice":
+        ids = torch.cat([ids, ids.flip(1), ids.roll(7, 1)])
     kinds = {}
     if config.embedding.segments == 2:
-        kinds = {"token_type_ids": (torch.arange(40) > 17).long()[None]}
+        kinds = {"token_type_ids": (torch.arange(40) > 17).long().expand(len(ids), -1)}
     ours = model(ids, segments=kinds.get("token_type_ids"))
-    out = theirs.eval()(ids, **kinds)
+    if kind == "choice":  # of one sample
+        out = theirs.eval()(ids[None], **{name: value[None] for name, value in kinds.items()})
+    else:
+        out = theirs.eval()(ids, **kinds)
     if kind == "span":
         expected = torch.stack([out.start_logits, out.end_logits], -1)
+    elif kind == "choice":
+        expected, ours = out.logits[0], ours[:, 0, 0]
     elif kind == "classify":
         expected, ours = out.logits, ours[:, -1 if config.causal else 0]
     else:
         expected = out.logits
     torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
-    if kind != "span":
+    if kind not in FIXED:
         assert theirs.config.id2label == dict(enumerate(NAMES))
     import_model(tmp_path / "hf", tmp_path / "again")
     back, _ = load_run(tmp_path / "again")
@@ -109,6 +131,14 @@ def test_a_family_without_such_a_class_is_named(tmp_path, small_tokenizer):
             inspect_folder(tmp_path / "hf")
 
 
+def test_a_head_with_another_layer_than_the_class_has_is_refused():
+    config = change(
+        with_head(MODELS["deberta-v2"], "classify"), {"head.task.before": "pool"}, "model"
+    )
+    with pytest.raises(LlmcurateError, match=r"head\.task\.before pool \(expected gelu\)"):
+        family_of(config)
+
+
 def test_every_class_is_one_that_transformers_has():
     classes = [own.class_for(CLASSES[kind]) for own in FAMILIES.values() for kind in own.tasks]
     assert len(classes) > 15
@@ -124,8 +154,11 @@ def test_the_layers_before_a_task_head_follow_the_model_family():
     assert before["bert", "classify"] == "pool" and before["bert", "token"] == "nothing"
     assert before["modernbert", "classify"] == before["modernbert", "token"] == "transform"
     assert before["gpt2", "classify"] == "nothing"
+    assert before["electra", "classify"] == before["deberta", "classify"] == "gelu"
     for labels in ((), ("a",), ("a", "a")):
         with pytest.raises(LlmcurateError, match="give two or more labels"):
             Task(kind="classify", labels=labels)
+    with pytest.raises(LlmcurateError, match="only an encoder chooses"):
+        with_task(MODELS["llama"], "choice", FIXED["choice"])
     with pytest.raises(LlmcurateError, match="give start and end"):
         Task(kind="span", labels=NAMES)

@@ -45,7 +45,7 @@ def test_the_line_names_the_largest_part_of_the_rows_that_fits(most, monkeypatch
 def test_where_a_single_row_does_not_fit_a_smaller_model_is_advised(monkeypatch):
     monkeypatch.setattr(memory, "host", lambda: SimpleNamespace(memory=1000))
     with (
-        pytest.raises(RunFailed, match="less does not fit: set recompute"),
+        pytest.raises(RunFailed, match="smaller parts do not fit: set recompute"),
         naming_memory(PLAN, torch.device("cpu"), 1),
     ):
         raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")

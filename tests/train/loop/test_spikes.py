@@ -109,7 +109,7 @@ def test_before_the_window_is_full_and_without_a_factor_only_numbers_are_asked_f
     assert guard.reason(0, 1.0, 1.0) is None and guard.reason(1, 900.0, 1.0) is None
     assert all(without.reason(step, 10.0**step, 1.0) is None for step in range(100))
     for loss, norm in ((math.nan, 1.0), (math.inf, 1.0), (1.0, math.nan), (1.0, math.inf)):
-        assert "not a number" in without.reason(200, loss, norm)
+        assert "not a finite number" in without.reason(200, loss, norm)
 
 
 def test_the_state_of_a_spike_guard_survives_json():

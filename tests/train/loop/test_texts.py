@@ -81,6 +81,17 @@ def test_a_longer_document_is_scored_by_windows_that_move_by_half(model, shard_f
         assert nats[number] == pytest.approx(reference, rel=1e-5)
 
 
+def test_without_an_end_of_text_token_a_document_is_read_after_the_previous_one(
+    model, shard_folder
+):
+    shards = replace(read_shards(shard_folder), end=None, begin=None, tokenizer=None)
+    _, nats = scored(model, shards, 200)
+    for number in (0, 1, 7):
+        tokens = shards.document(number).tolist()
+        before = int(shards.document(number - 1)[-1])
+        assert nats[number] == pytest.approx(losses(model, before, tokens).sum(), rel=1e-5)
+
+
 def test_each_token_of_a_text_is_scored_once(shard_folder):
     shards = read_shards(shard_folder)
     for context in (5, 8, 64):

@@ -11,6 +11,8 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
 from tests.train.model.variants import SHAPE
 from train.attention import Mask
+from train.config import TrainConfig
+from train.loop.distributed import check_split
 from train.model.config import DeepNorm, ModelConfig
 from train.model.decoder import Decoder
 from train.model.layers import View
@@ -121,8 +123,16 @@ def test_deepnorm_begins_with_smaller_values_and_feed_forwards_but_not_queries()
         ({"residual.sandwich": 2}, "give less than layers"),
         ({"residual": "deepnorm"}, "set norm.place=post"),
         ({"residual": "rezero", "residual.norms": 1}, "norms"),
+        ({"attention.qk_norm_whole": True}, "without attention.qk_norm: set that too"),
     ],
 )
 def test_incompatible_settings_are_a_one_line_error(settings: dict[str, object], line: str) -> None:
     with pytest.raises(LlmcurateError, match=line):
         shaped(**settings)
+
+
+def test_a_norm_over_all_heads_is_not_split_among_processes() -> None:
+    config = shaped(attention={"qk_norm": True, "qk_norm_whole": True})
+    with pytest.raises(LlmcurateError, match=r"tensor 2 with attention\.qk_norm_whole"):
+        check_split(config, TrainConfig(tensor=2))
+    check_split(config, TrainConfig())

@@ -1,4 +1,4 @@
-"""Decoders with joined matrices or scaled norms: Phi-3, Gemma 1 to 3."""
+"""Decoders like LLaMA with parts of their own: Phi-3, OLMo 2 and 3, SmolLM3, Gemma 1 to 3."""
 
 from __future__ import annotations
 
@@ -25,6 +25,85 @@ PHI3 = replace(
         },
     ),
     defaults={},
+)
+
+
+# OLMo 2 and 3 (Team OLMo 2024, arXiv 2501.00656, section 3.2; 2025)
+
+
+OLMO2 = replace(
+    LLAMA,
+    name="olmo2",
+    architecture="Olmo2ForCausalLM",
+    tasks=family.SCORE,
+    keys=(
+        *LLAMA.keys,
+        keys.expected(mlp_bias=False),
+        keys.implied(
+            ("norm.place", "out"), ("attention.qk_norm", True), ("attention.qk_norm_whole", True)
+        ),
+    ),
+    parts=family.exchanged(
+        LLAMA.parts,
+        {
+            "{}.attention_out_norm": f"{LAYER}.post_attention_layernorm",
+            "{}.feed_forward_out_norm": f"{LAYER}.post_feedforward_layernorm",
+        },
+    ),
+    defaults={"rms_norm_eps": 1e-5},
+)
+
+
+def _read_window_theta(reading: keys.Reading, usual: float = 10_000.0) -> keys.Pairs:
+    new = reading.file.sub("rope_parameters")
+    inner = new and new.sub("sliding_attention")
+    name = "rope_theta" if inner else "rope_local_base_freq"
+    yield "position.window_theta", (inner or reading.file).number(name, usual)
+
+
+def _read_olmo3(reading: keys.Reading) -> keys.Pairs:
+    yield from read_windows(reading, every=4)
+    # transformers 5 reads no other base from the older spelling, and published models have this.
+    yield from _read_window_theta(reading, usual=500_000.0)
+
+
+OLMO3 = replace(
+    OLMO2,
+    name="olmo3",
+    architecture="Olmo3ForCausalLM",
+    keys=(*OLMO2.keys, keys.Row("windows", write_windows, _read_olmo3)),
+    defaults={"rms_norm_eps": 1e-5, "rope_theta": 500_000.0, "sliding_window": 4096},
+)
+
+
+# SmolLM3 (Bakouch et al. 2025): no positions in every fourth layer
+
+
+def _read_rotated(reading: keys.Reading) -> keys.Pairs:
+    layers, every = reading.ours["layers"], reading.file.whole("no_rope_layer_interval", 4)
+    turned = reading.file.wholes("no_rope_layers")
+    turned = turned or [(layer + 1) % max(1, every) for layer in range(min(layers, 9999))]
+    if len(turned) != layers:
+        raise reading.file.refusal("no_rope_layers", turned[:3], "give a number for each layer")
+    yield "position.pattern", keys.repeated("".join("R" if one else "N" for one in turned))
+
+
+SMOLLM3 = replace(
+    LLAMA,
+    name="smollm3",
+    architecture="SmolLM3ForCausalLM",
+    keys=(
+        *LLAMA.keys,
+        keys.length("max_position_embeddings", 32_768),
+        keys.constant_key(
+            "no_rope_layers",
+            lambda config: [int(n not in config.unrotated) for n in range(config.layers)],
+            _read_rotated,
+        ),
+        keys.expected(use_sliding_window=False, write=True),
+        keys.tied(True),
+    ),
+    defaults={"num_key_value_heads": 4, "rope_theta": 2e6},
 )
 
 
@@ -61,7 +140,7 @@ GEMMA = replace(
         )
         for part in LLAMA.parts
     ),
-    tasks={},
+    tasks={"classify": family.parts_from({"head": ("score", _embedding)})},
     defaults={"head_dim": 256, "num_key_value_heads": 16, "max_position_embeddings": 8192},
 )
 
@@ -116,17 +195,11 @@ GEMMA2 = replace(
 )
 
 
-def _read_window_theta(reading: keys.Reading) -> keys.Pairs:
-    new = reading.file.sub("rope_parameters")
-    inner = new and new.sub("sliding_attention")
-    name = "rope_theta" if inner else "rope_local_base_freq"
-    yield "position.window_theta", (inner or reading.file).number(name, 10_000.0)
-
-
 GEMMA3 = replace(
     GEMMA2,
     name="gemma3_text",
     architecture="Gemma3ForCausalLM",
+    tasks={},  # its class for tasks is that of the model that also reads images
     keys=(
         *GEMMA2.keys,
         # The class of transformers does not cap attention scores, whatever this key says.
@@ -140,6 +213,8 @@ GEMMA3 = replace(
     ),
     defaults={
         **_GEMMA,
+        "vocab_size": 262_208,
+        "num_attention_heads": 8,
         "max_position_embeddings": 131_072,
         "sliding_window_pattern": 6,
         "rope_theta": 1e6,

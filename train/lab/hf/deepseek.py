@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from train.hf import keys
-from train.hf.family import Family, Layout, parts_from, reordered, rows_in_pairs
+from train.hf.family import SCORE, Family, Layout, parts_from, reordered, rows_in_pairs
 from train.hf.llama import LAYER
 from train.hf.rope import rope
 from train.model.attention_settings import Latent
@@ -158,6 +158,7 @@ _KEYS = (
 DEEPSEEK_V3 = Family(
     name="deepseek_v3",
     architecture="DeepseekV3ForCausalLM",
+    tasks=SCORE,
     keys=(*_KEYS, keys.Row("scores", read=_read_v3)),
     parts=_PARTS,
     defaults={

@@ -78,7 +78,7 @@ def _saved_as(architecture: str, ours: str, yes: str | bool, no: str | bool) -> 
 BERT = family.Family(
     name="bert",
     architecture="BertForMaskedLM",
-    tasks=family.of_encoder("bert.pooler.dense"),
+    tasks=family.of_encoder("bert.pooler.dense") | family.of_choice("bert.pooler.dense"),
     keys=(*_KEYS, _saved_as("BertForPreTraining", "head.pair", "next", "none")),
     parts=parts(
         "bert",
@@ -93,10 +93,11 @@ BERT = family.Family(
 )
 
 
+_DENSE = family.of_encoder("classifier.dense", "classifier.out_proj")
 ROBERTA = family.Family(
     name="roberta",
     architecture="RobertaForMaskedLM",
-    tasks=family.of_encoder("classifier.dense", "classifier.out_proj"),
+    tasks=_DENSE | family.of_choice("roberta.pooler.dense"),
     keys=(
         *_KEYS,
         keys.learned("max_position_embeddings", 512, offset=2, counted=True),
@@ -125,7 +126,8 @@ _SIZE = keys.constant_key("embedding_size", lambda config: config.embedding_dim,
 ELECTRA = family.Family(
     name="electra",
     architecture="ElectraForMaskedLM",
-    tasks=family.of_encoder(None),
+    tasks=_DENSE | family.of_choice("sequence_summary.summary"),
+    pool="gelu",
     keys=(
         *_KEYS,
         keys.activated("hidden_act", {"gelu": "gelu"}, "gelu"),  # as its generator's head
@@ -156,16 +158,12 @@ def _read_groups(reading: keys.Reading) -> keys.Pairs:
 ALBERT = family.Family(
     name="albert",
     architecture="AlbertForMaskedLM",
-    tasks=family.of_encoder("albert.pooler"),
+    tasks=family.of_encoder("albert.pooler") | family.of_choice("albert.pooler"),
     keys=(
         *_KEYS,
         keys.activated("hidden_act", keys.ACTIVATIONS, "gelu_new"),
         keys.number("hidden_dropout_prob", "dropout", 0.0),
-        keys.constant_key(
-            "embedding_size",
-            lambda config: config.embedding_dim,
-            lambda reading: [("embedding.size", reading.file.whole("embedding_size", 128))],
-        ),
+        keys.whole("embedding_size", "embedding.size", 128),
         keys.constant_key(
             "num_hidden_groups", lambda config: config.layers // config.share, _read_groups
         ),
@@ -313,11 +311,14 @@ _DEBERTA = (
     keys.constant_key("pos_att_type", ["c2p", "p2c"], _read_kinds),
     keys.expected(talking_head=False, conv_kernel_size=0),
     keys.same("embedding_size", "hidden", write=False),
+    keys.same("pooler_hidden_size", "hidden"),
+    keys.expected(pooler_hidden_act="gelu", write=True),
 )
 DEBERTA = family.Family(
     name="deberta",
     architecture="DebertaForMaskedLM",
-    tasks=family.of_encoder(None),
+    tasks=family.of_encoder("pooler.dense"),
+    pool="gelu",
     keys=(*_DEBERTA, keys.implied(("attention.bias", "but_keys"))),
     parts=(
         *parts("deberta", _LAYER, _V1, _HEADS),
@@ -335,6 +336,7 @@ DEBERTA_V2 = replace(
     DEBERTA,
     name="deberta-v2",
     architecture="DebertaV2ForMaskedLM",
+    tasks={**DEBERTA.tasks, **family.of_choice("pooler.dense")},
     keys=(
         *_DEBERTA,
         keys.same("attention_head_size", "attention.head_dim", write=False),

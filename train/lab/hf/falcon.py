@@ -1,4 +1,6 @@
-"""Falcon (Almazrouei et al. 2023), with rotary positions: 7B, 11B, 40B and 180B."""
+"""Falcon (Almazrouei et al. 2023), with rotary positions: 7B, 11B, 40B and 180B. Falcon-RW is left
+out: its class rounds ALiBi's biases to bfloat16, which no setting of our models does.
+"""
 
 from __future__ import annotations
 

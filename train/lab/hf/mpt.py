@@ -5,19 +5,20 @@ from __future__ import annotations
 from train.hf import family, keys
 
 
-def _read_alibi(reading: keys.Reading) -> keys.Pairs:
-    own, heads = reading.file.sub("attn_config"), reading.ours["attention.heads"]
-    usual = {"alibi": True, "alibi_bias_max": 8, "clip_qkv": None, "qk_ln": False}
-    for name, value in usual.items():
-        (own or reading.file).expect(name, value, value)
-    if heads & (heads - 1):
-        raise reading.file.refusal("n_heads", heads, "only powers of 2 are supported")
+def _read_attention(reading: keys.Reading) -> keys.Pairs:
+    own = reading.file.sub("attn_config") or reading.file
+    # The class of transformers computes with 8 for alibi_bias_max, whatever its value.
+    values = {"alibi": True, "alibi_bias_max": 8, "qk_ln": False, "softmax_scale": None}
+    for name, usual in values.items():
+        own.expect(name, usual, usual)
     yield "position.kind", "alibi"
+    yield "attention.clip", own.number("clip_qkv", 0.0) or None
 
 
 MPT = family.Family(
     name="mpt",
     architecture="MptForCausalLM",
+    tasks=family.OF_GPT,
     keys=(
         keys.whole("d_model", "hidden", 2048),
         keys.whole("n_layers", "layers", 24),
@@ -26,7 +27,11 @@ MPT = family.Family(
         keys.Row("width", read=lambda read: [("feed_forward.width", 4 * read.ours["hidden"])]),
         keys.number("layer_norm_epsilon", "norm.eps", 1e-5),
         keys.expected(expansion_ratio=4, no_bias=True),
-        keys.constant_key("attn_config", {"alibi": True}, _read_alibi),
+        keys.constant_key(
+            "attn_config",
+            lambda config: {"alibi": True, "clip_qkv": config.attention.clip},
+            _read_attention,
+        ),
         keys.implied(("norm.kind", "layer_no_bias"), ("feed_forward.activation", "gelu")),
         keys.tied(True),
     ),

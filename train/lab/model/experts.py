@@ -2,9 +2,9 @@
 
 The hidden vectors of all tokens are the rows of a matrix. They are sorted by expert, and the rows
 of each expert are one group in a grouped matrix product. No row is padded, and none is dropped
-unless a capacity is set (MegaBlocks, Gale et al. 2023). The product is a custom operator, opaque to
-``torch.compile``; the operator calls PyTorch's ``grouped_mm`` if possible, and else loops over the
-groups.
+unless a capacity is set (MegaBlocks, Gale et al. 2023). The product is a custom operator, which
+``torch.compile`` does not look into. The operator calls PyTorch's ``grouped_mm`` if possible, and
+otherwise loops over the groups.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _ALIGNED = 16  # bytes: row sizes must be a multiple of it
 
 
 def grouped_linear(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
-    """Multiply each group of rows by the group's own matrix; return [rows, outputs]. ``x`` [rows,
-    inputs] is sorted by group, ``weight`` is [groups, outputs, inputs], ``ends`` int32 [groups] is
+    """Multiply each group of rows by the group's own matrix. Return [rows, outputs]. ``x`` [rows,
+    inputs] is sorted by group. ``weight`` is [groups, outputs, inputs]. ``ends``: int32 [groups],
     the row after each group's last. Rows after the last group and their gradients are undefined."""
     out: Tensor = _linear(x, weight, ends)
     return out
@@ -130,8 +130,8 @@ class _Spread(torch.autograd.Function):
 
 
 def spread(x: Tensor, order: Tensor, back: Tensor, times: int) -> Tensor:
-    """Return the rows ``order // times`` of x [tokens, n]. ``order`` is a permutation of 0 ..
-    tokens x times - 1, and ``back`` is its inverse."""
+    """Return the rows ``order // times`` of x [tokens, n]: [tokens x times, n]. ``order`` is a
+    permutation of 0 .. tokens x times - 1, and ``back`` is its inverse."""
     out: Tensor = _Spread.apply(x, order, back, times)
     return out
 
@@ -164,7 +164,7 @@ class Exchange:
         return F.pad(out, (0, 0, 0, len(rows) - len(out)))
 
     def local_experts(self, weight: Any) -> Tensor:
-        """Return the experts of this process; gradients are divided by the number of processes."""
+        """Return the experts of this process. Gradients are divided by the number of processes."""
         out: Tensor = _Averaged.apply(weight.to_local(), dist.get_world_size(self.group))
         return out
 
@@ -193,16 +193,16 @@ class _Averaged(torch.autograd.Function):
         return grad / ctx.count, None
 
 
-_SITES = 1 << 20  # first random site of routers, above those of dropout
-_SECOND = 2 << 20  # first random site for second experts
+_SITES = 1 << 20  # first key of the random numbers of routers; dropout has smaller keys
+_SECOND = 2 << 20  # first key of the random numbers for second experts
 _BITS = 23  # bits used of each 24-bit random number
 
 
 class Routed(NamedTuple):
-    """The routing of tokens. ``experts`` (int64) and ``weights`` are [batch, length, top_k];
+    """The routing of tokens. ``experts`` (int64) and ``weights`` are [batch, length, top_k].
     ``scores`` and ``logits``, without the load-balancing bias, are float32 [batch, length,
-    experts]. ``sent`` and ``kept`` are bool, like ``experts``. ``sent`` is True where the token is
-    sent to the expert, and ``kept`` where the expert also has room. None means True everywhere."""
+    experts]. ``sent`` and ``kept`` are bool [batch, length, top_k]. ``sent`` is True if the token
+    is sent to the expert, ``kept`` if the expert also has room. None: True everywhere."""
 
     experts: Tensor
     weights: Tensor
@@ -233,7 +233,7 @@ class Router(nn.Module):
         )
         self.weight = nn.Parameter(torch.zeros(own.count, hidden))
         self.noise = nn.Parameter(torch.zeros(own.count, hidden)) if own.noisy else None
-        # Updated from the loads, not by a gradient.
+        # The loads update the bias (``rebalance``), not a gradient.
         bias = torch.zeros(own.count)
         self.bias = nn.Parameter(bias, requires_grad=False) if own.bias_rate else None
         zeros = Role(part="feed_forward", use="matrix", fan_in=hidden, rate=1 / config.width_ratio)
@@ -241,8 +241,8 @@ class Router(nn.Module):
         roles.set_roles(self, weight=matrix, noise=zeros, bias=vector)
 
     def scored(self, x: Tensor, draws: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return logits and scores [batch, length, experts] of x [batch, length, hidden]. ``draws``
-        int64 [batch, length] has a random seed for each token; None adds no noise."""
+        """Return logits and scores, both [batch, length, experts], of x [batch, length, hidden].
+        ``draws``: int64 [batch, length], a random seed for each token; None adds no noise."""
         with torch.autocast(x.device.type, enabled=False):
             exact = x if x.dtype == torch.float64 else x.float()
             if draws is not None and self.own.jitter:
@@ -314,7 +314,7 @@ class Router(nn.Module):
 
     @torch.no_grad()
     def rebalance(self, loads: Tensor) -> None:
-        """Adjust the bias by ``loads`` [experts], a step's tokens per expert; see ``bias_rate``."""
+        """Adjust the bias by ``bias_rate``. ``loads``: [experts], tokens per expert in a step."""
         if self.bias is not None:
             move = self.own.bias_rate * (loads.mean() - loads).sign()
             self.bias.add_(split_like(move.to(self.bias.dtype), self.bias))
@@ -323,7 +323,7 @@ class Router(nn.Module):
 def _random(draws: Tensor | None, key: int, like: Tensor) -> Tensor:
     assert draws is not None
     numbers = random_numbers(draws, key, like.shape[-1]) >> 1
-    return (numbers.to(like.dtype) + 0.5) / 2**_BITS  # exact in float32, so never 0 or 1
+    return (numbers.to(like.dtype) + 0.5) / 2**_BITS  # exact in float32: not rounded to 0 or 1
 
 
 class Experts(nn.Module):
@@ -443,12 +443,12 @@ class Experts(nn.Module):
     def notes(self, routed: Routed, counted: Tensor | None) -> Notes:
         """Return sums over the tokens flagged in ``counted`` [batch, length] (None: all tokens).
 
-        ``loads`` [experts] are the numbers of tokens assigned to each expert. ``balance`` is for
-        each row experts x sum(f_i P_i), where f_i is the share of assignments that go to expert i
-        and P_i is its mean score (Fedus et al. 2022, equation 4), times the row's tokens. With even
-        loads this is 1 per token. ``device_balance`` is the same for groups of experts instead of
-        experts. ``router_z`` is the squared logarithm of the softmax normaliser. ``dropped`` is the
-        number of assignments for which experts have no room, divided by top_k.
+        ``loads`` [experts]: the number of tokens assigned to each expert. ``balance``: for each row
+        experts x sum(f_i P_i) times the row's tokens, where f_i is the share of assignments that go
+        to expert i and P_i is its mean score (Fedus et al. 2022, equation 4). With even loads this
+        is 1 per token. ``device_balance``: the same for groups of experts. ``router_z``: the
+        squared logarithm of the softmax normaliser. ``dropped``: the number of assignments for
+        which experts have no room, divided by top_k.
         """
         experts, count = routed.experts, self.own.count
         if counted is None:
@@ -482,7 +482,7 @@ class Experts(nn.Module):
             self.router.rebalance(loads)
 
     def divide_experts(self, mesh: DeviceMesh) -> set[nn.Parameter]:
-        """Split the experts' matrices (on the meta device) among processes. Return the matrices."""
+        """Split the experts' matrices, on the meta device, among processes, and return them."""
         from torch.distributed.tensor import DTensor, Shard
 
         if self.own.count % mesh.size():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from train.objectives.losses import TERMS, Losses, Pass, Term, loss_sums
 
 
 class PairHead(nn.Module):
-    """Head from the first token's features to 2 logits: do both segments belong together?"""
+    """Head from the first token's features to 2 logits: the segments belong together, or do not."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -52,13 +52,13 @@ def pair_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
     return {"pairs": Term(nats, "pairs", 1.0)}
 
 
-PLACES = 20  # that can be told apart in a span (SpanBERT's code)
+PLACES = 20  # most places in a span that have their own embedding (SpanBERT's code)
 
 
 class BoundaryHead(nn.Module):
     """Head that predicts a hidden span from the tokens beside it (Joshi et al. 2020, section 3.2).
-    It maps the features left and right of the span, each [tokens, hidden], and the place of each
-    token in its span, int64 [tokens], to the input of the output matrix."""
+    It maps the features of the tokens left and right of the span, each [tokens, hidden], and the
+    place of each token in its span, int64 [tokens], to the input of the output matrix."""
 
     def __init__(self, config: ModelConfig, size: int) -> None:
         super().__init__()
@@ -77,9 +77,9 @@ class BoundaryHead(nn.Module):
 
 
 class SpanContext(NamedTuple):
-    """The neighbours of each token's hidden span, [rows * context]. ``left`` and ``right`` are
-    indices of the tokens beside it. ``place`` is the token's place in it, from 0. ``known`` is True
-    for hidden tokens whose span and neighbours are in one document and whose place is below 20."""
+    """The neighbours of each token's hidden span, [rows * context]. ``left`` and ``right``: the
+    indices of the tokens beside the span. ``place``: the token's place in the span, from 0.
+    ``known``: True for hidden tokens at a place below 20, with both neighbours in the document."""
 
     left: Tensor
     right: Tensor
@@ -124,7 +124,7 @@ def boundary_loss(losses: Losses, batch: Pass) -> dict[str, Term]:
 
 
 class ReplacedHead(nn.Module):
-    """Head that returns a float32 logit for each token: was it replaced? (Clark et al. 2020)"""
+    """Head that returns a float32 logit per token: the token was replaced (Clark et al. 2020)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -138,9 +138,9 @@ class ReplacedHead(nn.Module):
 
 
 class Generator(nn.Module):
-    """Generator of replacement tokens: a smaller stack, which reads the discriminator's embeddings
-    of tokens, segments and learned positions (Clark et al. 2020, section 3.2). ``head`` maps
-    features to the embedding's size; their product with the embedding matrix gives the logits."""
+    """Generator of replacement tokens: a smaller stack that reads the discriminator's embeddings of
+    tokens, segments and learned positions (Clark et al. 2020, section 3.2). ``head`` maps features
+    to vectors of the embedding's size. Their product with the embedding matrix gives the logits."""
 
     def __init__(self, config: ModelConfig, head: nn.Module, backend: str) -> None:
         super().__init__()
@@ -188,14 +188,15 @@ class Encoder(nn.Module):
 
 
 class Pool(nn.Module):
-    """The pooler in BERT's classification head: tanh(linear(x))."""
+    """The pooler in a classification head: tanh(linear(x)), or gelu(linear(x))."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
+        self.activation = activation
         self.linear = roles.linear(config.hidden, config.hidden, part="head", bias=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.linear(x))
+        return self.activation(self.linear(x))
 
 
 class TaskHead(nn.Module):
@@ -213,8 +214,8 @@ class TaskHead(nn.Module):
         weight = Role(part="head", use="head", std=std, fan_in=config.hidden)
         roles.set_roles(self, weight=weight, bias=Role(part="head", use="vector"))
         self.transform: nn.Module | None = None
-        if task.before == "pool":
-            self.transform = Pool(config)
+        if task.before in ("pool", "gelu"):
+            self.transform = Pool(config, torch.tanh if task.before == "pool" else F.gelu)
         elif task.before == "transform":
             self.transform = Transform(config, config.hidden)
 
@@ -256,10 +257,10 @@ def mtp_features(
     draws: Tensor | None = None,
     notes: dict[str, list[Tensor]] | None = None,
 ) -> Iterator[Tensor]:
-    """Yield the head's input [batch, length, hidden] for each module of ``head.mtp``; at each
-    position, module k predicts the token that is k positions after the next one. ``features`` must
-    be what the model computed from ``tokens`` and the same ``documents``, ``prefix`` and ``draws``.
-    The result is meaningless where the target is past the document's end. The modules use the last
+    """Yield the head's input [batch, length, hidden] for each module of ``head.mtp``. At each
+    position, module k predicts the token that is k positions after the next one. ``features``: the
+    model's for ``tokens`` and the same ``documents``, ``prefix`` and ``draws``. The result is
+    meaningless at positions whose target is past the document's end. The modules use the last
     block's mask. The figures that their layers report in training are appended to ``notes``."""
     stack, pattern = model.stack, model.config.patterns[-1]
     places = token_positions(tokens, documents)

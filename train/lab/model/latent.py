@@ -3,8 +3,8 @@
 Let c be that vector, q the query of a head, and K and V the head's matrices for keys and values.
 The score is q . (K c) = (K^T q) . c, and the head's output is a weighted sum of the vectors V c. So
 in decoding, K^T can be applied to the query, and V to the weighted sum of the vectors c. All heads
-then attend to the short vectors, as in multi-query attention, and no key or value of an earlier
-token has to be computed from its vector.
+then attend to the short vectors, as in multi-query attention, and the keys and values of earlier
+tokens need not be computed.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class LatentAttention(nn.Module):
         return q.unflatten(-1, (-1, own.head_dim)).transpose(1, 2)
 
     def absorbs(self, queries: int) -> bool:
-        """Return True if attending to compressed vectors costs less than expanding them."""
+        """Return True if this number of queries is cheaper on compressed vectors than expanded."""
         own = self.own
         wider = 2 * own.rank + own.rotary_dim - own.head_dim - own.value_dim
         return queries * wider <= own.rank * (own.plain_dim + own.value_dim)

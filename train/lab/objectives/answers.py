@@ -1,9 +1,11 @@
-"""Objectives of answers: what the assistant says in conversations, and targets of sources.
+"""Objectives that predict answers: what the assistant says in a conversation, or a source's target.
 
     chat   {"messages": [{"role": "user", "content": ...}, {"role": "assistant", "content": ...}]}
     pairs  {"source": ..., "target": ...}
 
-A record is one document. It is never split between rows, and it is read after its own first token.
+ShareGPT's {"conversations": [{"from": "human", "value": ...}, {"from": "gpt", "value": ...}]} are
+conversations too. A record is one document. It is never split between rows. Its first token is
+read, not predicted.
 """
 
 from __future__ import annotations
@@ -37,14 +39,26 @@ from train.objective_settings import Chat, Pairs
 from train.objectives.example import Draws, Example, Objective, causal_row, learns
 
 Flags = npt.NDArray[np.bool_]
-Encoded = tuple[Ints, Flags]  # ids and, for each, whether it is of an answer
+Encoded = tuple[Ints, Flags]  # ids, and for each id True if it belongs to an answer
+
+
+_SPEAKERS = {"human": "user", "gpt": "assistant"}
+
+
+def _of_sharegpt(message: Any) -> Any:
+    """Return a message of ShareGPT, which has ``from`` and ``value``, with role and content."""
+    if not isinstance(message, dict) or not {"from", "value"} <= message.keys():
+        return message
+    speaker = message["from"]
+    return {"role": _SPEAKERS.get(str(speaker), speaker), "content": message["value"]}
 
 
 def messages_of(line: Line) -> list[Message]:
     """Return the messages of a record. Raises ValueError if they are not texts with roles."""
-    messages = line.values.get("messages")
+    messages = line.values.get("messages", line.values.get("conversations"))
     if not isinstance(messages, list) or not messages:
         raise ValueError("messages must be a list of messages, each with role and content")
+    messages = [_of_sharegpt(message) for message in messages]
     for message in messages:
         if not isinstance(message, dict) or not {"role", "content"} <= message.keys():
             raise ValueError("a message needs role and content")
@@ -55,7 +69,7 @@ def messages_of(line: Line) -> list[Message]:
 
 class AnswersFeed(Feed):
     """The records of a JSONL file. ``tokenizer``: the model's, used unless the settings name one.
-    Raises ``LlmcurateError`` for a wrong record, with its line."""
+    An ``LlmcurateError`` names the line of a wrong record."""
 
     def __init__(self, path: Path | None, config: TrainConfig, tokenizer: Path | None) -> None:
         named = tokenizer if config.tokenizer is None else Path(config.tokenizer)

@@ -1,7 +1,7 @@
 """Denoising objectives: those that T5's paper compares (Raffel et al. 2020), and later ones.
 
-Sources and targets (the corrupted text, and what the model writes) are arrays of codes. A code n >=
-0 stands for the token with id n; a code ~n < 0 stands for token number n of the text.
+The source is the corrupted text, and the target is the text that the model writes. Both are arrays
+of codes. A code n >= 0 is the token with id n. A code ~n < 0 is token number n of the text.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class Noise(ABC):
 
     def fill(self, hidden: Flags) -> tuple[Ints, Ints, Flags]:
         """Return (source, target, counted) for a text whose ``hidden`` tokens are to be filled in.
-        ``counted`` is True for each code of the target in a span and for the mark of a span."""
+        ``counted`` is True for the codes of the target that belong to a span or mark one."""
         raise NotImplementedError
 
 
 class SpanNoise(Noise):
-    """T5's span corruption (Raffel et al. 2020, sections 3.1.4 and 3.3.4), by ``replaced``."""
+    """T5's span corruption (Raffel et al. 2020, sections 3.1.4 and 3.3.4); see ``replaced``."""
 
     @staticmethod
     def needs(settings: Spans, length: int) -> tuple[str, ...]:
@@ -146,22 +146,22 @@ def _counts(settings: Spans, length: Ints) -> tuple[Ints, Ints]:
 
 
 def hidden_of(rate: float, length: Ints) -> Ints:
-    """Return how many tokens of each text to hide, given the texts' lengths: at least 1 and never
-    all. In a text of a single token none is hidden, as in T5."""
+    """Return the number of tokens to hide in texts of these lengths: at least 1 and never all. In a
+    text of a single token no token is hidden, as in T5."""
     hidden = np.rint(length * rate).astype(np.int64)
     return np.clip(hidden, 1, np.maximum(length - 1, 1)) * (length > 1)
 
 
 def spans_of(mean: float | None, hidden: Ints, length: Ints) -> Ints:
-    """Return the number of spans for ``hidden`` tokens, ``mean`` tokens each (None: one span).
-    There is at most one span for each visible token."""
+    """Return the number of spans for ``hidden`` tokens if spans have ``mean`` tokens on average
+    (None: one span). The number is at most that of the visible tokens."""
     spans = np.maximum(np.rint(hidden / (mean or np.inf)).astype(np.int64), 1)
     return np.minimum(spans, length - hidden) * (hidden > 0)
 
 
 def choose(length: int, count: int, shares: npt.NDArray[np.float64]) -> Flags:
-    """Draw ``count`` of ``length`` positions by random numbers, ``shares``; return bool
-    [length]."""
+    """Draw ``count`` of ``length`` positions by the random numbers ``shares``, one per position.
+    Return bool [length]."""
     chosen = np.zeros(length, np.bool_)
     chosen[np.argsort(shares[:length], kind="stable")[:count]] = True
     return chosen
@@ -186,7 +186,7 @@ def random_spans(length: int, hidden: int, spans: int, draw: Draw) -> Flags:
 
 def replaced(hidden: Flags, sentinels: Ints) -> tuple[Ints, Ints]:
     """Return (source, target) as codes. In the source, a sentinel (a special token) replaces each
-    hidden span. The target has each hidden span after its sentinel."""
+    hidden span. The target has the sentinel of each span, followed by the span's tokens."""
     first = hidden & ~np.append(False, hidden[:-1])
     marks = sentinels[: int(first.sum())]
     text = ~np.arange(len(hidden))
@@ -251,17 +251,18 @@ class CutNoise(Noise):
     """The source is the beginning of the text, the target its end (Raffel et al. 2020, 3.2.1)."""
 
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
-        cut = int(draw(1, 0)[0] * len(text))  # 0 to one less than all
+        cut = int(draw(1, 0)[0] * len(text))  # 0 to len(text) - 1
         return unchanged(text)[:cut], unchanged(text)[cut:]
 
 
 class BartNoise(Noise):
-    """BART's corruptions (Lewis et al. 2020, 2.2), in the order set. None makes a text longer.
+    """BART's corruptions (Lewis et al. 2020, 2.2), in the order of the settings. None of them makes
+    a text longer.
 
     permutation  sentences in random order
-    rotation     the text begins at a random token; what was before it follows at the end
+    rotation     the text begins at a random token; the tokens before it follow at the end
     deletion     tokens are dropped
-    infilling    each span of Poisson length becomes one mask; a span of length 0 inserts a mask
+    infilling    a mask replaces each span of Poisson length; for length 0 a mask is inserted
     masking      tokens become masks
     """
 
@@ -318,9 +319,9 @@ class BartNoise(Noise):
 
 
 def poisson_spans(hidden: int, mean: float, draw: Draw) -> Ints:
-    """Draw the lengths of spans from a Poisson distribution. Their sum is ``hidden``, for which the
-    last one is shortened. A span of length 0 means that a mask is inserted. Spans of length 0 are
-    left out if the text would otherwise get longer."""
+    """Draw the lengths of spans from a Poisson distribution. The last one is shortened so that
+    their sum is ``hidden``. A span of length 0 means that a mask is inserted. Such spans are left
+    out where the text would otherwise get longer."""
     shares = draw(2 * hidden + 16, 0)
     largest = int(mean + 12 * mean**0.5) + 12
     chances = np.cumsum(np.exp(-mean + np.cumsum(np.log(mean / np.arange(1, largest)))))
@@ -354,10 +355,10 @@ NOISES: dict[type, type[Noise]] = {
 @learns(*NOISES, by=("decoder", "encoder-decoder"))
 class Denoising(Objective):
     """Predict the target of a corrupted text from its source. Source and target both end with an
-    end-of-text token (Raffel et al. 2020, section 3.1.4). With ``form`` ``encoder-decoder``, an
+    end-of-text token (Raffel et al. 2020, section 3.1.4). If ``form`` is ``encoder-decoder``, an
     encoder reads the source. Otherwise source and target share a row: with ``prefix``, attention in
     the source is bidirectional and only the target is scored; with ``causal``, both are scored
-    (table 2 of the paper). If a piece ends with an end of text, that token is not corrupted."""
+    (table 2 of the paper). An end-of-text token at the end of a piece is not corrupted."""
 
     sparse = True
     likelihood = False
@@ -397,8 +398,8 @@ class Denoising(Objective):
         return self.joined(parts, context, width(self.settings, context))
 
     def joined(self, parts: Sequence[tuple[Piece, Piece]], context: int, room: int) -> Example:
-        """Return a row with these pairs of source and target; an encoder-decoder's targets are in
-        ``room`` places."""
+        """Return a row with these pairs of source and target. For an encoder-decoder, the targets
+        are a separate row of ``room`` positions."""
         if self.form == "encoder-decoder":
             started = [(source, replace(target, before=self.end)) for source, target in parts]
             return apart(started, context, room)
@@ -416,7 +417,7 @@ class Denoising(Objective):
             return row
         prefix = torch.zeros(1, context, dtype=torch.bool)
         for (_, place), (source, _) in zip(places, parts, strict=True):
-            # The source's last token is read and predicts the target's first.
+            # The last token of the source is read and predicts the first of the target.
             prefix[0, place.start : place.start + len(source.tokens) + 1] = True
         return replace(row, prefix=prefix)
 
@@ -438,8 +439,8 @@ class Denoising(Objective):
 
 
 def apart(parts: Sequence[tuple[Piece, Piece]], context: int, room: int) -> Example:
-    """Return a row with these (source, target) pairs: sources in ``context`` places, targets, each
-    read after the token that is before it, in ``room``."""
+    """Return an example with these (source, target) pairs: sources in a row of ``context``
+    positions, targets in a row of ``room``. Each target is read after the token before it."""
     row, _ = causal_row([target for _, target in parts], room)
     ids, documents = np.zeros((1, context), np.int64), np.full((1, context), -1, np.int64)
     filled = 0
@@ -461,7 +462,7 @@ def _lengths(settings: Denoiser, length: Ints) -> tuple[Ints, Ints]:
 
 
 def width(settings: Denoiser, context: int) -> int:
-    """Return the length of a row of targets. It is the length of the target of the longest text
-    whose source fits ``context`` (in T5, 114 for a context of 512), but at most ``context``."""
+    """Return the length of a row of targets. It is the target's length for the longest text whose
+    source fits ``context`` (in T5, 114 for a context of 512), but at most ``context``."""
     text = longest(lambda length, _: _lengths(settings, length)[0], context)
     return min(context, int(_lengths(settings, np.array([text]))[1][0]))

@@ -1,4 +1,4 @@
-"""Objective of a task head: predict labels of texts or words, or the answer within a text."""
+"""Objective of a task head: predict labels of texts or words, or find an answer in a text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,20 @@ from torch import Tensor
 
 from train.config import TrainConfig
 from train.data.rows import Piece, Takes
-from train.lab.tasks.labelled import LabelledFeed, LabelledPiece, Window, window_lengths
+from train.lab.tasks.labelled import (
+    MOST_CHOICES,
+    LabelledFeed,
+    LabelledPiece,
+    Window,
+    window_lengths,
+)
 from train.model.config import Answers
 from train.model.config import Task as TaskOfModel
 from train.objective_settings import Task
 from train.objectives.example import IGNORED, Draws, Example, Objective, learns
 
 LONGEST = 30  # tokens per answer (Devlin et al. 2019's code)
-VALUES = 4  # per place: see ``answers``
+VALUES = 4  # numbers per place that ``answers`` returns
 
 
 @learns(Task)
@@ -33,7 +39,7 @@ class Labelled(Objective):
 
     @staticmethod
     def losses(settings: Task) -> Callable[[Tensor, Example], Tensor] | None:
-        return span_losses if settings.kind == "span" else None
+        return {"span": span_losses, "choice": choice_losses}.get(settings.kind)
 
     @classmethod
     def feed(
@@ -63,7 +69,10 @@ class Labelled(Objective):
             window, stop = piece.window, filled + len(piece.window.tokens)
             inputs[0, filled:stop], segments[0, filled:stop] = window.tokens, window.segments
             documents[0, filled:stop] = piece.document
-            if window.characters is None:
+            if window.choices is not None:
+                documents[0, filled:stop] = piece.document * MOST_CHOICES + window.choices
+                targets[0, filled + window.places[window.labels]] = 0
+            elif window.characters is None:
                 targets[0, filled + window.places] = window.labels
             else:
                 targets[0, filled], ends[0, filled] = filled + window.labels
@@ -76,35 +85,59 @@ class Labelled(Objective):
 
 
 def span_losses(logits: Tensor, example: Example) -> Tensor:
-    """Return the loss of each answer in nats, [texts], from ``logits`` [rows, context, 2]. It is
-    the mean for the answer's first and last token, each predicted among all tokens of its text."""
-    assert example.documents is not None and example.ends is not None
+    """Return the loss of each answer in nats, [texts], from ``logits`` [rows, context, 2]. The loss
+    is the mean for the answer's first and last token, each chosen among all tokens of the text."""
+    assert example.ends is not None
     rows, context = example.targets.shape
     number = torch.arange(rows, device=logits.device)[:, None]
-    texts = (example.documents + (number << 32)).flatten()  # ids unique across rows
+    texts = _texts(example)
     _, group = torch.unique_consecutive(texts, return_inverse=True)
     asked = example.targets != IGNORED
     ends = [(places + number * context)[asked] for places in (example.targets, example.ends)]
     nats = []
     for scores, place in zip(logits.flatten(0, 1).unbind(-1), ends, strict=True):
-        highest = torch.full_like(scores, -torch.inf).scatter_reduce(0, group, scores, "amax")
-        highest = highest.detach()
-        total = torch.zeros_like(scores).index_add(0, group, (scores - highest[group]).exp())
-        of_text = group[asked.flatten()]
-        nats.append(highest[of_text] + total[of_text].log() - scores[place])
+        nats.append(_log_sums(scores, group)[group[asked.flatten()]] - scores[place])
     return (nats[0] + nats[1]) / 2
 
 
+def _texts(example: Example) -> Tensor:
+    """Return the number of each token's document, unique across rows, [rows * context]."""
+    assert example.documents is not None
+    number = torch.arange(len(example.documents), device=example.documents.device)
+    return (example.documents + (number[:, None] << 32)).flatten()
+
+
+def _log_sums(scores: Tensor, group: Tensor) -> Tensor:
+    """Return the logarithm of the sum of exp(score) of each group, in a tensor like ``scores``."""
+    highest = torch.full_like(scores, -torch.inf).scatter_reduce(0, group, scores, "amax")
+    highest = highest.detach()
+    total = torch.zeros_like(scores).index_add(0, group, (scores - highest[group]).exp())
+    return highest + total.log()
+
+
+def choice_losses(logits: Tensor, example: Example) -> Tensor:
+    """Return the loss of each choice in nats, [samples], from ``logits`` [rows, context, 1]: the
+    right text is predicted among all texts of its sample, each scored at its first token."""
+    assert example.documents is not None
+    texts = _texts(example)
+    begins = texts.diff(prepend=texts[:1] - 1) != 0
+    first = begins & (example.documents >= 0).flatten()
+    scores = logits.flatten()[first]
+    _, group = torch.unique_consecutive(texts[first] // MOST_CHOICES, return_inverse=True)
+    right = example.targets.flatten()[first] != IGNORED
+    return (_log_sums(scores, group)[group] - scores)[right]
+
+
 def answers(logits: Tensor, window: Window, kind: Answers = "label") -> npt.NDArray[np.float64]:
-    """Return the predictions for a window, [places, ``VALUES``]: four numbers for each token to
-    label. For a task with labels, ``logits`` are float64 [places, labels] and the numbers are (the
-    best label, 0, its probability, the nats of the right label). For ``span``, ``logits`` are
-    [tokens, 2] and the numbers are (the answer's first token, its last token, the sum of their two
-    logits, the nats of the right tokens). For a head with other answers than a label: the numbers
-    or the probabilities of all labels."""
+    """Return the predictions for a window: float64 [places, ``VALUES``], a row per token to label.
+    For a task with labels, ``logits`` are [places, labels], and a row is (best label, 0, its
+    probability, nats of the right label). For ``span``, ``logits`` are [tokens, 2], and a row is
+    (first token of the answer, its last token, sum of their logits, nats of the right tokens). If
+    ``kind`` is not ``label``, return a number or a probability for each label: [places, labels]."""
     if kind != "label":
         return (logits.sigmoid() if kind == "labels" else logits).numpy()
     if window.characters is None:
+        logits = logits if window.choices is None else logits.T
         shares = logits.log_softmax(-1)
         best = shares.max(-1)
         right = torch.from_numpy(window.labels)

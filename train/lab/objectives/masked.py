@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 LONGEST_NGRAM = 5  # words (Levine et al. 2021, section 4)
-MIN_COUNT = 10  # exclusive (AI21Labs/pmi-masking, README.md: "over 10 occurrences")
-WORDS = 1 << 22  # counted at most: the five tables take about 300 MB
+MIN_COUNT = 10  # n-grams occur more often (AI21Labs/pmi-masking, README.md: "over 10 occurrences")
+WORDS = 1 << 22  # most words to count: the five tables take about 300 MB
 
 _Keys = npt.NDArray[np.uint64]
 
@@ -33,10 +33,9 @@ _Keys = npt.NDArray[np.uint64]
 class Collocations:
     """Collocations: word n-grams of 2 to 5 words that occur over 10 times and have a high PMI
     (pointwise mutual information). The best ``share`` of each length is kept. The PMI of an n-gram
-    is the least, over all ways to cut it into parts, of log(p(n-gram) / product of p(part)), so one
-    strong part does not suffice (Levine et al. 2021, section 3). ``documents`` are token ids and
-    flags (True for tokens that begin a word), each [tokens]; the first 4 million words are
-    counted."""
+    is log(p(n-gram) / product of p(part)) for the cut into parts that makes it smallest, so one
+    strong part is not enough (Levine et al. 2021, section 3). ``documents``: token ids, and True
+    for tokens that begin a word, both [tokens]. Only the first 4 million words are counted."""
 
     def __init__(
         self, documents: Iterable[tuple[Ints, npt.NDArray[np.bool_]]], share: float
@@ -71,7 +70,8 @@ class Collocations:
         return sum(map(len, self.keys))
 
     def units(self, ids: Ints, begins: npt.NDArray[np.bool_]) -> Ints:
-        """Return the first token of each unit: from the left, the longest collocation or word."""
+        """Return the index of each unit's first token. From left to right, a unit is the longest
+        collocation that begins there, else one word."""
         words, first = words_of(ids, begins)
         longest = np.ones(len(words), np.int64)
         for length in range(2, LONGEST_NGRAM + 1):
@@ -109,7 +109,7 @@ def pmi(
 ) -> npt.NDArray[np.float64]:
     """Return the PMI of the n-grams of ``length`` words at ``starts``. ``chances[n][i]`` is the
     logarithm of the probability of the n words from word i on."""
-    best = [np.zeros(len(starts))]  # best sum of log p over the cuts of the first words
+    best = [np.zeros(len(starts))]  # entry n: largest sum of log p over the cuts of n first words
     for end in range(1, length + 1):
         cut = [
             best[end - last] + chances[last][starts + end - last]
@@ -119,7 +119,7 @@ def pmi(
     return chances[length][starts] - best[length]
 
 
-LONGEST = 10  # words of a span (Joshi et al. 2020)
+LONGEST = 10  # most words of a span (Joshi et al. 2020)
 # Shares of hidden tokens shown as the mask and as a random token.
 MASKED, RANDOM = 0.8, 0.1
 
@@ -129,12 +129,11 @@ class Masked(Objective):
     """Predict a share of the tokens from the other tokens of their document (Devlin et al. 2019).
     Of the tokens to predict, 80 % are shown as the mask, 10 % as a random token, 10 % unchanged.
 
-    A piece of a document is read with the token before it (at the start, an end-of-text token), and
-    without its last token. So each token of a document is read once. Each epoch hides other tokens
-    (Liu et al. 2019), or with ``fixed`` the same tokens. A ``unit`` is hidden as a whole: a token,
-    a word, a span of words of geometric length (Joshi et al. 2020), or a collocation (Levine et al.
-    2021).
-    """
+    The input is a piece of a document, shifted by one: the token before the piece (at the start, an
+    end-of-text token), then the piece without its last token. So each token of a document is read
+    once. Each epoch hides other tokens (Liu et al. 2019), or with ``fixed`` the same tokens. A
+    ``unit`` is hidden as a whole: a token, a word, a span of words of geometric length (Joshi et
+    al. 2020), or a collocation (Levine et al. 2021)."""
 
     sparse = True
     likelihood = False
@@ -174,10 +173,10 @@ class Masked(Objective):
         return Example(inputs=row.inputs, targets=targets, documents=row.documents)
 
     def hide(self, piece: Piece, ids: Ints, draws: Draws) -> tuple[Ints, Ints]:
-        """Return the tokens of a piece as shown, and those to predict (IGNORED if not hidden)."""
+        """Return the inputs and the targets of a piece. A target is IGNORED if it is not hidden."""
         if self.fixed:
             draws = Draws(draws.seed, 0)
-        start = 0 if piece.first else 1  # an end of text before it is never hidden
+        start = 0 if piece.first else 1  # an end-of-text token before the piece is never hidden
         units = self.units(piece, ids[start:], draws)
         wanted = max(1, round(self.rate * (len(ids) - start))) if len(ids) > start else 0
         chosen = np.zeros(len(ids), dtype=np.bool_)
@@ -188,7 +187,7 @@ class Masked(Objective):
             first, last = first + start, min(last, first + wanted - count) + start
             count += int((~chosen[first:last]).sum())
             chosen[first:last] = True
-        if piece.counted is not None:  # shifted by the token before the piece
+        if piece.counted is not None:  # shifted by one, as the input is
             chosen[1:] &= piece.counted[:-1]
             chosen[0] = False
         hidden = np.where(chosen, ids, IGNORED)
@@ -199,7 +198,7 @@ class Masked(Objective):
         return np.where(swapped, self.tokens.plain[other.astype(np.int64)], shown), hidden
 
     def units(self, piece: Piece, ids: Ints, draws: Draws) -> npt.NDArray[np.int64]:
-        """Return the first token and the end of each unit, [units, 2], in the order of hiding."""
+        """Return each unit's first token and end, [units, 2], in the order to hide them."""
         if self.unit == "token":
             first = np.arange(len(ids))
         else:
@@ -218,7 +217,8 @@ class Masked(Objective):
 
 
 def _lengths(shares: npt.NDArray[np.float64], mean: float) -> npt.NDArray[np.int64]:
-    """Draw geometric span lengths in words, at most 10, with p = 1 / ``mean`` (SpanBERT: 0.2)."""
+    """Draw span lengths in words from a geometric distribution with p = 1 / ``mean`` (SpanBERT:
+    0.2). They are at most 10."""
     low, high = 1e-6, 1 - 1e-9
     lengths = np.arange(1, LONGEST + 1)
     for _ in range(50):
@@ -234,11 +234,11 @@ def _lengths(shares: npt.NDArray[np.float64], mean: float) -> npt.NDArray[np.int
 
 @learns(own.NextSentence, own.SentenceOrder)
 class Pairs(Objective):
-    """Classify pairs of segments. Each piece of a document is cut at the end of a sentence, near a
-    place drawn between its quarters, into two segments with a separator between. A piece of one
-    sentence is cut at that place. Tokens are hidden as in ``Masked``. ``NextSentence`` takes the
-    second segment from another document in half of the pairs (Devlin et al. 2019);
-    ``SentenceOrder`` swaps the segments in half of the pairs (Lan et al. 2020)."""
+    """Classify pairs of segments. A place in the middle half of each piece of a document is drawn.
+    The piece is cut at the end of a sentence near this place, or if it has only one sentence, at
+    this place. A separator stands between the two segments. Tokens are hidden as in ``Masked``. In
+    half of the pairs, ``NextSentence`` takes the second segment from another document (Devlin et
+    al. 2019), and ``SentenceOrder`` swaps the segments (Lan et al. 2020)."""
 
     sparse = True
     likelihood = False
@@ -257,7 +257,7 @@ class Pairs(Objective):
 
     @staticmethod
     def takes(settings: own.Masked) -> Takes:
-        return lambda length, context: length + 1  # the separator
+        return lambda length, context: length + 1  # one position for the separator
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         ids, targets, documents, segments, pairs = (
@@ -291,7 +291,7 @@ class Pairs(Objective):
         both = np.stack(self.masked.hide(piece, read, draws))
         middle = 1 + int((0.25 + 0.5 * draws.shares(piece, 1, 5)[0]) * (len(read) - 1))
         ends = self.tokens.ends_sentence[read]
-        cuts = 2 + np.flatnonzero(ends[1:-1] & ~ends[2:])  # after the last of several marks
+        cuts = 2 + np.flatnonzero(ends[1:-1] & ~ends[2:])  # after the last of adjacent marks
         if len(cuts):
             middle = int(cuts[np.argmin(np.abs(cuts - middle))])
         return both[:, :1], both[:, 1:middle], both[:, middle:]
@@ -299,10 +299,9 @@ class Pairs(Objective):
 
 @learns(own.Replaced)
 class Replaced(Masked):
-    """Detect replaced tokens (Clark et al. 2020, section 2). A generator predicts hidden tokens,
-    chosen as in ``Masked`` and all shown as the mask. Tokens drawn from these predictions (by
-    ``chances``) replace the hidden tokens, and a discriminator learns which tokens differ from the
-    text."""
+    """Detect replaced tokens (Clark et al. 2020, section 2). Tokens are hidden as in ``Masked``,
+    but always by the mask. A generator predicts them. Tokens drawn from its predictions (with
+    ``chances``) replace them, and a discriminator learns which tokens differ from the text."""
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         row = super().example(pieces, context, draws)
@@ -316,14 +315,14 @@ class Replaced(Masked):
         return dataclasses.replace(row, inputs=inputs, chances=chances)
 
 
-_BITS = 48  # of a probability, which as float32 has 24; their sum fits into int64
+_BITS = 48  # of a probability as a whole number: more than float32's 24, and sums fit int64
 
 
 @torch.no_grad()
 def sampled(read: Tensor, head: HeadWeights, chances: Tensor, chunk: int) -> Tensor:
     """Sample a token for each row of ``read`` [tokens, hidden] from the softmax of the head's
-    logits: the inverse cumulative distribution at ``chances``, float64 [tokens] in [0, 1). Sums are
-    of whole numbers, because sums of floats on a GPU depend on the order of its threads."""
+    logits, by the inverse of the cumulative distribution at ``chances``, float64 [tokens] in [0,
+    1). Whole numbers are added, because sums of floats on a GPU depend on the order of threads."""
     bias = None if head.bias is None else head.bias.to(read.dtype)
     cast, drawn = head._replace(weight=head.weight.to(read.dtype), bias=bias), []
     for x, chance in zip(read.split(chunk), chances.split(chunk), strict=True):
@@ -334,8 +333,8 @@ def sampled(read: Tensor, head: HeadWeights, chances: Tensor, chunk: int) -> Ten
 
 
 def insert_tokens(example: Example, places: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (rows, changed), [rows, context]. The rows have ``tokens`` at ``places``, indices into
-    the flattened rows. ``changed`` is bool: True where a token differs from the text."""
+    """Return (inputs, changed), both [rows, context]. The inputs have ``tokens`` at ``places``,
+    indices into the flattened rows. ``changed`` is True where a token differs from the text."""
     before = torch.where(example.targets == IGNORED, example.inputs, example.targets)
     ids = before.flatten().index_copy(0, places, tokens).view_as(before)
     return ids, ids != before

@@ -1,6 +1,4 @@
-"""Configurations of published decoders with parts of their own, and of kin of LLaMA. OLMo 2, whose
-norms follow each part inside the residual stream, is no choice of our settings.
-"""
+"""Configurations of published decoders with parts of their own, and of kin of LLaMA."""
 
 from __future__ import annotations
 
@@ -26,17 +24,8 @@ def gpt_neo(layers: int, hidden: int, heads: int) -> ModelConfig:
 def lamda() -> ModelConfig:
     """Return LaMDA 137B (Thoppilan et al. 2022, section 3): T5's positions and gated GELU. The
     paper names no norm, so it is T5's, and no context."""
-    return ModelConfig(
-        vocab=32_000,
-        layers=64,
-        hidden=8192,
-        context=2048,
-        attention=Grouped(heads=128, kv_heads=128, head_dim=128),
-        feed_forward=Dense(width=65_536, activation="geglu_tanh"),
-        norm=Norm(eps=1e-6),
-        position=encoding("t5"),
-        head=Head(tied=True),
-    )
+    own = llama(64, 8192, 128, 65_536, head_dim=128, activation="geglu_tanh", eps=1e-6, tied=True)
+    return dataclasses.replace(own, position=encoding("t5"))
 
 
 def gemma(
@@ -44,15 +33,8 @@ def gemma(
 ) -> ModelConfig:
     """Return Gemma (Mesnard et al. 2024). Its embeddings are multiplied by sqrt(hidden), which is a
     matter of their initial deviation."""
-    return ModelConfig(
-        vocab=256_000,
-        layers=layers,
-        hidden=hidden,
-        context=8192,
-        attention=Grouped(heads=heads, kv_heads=kv_heads, head_dim=head_dim),
-        feed_forward=Dense(width=width, activation="geglu_tanh"),
-        norm=Norm(eps=1e-6),
-    )
+    own = partial(llama, vocab=256_000, context=8192, activation="geglu_tanh", eps=1e-6, tied=True)
+    return own(layers, hidden, heads, width, kv_heads=kv_heads, head_dim=head_dim)
 
 
 def gemma2(*sizes: int, score_dim: int | None = None) -> ModelConfig:
@@ -68,32 +50,19 @@ def gemma2(*sizes: int, score_dim: int | None = None) -> ModelConfig:
     return dataclasses.replace(own, attention=attention, norm=norm, head=head)
 
 
+_plain = partial(llama, activation="gelu", tied=True)
+
+
 def falcon(layers: int, hidden: int, heads: int, kv_heads: int, norms: int) -> ModelConfig:
     """Return Falcon (Almazrouei et al. 2023): parallel parts, shared key heads, no biases."""
-    return ModelConfig(
-        vocab=65_024,
-        layers=layers,
-        hidden=hidden,
-        context=2048,
-        attention=heads_of(hidden, heads, kv_heads=kv_heads),
-        feed_forward=Dense(width=4 * hidden, activation="gelu"),
-        norm=Norm(kind="layer"),
-        residual=Parallel(norms=norms),
-    )
+    own = _plain(layers, hidden, heads, 4 * hidden, kv_heads=kv_heads, vocab=65_024)
+    return dataclasses.replace(own, norm=Norm(kind="layer"), residual=Parallel(norms=norms))
 
 
 def mpt(layers: int, hidden: int, heads: int, context: int) -> ModelConfig:
     """Return MPT (MosaicML 2023): ALiBi, LayerNorm without bias, no biases."""
-    return ModelConfig(
-        vocab=50_432,
-        layers=layers,
-        hidden=hidden,
-        context=context,
-        attention=heads_of(hidden, heads),
-        feed_forward=Dense(width=4 * hidden, activation="gelu"),
-        norm=Norm(kind="layer_no_bias"),
-        position=encoding("alibi"),
-    )
+    own = _plain(layers, hidden, heads, 4 * hidden, context=context, vocab=50_432)
+    return dataclasses.replace(own, norm=Norm(kind="layer_no_bias"), position=encoding("alibi"))
 
 
 def crystalcoder() -> ModelConfig:

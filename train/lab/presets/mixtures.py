@@ -8,56 +8,31 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from train.model.attention_settings import Grouped, Latent, heads_of
+from train.model.attention_settings import Latent, heads_of
 from train.model.config import Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Experts
 from train.model.position_settings import Rope, RopeScaling
+from train.model.presets import deepseek as deepseek_llm
+from train.model.presets import llama, qwen25
 
 
 def mixtral(
-    layers: int,
-    hidden: int,
-    heads: int,
-    kv_heads: int,
-    width: int,
-    *,
-    tied: bool = False,
-    **more: Any,
+    layers: int, hidden: int, heads: int, kv_heads: int, width: int, **more: Any
 ) -> ModelConfig:
     """Return Mixtral (Jiang et al. 2024): Mistral without window, two of 8 experts per token."""
-    return ModelConfig(
-        layers=layers,
-        hidden=hidden,
-        attention=heads_of(hidden, heads, kv_heads=kv_heads),
-        feed_forward=Experts(count=8, top_k=2, width=width, balance=0.02),
-        position=Rope(theta=1e6),
-        head=Head(tied=tied),
-        **ChainMap(more, {"vocab": 32_000, "context": 32_768}),
-    )
+    sizes = ChainMap(more, {"context": 32_768, "theta": 1e6})
+    own = llama(layers, hidden, heads, width, kv_heads=kv_heads, **sizes)
+    experts = Experts(count=8, top_k=2, width=width, balance=0.02)
+    return dataclasses.replace(own, feed_forward=experts)
 
 
 def qwen2_moe() -> ModelConfig:
     """Return Qwen1.5-MoE-A2.7B (Qwen Team 2024): each token uses four of 60 narrow experts, whose
     scores are not normalised, and a gated shared expert as wide as four narrow ones."""
-    return ModelConfig(
-        vocab=151_936,
-        layers=24,
-        hidden=2048,
-        context=8192,
-        attention=Grouped(heads=16, kv_heads=16, head_dim=128, bias="qkv"),
-        feed_forward=Experts(
-            count=60,
-            top_k=4,
-            width=1408,
-            normalise=False,
-            shared_width=5632,
-            shared_gate=True,
-            balance=0.001,
-        ),
-        norm=Norm(eps=1e-6),
-        position=Rope(theta=1e6),
-        head=Head(tied=False),
-    )
+    experts = Experts(count=60, top_k=4, width=1408, normalise=False, balance=0.001)
+    experts = dataclasses.replace(experts, shared_width=5632, shared_gate=True)
+    own = qwen25(24, 2048, 16, 16, 1408, context=8192)
+    return dataclasses.replace(own, feed_forward=experts)
 
 
 def deepseek(
@@ -72,16 +47,10 @@ def deepseek(
     """Return DeepSeek-V2 (arXiv 2405.04434) or V3 (arXiv 2412.19437), with rotary positions
     stretched by YaRN from 4,096 to 163,840 tokens. ``share`` is the YaRN setting ``all_dims``."""
     yarn = RopeScaling(kind="yarn", factor=40.0, original_context=4096, all_dims=share)
-    return ModelConfig(
-        vocab=vocab,
-        layers=layers,
-        hidden=hidden,
-        context=163_840,
-        attention=attention,
-        feed_forward=feed_forward,
-        norm=Norm(eps=1e-6),
-        position=Rope(scaling=yarn),
-        head=Head(tied=False),
+    sizes = layers, hidden, attention.heads, feed_forward.width
+    own, position = deepseek_llm(*sizes, vocab=vocab, context=163_840), Rope(scaling=yarn)
+    return dataclasses.replace(
+        own, attention=attention, feed_forward=feed_forward, position=position
     )
 
 
@@ -95,18 +64,9 @@ def deepseek_tiny() -> ModelConfig:
     """Return a small model built like DeepSeek-V3, with one module for multi-token prediction."""
     experts = _V3(count=16, top_k=4, width=64, shared_width=64, groups=4, top_groups=2)
     experts = dataclasses.replace(experts, first_dense=1, dense_width=512)
-    return ModelConfig(
-        vocab=4096,
-        layers=4,
-        hidden=192,
-        context=256,
-        attention=Latent(
-            heads=6, query_rank=96, rank=64, rotary_dim=16, plain_dim=32, value_dim=32
-        ),
-        feed_forward=experts,
-        norm=Norm(eps=1e-6),
-        head=Head(mtp=1),
-    )
+    attention = Latent(heads=6, query_rank=96, rank=64, rotary_dim=16, plain_dim=32, value_dim=32)
+    own = deepseek_llm(4, 192, 6, 512, vocab=4096, context=256)
+    return dataclasses.replace(own, attention=attention, feed_forward=experts, head=Head(mtp=1))
 
 
 def deepseek_v2_lite() -> ModelConfig:
@@ -133,16 +93,7 @@ def deepseek_moe() -> ModelConfig:
     """Return DeepSeekMoE 16B (Dai et al. 2024): each token uses six of 64 narrow experts and two
     shared ones; 2.8 billion active parameters."""
     experts = _V2(count=64, width=1408, shared_width=2 * 1408, dense_width=10_944)
-    return ModelConfig(
-        vocab=102_400,
-        layers=28,
-        hidden=2048,
-        context=4096,
-        attention=heads_of(2048, 16),
-        feed_forward=experts,
-        norm=Norm(eps=1e-6),
-        head=Head(tied=False),
-    )
+    return dataclasses.replace(deepseek_llm(28, 2048, 16, 1408), feed_forward=experts)
 
 
 def dbrx() -> ModelConfig:

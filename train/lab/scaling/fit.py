@@ -1,7 +1,7 @@
 """Fits of scaling laws: Hoffmann et al.'s three approaches, Kaplan's law, and repeated text.
 
-Intervals are 95 % bootstrap intervals from resampled points. Approach 1 resamples curves instead,
-and approach 2 resamples the points of each budget. Resamples that cannot be fitted are left out.
+Intervals are 95 % bootstrap intervals from resampled points. Approach 1 resamples curves, and
+approach 2 resamples the points of each budget apart. Resamples that cannot be fitted are left out.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ DEFAULTS = {
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Points to fit, in arrays. ``flops`` are those that the source states, or else 6 x parameters
-    x tokens. ``non_embedding`` are parameters without embeddings (Kaplan's N)."""
+    """Points to fit, in arrays [points]. ``flops``: those in the source, else 6 x parameters x
+    tokens. ``loss``: nats per token. ``non_embedding``: parameters without embeddings (Kaplan)."""
 
     parameters: Floats
     tokens: Floats
@@ -70,7 +70,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The loss of one size during training: arrays ``flops`` and ``loss`` with a value per step."""
+    """The loss of one size during training: ``flops`` so far and ``loss``, arrays [steps]."""
 
     parameters: float
     flops: Floats
@@ -93,7 +93,7 @@ class Run:
 
 @dataclass(frozen=True)
 class SizeCurve:
-    """The curve of a size at a budget, without repeated text: pairs (operations, training loss)."""
+    """The curve of a size at a budget without repeated text: (operations, training loss) pairs."""
 
     name: str
     parameters: int
@@ -102,7 +102,7 @@ class SizeCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Message):
-    """The contents of sweep.json. ``cores`` counts the cores of the CPU that the sweep ran on."""
+    """The contents of sweep.json. ``cores``: the number of CPU cores that the sweep ran on."""
 
     shards: str
     seeds: list[int]
@@ -116,8 +116,8 @@ class Sweep(Message):
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Measured points, and the loss curves of the runs. If the source is a table, the rows of a
-    size are its curve."""
+    """Measured points, and the loss curves of the runs. If the source is a table, the rows with one
+    size are that size's curve."""
 
     points: Points
     curves: list[Curve]
@@ -148,7 +148,7 @@ def points_of(rows: Sequence[Mapping[str, str | float | None]], source: str) -> 
         for name, value in values.items():
             columns[name].append(value)
     if len(rows) < 3:
-        raise UsageError(f"{source}: a law needs at least 3 points, of several sizes")
+        raise UsageError(f"{source}: a law needs at least 3 points with different sizes")
     return Points(**{name: np.array(values) for name, values in columns.items()})
 
 
@@ -190,12 +190,12 @@ def read(path: Path) -> Measured:
 
 
 STEPS = 1500  # points of the envelope; Hoffmann et al. 2022, section 3.1
-ALIKE = 1.15  # largest ratio of operations within a budget: runs have whole steps
+ALIKE = 1.15  # largest ratio of operations within a budget; runs round to whole steps
 
 
 def power(flops: Floats, parameters: Floats) -> Power | None:
-    """Fit a power law (a line on logarithms) to the best sizes for several budgets. Return None for
-    a single budget."""
+    """Fit a power law (a line through logarithms) to the best sizes for several budgets. Return
+    None for fewer than two budgets."""
     if len(np.unique(flops)) < 2:
         return None
     exponent, factor = np.polyfit(np.log(flops), np.log(parameters), 1)
@@ -206,8 +206,8 @@ def envelope(
     curves: Sequence[Curve], smallest: float, largest: float
 ) -> tuple[Floats, Floats, Floats]:
     """Return (operations, sizes, losses) for approach 1: budgets, and for each budget the size with
-    the least loss and that loss. Budgets where the ``smallest`` or ``largest`` size is best are
-    left out, because an even smaller or larger size may be better."""
+    the lowest loss and that loss. Budgets for which the ``smallest`` or ``largest`` size is best
+    are left out, because an even smaller or larger size may be better."""
     ends: dict[float, tuple[float, float]] = {}
     for curve in curves:
         first, last = ends.get(curve.parameters, (np.inf, 0.0))
@@ -235,9 +235,9 @@ def _along(curve: Curve, flops: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Parabola:
-    """Parabola through the losses of one budget, of mean ``flops``: loss = numpy.polyval(``curve``,
-    log N) for N parameters. ``parameters`` and ``loss`` are the parabola's minimum, or None if the
-    minimum is outside the sizes trained."""
+    """Parabola fitted to the losses of one budget: loss = numpy.polyval(``curve``, log N) for N
+    parameters. ``flops``: the budget's mean. ``parameters`` and ``loss`` are the parabola's
+    minimum, or None if the minimum is outside the range of trained sizes."""
 
     flops: float
     curve: list[float]
@@ -248,8 +248,8 @@ class Parabola:
 
 
 def budgets(points: Points) -> list[npt.NDArray[np.int64]]:
-    """Group points of similar cost: the dearest of a group costs at most ``ALIKE`` times the
-    cheapest. Return for each group with at least 3 sizes the indices of its points."""
+    """Group points of similar cost: the most operations in a group are at most ``ALIKE`` times the
+    fewest. Return the indices of the points of each group with at least 3 sizes."""
     groups: list[list[int]] = []
     for number in np.argsort(points.flops, kind="stable"):
         if groups and points.flops[number] <= ALIKE * points.flops[groups[-1][0]]:
@@ -288,19 +288,19 @@ def isoflop(parabolas: Sequence[Parabola]) -> Power | None:
 Draw = np.random.Generator
 Rounds = Callable[[], Iterator[None]]  # an item per resample
 RESAMPLES = 400
-POINTS = 60  # of the envelope, kept for the chart
+POINTS = 60  # of the envelope in the chart
 REPEATS = (1e-3, 1e3)  # limits of a fitted R*
 ENVELOPE, ISOFLOP, PARAMETRIC = "1: envelope", "2: IsoFLOP", "3: parametric"
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """The result of an approach, or the ``reason`` why there is no fit. ``log_factor`` and
-    ``exponent`` are those of ``Power``, the best N for a budget. ``interval`` is that of the
-    exponent, and ``resamples`` has [log_factor, exponent] of each resample. ``lowest`` has
-    [operations, size, loss] along the envelope, ``parabolas`` a parabola for each budget, ``law``
-    constants, and ``intervals`` their intervals. ``at_limit``: an exponent is at the limit of the
-    fit. ``error``: RMS error of log losses. ``predicted``: [predicted, measured] losses."""
+    """The result of an approach, or the ``reason`` why there is no fit. ``log_factor``,
+    ``exponent``: the ``Power`` law of the best N for a budget. ``interval``: of the exponent.
+    ``resamples``: [log_factor, exponent] of each resample. ``lowest``: [operations, size, loss]
+    along the envelope. ``parabolas``: one for each budget. ``law``: the constants by name;
+    ``intervals``: of the constants. ``at_limit``: True if an exponent is at the limit of the fit.
+    ``error``: RMS error of log losses. ``predicted``: [predicted, measured] losses."""
 
     reason: str | None = None
     log_factor: float = 0.0
@@ -338,8 +338,8 @@ class Fitted:
 
 @dataclass(frozen=True)
 class RepeatValues:
-    """Fitted R_D* (``tokens``) and R_N* (``parameters``) of the law ``Repeats``. ``at_limit``: True
-    if one of these two is at the limit of the fit."""
+    """Fitted constants of the law ``Repeats``: R_D* (``tokens``) and R_N* (``parameters``).
+    ``at_limit``: True if one of them is at the limit of the fit."""
 
     tokens: float
     parameters: float
@@ -350,7 +350,7 @@ class RepeatValues:
 
 @dataclass(frozen=True, kw_only=True)
 class Fits(Message):
-    """The contents of scaling.json. ``flops`` are those of the cheapest and the dearest point."""
+    """The contents of scaling.json. ``flops``: the fewest and the most operations of a point."""
 
     source: str = ""
     seed: int
@@ -424,7 +424,7 @@ def _envelope(curves: Sequence[Curve], seed: int, rounds: Rounds) -> Fitted:
     every = max(1, len(flops) // POINTS)
     lowest = np.stack([flops, sizes, loss], axis=1)[::every].tolist()
     if len(set(sizes.tolist())) < 2:
-        reason = "fewer than 2 sizes, smallest and largest aside, are the best at any budget"
+        reason = "fewer than 2 sizes, except the smallest and the largest, are best for a budget"
         return Fitted(reason, lowest=lowest)
 
     def estimate(draw: Draw) -> Power | None:
@@ -442,7 +442,7 @@ def _isoflop(points: Points, seed: int, rounds: Rounds) -> Fitted:
     parabolas = [parabola(points.take(group)) for group in groups]
     best = isoflop(parabolas)
     if best is None:
-        reason = "fewer than 2 budgets have 3 sizes and a minimum of the loss between them"
+        reason = "fewer than 2 budgets have 3 sizes and a minimum of the loss between these sizes"
         return Fitted(reason, parabolas=parabolas)
 
     def estimate(draw: Draw) -> Power | None:
@@ -489,8 +489,8 @@ def _parametric(
 def _repeats(
     points: Points, law: dict[str, float] | None, laws: Sequence[Chinchilla], seed: int
 ) -> RepeatValues | None:
-    """Fit R_D* and R_N* to at least 3 points with repeated text, and to resamples of these points
-    with each of ``laws``. R_N* needs a model larger than the best size for its distinct text."""
+    """Fit R_D* and R_N* to the points with repeated text, at least 3, and to a resample of these
+    points with each of ``laws``. R_N* needs a model larger than the best for its distinct text."""
     if len(points) < 3 or law is None:
         return None
     base = Chinchilla(**law)

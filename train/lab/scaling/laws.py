@@ -1,8 +1,7 @@
 """Scaling laws: the loss as a function of parameters and tokens, and the best model for a budget.
 
-N is the number of parameters, D the number of tokens of text, and C the number of operations, which
-is the budget. C = 6ND: six operations per parameter and token, without attention (Kaplan et al.
-2020, section 2.1).
+N is the number of parameters, D the number of tokens of text, and C the budget in operations. C =
+6ND: six operations per parameter and token, without attention (Kaplan et al. 2020, section 2.1).
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from train.measure.accounting import TOKENS_PER_PARAMETER
 
 Floats = npt.NDArray[np.float64]
 PER_PAIR = 6.0  # operations per parameter and token
-_MOST = 300.0  # of a logarithm: exponents near 0, from few points, give huge values
+_MOST = 300.0  # largest logarithm; exponents near 0, fitted to few points, give huge values
 
 
 @dataclass(frozen=True)
 class Power:
-    """The best number of parameters N for a budget of C operations is exp(``log_factor``) x
-    C^``exponent``; the best number of tokens D is C / 6N."""
+    """A power law for the best model at a budget of C operations: its number of parameters N is
+    exp(``log_factor``) x C^``exponent``, its number of tokens D is C / 6N."""
 
     log_factor: float
     exponent: float
@@ -89,7 +88,7 @@ class Kaplan:
 
     @property
     def best(self) -> Power:
-        """The N that has the least loss for a budget 6ND = C. There the law's term dc / D is
+        """The N that has the least loss for a budget 6ND = C. At this N, the law's term dc / D is
         alpha_n / alpha_d times the other term."""
         ratio = self.alpha_n / self.alpha_d
         factor = math.log(ratio / PER_PAIR) + ratio * math.log(self.nc) - math.log(self.dc)
@@ -98,17 +97,17 @@ class Kaplan:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeats:
-    """The value of repeated text, and of more parameters than are best for the distinct text
-    (Muennighoff et al. 2023, section 3.1). Repetition is worth at most R_D* = ``tokens`` times the
-    distinct text, further parameters at most R_N* = ``parameters`` times the best number."""
+    """The value of repeated text, and of parameters beyond the best number for the distinct text
+    (Muennighoff et al. 2023, section 3.1). Repetition is worth at most R_D* (``tokens``) times the
+    distinct text, further parameters at most R_N* (``parameters``) times the best number."""
 
     tokens: float = 15.387756  # appendix A
     parameters: float = 5.309743
 
     def worth(self, amount: Any, unique: Any, most: float) -> Any:
-        """Return what ``amount`` tokens are worth if only U = ``unique`` of them are distinct, or
-        what parameters are worth if U is the best number for the text: U + U R* (1 - exp(-R / R*)),
-        where R = amount / U - 1 and R* = ``most``."""
+        """Return the number of distinct tokens that ``amount`` tokens are worth if only U =
+        ``unique`` of them are distinct: U + U R* (1 - exp(-R / R*)), where R = amount / U - 1 and
+        R* = ``most``. For parameters the same holds if U is the best number for the text."""
         unique = np.minimum(unique, amount)
         return unique * (1 + most * -np.expm1((1 - amount / unique) / most))
 
@@ -122,8 +121,8 @@ class Repeats:
         )
 
     def loss(self, law: Chinchilla, parameters: Any, tokens: Any, unique: Any) -> Any:
-        """Return the loss in nats per token. Without repetition it is the loss by ``law``, unless
-        the model is too large for its text."""
+        """Return the loss in nats per token. It is the loss by ``law`` if no text is repeated and
+        the model is not larger than is best for the text."""
         return law.loss(*self.effective(law, parameters, tokens, unique))
 
     def optimum(self, law: Chinchilla, flops: float, unique: float) -> tuple[float, float]:
@@ -162,14 +161,14 @@ KAPLAN = Kaplan(nc=6.4e13, dc=1.8e13, alpha_n=0.076, alpha_d=0.103)
 
 DELTA = 1e-3  # Hoffmann et al. 2022, appendix D.3
 STARTS = 8  # best initial values, from which a fit descends
-# Of exponents, and of alpha_n / alpha_d: a fit ends at a limit if the points do not determine it.
+# Of exponents and of alpha_n / alpha_d. A fit ends at a limit if the points do not determine it.
 LIMITS = (1e-3, 2.0)
 EXPONENTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5)
 
 
 class Form(Protocol):
-    """A law as it is fitted, by a vector of constants. ``x`` and ``y`` are the logarithms of sizes
-    and of tokens minus their means, so that exponents hardly change the best factors."""
+    """The form in which a law is fitted: a vector of constants. ``x`` and ``y`` are the logarithms
+    of sizes and of tokens minus their means, so that exponents hardly change the best factors."""
 
     count: int  # of constants
 
@@ -256,8 +255,8 @@ class KaplanForm:
 def fit(
     form: Form, parameters: Floats, tokens: Floats, loss: Floats, start: Floats | None = None
 ) -> tuple[Any, Floats]:
-    """Fit a law to the losses of points. Return (the law, its constants in the form ``form``).
-    ``start``: constants of a similar fit, from which this fit then begins."""
+    """Fit a law to points: arrays [points] of parameters, tokens and losses. Return the law, and
+    its constants in ``form``. ``start``: constants of a similar fit, from which to begin."""
     x, y = np.log(parameters), np.log(tokens)
     middle = float(x.mean()), float(y.mean())
     x, y, target = x - middle[0], y - middle[1], np.log(loss)

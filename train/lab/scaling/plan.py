@@ -1,4 +1,4 @@
-"""Plan a budget's run: parameters, tokens and hours, by published laws and by a fit."""
+"""Plan a run for a budget: parameters, tokens and hours, by published laws and by a fit."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetPlan:
-    """A plan for a budget. ``rows`` has the best parameters, tokens and loss by each law. ``hours``
-    are those of one ``gpu`` at the fraction ``mfu`` of its ``peak`` in bfloat16. ``measured_to`` is
-    the cost, in FLOPs, of the dearest run fitted. ``warnings`` say what these runs leave open."""
+    """A plan for a budget. ``rows`` has the best parameters, tokens and loss by each law.
+    ``hours``: on one ``gpu`` at the fraction ``mfu`` of its ``peak`` in bfloat16. ``measured_to``:
+    most FLOPs of a fitted run. ``warnings``: what the fitted runs do not determine."""
 
     flops: float
     gpu: str
@@ -50,7 +50,7 @@ class BudgetPlan:
 
 
 def read_fits(path: Path) -> Fits:
-    """Read a scaling.json, or that of a folder. Raises ``LlmcurateError`` on failure."""
+    """Read a scaling.json, given its path or its folder. Raises ``LlmcurateError`` on failure."""
     path = path / "scaling.json" if path.is_dir() else path
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -73,9 +73,9 @@ def plan(
     unique: float | None = None,
     fitted: Fits | None = None,
 ) -> BudgetPlan:
-    """Plan for a budget of ``flops``. ``unique`` is the number of distinct tokens; for laws that
-    ask for more tokens, the best run is computed anew with the value that Muennighoff et al. give
-    repeated text. Raises ``LlmcurateError``."""
+    """Plan for a budget of ``flops``. ``unique`` is the number of distinct tokens. If a law asks
+    for more, its best run is computed again with the value of repeated text (Muennighoff et al.
+    2023). Raises ``LlmcurateError`` for an unknown ``gpu``."""
     device = find_gpu(gpu)
     rows = [_row("20 tokens per parameter", *laws.rule_of_twenty(flops), unique)]
     rows += [_of_law(name, law, flops, unique, laws.Repeats()) for name, law in PUBLISHED.items()]
@@ -99,12 +99,12 @@ def plan(
 
 def _undetermined(fitted: Fits, repeated: bool) -> list[str]:
     lines = [
-        f"fit, approach {approach}: an exponent is at the limit of the fit: ignore its row"
+        f"fit, approach {approach}: an exponent is at the limit of the fit: ignore this row"
         for approach, figures in fitted.approaches.items()
         if figures.at_limit
     ]
     if repeated and fitted.repeats and fitted.repeats.at_limit:
-        lines.append("fit: an R* is at the limit of the fit: the published ones are used")
+        lines.append("fit: an R* is at the limit of the fit: the published values are used")
     return lines
 
 

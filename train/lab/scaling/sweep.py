@@ -1,4 +1,4 @@
-"""Sweep for a scaling law: the sizes of a model, the budgets of its runs, and what the runs found.
+"""Sweep for a scaling law: the sizes of a model, the budgets of its runs, and their results.
 The learning rate of each run reaches its floor at the run's end, as Hoffmann et al. 2022 advise.
 """
 
@@ -24,9 +24,9 @@ _SIZE = re.compile(r"([1-9]\d*)x([1-9]\d*)")
 def ladder(
     sizes: str, model: str = "tiny", changes: dict[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return the changes of a preset for each of a list such as `32x2,64x2` of hidden sizes and
-    layers. Heads, key heads and the feed-forward are in proportion to the hidden size. Raises
-    ``LlmcurateError``."""
+    """Return the changes to a preset for each size in a list such as `32x2,64x2` (hidden size x
+    layers). Heads, key-value heads and the feed-forward are in proportion to the hidden size.
+    Raises ``LlmcurateError`` for a wrong size."""
     base = change(preset(model), changes or {}, "model")
     size, found = base.attention.head_dim, dict[str, dict[str, Any]]()
     for name in sizes.split(","):
@@ -67,8 +67,8 @@ def parts_of(
 
 
 def found_by(name: str, folders: Sequence[Path]) -> tuple[list[Run], list[SizeCurve]]:
-    """Return the points of the finished runs of a size at a budget, one for each seed, and their
-    curve unless they repeat text."""
+    """Return the points of the finished runs of a size at a budget, one for each seed, and the mean
+    curve of the runs, unless they repeat text."""
     summaries = [read_json(folder / "train.json") for folder in folders]
     checkpoint = newest(folders[0] / "checkpoints")
     assert checkpoint is not None

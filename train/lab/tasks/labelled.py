@@ -1,10 +1,11 @@
 """Labelled JSONL records, on which a model with a task head is trained.
 
-    classify {"text": ..., "label": ...}, and "pair" for a second text token {"tokens": [...],
-    "labels": [...]}: words, and a label for each span {"question": ..., "text": ..., "answer": ...,
-    "start": ...}: an answer that is in the text
+    classify  {"text": ..., "label": ...}, and "pair" for a second text
+    token     {"tokens": [...], "labels": [...]}: words, and a label for each
+    span      {"question": ..., "text": ..., "answer": ..., "start": ...}: an answer in the text
+    choice    {"context": ..., "choices": [...], "label": ...}: the number of the right choice
 
-``start`` counts characters. Labels are strings or whole numbers, which are read as strings.
+``start`` counts characters from 0. Labels are strings, or whole numbers that become strings.
 """
 
 from __future__ import annotations
@@ -31,17 +32,18 @@ from train.data.readers import Foreign, Ints, Part
 from train.data.rows import Piece, Rows, sides
 from train.data.shards import Shards
 from train.data.vocabulary import Vocabulary, around_texts
-from train.model.config import SPAN
+from train.model.config import FIXED
 from train.model.config import Task as TaskOfModel
 from train.objective_settings import Task
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A record of a labelled file. ``texts`` are one or two texts, or words. ``labels`` has one
-    label for the text, a label for each word, or in the task ``span`` the answer, which begins at
-    character ``start`` of the last text. It is empty if labels are not known. A hash of ``key``
-    decides whether the record is held out."""
+    """A record of a labelled file. ``texts`` are one or two texts, or words, or a context and its
+    choices. ``labels`` has one label for the text, or a label for each word, or the number of the
+    right choice, or in the task ``span`` the answer, which begins at character ``start`` of the
+    last text. ``labels`` is empty if they are not known. A hash of ``key`` decides if the record is
+    held out."""
 
     line: int
     texts: tuple[str, ...]
@@ -70,7 +72,7 @@ def _text(value: Any, name: str) -> str:
 def _encodable(value: str, name: str) -> str:
     try:
         value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
+    except UnicodeEncodeError:  # it contains half of a surrogate pair
         raise ValueError(f"{name} is not UTF-8") from None
     return value
 
@@ -97,7 +99,7 @@ def _token(line: Line, labelled: bool) -> Sample:
     if labelled:
         named = line.values.get("labels")
         if not isinstance(named, list) or len(named) != len(words):
-            raise ValueError(f"labels must be a list of {len(words)}, one for each of tokens")
+            raise ValueError(f"labels must list {counted(len(words), 'label')}, one for each token")
         labels = tuple(map(_label, named))
     return Sample(line=line.number, texts=texts, labels=labels, key=" ".join(texts))
 
@@ -108,18 +110,40 @@ def _span(line: Line, labelled: bool) -> Sample:
         return Sample(line=line.number, texts=(question, text), labels=(), key=text)
     answer, start = line.text("answer"), line.values.get("start")
     if isinstance(start, bool) or not isinstance(start, int):
-        raise ValueError("start must be a whole number, the answer's first character")
+        raise ValueError("start must be a whole number: the index of the answer's first character")
     if start < 0 or text[start : start + len(answer)] != answer:
         raise ValueError(f"the answer is not in text at character {start}")
     texts = (question, text)
     return Sample(line=line.number, texts=texts, labels=(answer,), key=text, start=start)
 
 
-READERS = {"classify": _classify, "token": _token, "span": _span}
+MOST_CHOICES = 64
+
+
+def _choice(line: Line, labelled: bool) -> Sample:
+    """Read a choice, also in the words of HellaSwag (ctx, endings) and of SWAG (sent1, sent2,
+    ending0, ending1, ...)."""
+    values, begin = line.values, ""
+    context = next((name for name in ("sent1", "ctx") if name in values), "context")
+    choices = values.get("endings", values.get("choices"))
+    if context == "sent1":
+        begin = f"{line.text('sent2')} " if values.get("sent2") else ""
+        choices = [values[name] for n in range(MOST_CHOICES) if (name := f"ending{n}") in values]
+    if not isinstance(choices, list) or not 2 <= len(choices) <= MOST_CHOICES:
+        raise ValueError(f"choices must be a list of 2 to {counted(MOST_CHOICES, 'text')}")
+    texts = (line.text(context), *(begin + _text(choice, "a choice") for choice in choices))
+    label = str(values.get("label"))
+    if labelled and label not in map(str, range(len(choices))):
+        raise ValueError(f"label must be the number of a choice, from 0 to {len(choices) - 1}")
+    labels = (label,) if labelled else ()
+    return Sample(line=line.number, texts=texts, labels=labels, key=texts[0])
+
+
+READERS = {"classify": _classify, "token": _token, "span": _span, "choice": _choice}
 
 
 def read_samples(path: Path, task: str, *, labelled: bool = True) -> list[Sample]:
-    """Read the records for ``task`` from a JSONL file; with ``labelled``, each must have labels. An
+    """Read the records for ``task`` from a JSONL file. With ``labelled``, each must have labels. An
     ``LlmcurateError`` names the first wrong line."""
     samples = []
     for line in read_lines(path):
@@ -165,12 +189,14 @@ Offsets = list[tuple[int, int]]  # first character and end of each token
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Window:
-    """One model input of a sample; a long sample has several. ``sample`` is the sample's number,
-    and ``tokens`` and ``segments`` (0 or 1) are [tokens]. ``places`` are the tokens to label, and
-    ``labels`` the numbers of the expected labels. In the task ``span`` there is one place, the
-    first token, and ``labels`` are the indices of the answer's first and last token, both 0 if the
-    answer is not in the window. ``words`` is the word at each place; ``characters`` [tokens, 2]
-    are, in the task ``span``, each token's offsets in the text, -1 for tokens outside."""
+    """One model input of a sample; a long sample has several. ``sample`` is the sample's number.
+    ``tokens`` and ``segments`` (0 or 1) are [tokens]. ``places`` are the indices of the tokens to
+    label, ``words`` the index of the word at each place, ``labels`` the expected labels' numbers.
+    In the task ``span`` the only place is the first token. There ``labels`` are the indices of the
+    answer's first and last token, both 0 if the window lacks the answer, and ``characters``
+    [tokens, 2] are each token's offsets in the text, -1 for tokens that are not in it. In the task
+    ``choice`` the window has all choices of a sample: ``choices`` [tokens] is the number of each
+    token's choice, ``places`` are their first tokens, and the one label is the right choice."""
 
     sample: int
     tokens: Ints
@@ -179,6 +205,12 @@ class Window:
     labels: Ints
     words: Ints | None = None
     characters: npt.NDArray[np.int64] | None = None
+    choices: Ints | None = None
+
+    @property
+    def answers(self) -> int:
+        """The number of answers that are expected."""
+        return len(self.labels) if self.characters is None else 1
 
 
 class Encoder:
@@ -195,7 +227,8 @@ class Encoder:
     def windows(self, task: str, samples: Sequence[Sample], names: Sequence[str]) -> list[Window]:
         """Return the windows of all samples, sample by sample; ``names`` are the labels."""
         numbers = {name: number for number, name in enumerate(names)}
-        make = {"classify": self._classify, "token": self._words, "span": self._span}[task]
+        makers = {"classify": self._classify, "token": self._words, "span": self._span}
+        make = (makers | {"choice": self._choices})[task]
         return [w for n, sample in enumerate(samples) for w in make(n, sample, numbers)]
 
     def _encode(self, text: str) -> tuple[list[int], Offsets]:
@@ -211,22 +244,40 @@ class Encoder:
         segments += [segments[-1]] * len(self.closing)
         return np.array(ids, np.int64), np.array(segments, np.int64)
 
-    def room(self, texts: int) -> int:
-        """Return how many tokens of text fit in a row with ``texts`` texts."""
-        room = self.context - texts - len(self.closing)
+    def room(self, texts: int, choices: int = 1) -> int:
+        """Return the number of tokens of text that fit in a row with ``texts`` texts, or in one of
+        ``choices`` equal parts of the row."""
+        room = self.context // choices - texts - len(self.closing)
         if room < 2:
             raise UsageError(f"context is {self.context}: too short for texts, raise it")
         return room
 
-    def _classify(self, number: int, sample: Sample, names: dict[str, int]) -> Iterator[Window]:
-        texts = [self._encode(text)[0] for text in sample.texts]
-        room = self.room(len(texts))
+    def _cut(self, texts: list[list[int]], room: int) -> list[list[int]]:
         self.cut += sum(map(len, texts)) > room
-        if len(texts) == 2:  # the longer text is cut to the room the other leaves
+        if len(texts) == 2:  # the longer text is cut to the room that the other leaves
             first, second = texts
             texts = [first[: max(room // 2, room - len(second))], second]
             texts[1] = second[: room - len(texts[0])]
-        tokens, segments = self._joined(*(text[:room] for text in texts))
+        return [text[:room] for text in texts]
+
+    def _choices(self, number: int, sample: Sample, names: dict[str, int]) -> Iterator[Window]:
+        context, *choices = (self._encode(text)[0] for text in sample.texts)
+        room = self.room(2, len(choices))
+        joined = [self._joined(*self._cut([context, choice], room)) for choice in choices]
+        lengths = np.array([len(tokens) for tokens, _ in joined])
+        tokens, segments = (np.concatenate(parts) for parts in zip(*joined, strict=True))
+        yield Window(
+            sample=number,
+            tokens=tokens,
+            segments=segments,
+            places=np.cumsum(lengths) - lengths,
+            labels=np.array([int(label) for label in sample.labels] or [0]),
+            choices=np.repeat(np.arange(len(choices)), lengths),
+        )
+
+    def _classify(self, number: int, sample: Sample, names: dict[str, int]) -> Iterator[Window]:
+        texts = [self._encode(text)[0] for text in sample.texts]
+        tokens, segments = self._joined(*self._cut(texts, self.room(len(texts))))
         yield Window(
             sample=number,
             tokens=tokens,
@@ -310,7 +361,7 @@ class LabelledRows(Rows):
 
 
 def window_lengths(length: Ints, context: int) -> Ints:
-    """Return how many positions in a row each window takes: one per token, never split."""
+    """Return the positions of each window in a row: one per token, for no window is split."""
     return length
 
 
@@ -325,7 +376,8 @@ def shards_of(
     **more: Any,
 ) -> Shards:
     """Return documents from ``lines`` of a file as shards with the fingerprint of ``content``.
-    ``said``: for each document, True for its answers' tokens; the first token is only read."""
+    ``said``: for each document, True for the tokens of answers. If it is given, the first token of
+    a document is read but not predicted."""
     loaded = load_tokenizer(tokenizer)
     length = np.array([len(document) for document in tokens], np.int64)
     ids = pa.array([f"{path.name}:{line}" for line in lines])
@@ -352,7 +404,7 @@ def shards_of(
 
 
 class Labelled:
-    """An encoded file of labelled samples. ``names``: the labels, or () to collect them from it."""
+    """An encoded file of labelled samples. ``names``: the labels, or () for those in the file."""
 
     def __init__(
         self,
@@ -366,10 +418,8 @@ class Labelled:
     ) -> None:
         self.path, self.task, self.context = path, task, context
         self.samples = read_samples(path, task.kind, labelled=labelled)
-        if task.kind == "span":
-            self.names: tuple[str, ...] = SPAN
-        else:
-            self.names = tuple(names) or labels_of(self.samples, path)
+        self.names = FIXED.get(task.kind) or tuple(names) or labels_of(self.samples, path)
+        if task.kind not in FIXED:
             self._check_labels()
         encoder = Encoder(tokenizer, context, read_last=task.reads == "last")
         self.windows = encoder.windows(task.kind, self.samples, self.names)
@@ -397,7 +447,7 @@ class Labelled:
         more = len(self.windows) - len(self.samples)
         cut = f", {counted(encoder.cut, 'text')} truncated" if encoder.cut else ""
         extra = f", {counted(more, 'extra window')} for long texts" if more else ""
-        labels = "" if self.task.kind == "span" else f", {counted(len(self.names), 'label')}"
+        labels = "" if self.task.kind in FIXED else f", {counted(len(self.names), 'label')}"
         return f"{self.path.name}: {counted(len(self.samples), 'sample')}{labels}{extra}{cut}"
 
 

@@ -22,7 +22,14 @@ from train.data.vocabulary import Vocabulary
 from train.evaluate.judge import load_judged
 from train.lab.objectives.labels import VALUES, answers
 from train.lab.objectives.labels import Labelled as LabelObjective
-from train.lab.tasks.labelled import Labelled, LabelledFeed, LabelledRows, Window, read_lines
+from train.lab.tasks.labelled import (
+    MOST_CHOICES,
+    Labelled,
+    LabelledFeed,
+    LabelledRows,
+    Window,
+    read_lines,
+)
 from train.loop.distributed import Ranks
 from train.loop.evaluate import SCORES, Scores, Scoring, example_batches
 from train.model.config import Answers, ModelConfig
@@ -47,7 +54,7 @@ def f1(right: int, predicted: int, expected: int) -> float:
 
 
 def f1_of_labels(labels: Sequence[str], predicted: Sequence[str]) -> dict[str, float]:
-    """Return the F1 of each label that occurs or is predicted."""
+    """Return the F1 of each label that is expected or predicted."""
     true, named = Counter(labels), Counter(predicted)
     right = Counter(a for a, b in zip(labels, predicted, strict=True) if a == b)
     return {name: f1(right[name], named[name], true[name]) for name in sorted(true | named)}
@@ -118,9 +125,9 @@ def head_outputs(
     model: Decoder, data: Labelled, windows: Ints, objective: Objective, scoring: Scoring
 ) -> Outputs:
     """Return ``answers`` (labels.py) for each window of each sample. Every process must call this.
-    Each window has a row to itself, so the number of processes does not change the results."""
+    Each row has only one window, so the number of processes does not change the results."""
     rows = LabelledRows(data.windows, data.shards, windows, data.context)
-    places = np.array([len(data.windows[number].places) for number in windows], np.int64)
+    places = np.array([data.windows[number].answers for number in windows], np.int64)
     first = dict(zip(windows.tolist(), np.cumsum(places) - places, strict=True))
     task = model.config.head.task
     assert task is not None
@@ -131,6 +138,8 @@ def head_outputs(
             logits = model.logits(on_device.read_by(model)).double().cpu()
         assert example.documents is not None
         documents = example.documents.numpy()
+        if task.kind == "choice":
+            documents = documents // MOST_CHOICES
         for row, read in (
             zip(logits, documents, strict=True) if number * scoring.batch_rows < rows.count else ()
         ):
@@ -143,12 +152,12 @@ def head_outputs(
                     else logits_of_window[window.places]
                 )
                 place = first[int(number)]
-                values[place : place + len(window.places)] = answers(asked, window, task.answers)
+                values[place : place + window.answers] = answers(asked, window, task.answers)
     values = scoring.ranks.total(torch.from_numpy(values).to(scoring.ranks.device)).cpu().numpy()
     by_sample: Outputs = {}
     for number in windows:
         window, place = data.windows[number], first[int(number)]
-        own = values[place : place + len(window.places)]
+        own = values[place : place + window.answers]
         by_sample.setdefault(window.sample, []).append(own)
     return by_sample
 
@@ -169,14 +178,17 @@ class Answer:
 
 
 Prediction = Answer | list[Label] | dict[str, float]
-Predictions = dict[int, Prediction]  # by sample; a text has one label, or a number for each
+Predictions = dict[int, Prediction]  # by sample; one label, or a number for each label
 
 
 def predictions(
     data: Labelled, windows: Ints, values: Outputs, kind: Answers = "label"
 ) -> Predictions:
-    """Return the predictions in ``values`` (``head_outputs``) of a head with answers ``kind``."""
+    """Return the predictions of a head with answers ``kind``, given its ``head_outputs``."""
     by_sample: Predictions = {}
+    names = data.names
+    if data.task.kind == "choice":
+        names = tuple(map(str, range(MOST_CHOICES)))
     own: dict[int, list[Window]] = {}
     for number in windows:
         own.setdefault(data.windows[number].sample, []).append(data.windows[number])
@@ -194,14 +206,14 @@ def predictions(
             by_sample[sample] = dict(zip(data.names, map(float, parts[0][0]), strict=True))
         else:
             by_sample[sample] = [
-                Label(label=data.names[int(label)], probability=float(share))
+                Label(label=names[int(label)], probability=float(share))
                 for label, _, share, _ in np.concatenate(parts)
             ]
     return by_sample
 
 
 def agreement(data: Labelled, predicted: Predictions) -> dict[str, float]:
-    """Score predictions against the labels of their samples, in fractions from 0 to 1."""
+    """Return scores of predictions against their samples' labels, as fractions from 0 to 1."""
     labels = [data.samples[sample].labels for sample in predicted]
     if data.task.kind == "span":
         texts = [one.answer for one in predicted.values() if isinstance(one, Answer)]
@@ -217,7 +229,10 @@ def agreement(data: Labelled, predicted: Predictions) -> dict[str, float]:
     flat: Sequence[Sequence[str]] = [
         [name for sample in kind for name in sample] for kind in (labels, ours)
     ]
-    figures = {"accuracy": accuracy(*flat), "macro_f1": macro_f1(*flat)}
+    figures = {"accuracy": accuracy(*flat)}
+    if data.task.kind == "choice":
+        return figures
+    figures["macro_f1"] = macro_f1(*flat)
     if len(data.names) == 2 and data.task.kind == "classify":
         figures["f1"] = f1_of_labels(*flat).get(data.names[1], 0.0)
     if data.task.kind == "token" and has_entity_tags(data.names):
@@ -254,7 +269,7 @@ LONGEST = 512  # default window of a model without a training run, in tokens
 
 @dataclass(frozen=True, kw_only=True)
 class Predicted:
-    """The ``lines`` of a file with a ``prediction`` each, and scores if they have labels."""
+    """The ``lines`` of a file, each with a ``prediction``, and scores if the lines have labels."""
 
     lines: list[dict[str, Any]]
     figures: dict[str, float]
@@ -270,8 +285,8 @@ def predict(
     device: str = "auto",
     which: str = "best",
 ) -> Predicted:
-    """Apply the model in ``folder`` (a run, or a folder of transformers) to a file of samples for
-    the model's task. ``context`` is the number of tokens read at once, by default as in training.
+    """Apply the model in ``folder`` (a run, or a transformers model) to a file of samples for the
+    model's task. ``context`` is the number of tokens read at once, by default as in training.
     Raises ``LlmcurateError``."""
     judged = load_judged(folder, device=device, which=which)
     config = judged.model.config
@@ -284,7 +299,7 @@ def predict(
         raise UsageError(f"context is {width}, the model's is {config.context}: give at most that")
     settings = Task(kind=task.kind, reads=reads)
     lines = [line.values for line in read_lines(path)]
-    named = {"classify": "label", "token": "labels", "span": "answer"}[task.kind]
+    named = {"token": "labels", "span": "answer"}.get(task.kind, "label")
     # If the first line has labels, all lines must have them.
     labelled = bool(lines) and named in lines[0] and task.answers == "label"
     data = Labelled(
@@ -318,6 +333,8 @@ def _shown(task: TaskOfModel, prediction: Prediction) -> Any:
     if isinstance(prediction, dict):
         likely = [label for label, probability in prediction.items() if probability > 0.5]
         return {"labels": likely, "probabilities": prediction}
+    if task.kind == "choice":
+        return {"choice": int(prediction[0].label), "probability": prediction[0].probability}
     if task.kind != "token":
         return prediction[0]
     labels, shares = [one.label for one in prediction], [one.probability for one in prediction]
@@ -325,7 +342,8 @@ def _shown(task: TaskOfModel, prediction: Prediction) -> Any:
 
 
 def _trained(folder: Path, config: ModelConfig) -> tuple[Reads, int]:
-    """Return the token that a text is classified by, and the context in tokens, as in training."""
+    """Return the token by which a text is classified ("first" or "last"), and the context in
+    tokens, as in training."""
     checkpoint = newest(folder / "checkpoints")
     usual: Reads = "last" if config.causal else "first"
     if checkpoint is None:

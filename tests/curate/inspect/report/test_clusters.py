@@ -82,7 +82,7 @@ def test_identical_duplicates_are_shown_once(out: Path) -> None:
 def test_a_method_is_known_by_its_own_name_and_by_that_of_the_command(out: Path) -> None:
     for name in ("exact:text", "exact"):
         assert {c.method for c in browse(out, 9, name, 2, 1).clusters} == {"exact:text"}
-    with pytest.raises(UsageError, match="they are of exact:text, minhash"):
+    with pytest.raises(UsageError, match="of this method; known: exact:text, minhash"):
         browse(out, 9, "lines", 2, 1)
 
 
@@ -119,7 +119,7 @@ def test_duplicates_without_a_known_partner_are_only_counted(out: Path, tmp_path
     pq.write_table(table, path)
     page = browse(copy, 9, None, 2, 2)
     assert page.clusters == [] and page.unknown == {"exact:text": 3, "minhash": 2}
-    assert "where is not known" in clusters.text(page, False)
+    assert "place is unknown" in clusters.text(page, False)
 
 
 def test_a_copy_of_an_earlier_run_names_it(bench: Any) -> None:

@@ -204,8 +204,18 @@ def test_suspicious_figures_are_listed_with_links() -> None:
     assert looks[0].line == "l.l drops 90.0\u00a0% of all documents"
     assert looks[1].line == "none of 9 documents in de is kept"
     assert looks[3].command == "llmcurate whatif OUT"
+    said = RunPage({"totals": {**totals, "remark": "l dropped 90 %; mostly de"}}, figures).looks()
+    assert [look.line for look in said] == [
+        "l dropped 90 %; mostly de",
+        *[x.line for x in looks[1:]],
+    ]
     figures = page.Figures()
     assert RunPage({"totals": {"read": 10, "corrupt": 0}}, figures).looks() == []
+
+
+def test_notices_on_skipped_files_come_last() -> None:
+    notices = ["skipped a.bin: unknown format", "c4: no bad word list was given"]
+    assert RunPage({"notices": notices}, page.Figures()).notices() == notices[::-1]
 
 
 def test_rules_that_decided_nothing_are_folded(out: Path) -> None:

@@ -134,7 +134,7 @@ def test_what_is_not_mapped_is_counted_and_explained(
     [
         ("GopherQualityFilter(stop_words=['the'])", "no setting for stop_words"),
         ("GopherQualityFilter(min_doc_words=args.n)", "set gopher_quality.min_words"),
-        ("GopherQualityFilter(**more)", "** arguments are not constant"),
+        ("GopherQualityFilter(**more)", "arguments `**` are not constant"),
         ("GopherQualityFilter(language=Languages.german)", "that language"),
         ("LanguageFilter(['en', 'de'], 0.3)", "must have the highest score"),
         ("LanguageFilter(backend='glotlid', languages=['deu_Latn'])", "language.model"),

@@ -120,7 +120,7 @@ def test_duplicate_n_grams_are_judged_alike_in_most_texts() -> None:
     expected = [duplicate_n_grams(text, 5) <= 0.15 for text in web_texts()]
     same = sum(a == b for a, b in zip(kept(done.steps), expected, strict=True))
     assert same >= 180 and expected.count(False) > 20  # many are near the limit
-    assert "punctuation is split" in done.remarks[0].message
+    assert "splits punctuation" in done.remarks[0].message
 
 
 def test_filters_of_one_rule_each_are_one_step_with_the_other_rules_off() -> None:

@@ -360,7 +360,7 @@ def test_records_that_cannot_be_read_are_counted(bench: Bench, chat: Chat) -> No
     bench.jsonl("in.jsonl", [*texts(2), {"id": "null", "text": None}, "no JSON", b'{"id": "cu'])
     done = label(bench, chat)
     assert done.returncode == 0 and len(labels(bench)) == 2
-    assert "left out 3 records without text or that cannot be read" in done.stderr
+    assert "left out 3 records: without text, or not readable" in done.stderr
 
 
 def test_the_same_text_is_asked_once(bench: Bench, chat: Chat) -> None:

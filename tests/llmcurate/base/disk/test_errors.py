@@ -28,6 +28,11 @@ def test_a_message_without_a_number_is_kept_and_understood(message):
     assert str(disk_error(error)).startswith("disk full")
 
 
+def test_a_full_disk_is_said_once():
+    first = disk_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "OUT/part"))
+    assert first is not None and disk_error(first) is first
+
+
 def test_the_file_is_named_where_the_error_has_none():
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     set_error_file(error, "OUT/part")

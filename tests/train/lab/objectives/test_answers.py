@@ -14,7 +14,8 @@ from tokenize_kit.learn.training import train_tokenizer
 from train.config import TrainConfig
 from train.data.chat import Chat as Template
 from train.data.vocabulary import Vocabulary
-from train.lab.objectives.answers import Answers, AnswersFeed, Targets
+from train.lab.objectives.answers import Answers, AnswersFeed, Targets, messages_of
+from train.lab.tasks.labelled import Line
 from train.objective_settings import Chat, Pairs
 from train.objectives.example import IGNORED, Draws
 
@@ -95,11 +96,22 @@ def test_an_encoder_reads_the_source_and_the_decoder_learns_the_target(tmp_path,
         ({"messages": [{"role": "user"}]}, "a message needs role and content"),
         ({"messages": [{"role": "user", "content": 3}]}, "content must be a text"),
         ({"text": "hi"}, "messages must be a list"),
+        ({"conversations": [{"from": "gpt"}]}, "a message needs role and content"),
+        ({"conversations": [{"from": ["gpt"], "value": "a"}]}, "role must be a text"),
     ],
 )
 def test_a_wrong_record_is_named_by_its_line(record, line, tmp_path, model):
     with pytest.raises(UsageError, match=rf"records\.jsonl:2: {line}"):
         feed_of(tmp_path, model, Chat(), [{"messages": TALK}, record])
+
+
+def test_conversations_of_sharegpt_are_read_as_messages():
+    speakers = {"user": "human", "assistant": "gpt"}
+    shared = [{"from": speakers[one["role"]], "value": one["content"]} for one in TALK]
+    for talk in (shared, TALK):
+        assert messages_of(Line(1, {"conversations": talk})) == TALK
+    system = [{"from": "system", "value": "Be brief."}]
+    assert messages_of(Line(1, {"conversations": system}))[0]["role"] == "system"
 
 
 def test_records_without_an_answer_in_reach_are_counted(tmp_path, model):

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from train.data.vocabulary import Vocabulary
-from train.lab.objectives.labels import LONGEST, Labelled, answers, span_losses
+from train.lab.objectives.labels import LONGEST, Labelled, answers, choice_losses, span_losses
 from train.lab.tasks.labelled import LabelledPiece, Window
 from train.objective_settings import Task
 from train.objectives.example import IGNORED, Draws
@@ -75,6 +75,47 @@ def test_the_loss_of_answers_is_a_softmax_over_the_tokens_of_each_text():
     torch.testing.assert_close(ours, theirs)
     said = answers(logits[0, 5:12].detach(), windows[1])
     assert said[0, 3] == pytest.approx(float(reference[1].detach()))
+
+
+def choice_window(lengths: list[int], right: int) -> Window:
+    sizes = np.array(lengths)
+    return Window(
+        sample=0,
+        tokens=np.arange(sizes.sum()),
+        segments=np.zeros(sizes.sum(), np.int64),
+        places=np.cumsum(sizes) - sizes,
+        labels=np.array([right]),
+        choices=np.repeat(np.arange(len(sizes)), sizes),
+    )
+
+
+def test_the_loss_of_choices_is_a_softmax_over_the_first_tokens_of_a_samples_texts():
+    windows = [choice_window([3, 2, 4], 2), choice_window([2, 2], 0)]
+    objective = Labelled(Task(kind="choice"), Vocabulary(size=9))
+    one = objective.example([piece(0, windows[0]), piece(1, windows[1])], 16, Draws(0, 0))
+    two = objective.example([piece(1, windows[1])], 16, Draws(0, 0))  # the same texts in two rows
+    both = type(one)(**{
+        name: None if part is None else torch.cat([part, getattr(two, name)])
+        for name, part in one._parts()
+    })  # fmt: skip
+    assert both.counts["targets"] == 3
+    read = both.documents[0].tolist()
+    assert read == [0] * 3 + [1] * 2 + [2] * 4 + [64] * 2 + [65] * 2 + [-1] * 3
+    logits = torch.randn(2, 16, 1, dtype=torch.float64, requires_grad=True)
+    nats = choice_losses(logits, both)
+    places = [(0, 0, windows[0]), (0, 9, windows[1]), (1, 0, windows[1])]
+    reference = torch.stack([
+        F.cross_entropy(logits[row, first + window.places].T, torch.from_numpy(window.labels))
+        for row, first, window in places
+    ])  # fmt: skip
+    torch.testing.assert_close(nats, reference)
+    (ours,) = torch.autograd.grad(nats.sum(), logits)
+    (theirs,) = torch.autograd.grad(reference.sum(), logits)
+    torch.testing.assert_close(ours, theirs)
+    best, _, probability, nats = answers(logits[0, windows[0].places].detach(), windows[0])[0]
+    shares = logits[0, windows[0].places, 0].detach().softmax(0)
+    assert best == int(shares.argmax()) and probability == pytest.approx(float(shares.max()))
+    assert nats == pytest.approx(float(reference[0].detach()))
 
 
 def test_an_answer_is_the_best_pair_of_places_in_order():

@@ -20,11 +20,11 @@ def write(path: Path, lines: list[dict]) -> Path:
 
 def animals(folder: Path, count: int) -> dict[str, Path]:
     """Tasks decided by one word: is there a cat, which words are animals, which word is before
-    red.
+    red, which of three texts has a cat.
     """
     draw = random.Random(0)
     lists = [draw.choices(WORDS, k=draw.randint(3, 12)) for _ in range(count)]
-    found: dict[str, list[dict]] = {"classify": [], "token": [], "span": []}
+    found: dict[str, list[dict]] = {"classify": [], "token": [], "span": [], "choice": []}
     for words in lists:
         label = "some" if "cat" in words else "none"
         found["classify"].append({"text": " ".join(words), "label": label})
@@ -35,6 +35,10 @@ def animals(folder: Path, count: int) -> dict[str, Path]:
         start = len(text) - len(f"{words[0]} red")
         span = {"question": "before red", "text": text, "answer": words[0], "start": start}
         found["span"].append(span)
+        right, others = draw.randint(0, 2), [word for word in WORDS if word != "cat"]
+        choices = [" ".join(draw.choices(others, k=3)) for _ in range(3)]
+        choices[right] += " cat"
+        found["choice"].append({"context": " ".join(words[:5]), "choices": choices, "label": right})
     return {kind: write(folder / f"{kind}.jsonl", lines) for kind, lines in found.items()}
 
 

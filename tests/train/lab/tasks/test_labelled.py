@@ -43,10 +43,13 @@ def sample(*texts: str, labels: tuple[str, ...] = (), start: int = 0) -> Sample:
         ("classify", '{"text": " ", "label": "x"}', "text must be a text that is not empty"),
         ("classify", '{"text": "a", "pair": 1, "label": "x"}', "pair must be a text"),
         ("classify", '{"text": "\\ud800", "label": "x"}', "text is not UTF-8"),
-        ("token", '{"tokens": ["a"], "labels": []}', "labels must be a list of 1"),
+        ("token", '{"tokens": ["a"], "labels": []}', "labels must list 1 label, one"),
         ("token", '{"tokens": [], "labels": []}', "tokens must be a list of words"),
         ("span", '{"question": "q", "text": "a b", "answer": "b", "start": 1}', "at character 1"),
         ("span", '{"question": "q", "text": "a b", "answer": "b"}', "start must be a whole"),
+        ("choice", '{"context": "a", "choices": ["b"], "label": 0}', "a list of 2 to 64 texts"),
+        ("choice", '{"ctx": "a", "endings": ["b", "c"], "label": 2}', "label must .* from 0 to 1"),
+        ("choice", '{"context": "a", "choices": ["b", ""], "label": 0}', "a choice must be a text"),
     ],
 )
 def test_an_invalid_labelled_line_is_named(task, line, message, tmp_path):
@@ -54,9 +57,41 @@ def test_an_invalid_labelled_line_is_named(task, line, message, tmp_path):
     good = {"text": "a", "label": 1} if task == "classify" else {}
     good |= {"tokens": ["a"], "labels": ["x"]} if task == "token" else {}
     good |= {"question": "q", "text": "a", "answer": "a", "start": 0} if task == "span" else {}
+    good |= {"context": "a", "choices": ["b", "c"], "label": 0} if task == "choice" else {}
     path.write_text(json.dumps(good) + "\n\n" + line + "\n")
     with pytest.raises(LlmcurateError, match=f"data.jsonl:3: .*{message}"):
         read_samples(path, task)
+
+
+def test_choices_in_the_words_of_hellaswag_and_swag_are_read(tmp_path):
+    lines = [
+        {"context": "the cat", "choices": ["sat", "then"], "label": 1},
+        {"ctx": "the cat", "endings": ["sat", "then"], "label": "1"},
+        {"sent1": "the cat", "sent2": "", "ending0": "sat", "ending1": "then", "label": 1},
+        {"sent1": "the cat", "sent2": "it", "ending0": "sat", "ending1": "then", "label": 1},
+    ]
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    samples = read_samples(path, "choice")
+    assert [one.texts for one in samples[:3]] == [("the cat", "sat", "then")] * 3
+    assert samples[3].texts == ("the cat", "it sat", "it then")
+    assert {one.labels for one in samples} == {("1",)}
+
+
+def test_each_choice_follows_the_context_and_all_fit_a_row(bert):
+    encoder = Encoder(bert, 18, read_last=False)
+    one = sample("the cat sat", "on a mat", "then and river on a mat", labels=("1",))
+    (window,) = encoder.windows("choice", [one], ())
+    ids = [encoder.tokenizer.id_to_token(int(token)) for token in window.tokens]
+    texts = [
+        "[CLS] the cat sat [SEP] on a mat [SEP]",
+        "[CLS] the cat sat [SEP] then and river [SEP]",
+    ]
+    assert " ".join(ids) == " ".join(texts) and encoder.cut == 1
+    assert window.places.tolist() == [0, 9] and window.choices.tolist() == [0] * 9 + [1] * 9
+    assert window.segments.tolist() == ([0] * 5 + [1] * 4) * 2 and window.labels.tolist() == [1]
+    with pytest.raises(LlmcurateError, match="context is 9: too short for texts"):
+        Encoder(bert, 9, read_last=False).windows("choice", [one], ())
 
 
 def test_one_label_and_no_lines_are_too_few(tmp_path):

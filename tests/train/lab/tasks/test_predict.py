@@ -57,6 +57,10 @@ def test_each_task_says_its_own(trained, tmp_path):
     for line in predict(run, path).lines:
         answer, start = line["prediction"]["answer"], line["prediction"]["start"]
         assert line["text"][start : start + len(answer)] == answer
+    run, path = trained["choice"]
+    lines = predict(run, path).lines
+    assert sum(line["prediction"]["choice"] == line["label"] for line in lines) > 170
+    assert all(1 / 3 < line["prediction"]["probability"] <= 1 for line in lines)
     run, _ = trained["classify"]
     plain = write(tmp_path / "plain.jsonl", [{"text": "the cat sat", "id": 7}, {"text": "a mat"}])
     done = predict(run, plain)
