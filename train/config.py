@@ -43,7 +43,7 @@ class Source:
 
     @property
     def label(self) -> str:
-        """The name, or the folder's. A recipe's folder 01-shards-DIGEST is called shards."""
+        """The source's name, by default the folder's (shards for a recipe's 01-shards-DIGEST)."""
         folder = self.shards.rstrip("/").rsplit("/", 1)[-1]
         return self.name or re.sub(r"^\d+-(.+)-[0-9a-f]{16}$", r"\1", folder)
 

@@ -106,9 +106,9 @@ def uncompiled() -> AbstractContextManager[Any]:
 
 
 def device_notices(device: torch.device, deterministic: bool) -> list[str]:
-    """Return lines for the log: if a Mac's GPU is not used, and if a repeated run would end with
-    slightly different weights. Kernels of a GPU add numbers in the order in which their threads
-    end."""
+    """Return lines for the log: one if a Mac's GPU is not used, and one if a repeated run would end
+    with slightly different weights, because kernels of a GPU add numbers in the order in which
+    their threads end."""
     if device.type == "cpu" and torch.backends.mps.is_available():
         return [f"on the CPU: {_NO_MPS}"]
     if device.type != "cuda" or deterministic:

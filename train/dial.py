@@ -71,7 +71,7 @@ STATE = 16  # bytes for a weight, its gradient and its state in AdamW, all in fl
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """The device of each of ``processes``: its kind, its name, and its memory in bytes."""
+    """The device of each process: its kind, its name, and its memory in bytes."""
 
     kind: str
     name: str
@@ -105,7 +105,7 @@ class Dialled:
 
 
 def read_plan(path: Path) -> Dialled:
-    """Read a plan. Raises ``LlmcurateError``, which names the file."""
+    """Read the plan in a file. An ``LlmcurateError`` names the file."""
     try:
         values = unseal(json.loads(path.read_bytes()))
         model, train, reasons = values["model"], values["train"], values["reasons"]
@@ -220,7 +220,7 @@ class Dial:
         return Dialled(model=config, train=lasting, reasons=reasons)
 
     def _config(self, size: int, context: int) -> ModelConfig:
-        """Return the model of a size: the chosen model for 0, else the default of this depth."""
+        """Return the model of a size: for 0 the chosen preset, else the default with this depth."""
         if self.model is None:
             config = default_model(size, vocab=self.vocab, context=context)
         else:
@@ -275,8 +275,8 @@ class Dial:
         return best_tokens(matmul_parameters(self._config(size, CONTEXTS[self.machine.kind][1])))
 
     def _best(self) -> int:
-        """Return the size, among those whose weights fit the memory, for which the tokens that the
-        budget allows at the known speeds are nearest to the best number of tokens."""
+        """Return the size for which the budget, at the known speeds, allows the number of tokens
+        nearest to the best. Only sizes whose weights fit the memory are considered."""
         room = SAFE * self.machine.memory
         fit = [size for size in self.sizes if STATE * self._parameters(size) < room]
 

@@ -267,8 +267,8 @@ def fill(
 
 
 def _reader(model: Decoder, documents: Tensor, mask: int, never: Tensor | None) -> Read:
-    """Return a function of ids [texts, length] and places (bool) to the logits at these places.
-    Raises ``LlmcurateError`` if the texts are longer than the model's context."""
+    """Return a function that takes ids [texts, length] and places (bool) and returns the logits
+    there. Raises ``LlmcurateError`` if the texts are longer than the model's context."""
     device, width = model.embedding.weight.device, documents.shape[1]
     if width > model.config.context:
         raise UsageError(
@@ -575,7 +575,7 @@ def complete(
     ``max_tokens`` masks at its end. ``agree`` and ``compiled``: see ``Texts``.
 
     The same seed gives the same text on the same device. Each prompt has its own random stream,
-    whatever the other prompts are. Raises ``LlmcurateError`` if the model cannot do this.
+    whatever the other prompts are. Raises ``LlmcurateError`` if the model cannot do what is asked.
     """
     if max_tokens < 1 or batch < 1:
         raise UsageError("give max_tokens and batch of 1 or more")

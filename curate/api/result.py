@@ -239,8 +239,8 @@ class Result:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """The totals that `--json` prints: the documents read, kept and dropped (also by rule),
-        bytes and time."""
+        """The totals that `--json` prints: the documents read, kept and dropped (in all and by
+        rule), bytes, time."""
         return dict(self.record["totals"])
 
     @property

@@ -185,8 +185,8 @@ def evaluation_text(figures: Judgement) -> str:
 
 
 def _task_rows(tasks: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """Return rows for the measures of tasks. The harness names a measure `acc,none` with its filter
-    and the standard error `acc_stderr,none`."""
+    """Return (task, measure, value, standard error) of all measures. lm-evaluation-harness names a
+    measure with its filter: `acc,none`, and its standard error: `acc_stderr,none`."""
     rows = []
     for task, measures in tasks.items():
         for key, value in measures.items():

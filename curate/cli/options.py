@@ -200,7 +200,7 @@ def _text(parameter: Any) -> str:
 
 
 def shown_facts(texts: list[str], default: Any, required: bool) -> str:
-    """Return the limits and remarks `texts` and the default of an option, in brackets for help."""
+    """Return an option's limits and remarks (`texts`) and its default, in brackets for help."""
     texts = list(texts)
     if required:
         texts.append("required")
@@ -445,7 +445,7 @@ def reading(options: ReadOptions) -> ReadSettings:
 
 
 def workspace(missing: str) -> Workspace:
-    """Return the workspace. Raises UsageError that asks for `missing` if there is no workspace."""
+    """Return the workspace. Without one, a UsageError asks for the argument `missing`."""
     from curate.run.workspace import FILE, find
 
     space = find()

@@ -45,7 +45,7 @@ READS_ALL, READS_TEXTS = READS[2:], ("text_column", "split", "config")
 
 
 def fields_of(name: str) -> dict[str, dict[str, Any]]:
-    """Return {setting: its schema} of a step, or of a class that `settings_classes` returns."""
+    """Return {setting: its schema} of a step, or of a class in `settings_classes()`."""
     from curate.steps.registry import class_schema, definition_of
 
     is_class = name[0].isupper()

@@ -266,8 +266,9 @@ def convert(
 
 @contextmanager
 def claim_for(change: str, out: Path, restart: bool, **asked: Any) -> Iterator[None]:
-    """Claim the output folder OUT for a change of a tokenizer, so that no other command writes to
-    it. Raises UsageError if OUT has a tokenizer made by another command or with other settings."""
+    """Claim the output folder OUT for the command `tokenizer CHANGE` with the settings `asked`, so
+    that no other command writes to it. Raises UsageError if OUT has a tokenizer made by another
+    command or with other settings."""
     from curate.run.build import claim, disclaim
     from tokenize_kit.change.convert import FILES, target_file
 

@@ -37,9 +37,9 @@ COLUMNS = pa.schema(
 
 @dataclass
 class Decision:
-    """A row of decisions.parquet. The partner is the document that this document duplicates. If the
-    partner is in an earlier corpus (`against`), `partner_corpus` is the name of that corpus. `text`
-    is the text that was cut, if known. `description` is a sentence that the step itself wrote."""
+    """A row of decisions.parquet, about a document. The partner is the document that it duplicates.
+    If the partner is in an earlier corpus (`against`), `partner_corpus` is the name of that corpus.
+    `text` is the cut text, if known. `description` is a sentence that the step itself wrote."""
 
     JSON = (
         "id", "cluster", "kept_id", "partner_id", "similarity", "method", "span_start", "span_end",

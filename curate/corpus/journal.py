@@ -40,7 +40,7 @@ def active() -> bool:
 
 
 def note(path: Path, sealed: Seal | None = None) -> None:
-    """Record a new file. `sealed` is its seal (size, digest); None computes the seal now."""
+    """Record a new file in the journal. `sealed` is its seal (size, digest), made now if None."""
     if journal := _current.get():
         journal.note(path, sealed)
 
@@ -52,7 +52,7 @@ def moved(before: Path, now: Path) -> None:
 
 
 def release(path: Path) -> None:
-    """Check a file or folder that is about to be removed against its recorded digests."""
+    """Compare a file or folder with its recorded digests, because it is about to be removed."""
     if journal := _current.get():
         journal.release(path)
 

@@ -167,12 +167,13 @@ def public(table: pa.Table) -> pa.Table:
 
 
 def keys(table: pa.Table) -> pa.Table:
-    """Return only the columns that later stages of a run need, which `public` removes."""
+    """Return only the columns that later stages of a run need. (The function `public` removes these
+    columns.)"""
     return table.select([n for n in INNER if n in table.column_names])
 
 
 def kept_schema(folder: Path, part: int) -> pa.Schema:
-    """Return the schema of the rows that a stage kept: the columns of `kept` and `keys`."""
+    """Return the schema of a stage's kept rows: the columns of its files `kept` and `keys`."""
     both = [pq.read_schema(part_path(folder, part, kind)) for kind in ("kept", "keys")]
     return pa.schema([field for s in both for field in unpack(s.empty_table()).schema])
 

@@ -48,7 +48,8 @@ class Removal(CorpusStep):
 
     @property
     def comparison(self) -> dict[str, str]:
-        """The form of texts in comparisons, and the version of Unicode; empty for `raw`."""
+        """The settings of a comparison, by name: the form of texts and the version of Unicode.
+        Empty if the form is `raw`."""
         if self.compare == "raw":
             return {}
         return {"compare": self.compare, "unicode": unidata_version}
@@ -148,14 +149,14 @@ class DedupStep(Removal):
         return super().arriving(earlier, **self.of_arrival, **values)
 
     def comparable(self) -> dict[str, Any]:
-        """Return the settings of this step that must be the same in an index of `against`."""
+        """Return the settings that must be equal in an index with which this step is compared."""
         settings = self.model_dump(mode="json", exclude={*self.free, "compare"})
         return settings | self.comparison
 
     def earlier(self) -> list[indexes.Index]:
-        """Return the indexes of the entries of `against`, in order. Raises UsageError if one cannot
-        be used. The result is cached, because a refresh may have an index per day, and planning
-        reads this often."""
+        """Return the indexes that the setting `against` names, in order. Raises UsageError if one
+        cannot be used. The result is cached, because a refresh may have an index per day, and
+        planning reads this often."""
         if self._earlier is None:
             self._earlier = self._open_indexes()
         return self._earlier
@@ -169,7 +170,7 @@ class DedupStep(Removal):
         return found_indexes
 
     def take_index(self, against: str, index: indexes.Index) -> None:
-        """Use `index` for this entry of `against`, which names documents instead of an index."""
+        """Use `index` for `against`, an entry of the setting `against` that names documents."""
         self._given[against], self._earlier = index, None
 
     def of_earlier(self) -> DedupStep:

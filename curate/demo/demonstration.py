@@ -86,7 +86,7 @@ class Result:
     cut: frozenset[str] = frozenset()
 
     def step(self, name: str) -> str:
-        """Return the step (for exact dedup step.rule) that dropped a document, "" if none did."""
+        """Return the step that dropped a document, or "". For exact dedup, return STEP.RULE."""
         step, rule = self.rejected.get(name, ("", ""))
         step = step.partition("#")[0]
         return f"{step}.{rule}" if step == "dedup_exact" else step

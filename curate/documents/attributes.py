@@ -27,7 +27,7 @@ Rows = Any  # pa.Table or pa.RecordBatch; functions return the type that they ge
 
 
 def is_packed(schema: pa.Schema) -> bool:
-    """Return True if documents of this schema have their attributes in the struct."""
+    """Return True if documents of this schema have their scores and edits in one struct column."""
     at = schema.get_field_index(ATTRIBUTES)
     kind = schema.field(at).type if at >= 0 else pa.null()
     names = [field.name for field in kind] if pa.types.is_struct(kind) else []
@@ -76,7 +76,7 @@ def _spread(rows: Rows) -> Rows:
 
 
 def flat(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with one column per attribute; `is_attribute` recognises such columns."""
+    """Return the schema with one column per attribute, which the function `is_attribute` finds."""
     if not is_packed(schema):
         return schema
     at = schema.get_field_index(ATTRIBUTES)
@@ -86,7 +86,7 @@ def flat(schema: pa.Schema) -> pa.Schema:
 
 
 def is_attribute(field: pa.Field) -> bool:
-    """Return True if a field of a flat schema is stored in the struct."""
+    """Return True if files store this field of a flat schema in the struct `attributes`."""
     return (field.metadata or {}).items() >= _STORED.items()
 
 

@@ -31,7 +31,7 @@ Extent = tuple[int, int]  # first byte, last byte + 1
 
 
 class Edit(NamedTuple):
-    """One edit of a document, with the fields of EDIT."""
+    """One edit of a document, with the fields of the Arrow type EDIT."""
 
     step: str
     rule: str

@@ -27,7 +27,7 @@ class Edited:
         self.rule = np.zeros(len(text), np.uint8)  # of a replaced character: index of its rule + 1
 
     def replace(self, rule: int, pattern: re.Pattern[str], replacement: Replace) -> None:
-        """Replace every match in the current text."""
+        """Replace every match in the current text. `rule` is the index of the rule to record."""
         pieces, origin, masks = [], [], []
         last = 0
         for match in pattern.finditer(self.text):
@@ -48,8 +48,8 @@ class Edited:
         self.is_given = np.concatenate([*masks, self.is_given[last:]])
 
     def spans(self) -> list[tuple[int, int, int, str]]:
-        """Return (start, end, rule, replacement) of the edits, in order, in bytes of the given
-        text."""
+        """Return (start, end, rule, replacement) of the edits, in order. Positions are bytes of the
+        text before all passes."""
         kept = np.flatnonzero(self.is_given)
         origins = self.origin[kept]
         before = np.concatenate(([-1], origins))
@@ -84,7 +84,7 @@ def edited_in_passes(
 
 
 def with_edits(docs: Documents, edits: Sequence[RowEdit], rules: tuple[str, ...]) -> Documents:
-    """Return the batch with these edits, which are in order and disjoint, made and recorded."""
+    """Make and record these edits, which are in order and disjoint. Return the new batch."""
     from curate.documents.cutting import cut
 
     texts: dict[str, int] = {"": 0}

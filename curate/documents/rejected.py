@@ -34,7 +34,7 @@ _PUBLIC = frozenset(("id", "url", "source", "date", "lang", "step", "rule", "val
 
 
 class Reason(NamedTuple):
-    """A reason for dropping a document, with the fields of REASON."""
+    """A reason for dropping a document, with the fields of the Arrow type REASON."""
 
     step: str
     rule: str

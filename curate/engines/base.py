@@ -306,7 +306,8 @@ class Map(Protocol):
 
 
 def mapping(engine: Engine, work: str) -> Map:
-    """Return `engine.map` for tasks whose failure no document causes. Each task is tried twice."""
+    """Return `engine.map` for tasks whose failure no document causes. Each task is tried twice.
+    `work` names the work in error messages."""
     return cast(Map, partial(engine.map, on_death=retry_once(work)))
 
 
@@ -318,7 +319,7 @@ def killed_twice(where: str, death: Death) -> RunFailed:
 
 
 def retry_once(work: str) -> OnDeath[Any]:
-    """Return a function `on_death` with which each partition is tried twice."""
+    """Return a function `on_death` that tries each partition twice. Errors call the work `work`."""
     deaths: Counter[int] = Counter()
 
     def decide(task: Any, death: Death) -> Any:

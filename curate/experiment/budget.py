@@ -124,7 +124,7 @@ class Choice(Pace):
 
 @dataclass(frozen=True)
 class Pilot:
-    """The cost of a pilot. `detectable` is the smallest difference that it could detect."""
+    """The cost of a pilot; `detectable`: the least difference that the experiment can detect."""
 
     steps: int
     seconds: float
@@ -202,8 +202,8 @@ class Request:
         return max(whole / 2, whole - (time.monotonic() - self.begun))
 
     def cached(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
-        """Return what OUT/pilot/NAME stores if it belongs to the same request; otherwise make and
-        store it. A resumed command thus keeps its choices, even if the machine is busier now."""
+        """Return what OUT/pilot/NAME has from an equal request; otherwise store and return make().
+        A resumed command thus keeps its choices, even if the machine is busier now."""
         path = self.out / "pilot" / name
         training = self.training
         key = {

@@ -84,8 +84,8 @@ CHECKPOINTS = 10  # per long run
 
 @dataclass(frozen=True)
 class Arm:
-    """A corpus, a variant or the placebo (the first row in another order), with its token shards,
-    their tokenizer and the settings of training."""
+    """A corpus, a variant or the placebo, which is the first corpus in another order. It has token
+    shards, their tokenizer and the settings of training."""
 
     corpus: Corpus
     tokenizer: Tokenizer

@@ -120,7 +120,7 @@ def named_corpora(
 @dataclass(frozen=True)
 class Sets:
     """The settings of `--set`: `common` has the settings for all corpora; `own` maps the name of a
-    corpus to settings for this corpus, `recipes` to settings for the steps of its recipe."""
+    corpus to its settings; `recipes` maps it to settings for the steps of its recipe."""
 
     common: tuple[Change, ...]
     own: Mapping[str, tuple[Change, ...]]
@@ -359,9 +359,9 @@ def check_shards(corpora: Sequence[Corpus], sets: Sets) -> None:
 def encode_corpus(
     corpus: Corpus, tokenizer: Path, sets: Sets, folder: Path, order: int, options: Options
 ) -> Path:
-    """Encode a corpus into token shards and return their folder. `order` seeds the shuffle. Token
-    shards are used as they are; for another order, the returned folder links to their files and has
-    a manifest with that number, by which training orders rows."""
+    """Encode a corpus into token shards and return their folder. `order` seeds the shuffle. A
+    corpus of token shards is used as it is if `order` is 0. Otherwise the returned folder links to
+    its files, and its manifest has `order`, by which training orders the rows."""
     if corpus.shards is not None:
         return _reordered(corpus.shards, folder, order) if order else corpus.shards
     values: dict[str, str | int] = {"tokenizer": str(tokenizer)}

@@ -35,7 +35,7 @@ from train.runs.curves import loss_curve, text_curve
 
 @dataclass(frozen=True)
 class Gap(Mean):
-    """The difference from the first row, with standard deviations over seeds and documents."""
+    """A row's difference from the first one, with standard deviations over seeds and documents."""
 
     deviation_of_seeds: float | None
     deviation_of_documents: float | None
@@ -118,8 +118,8 @@ class CorpusRow(Row):
 
 @dataclass(frozen=True)
 class PlaceboRow(Row):
-    """The figures of the placebo. `holds_zero` is True if the interval of its difference contains
-    0."""
+    """The figures of the placebo, which is the first corpus in another order. `holds_zero` is True
+    if the interval of its difference contains 0."""
 
     holds_zero: bool | None = None
 

@@ -210,7 +210,7 @@ def values_of(task: RunTask) -> np.ndarray:
 
 
 def finished_record(task: RunTask) -> Done | None:
-    """Return the content of a run's DONE; None if the run is unfinished or of another task."""
+    """Return the content of a run's DONE; None if it is missing or was written by another task."""
     try:
         done = Done.from_json((task.folder / DONE).read_text(encoding="utf-8"))
         names = ("train.json", "scores.npz") if task.texts else ("train.json",)

@@ -56,7 +56,8 @@ def snippet_counts(
 
 
 def snippet_scores(tp: int, fp: int, fn: int, tn: int) -> dict[str, float]:
-    """Return precision, recall, f1 and accuracy of these counts, 0 if nothing was counted."""
+    """Return precision, recall, f1 and accuracy of the counts that `snippet_counts` returns (0 if
+    nothing was counted)."""
     return {
         "precision": tp / max(1, tp + fp),
         "recall": tp / max(1, tp + fn),

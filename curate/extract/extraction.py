@@ -137,7 +137,7 @@ def shallow(html: str) -> None:
 
 def trafilatura(favor: str) -> Callable[[str], str]:
     """Return trafilatura's extractor (Barbaresi 2021) without comments. Its removal of repeated
-    passages is off, since what that removes depends on the pages before."""
+    passages is off, since which passages it removes depends on the pages before."""
     need("trafilatura")
     import logging
 

@@ -83,8 +83,8 @@ def is_tex_script(data, seen, spans):
 
 @njit(nogil=True)
 def picture_source(data, seen, spans):
-    """If a picture shows a formula, return where the formula's source is, as (start, end, True if
-    it is displayed on its own line), else (0, 0, False)."""
+    """Return where the source of a picture's formula is, as (start, end, True if the formula is
+    displayed on its own line), or (0, 0, False) for other pictures."""
     if not seen >> _ALT & 1:
         return 0, 0, False
     a, z = spans[2 * _ALT], spans[2 * _ALT + 1]

@@ -63,7 +63,7 @@ def from_xhtml(page: str) -> str:
 
 
 def lost_xhtml(page: str) -> str | None:
-    """If an HTML page is written as XHTML, return the page converted by `from_xhtml`, else None. An
+    """Return an HTML page that is written as XHTML converted by `from_xhtml`; None for others. An
     HTML parser would lose the text after `<script/>`, since in HTML it belongs to the script."""
     return from_xhtml(page) if _EMPTY.search(page) else None
 

@@ -73,7 +73,7 @@ class Query:
 
 
 def is_rows(argument: str) -> bool:
-    """Return True if an argument of `fetch` is by its name a local file of URL index rows."""
+    """Return True if an argument is, by its name, a local file of URL index rows."""
     return "://" not in argument and _ROWS.fullmatch(Path(argument).name) is not None
 
 

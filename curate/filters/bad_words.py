@@ -134,7 +134,7 @@ def read_words(
 def patterns(
     location: str, sha256: str | None, lang: str = "en", label: str = "c4"
 ) -> dict[str, re.Pattern[str]]:
-    """Return {language: pattern of its bad words}. The arguments are those of `read_words`."""
+    """Return {language: pattern of its bad words}. The arguments are those of read_words()."""
     words = read_words(location, sha256, lang, label)
     return {language: badwords_regex(listed, language) for language, listed in words.items()}
 

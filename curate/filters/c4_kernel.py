@@ -66,10 +66,10 @@ def citation_bytes(data: np.ndarray, i: int, end: int) -> int:
 
 @lru_cache(maxsize=8)
 def phrase_table(*lists: tuple[str, ...]) -> tuple[np.ndarray, ...]:
-    """Return the arrays with which `find_phrases` finds phrases in any case. `lists` are the
-    phrases for lorem ipsum, for javascript and for policies. A phrase's anchor is the rarest of its
-    first characters. A phrase is compared with text only where the anchor follows a byte that may
-    precede it.
+    """Return the arrays with which the function find_phrases finds phrases in upper or lower case.
+    `lists` are the phrases for lorem ipsum, for javascript and for policies. A phrase's anchor is
+    the rarest of its first characters. A phrase is compared with text only where the anchor follows
+    a byte that may precede it.
 
     Returns nine arrays. `anchors` (uint8[256]) has for each byte the bits of the phrases whose
     anchor may begin with this byte. `befores` (uint8[256]) has the same for the byte before the

@@ -236,7 +236,7 @@ def without_text(docs: Documents, variant: str) -> np.ndarray:
 
 def repetition_measures(docs: Documents, variant: str, profile: Profile | None = None) -> Documents:
     """Return the batch with the columns that the repetition rules compare with their limits. The
-    arguments are those of `quality_measures`."""
+    arguments are those of the function quality_measures."""
     return _repeated_n_grams(_repeated_pieces(docs, variant), variant, profile)
 
 

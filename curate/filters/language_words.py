@@ -66,7 +66,7 @@ def stop_words(
 
 def unspaced_tokens(docs: Documents, profile: Profile) -> tuple[Tokens, np.ndarray, float]:
     """Return (tokens, inside, per_word) of a batch with text in scripts without spaces. `inside` is
-    bool[tokens], True for a token in such a script. `per_word` is their average number per word."""
+    bool[tokens], True for a token in such a script. `per_word`: the mean number per word."""
     letters, table = joined_tokens(docs), words(docs)
     clusters = np.flatnonzero((table.flags & IS_CLUSTER) > 0)
     starts = table.start[clusters]

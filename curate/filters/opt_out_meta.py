@@ -118,8 +118,8 @@ def _named(data, words, ends, spans):
 def scan_heads(data, offsets, most, words, ends, spans, out):
     """Find `meta` elements that have one of the given names, in the first `most` bytes of each
     page's head. Returns the number of elements. As many as fit are written to `out`, int64[n, 4]:
-    row, number of the name, start and end of its content. `words` and `ends` come from
-    `names_table`. `spans` is int64[6], an array for intermediate results."""
+    row, number of the name, start and end of its content. `words` and `ends` come from the function
+    names_table. `spans` is int64[6], an array for intermediate results."""
     n = 0
     for row in range(len(offsets) - 1):
         i = offsets[row]
@@ -167,7 +167,7 @@ def names_table(names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
 def find_metas(
     data: np.ndarray, offsets: np.ndarray, words: np.ndarray, ends: np.ndarray
 ) -> np.ndarray:
-    """Return int64[found, 4] for each `meta` with one of the names in the heads of pages: row,
+    """Return int64[found, 4]: for each `meta` in a page's head that has one of the names, the row,
     number of the name, start and end of the content. The first name is compared with the attribute
     http-equiv, the others with the attribute name. `words` and `ends` come from `names_table`."""
     out, spans = np.empty((4 * len(offsets), 4), np.int64), np.empty(6, np.int64)

@@ -88,7 +88,7 @@ def _ipv6_end(data, first, begin, i, stop):
 @njit(cache=True, nogil=True)
 def find_addresses(data, offsets):
     """Return the candidates for e-mail and IP addresses as int64[4, found]: row, start, end and
-    kind (EMAIL, IPV4, IPV6), sorted by row and start. For an e-mail it is the at sign."""
+    kind (EMAIL, IPV4, IPV6), sorted by row and start. Of an e-mail only the at sign is given."""
     out = np.empty((4, 256), np.int64)
     n = np.int64(0)
     for r in range(len(offsets) - 1):

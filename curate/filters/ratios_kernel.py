@@ -35,8 +35,8 @@ _ONE = np.uint64(1)
 
 @lru_cache(maxsize=1)
 def character_classes() -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return (classes, counted). Two characters are in one class if the same entries of COUNTED
-    count them. `classes` (uint8[0x110000]) has the class of each code point. `counted` maps the
+    """Return (classes, counted). `classes` (uint8[0x110000]) has the class of each code point; code
+    points that the same entries of the table COUNTED count are in one class. `counted` maps the
     name of an entry to bool[classes], True for the classes that the entry counts."""
     bits = np.zeros(0x110000, np.int64)
     for code in (*range(0x40000), *range(0xE0000, 0xE0200)):  # no other plane has letters or signs
@@ -67,9 +67,9 @@ def code_points(data, offsets):
 
 @njit(cache=True, nogil=True)
 def class_counts(rows, codes, classes, line_ends):
-    """Return (int64[rows, classes], int64[rows]): the number of characters of each class in each
-    row, and the number of characters in the row's longest line, without the line end. `rows` and
-    `codes` come from `code_points`, `classes` and `line_ends` from `character_classes`."""
+    """Return (counts: int64[rows, classes], the characters of each class in each row; longest:
+    int64[rows], the characters in the row's longest line, without the line end). `rows` and `codes`
+    come from the function code_points, `classes` and `line_ends` from character_classes."""
     counts = np.zeros((len(rows) - 1, len(line_ends)), np.int64)
     longest = np.zeros(len(rows) - 1, np.int64)
     for r in range(len(longest)):
@@ -83,9 +83,9 @@ def class_counts(rows, codes, classes, line_ends):
 
 @njit(cache=True, nogil=True)
 def stripped_words(rows, codes, classes, space, special, lower):
-    """Return (int64[rows + 1], uint64[words], int64[rows]): the number of each row's first word,
-    the hash of each word in lower case, and the length of each row's longest run without white
-    space. A word is such a run without the special characters at its ends; a run of only special
+    """Return (firsts: int64[rows + 1], the number of each row's first word; hashes: uint64[words],
+    of words in lower case; longest: int64[rows], the length of the longest run without white
+    space). A word is such a run without the special characters at its ends; a run of only special
     characters is no word. `lower` maps code points to lower case. Lengths are in characters."""
     firsts, longest = np.zeros(len(rows), np.int64), np.zeros(len(rows) - 1, np.int64)
     hashes = np.empty(len(codes) // 2 + len(rows), np.uint64)

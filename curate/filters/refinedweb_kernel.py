@@ -239,7 +239,7 @@ def words_of(data, a, z, flags):
 
 @njit(nogil=True)
 def words_left(data, a, z, mark, base, flags):
-    """Return the number of words, counted as in `words_of`, in the unmarked bytes of data[a:z]."""
+    """Return the number of words in the unmarked bytes of data[a:z], as words_of() counts them."""
     words = 0
     outside = np.int64(1)
     for i in range(np.uint64(a), np.uint64(z)):

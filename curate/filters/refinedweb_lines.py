@@ -131,7 +131,8 @@ def _pattern_at_edge(rule, line, first, size, patterns, wild, low, high):
 def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wild, most, low, high):
     """Mark the match of a pattern at the end or start of a short line; return True if there is one.
     `edited` says that a part of the line is marked already. A short line has at most `most` words.
-    White space is ignored at the start of the line if `low`, at its end if `high`."""
+    `line` and `where` are overwritten. White space is ignored at the start of the line if `low`, at
+    its end if `high`."""
     if not edited:
         start, end = _pattern_at_edge(rule, data, a, z, patterns, wild, low, high)
         for i in range(start, end):
@@ -150,12 +151,12 @@ def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wil
 def judge_dclm(
     data, offsets, rows, start, end, more, flags, limits, most, any_, ends, starts, counted, mark
 ):
-    """Mark the bytes that DCLM's modifiers cut.
+    """Mark in `mark` (one entry per byte) the bytes that DCLM's modifiers cut.
 
     `limits` is (max_uppercase, max_numeric). A short line has at most `most` words. `any_`, `ends`
     and `starts` are the patterns to match anywhere, at the end and at the start of a line, each as
-    (text: uint8[], at: int64[n + 1], begins: bool[256]), see `refinedweb._patterns`. `counted` are
-    the nouns of counters, in the same form.
+    (text: uint8[], at: int64[n + 1], begins: bool[256]), see the function refinedweb._patterns.
+    `counted` are the nouns of counters, in the same form.
 
     Returns int64[rows, 5]: lines dropped, lines edited, words before, words removed, bytes left.
     """
@@ -254,9 +255,9 @@ def judge_dclm(
 def judge_paper(
     data, offsets, rows, start, end, more, flags, limits, most, any_, ends, starts, counted, mark
 ):
-    """Mark the bytes that our interpretation of the paper cuts. Arguments and result are those of
-    `judge_dclm`. Each line is judged once, by its characters without white space. If a line is to
-    be cut, all its words count as removed."""
+    """Mark the bytes that RefinedWeb's rules cut, as we interpret its paper. Arguments and result
+    are those of the function judge_dclm. Each line is judged once, by its characters without white
+    space. If a line is to be cut, all its words count as removed."""
     base = offsets[0]
     n_rows = len(offsets) - 1
     out = np.zeros((n_rows, 5), np.int64)

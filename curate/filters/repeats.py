@@ -227,7 +227,7 @@ def n_gram_chars(
 
 @njit(cache=True, nogil=True)
 def all_n_gram_chars(rows, chars):
-    """Return int64[rows, 9]: characters in all (also overlapping) n-grams, for n from 2 to 10."""
+    """Return int64[rows, 9]: characters in all n-grams, which overlap, for n from 2 to 10."""
     out = np.zeros((len(rows) - 1, 9), np.int64)
     for r in range(len(rows) - 1):
         for n in range(2, 11):

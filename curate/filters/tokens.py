@@ -397,7 +397,7 @@ def _join(data, rows, start, end, chars, kinds):
 
 
 def split_tokens(docs: Documents, fold: bool = True) -> Tokens:
-    """Return a batch's words, as by `str.split()`. `fold` recognizes stop words in any case."""
+    """Return words as by `str.split()`. If `fold`, the case of stop words is ignored."""
 
     def build() -> Tokens:
         tables, data = segments(docs), docs.buffers()[0]
@@ -409,7 +409,7 @@ def split_tokens(docs: Documents, fold: bool = True) -> Tokens:
 
 
 def symbol_tokens(docs: Documents) -> Tokens:
-    """Return a batch's words and symbols (`symbols` above). Only stop words in lower case count."""
+    """Return words and symbols, much as spaCy cuts them. Only stop words in lower case count."""
 
     def build() -> Tokens:
         data, offsets = docs.buffers()

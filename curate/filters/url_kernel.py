@@ -279,8 +279,8 @@ def automaton(patterns: Sequence[str]) -> Automaton:
 
 
 def normal_word(entry: str, between: str = " ") -> str:
-    """Return an entry of a word list in the form of folded URLs (`fold`), which the automata
-    search. `between` joins the entry's words."""
+    """Return an entry of a word list in the form that the function fold gives to URLs, and which
+    the automata search. `between` joins the entry's words."""
     text = unicodedata.normalize("NFKC", entry).casefold()
     kinds, _ = character_tables()
     kept = "".join(c if kinds[ord(c)] not in (OTHER, CONNECTOR) else " " for c in text)
@@ -379,7 +379,8 @@ def _row_words(text, n, r, kinds, step, kind, ending, link, size, whole, seen, h
 @njit(cache=True, nogil=True)
 def find_words(data, start, end, kinds, step, kind, ending, link, size, whole):
     """Return (row: int64[hits], pattern: int32[hits]): each pattern that occurs in
-    data[start[r]:end[r]] of a row r, once per row. If `whole`, match words, otherwise subwords."""
+    data[start[r]:end[r]] of a row r, once per row. If `whole`, match words, otherwise subwords.
+    `step` to `size` are fields of the class Automaton (`ending`: its `pattern`)."""
     rows = np.empty(64, np.int64)
     patterns = np.empty(64, np.int32)
     total = np.int64(0)

@@ -184,7 +184,7 @@ def hashes(data, first, last):
 
 @njit(cache=True, nogil=True)
 def exact_hits(data, first, last, keys):
-    """Return bool[rows]: True if data[first[r]:last[r]] is in the list of sorted hashes `keys`."""
+    """Return bool[rows]: True if the hash of data[first[r]:last[r]] is among the sorted `keys`."""
     out = np.zeros(len(first), np.bool_)
     for r in range(len(first)):
         if last[r] > first[r]:
@@ -285,7 +285,7 @@ def _address_parts(folded: Folded) -> tuple[np.ndarray, ...]:
 
 
 def key_places(folded: Folded) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the compared part of every URL begins and ends, as defined in `url_keys`."""
+    """Return where the compared part of every URL begins and ends (see the function url_keys)."""
     first, last = url_keys(*_address_parts(folded))
     return first, last
 

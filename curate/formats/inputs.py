@@ -214,7 +214,7 @@ def map_plan(folder: Path) -> tuple[Files, Partitions]:
 
 @dataclass(frozen=True)
 class PlanRest(Message):
-    """The fields of an `InputPlan` that `write` does not store in columns."""
+    """The fields of an `InputPlan` that `InputPlan.write` does not store in columns."""
 
     columns: dict[str, str]
     notices: tuple[str, ...]
@@ -299,7 +299,7 @@ class InputPlan:
 
 
 def empty_files(without: dict[str, int | str] | None) -> list[str]:
-    """Return a line about the files that `without_documents` counted, if any."""
+    """Return a line about the files that `InputPlan.without_documents` counted, if any."""
     if not without or not without["files"]:
         return []
     files, first = int(without["files"]), without["first"]

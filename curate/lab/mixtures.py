@@ -99,9 +99,9 @@ class Error:
 
 @dataclass(frozen=True)
 class Mixture:
-    """The share and the epochs of each source, and the target's bits per byte: predicted, with an
-    interval, and also measured if a model was trained on the mixture. `intervals` are those of the
-    optimum's shares."""
+    """A mixture of sources: the share and the number of epochs of each source, and the target's
+    bits per byte. `interval` is the interval of `predicted`; `measured` is None if no model was
+    trained on the mixture. `intervals`, only for the optimum, are those of its shares."""
 
     shares: dict[str, float]
     epochs: dict[str, float]
@@ -113,7 +113,7 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """The optimum and the natural mixture in bits per byte, both trained with these seeds."""
+    """Bits per byte of the optimum and of the natural mixture, both trained with `seeds`."""
 
     seeds: list[int]
     natural: float
@@ -484,7 +484,7 @@ class _Search:
         return _Point(shares, task)
 
     def identity(self, shares: Mapping[str, int]) -> dict[str, Any]:
-        """Return the values from which a mixture's digest is computed (no evaluation texts)."""
+        """Return the sources, model and settings that a mixture's digest is computed from."""
         fingerprints = {source.name: source.fingerprint for source in self.sources}
         return {
             "shares": dict(shares),
@@ -673,10 +673,10 @@ class _Search:
 
 @dataclass(frozen=True)
 class Target:
-    """The target of the search, a weighted sum of bits per byte. `weights` has the weight of each
-    document, `by_text` for each text the weights of documents if this text alone is the target.
-    `scale` has for each document a factor for its nats and bytes, so that sums over all documents
-    count each text by its weight."""
+    """The target of the search, a weighted sum of bits per byte. `weights` has a weight per
+    document, `by_text` for each text such weights if this text alone is the target. `scale` has a
+    factor per document. Nats and bytes are multiplied by it, so that sums over all documents count
+    each text by its weight."""
 
     weights: np.ndarray
     by_text: dict[str, np.ndarray]
@@ -702,7 +702,7 @@ class Target:
         return cls(sizes * scale / (sizes * scale).sum(), by_text, scale)
 
     def bits(self, rows: Rows, points: Sequence[_Point]) -> np.ndarray:
-        """Return float64[points, documents]: bits per byte of each document for each mixture."""
+        """Return float64[points, documents]: bits per byte by trained mixture and document."""
         nats = np.vstack([rows.values[point.task.name] for point in points])
         bits: np.ndarray = nats / np.log(2) / np.maximum(rows.scored.sizes, 1)
         return bits

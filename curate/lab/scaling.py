@@ -53,7 +53,7 @@ def run_sweep(
     quiet: bool,
     dry_run: bool = False,
 ) -> None:
-    """Train the sweep into OUT, print its table and write OUT/sweep.json. Raises LlmcurateError."""
+    """Train a sweep into `out`, print its table and write OUT/sweep.json. Raises LlmcurateError."""
     from curate.experiment.budget import cost
     from curate.experiment.runs import EngineChoice, Training, make_runs
     from curate.products.pretraining import NAMES
@@ -190,7 +190,7 @@ Series = tuple[str, list[Any], list[Any]]  # name, dots, line
 
 @dataclass(frozen=True)
 class LawFits(Findings):
-    """The report on laws: `figures` of `train.lab.scaling.fit` on the points `measured`."""
+    """The report on scaling laws. `figures` are the laws fitted to the points `measured`."""
 
     NAME = "scaling"
     TEMPLATE = "evaluate/scaling.html"
@@ -200,8 +200,8 @@ class LawFits(Findings):
     measured: Measured
 
     def rows(self) -> list[list[str]]:
-        """Return a row per approach: exponent, and best sizes at MULTIPLES of the largest
-        budget."""
+        """Return a row of the table per approach: its exponent, and the best model sizes at the
+        largest budget times each of MULTIPLES."""
         rows = []
         fits = {**self.figures.approaches, "Kaplan's law": self.figures.kaplan}
         for name, own in fits.items():
@@ -267,7 +267,7 @@ class LawFits(Findings):
         return "\n".join([*lines, "", *constants])
 
     def parabolas(self) -> list[Series]:
-        """Return the points of each budget, and the parabola fitted to them."""
+        """Return, for each budget, its points and the parabola fitted to them."""
         drawn: list[Series] = []
         for parabola in self.figures.approaches["2: IsoFLOP"].parabolas or ():
             low, high = min(parabola.sizes), max(parabola.sizes)
@@ -291,8 +291,8 @@ class LawFits(Findings):
         return series
 
     def best(self) -> list[Series]:
-        """Return the best model size at each budget: a line per approach, the minima of parabolas
-        as dots, and the line of 20 tokens per parameter."""
+        """Return the best model size by budget, to be drawn: a line per approach, the minima of
+        parabolas as dots, and a line for the rule of 20 tokens per parameter."""
         from train.lab.scaling.laws import rule_of_twenty
 
         low, high = self.figures.flops[0], self.figures.flops[1] * MULTIPLES[-1]

@@ -210,8 +210,8 @@ def base_keys(source: Source, batch: pa.RecordBatch, seed: int) -> np.ndarray:
 
 
 def text_hashes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return uint8[rows, 16]: the xxh3-128 of each text, as in exact deduplication. Its module is
-    not imported here, because loading numba takes longer than hashing a gigabyte."""
+    """Return uint8[rows, 16]: the xxh3-128 of each text, as in exact deduplication, which is not
+    imported here, because loading numba takes longer than hashing a gigabyte."""
     from xxhash import xxh3_128_digest
 
     view = data.data

@@ -17,8 +17,8 @@ class Row:
     size: float | None = None
 
     def unique(self, total: int) -> Fraction:
-        """Return the number of unique tokens of the source in a mixture of `total` tokens, whose
-        weights are percentages."""
+        """Return the number of unique tokens of the source, if the mixture has `total` tokens and
+        `weight` is a percentage."""
         assert self.epochs is not None
         return Fraction(self.weight) / 100 * total / Fraction(self.epochs)
 

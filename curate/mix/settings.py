@@ -354,7 +354,7 @@ PAIRS = ("amounts", "epochs", "floors", "caps")
 
 
 def command_settings(inputs: list[str], **options: Any) -> dict[str, Any]:
-    """Return the step's settings for the short forms of the command line."""
+    """Return the settings of a mix from arguments in the short forms of the command line."""
     settings = {**options, "sources": named(inputs)}
     if "=" in settings.get("weights", ""):
         settings["weights"] = pairs("weights", [settings["weights"]])

@@ -39,8 +39,8 @@ class Source:
 
 
 def named(arguments: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return {name: inputs} for arguments that are `NAME=INPUT` or a path, whose name is its file
-    name without suffixes. Raises UsageError if two inputs have the same name."""
+    """Return {name: inputs} for arguments of the form NAME=INPUT or PATH. A path alone is named
+    after its file, without suffixes. Raises UsageError if two inputs have the same name."""
     inputs: dict[str, tuple[str, ...]] = {}
     for argument in arguments:
         name, equals, path = argument.partition("=")

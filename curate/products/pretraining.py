@@ -278,8 +278,8 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     def _planned(
         self, shards: Path | None, out: Path | None, texts: dict[str, str] | None = None
     ) -> tuple[Dialled | None, TrainConfig]:
-        """Return the plan of a run with a budget, or of another run, and the settings of training.
-        The plan is read from `out` if there is one."""
+        """Return (plan, settings of training). The plan is read from the file `plan` or from `out`,
+        else made for the budget; it is None for a run without a budget and without such a file."""
         file = Path(self.plan) if self.plan is not None else None
         if (budget := self._budget()) is not None and out is not None and (out / PLAN).is_file():
             file = out / PLAN
@@ -305,8 +305,8 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         return plan, from_dict(TrainConfig, {**whole, **plan.train, **given}, "pretrain")
 
     def _in_parts(self, config: TrainConfig) -> TrainConfig:
-        """Return the settings with as many micro-batches as this machine needs for the batch of a
-        published training, unless their number is given."""
+        """Return the settings of training. The batch of a published training is divided into as
+        many micro-batches as this machine needs, unless their number is given."""
         from train.recipe import published_of
 
         published = published_of(self._chosen_model)

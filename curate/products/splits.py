@@ -29,8 +29,8 @@ SCRATCH = ".scratch-clusters"
 @dataclass(frozen=True)
 class Clusters:
     """Clusters of near-duplicates. `draws` holds a key for each document that is in a cluster of
-    two or more. `clusters` is the number of these clusters, `members` that of their documents.
-    `says` is a line on how the clusters were found."""
+    two or more. `clusters` is the number of these clusters, `members` the number of documents in
+    them. `says` is a line on how the clusters were found."""
 
     draws: DocumentKeys
     clusters: int

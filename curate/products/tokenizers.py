@@ -261,7 +261,7 @@ class ShardsProduct(Product):
         ]
 
     def _keys(self, context: ProductContext, by_cluster: bool) -> Keys:
-        """Return the keys that hold out and order documents. None means hashes of the ids."""
+        """Return the keys that hold out and order documents; None stands for hashes of the ids."""
         from tokenize_kit.shards.writer import Keys
 
         sides = order = None

@@ -330,7 +330,7 @@ class Removals:
         return len(ids) - int(self.by(ids, urls).null_count)
 
     def in_part(self, path: Path, snapshot: str) -> pa.Table:
-        """Return the documents to remove in a Parquet file of a corpus, as rows of REMOVED."""
+        """Return, as rows of REMOVED, the documents of a Parquet file that are to be removed."""
         tables = [REMOVED.empty_table()]
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(columns=["id", "url"], use_threads=False):

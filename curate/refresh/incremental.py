@@ -61,8 +61,8 @@ def described(recipe: Recipe) -> Described:
 
 
 def same_recipe(before: Described | None, recipe: Recipe) -> None:
-    """Raise UsageError, which names the first step that differs, if the recipe is not the one of
-    the earlier refreshes."""
+    """Raise UsageError if the recipe is not the one of the earlier refreshes (`before`). The error
+    names the first step that differs."""
     assert before is not None
     now = described(recipe)
     were, are = ([Identity.of(**step) for step in of.steps] for of in (before, now))

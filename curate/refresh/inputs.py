@@ -48,7 +48,7 @@ HEAD_BYTES = 1 << 20  # a readable file has its first line within these
 
 @dataclass
 class Remote:
-    """Inputs fetched from URLs. `folder` is where they are fetched; `dry` fetches nothing."""
+    """Inputs fetched from URLs. `folder` is where they are stored. If `dry`, nothing is fetched."""
 
     folder: Path
     quiet: bool = True
@@ -158,8 +158,9 @@ def find_new(
     """Return the new files among the inputs. `seen` are the files that earlier refreshes ingested.
     `changed` says what to do with a known file that changed: `leave`, `new` (ingest its documents
     as new ones) or `skip`. `remote` fetches inputs that are URLs. Unreadable files are skipped if
-    `skip_unreadable`, otherwise damaged. `columns` and `choice` are arguments for `find_files`.
-    `damaged` are the files that earlier refreshes left out as damaged; None ingests them too."""
+    `skip_unreadable`, otherwise they count as damaged. `columns` and `choice` go to the function
+    `find_files`. `damaged` are the files that earlier refreshes left out as damaged; None ingests
+    them too."""
     result = NewInputs([])
     inputs = list(inputs)
     if remote is not None:

@@ -308,7 +308,8 @@ def _forget_from(state: State, base: str, how: RefreshOptions) -> Refreshed:
 
 
 def forget(home: Path, entries: list[tuple[str, str]], how: RefreshOptions) -> Refreshed:
-    """Record what to forget. Then make a snapshot without it, unless a refresh is unfinished."""
+    """Record which documents to forget. Then make a snapshot without them, unless a refresh is
+    unfinished."""
     began = time.perf_counter()
     with open_state(home) as state:
         state.remove(entries, datetime.now(timezone.utc).isoformat(timespec="seconds"))

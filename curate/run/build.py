@@ -406,8 +406,8 @@ def _refusal(out: Path, what: str, named: Any, offered: bool = True) -> UsageErr
 
 def claim(out: Path, files: list[Path], asked: dict[str, Any], restart: bool) -> None:
     """Check that a command without a recipe may write to the folder or file `out`, and record its
-    settings `asked`. If one of `files` exists, rename `out` if `restart`, or raise UsageError
-    unless a command with the same settings made `out`."""
+    settings `asked`. If one of `files` exists, `out` is renamed with `restart`. Without `restart`,
+    UsageError is raised unless a command with the same settings made `out`."""
     note, settings = _note_path(out), {n: _stamped(v) for n, v in asked.items() if v is not None}
     there = next((path for path in files if path.exists()), None)
     if there and restart:

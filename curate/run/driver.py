@@ -252,7 +252,7 @@ class _Run:
         self.ledger.commit_stage(CORPUS, CorpusRecord(key, seals_beside, at))
 
     def _offer(self, beside: Iterable[str]) -> None:
-        """Remove the parts of an earlier corpus from the store. Then upload the manifests."""
+        """Remove the parts of an earlier corpus from the store. Then upload the files `beside`."""
         if self.store.url:
             self.store.relist()
             for name in manifests.FOLDERS:

@@ -262,8 +262,8 @@ def assign_ids(
     run: Run = run_here,
     sizes: Sizes = Sizes(),
 ) -> int:
-    """Write folder/ids.parquet, and issued.parquet if `earlier` is given. Return how many documents
-    got another id. `run` runs tasks if there are many ids."""
+    """Write new ids to folder/ids.parquet, and all ids to issued.parquet if `earlier` is given.
+    Return how many documents got another id. `run` runs tasks if there are many ids."""
     groups = _groups(folder, len(plan.partitions), sizes)
     many = len(groups.bounds) > 1
     if many:

@@ -219,7 +219,7 @@ class Assembled(Message):
 
 @dataclass(frozen=True)
 class Committed(Message):
-    """A record of finished work in the ledger: its folder and the seals (size, digest) of files."""
+    """What the ledger records of finished work: its folder and seals (size, digest) of files."""
 
     folder: str
     files: dict[str, Seal] = field(default_factory=dict)
@@ -227,7 +227,7 @@ class Committed(Message):
 
 @dataclass(frozen=True)
 class Once(Committed):
-    """A record in the ledger of work done once for all partitions: its result and CPU seconds."""
+    """What the ledger records of work that is not divided by partition: result and CPU seconds."""
 
     value: Any = None
     cpu: float = 0.0
@@ -235,9 +235,9 @@ class Once(Committed):
 
 @dataclass(frozen=True)
 class CorpusRecord(Message):
-    """A record in the ledger of a finished corpus/ and rejected/. `key` is the plan's `corpus_key`.
-    `files` holds the seals (sizes and digests) of the files beside the two folders. `at` is the
-    latest modification time of the files, in nanoseconds."""
+    """What the ledger records when corpus/ and rejected/ are finished. `key` is the plan's
+    attribute `corpus_key`. `files` holds the seals (sizes and digests) of the files beside the two
+    folders. `at` is the latest modification time of the files, in nanoseconds."""
 
     key: str
     files: dict[str, Seal]
@@ -246,7 +246,7 @@ class CorpusRecord(Message):
 
 @dataclass(frozen=True)
 class Built(Message):
-    """A record in the ledger of a finished product: its entry in run.json, the seals (sizes and
+    """What the ledger records of a finished product: its entry in run.json, the seals (sizes and
     digests) of its files, and their latest modification time in nanoseconds."""
 
     record: dict[str, Any]
@@ -256,8 +256,8 @@ class Built(Message):
 
 @dataclass(frozen=True)
 class Published(Message):
-    """A record in the ledger of the files of a kind of product in OUT. `key` is None while the
-    files are being replaced."""
+    """What the ledger records of the product of one kind whose files are in OUT. `key` is its key,
+    None while the files are being replaced."""
 
     key: str | None
     files: list[str]
@@ -265,8 +265,8 @@ class Published(Message):
 
 @dataclass(frozen=True)
 class Made(Message):
-    """The settings that made a kind of product in OUT, as JSON. `lineage` is a hash of some of the
-    settings; only a product with the same hash may continue from this one."""
+    """The settings, as JSON, with which the product of one kind in OUT was made. `lineage` is a
+    hash of some of the settings; only a product with the same hash may continue from this one."""
 
     key: str
     lineage: str | None

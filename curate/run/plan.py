@@ -197,8 +197,8 @@ def plan_run(
 
 def _against(recipe: Recipe) -> Iterator[EarlierDocuments]:
     """Yield the earlier documents with which dedup steps compare, and set the path of their index
-    in each of these steps. All documents are read, with the settings of the input. Web pages are
-    extracted as in the recipe."""
+    in each of these steps. All earlier documents are read, with the settings of the input. Web
+    pages are extracted as in the recipe."""
     whole: dict[str, Any] = dict.fromkeys(("limit", "share", "split", "config", "fetch"))
     read = recipe.read.model_copy(update=whole)
     for dedup in (step for step in recipe.steps if isinstance(step, DedupStep)):

@@ -199,8 +199,8 @@ def json_of(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Upload:
-    """Figures of an upload to the URL of an OUT: the numbers of all files of the run, of files
-    (`put`) and `bytes` that were uploaded, and of files that were removed."""
+    """Figures of an upload to the URL of an OUT. `files` is the number of all files of the run.
+    `put` files with `bytes` bytes were uploaded, and `removed` files were removed."""
 
     url: str
     files: int

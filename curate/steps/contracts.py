@@ -234,8 +234,8 @@ def step(
 ) -> Callable[[Kind], Kind]:
     """Give a class the name by which recipes use it. The registry reads the arguments from the
     source code. methods: the values of `llmcurate dedup --method` that use the step, each with the
-    settings that it implies. similarity: the meaning of the column `similarity` of
-    OUT/decisions.parquet, by the text before the colon in its column `method`."""
+    settings that it implies. similarity: what the column `similarity` of OUT/decisions.parquet
+    means, by the text before the colon in the column `method`."""
 
     def named(kind: Kind) -> Kind:
         kind.name = name
@@ -292,8 +292,8 @@ class Prepared(Step):
         raise NotImplementedError
 
     def prepare(self, file: Path) -> tuple[int, list[dict[str, int | str | None]]]:
-        """Write the prepared file. Return, for the report, (the number of corrupt places in the
-        files that were read, the first of these places as records of file, offset and error)."""
+        """Write the prepared file. Return two values for the report: the number of corrupt places
+        in the files that were read, and records of the first ones (file, offset, error)."""
         raise NotImplementedError
 
     def open_in(self, folder: Path) -> None:

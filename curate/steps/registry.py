@@ -302,8 +302,8 @@ def class_schema(model: Any) -> dict[str, Any]:
 
 
 def _read_from_text(model: Any, name: str) -> bool:
-    """Return True if a validator of the field runs before the type check and so can turn a string
-    into a list."""
+    """Return True if the field `name` of a class of settings has a validator that runs before the
+    type check and so can turn a string into a list."""
     metadata = model.model_fields[name].metadata
     if any(type(m).__name__ == "BeforeValidator" for m in metadata):
         return True

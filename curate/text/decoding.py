@@ -177,8 +177,8 @@ def _of_meta(attributes: str) -> str | None:
 
 
 def _not_utf_16(label: str | None) -> str | None:
-    """Return the label if it is known, else None. For UTF-16 return utf-8, because in a UTF-16 page
-    this search would not have found the label."""
+    """Return a declared label if it is known, else None. For UTF-16 return utf-8: in a page that is
+    really UTF-16, the search for declarations would not have found the label."""
     encoding = encoding_of(label)
     if encoding in UTF:
         return "utf-8"
@@ -278,5 +278,5 @@ def _marked(data: bytes, encoding: str) -> bytes:
 
 
 def replaced_in(text: str, line: bytes) -> int:
-    """Return the number of U+FFFD in the text of a line that replace invalid bytes."""
+    """Return how many U+FFFD in `text`, decoded from `line`, replace invalid bytes."""
     return text.count("\ufffd") - line.count("\ufffd".encode())

@@ -96,9 +96,9 @@ def script_of(label: str) -> str | None:
 
 def iso639_3(label: str) -> str | None:
     """Return the ISO 639-3 code of a label, or None if the label is no code. A label is a code of
-    ISO 639-1, 639-2/B or 639-3 (`en`, `eng`), also with a script (`eng_Latn`), a BCP 47 tag or a
-    POSIX locale, in any case. Three letters are their own code, except for withdrawn codes and
-    Wikipedia's `als`, which is another language in ISO."""
+    ISO 639-1, 639-2/B or 639-3 (`en`, `eng`), alone or with a script (`eng_Latn`), a BCP 47 tag or
+    a POSIX locale; upper and lower case are equal. Three letters are their own code, except for
+    withdrawn codes and Wikipedia's `als`, which is another language in ISO."""
     return _parsed(label)[0]
 
 
@@ -137,7 +137,7 @@ def _entry(label: str, names: tuple[str, ...]) -> str | None:
 
 
 def labels_named(keep: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
-    """Return the labels that `keep` names, by the label itself or by a code of its language.
+    """Return those of `labels` that `keep` names, by the label itself or by a code of its language.
 
     Raises:
         ValueError: a name matches no label; the message lists similar labels.

@@ -161,8 +161,9 @@ def _not_empty(rows, start, end):
 
 @njit(cache=True, nogil=True)
 def _paragraphs(data, offsets, rows, start, end):
-    """Find the paragraphs: runs of lines without an empty line between them in the stripped text,
-    as `re.split(r"\\n{2,}", text.strip())` does. A blank text has no paragraph."""
+    """Return the fields of `Extents` for paragraphs: runs of lines without an empty line between
+    them in the stripped text, as `re.split(r"\\n{2,}", text.strip())` does. A blank text has no
+    paragraph."""
     out_rows = np.empty_like(rows)
     out_start, out_end = np.empty_like(start), np.empty_like(end)
     n = 0

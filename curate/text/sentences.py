@@ -91,8 +91,8 @@ CLOSERS = "」』】》〉〕）”’»\"')]}"
 
 
 def _packed_utf8(characters: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return (uint32[characters]: the UTF-8 bytes of each character as a number, sorted; bool[256]:
-    True for bytes that begin one of the characters)."""
+    """Return (codes: uint32[characters], the UTF-8 bytes of each character as a number, sorted;
+    begins: bool[256], True for bytes that begin one of the characters)."""
     encoded = [character.encode() for character in characters]
     begins = np.zeros(256, np.bool_)
     begins[[raw[0] for raw in encoded]] = True
@@ -120,8 +120,8 @@ def _mark_bytes(data, i, end, marks, begins):
 
 @njit(nogil=True)
 def _stop_end(data, i, end):
-    """Return the end of the sentence that a full stop at i ends, which is after further stops and
-    closing marks (UAX #29, SB8a to SB11); return i if there is no stop at i."""
+    """Return the end of a sentence with a full stop at i: the position after further stops and
+    closing marks (UAX #29, SB8a to SB11). Return i if there is no stop at i."""
     n = _mark_bytes(data, i, end, _STOPS, _STOP_BEGINS)
     while n:
         i += n
@@ -131,8 +131,8 @@ def _stop_end(data, i, end):
 
 @njit(nogil=True)
 def _stops(data, start, end):
-    """Return (count, end): the number of sentences in data[start:end] that end with a full stop
-    that needs no space after it, and the last one's end (`start` without any)."""
+    """Return (count, end): the number of sentences in data[start:end] with a full stop that needs
+    no space after it, and where the last of these sentences ends (`start` if there is none)."""
     stops = 0
     after = i = start
     while i < end:

@@ -156,11 +156,11 @@ def _segment(data, offsets):
 
 
 def segment(data: np.ndarray, offsets: np.ndarray) -> Segments:
-    """Return the tables of `(data: uint8[], offsets: int64[rows + 1])`."""
+    """Return the line and word tables of `(data: uint8[], offsets: int64[rows + 1])`."""
     t = _segment(data, offsets)
     return Segments(LineTable(*t[:4]), WordTable(*t[4:8]), t[8])
 
 
 def segments(docs: Documents) -> Segments:
-    """Return the tables of a batch, computed once while its text is unchanged."""
+    """Return the line and word tables of a batch, computed once while its text is unchanged."""
     return docs.table_of("segments", lambda: segment(*docs.buffers()))

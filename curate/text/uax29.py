@@ -102,9 +102,9 @@ def class_table() -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def state_table() -> np.ndarray:
-    """Return the table of next states by state and class, uint8[states * 32]. A next state has
-    _JOIN if there is no boundary before the character, and _LOOK if that depends on the next
-    characters."""
+    """Return the table of next states by state and class, uint8[states * 32]. A next state has the
+    flag _JOIN if there is no boundary before the character, and the flag _LOOK if that depends on
+    the next characters."""
     table = np.zeros((START + 1, _WIDTH), np.uint8)
     letters, words = (LETTER, HEBREW), (LETTER, HEBREW, NUMERIC, KATAKANA, JOINER)
     for kind in range(len(CLASSES)):

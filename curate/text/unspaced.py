@@ -86,7 +86,7 @@ def words_by_script(data: np.ndarray, table: Words) -> np.ndarray:
 
 
 def more_words(docs: Documents, profile: Profile, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return int64[extents]: the words of each data[start:end] minus those between spaces."""
+    """Return int64[extents]: the words of data[start:end] beyond those that spaces separate."""
     spaced = segments(docs).words.start
     parted = np.searchsorted(spaced, end) - np.searchsorted(spaced, start)
     counts = np.rint(words_within(docs, profile, start, end)).astype(np.int64)

@@ -93,8 +93,8 @@ def _first_word(node: ast.stmt, call: ast.Call) -> str:
 
 
 def modules_of(package: str) -> list[ModuleType]:
-    """Import every module of a folder, in the order of their names, and return them, or [] if the
-    folder does not exist. So a new module need not be registered anywhere."""
+    """Import every module of a folder and return them in the order of their names, or [] without
+    the folder. So a new module need not be registered anywhere."""
     names = sorted(path.stem for path in Path(HOME, *package.split(".")).glob("*.py"))
     return [import_module(f"{package}.{name}") for name in names if name != "__init__"]
 

@@ -95,7 +95,7 @@ class Roles:
         return replace(self, **{name: of(getattr(self, name)) for name in _NAMES})
 
     def write(self, folder: Path) -> None:
-        """Write token_roles.json."""
+        """Write the roles to the file token_roles.json in a folder."""
         write_atomic(folder / FILE, encode_json(asdict(self)))
 
 

@@ -154,16 +154,16 @@ def from_dict(kind: type[Config], values: Any, where: str) -> Config:
 
 
 def members_of(kind: Any, *, lists: bool = False) -> tuple[Any, ...]:
-    """Return the dataclasses that a field of type ``kind`` may hold, and with ``lists`` also those
-    in its lists."""
+    """Return the dataclasses that a field of type ``kind`` may hold. With ``lists``, include those
+    that a list in the field may hold."""
     inside = () if typing.get_origin(kind) is tuple and not lists else typing.get_args(kind)
     return tuple(member for member in (kind, *inside) if dataclasses.is_dataclass(member))
 
 
 def kinds_of(member: Any) -> tuple[str, ...]:
-    """Return the values of ``kind`` that select the dataclass ``member``: its attribute ``kinds``
-    if it has one (its method ``of_kind`` then returns a class for each), else the values that its
-    field ``kind`` may have, or () if it has no such field."""
+    """Return the values of ``kind`` that select the dataclass ``member``. If it has an attribute
+    ``kinds``, these are the values, and its method ``of_kind`` returns a class for each. Else they
+    are the values that its field ``kind`` may have; () without such a field."""
     own: tuple[str, ...] = typing.get_args(_hints(member).get("kind"))
     kinds: tuple[str, ...] = vars(member).get("kinds", own)
     return kinds
@@ -200,9 +200,9 @@ def change(config: Config, changes: dict[str, Any], where: str) -> Config:
 
 
 def unflatten(values: dict[str, Any]) -> dict[str, Any]:
-    """Turn dotted names into nested objects. If a name has a string as its value and there are
-    names below it, the string becomes the ``kind`` of the object. If the value is None, it replaces
-    earlier names below it, and later names below it replace the None."""
+    """Turn dotted names into nested objects: {"a.b": 1} becomes {"a": {"b": 1}}. If ``a`` is given
+    too and is a string, it becomes the ``kind`` of the object. If ``a`` is None, it replaces
+    earlier names below ``a``, and later ones replace the None."""
     nested: dict[str, Any] = {}
     order = {name: number for number, name in enumerate(values)}
     for name in sorted(values, key=lambda name: name.count(".")):

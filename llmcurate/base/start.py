@@ -126,7 +126,7 @@ class _LatePandas:
 
 
 def _refresh_arrow() -> None:
-    """Make pyarrow look for pandas again, unless pyarrow is importing pandas and holds the lock."""
+    """Make pyarrow look for pandas again, unless it imports pandas now and so holds its lock."""
     api = getattr(sys.modules.get("pyarrow.lib"), "_pandas_api", None)
     if api is not None and not api._lock.locked():
         api.pd  # noqa: B018 (its getter looks again)

@@ -65,7 +65,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: object) -> str:
-    """Return the `visible` text on one line: line ends and tabs become spaces."""
+    """Return visible(text) on one line: line ends and tabs become spaces."""
     return visible(re.sub(r"[\t\r\n]+", " ", str(text)))
 
 

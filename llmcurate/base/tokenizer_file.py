@@ -102,7 +102,7 @@ def panicked(error: BaseException) -> bool:
 
 
 def size_of(tokenizer: Tokenizer) -> int:
-    """Return the highest id plus one."""
+    """Return the size of a tokenizer: its highest id plus one."""
     return max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
 
@@ -114,7 +114,7 @@ def special_ids(tokenizer: Tokenizer) -> dict[str, int]:
 
 def roles_of(path: Path, tokenizer: Tokenizer, own: Roles | None = None) -> Roles:
     """Return the roles of the tokens of ``tokenizer``, which was loaded from ``path``. own: the
-    roles that the file states if it is no tokenizer.json."""
+    roles that the file states, if its format is another one than tokenizer.json."""
     ids = tokenizer.get_vocab(with_added_tokens=True)
     return read_roles(path, ids, special_ids(tokenizer), own)
 

@@ -118,7 +118,7 @@ def convert(
     and return the card. `out` is a folder, or the file itself if it has the format's suffix.
     `pattern` is the pattern's name for a .tiktoken source. `batches` has texts for which both
     tokenizers must give the same ids, by default verify.builtin_batches; texts with the added
-    tokens are compared in any case. If ids differ, nothing is written. `begin` and `end` are the
+    tokens are always compared. If ids differ, nothing is written. `begin` and `end` are the
     tokens that begin and end a text, if the files state others or none. If `allow_loss` is True,
     the file is written even if the format cannot hold features of added tokens or of the decoder;
     the card lists them. Raises CannotHold (exit code 1), which names the feature, and

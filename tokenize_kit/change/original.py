@@ -183,9 +183,9 @@ def write_changed(
 
 
 def write_beside(tokenizer: Path, file: Path, roles: Roles, new: np.ndarray | None = None) -> None:
-    """Write the files beside `tokenizer` to the folder of `file`, its changed or converted copy.
-    For a tokenizer.json without such files, write those that transformers reads. `roles` are those
-    of `file`, and `new` are the new ids, as for `write_changed`."""
+    """Copy the files in the folder of `tokenizer` to that of `file`, the changed or converted
+    tokenizer. For a tokenizer.json without such files, write those that transformers
+    reads. `roles` are those of `file`, and `new` are the new ids, as for `write_changed`."""
     folder = file.parent
     names = copy_beside(tokenizer, folder, roles)
     for name in names:
@@ -295,8 +295,8 @@ def space_of(form: CharBpe) -> str:
 
 
 def ids_of(original: Original) -> dict[Key, int]:
-    """Return {key: id of a token} for all keys of `keys_of`. If several tokens share a key, the id
-    is the lowest of those with this first key, or else of the others."""
+    """Return {key: id of a token} for all keys that the function `keys_of` gives. If several
+    tokens share a key, the id is the lowest of those with this first key, or else of the others."""
     ids: dict[Key, int] = {}
     keys = keys_of(original)
     for turn in range(2):

@@ -251,8 +251,8 @@ def tried(added: tuple[Added, ...]) -> list[Added]:
 
 
 def added_texts(tokens: list[Added]) -> Iterator[Buffers]:
-    """Yield texts that contain each token alone and between letters, spaces, punctuation and other
-    tokens, parts of it, and tokens that overlap."""
+    """Yield texts that contain each token, alone and next to letters, spaces, punctuation or other
+    tokens; texts with parts of a token; and texts with tokens that overlap."""
     texts: list[str] = []
     begun = {t.content[:k]: t.content for t in tokens for k in range(1, len(t.content))}
     for token, other in zip(tokens, [*tokens[1:], *tokens[:1]], strict=True):

@@ -164,7 +164,7 @@ def _two_bits(left, right):
 @njit(cache=True, nogil=True)
 def _pair_bits(pairs):
     """Return a table, uint64[], that tells if a pair of characters is one of `pairs`: int32[n, 2].
-    The table has 16 bits per pair and sets two. 1 in 70 other pairs is wrongly found in it."""
+    It has 16 bits per pair and sets two of them. 1 in 70 other pairs is wrongly found in it."""
     size = 1024
     while size < 16 * len(pairs):
         size *= 2

@@ -85,7 +85,7 @@ def specification(encoder: Encoder, separator: int) -> str:
 
 
 class GigatokenEncoder:
-    """An encoder with the ids of `ours`, which threads may share."""
+    """An encoder that gives the ids of the encoder `ours`; threads may share it."""
 
     def __init__(self, ours: Encoder) -> None:
         """Load the tokenizer. Raises Unsupported if gigatoken is missing or does not support it."""

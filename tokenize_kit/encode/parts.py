@@ -9,7 +9,7 @@ import numpy as np
 # (data: uint8[], offsets: int64[rows + 1]) -> (ids: uint32[], number of ids per row: int64[rows])
 Encode = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 # (data: uint8[]) -> (the ids of its first bytes, the number of these bytes). No text after `data`
-# can change these ids. If only whole texts can be encoded, there are none.
+# can change these ids. Tokenizers that encode whole texts alone return no ids.
 EncodeSettled = Callable[[np.ndarray], tuple[np.ndarray, int]]
 PART_BYTES = 4 << 20
 NOTHING_SETTLED = np.empty(0, np.uint32), 0
@@ -22,7 +22,7 @@ def pack(rows: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def settle_nothing(data: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return no ids: the `encode_settled` of tokenizers that encode only whole texts."""
+    """Return no ids. Tokenizers that encode whole texts have this function as `encode_settled`."""
     return NOTHING_SETTLED
 
 

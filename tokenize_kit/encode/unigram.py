@@ -94,7 +94,7 @@ def make_unigram(
 
 @njit(nogil=True)
 def best_path(unigram, rounds, work, n, total):
-    """Find the best path of n characters; return `total` plus the sum of the path's scores. rounds:
+    """Find the best path of n characters; return the sum of its scores, added to `total`. rounds:
     True if sums are float32. They are computed in float64 and rounded to float32, which gives the
     same numbers, since float64 has more than twice as many digits."""
     slots, values, numbers = unigram.slots, unigram.values, work.numbers

@@ -37,10 +37,10 @@ Sample = Callable[[np.ndarray, np.ndarray, np.ndarray, float], tuple[np.ndarray,
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A tokenizer that encodes shards. ids: the id of each token by its spelling; special: those of
-    special tokens; roles: the special tokens by role; file: the name that a copy of the tokenizer's
-    file gets next to the shards; forbidden: bool[size], the ids that text must never give; encode,
-    sample: those of `encoder`; begin, end: the ids that begin and end documents; dropout: the rate
+    """A tokenizer that encodes shards. ids: the id of each token by its spelling; special: the ids
+    of special tokens; roles: the special tokens by role; file: the name of its copy next to the
+    shards; forbidden: bool[size], the ids that text must never give; encode, sample: those of
+    `encoder`; begin, end: the ids that begin and end documents; dropout: the rate
     of BPE dropout in the file, which `encode` does not use; converted: if the file has another
     format, the bytes of the tokenizer.json made from it, which is the copy."""
 

@@ -29,7 +29,7 @@ def fields(raw: bytes) -> Iterator[tuple[int, int, Any]]:
 
 
 def fields_with_ends(raw: bytes) -> Iterator[tuple[int, int, Any, int]]:
-    """Yield what `fields` yields, and the position at which each field ends."""
+    """Yield (field number, wire type, value, position at which it ends) for each field."""
     position = 0
     while position < len(raw):
         tag, position = _read_varint(raw, position)

@@ -344,9 +344,9 @@ def _members(size: int, numbers: Iterable[int]) -> np.ndarray:
 def spread_bytes(
     starts: np.ndarray, ends: np.ndarray, is_byte: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (starts, ends) in which each token of a single byte has a span of one byte. Libraries
-    instead give the span of the whole character to the first or to all of its byte tokens. starts,
-    ends: int64[tokens]; is_byte: bool[tokens]."""
+    """Return `starts` and `ends`, changed so that a token of a single byte has a span of one byte.
+    Libraries instead give the whole character's span to the first or to all of its byte tokens.
+    starts, ends: int64[tokens]; is_byte: bool[tokens]."""
     follows = np.zeros(len(starts), np.bool_)
     follows[1:] = is_byte[1:] & is_byte[:-1] & (starts[1:] == starts[:-1])
     heads = np.flatnonzero(~follows)

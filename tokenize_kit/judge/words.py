@@ -180,8 +180,8 @@ def word_spans(
 
 @njit(cache=True, nogil=True)
 def count_boundaries(data, offsets, kinds, cuts, boundaries):
-    """Return int64[rows, 3], three numbers per row: the boundaries between two words; those of them
-    at which tokens are split, too; and the boundaries of tokens within words."""
+    """Return int64[rows, 3], three numbers per row: the boundaries between two words; how many of
+    them are also boundaries of tokens; and the boundaries of tokens within words."""
     out = np.zeros((len(offsets) - 1, 3), np.int64)
     first = offsets[0]
     for row in range(len(offsets) - 1):

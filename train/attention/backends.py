@@ -25,9 +25,9 @@ Lengths = tuple[tuple[int, ...], ...]
 
 
 def lengths_of(mask: Mask) -> Lengths | None:
-    """Return the lengths of each row's documents, or None if attention cannot run document by
-    document. It can on a CPU, outside of compiled code, if the mask is causal, has documents and no
-    other feature. The result is computed once per mask."""
+    """Return the lengths of the documents in each row, or None if attention cannot run document by
+    document. It can if the mask is causal and has documents and no other feature, on a CPU and
+    outside of compiled code. The result is computed once per mask."""
     documents = mask.documents
     if (
         documents is None
@@ -92,8 +92,7 @@ class Backend:
 
     def refusal(self, q: Tensor, mask: Mask, values: int | None = None) -> str | None:
         """Return why this back end does not support these queries with this mask, or None if it
-        does. ``values``: the dimensions of a value; None if a value has as many as a query.
-        """
+        does. ``values``: the size of a value vector; None: that of a query vector."""
         if not self.values and values not in (None, q.shape[-1]):
             return f"values of {values} dimensions with keys of {q.shape[-1]}"
         if missing := mask.features - self.masks:
@@ -140,9 +139,9 @@ def _make_dense(mask: Mask, compiled: bool) -> None:
 
 
 def has_cudnn(device: torch.device) -> bool:
-    """Return True if SDPA uses cuDNN's kernel for plain masks on this device. PyTorch 2.9 does not;
-    2.11 does (seen on an H200), and so does 2.13 (check_prefer_cudnn_attention in sdp_utils.cpp).
-    The kernel's gradients are not deterministic."""
+    """Return True if PyTorch's SDPA uses cuDNN's kernel for plain masks on this device. PyTorch 2.9
+    does not; 2.11 does (seen on an H200), and so does 2.13 (check_prefer_cudnn_attention in
+    sdp_utils.cpp). The kernel's gradients are not deterministic."""
     recent = torch.__version__ >= "2.11" and (torch.backends.cudnn.version() or 0) > 91_500
     same_bits = torch.are_deterministic_algorithms_enabled()
     return recent and not same_bits and generation(device) in (9, 10)

@@ -28,8 +28,7 @@ class Row:
     """A row of a device's table: a back end, and the masks and dtypes for which ``auto`` uses it.
     ``masks``, ``dtypes``: the mask features and dtypes; None means all that the back end supports.
     ``single``: True if ``auto`` also uses it for a single query, as in generation, with any mask.
-    ``on``: returns True for the devices to use it on. ``least``: the smallest number of keys.
-    """
+    ``on``: tells if a device uses it. ``least``: the smallest number of keys."""
 
     backend: str
     why: str
@@ -93,16 +92,15 @@ TABLE: dict[str, tuple[Row, ...]] = {
 
 
 def fix_for_compiler() -> None:
-    """Tell torch.compile that functions of the table that describe a device return constants."""
+    """Tell torch.compile that functions that describe a device return constants."""
     for fact in (has_cudnn, generation):
         torch.compiler.assume_constant_result(fact)
 
 
 def choose(q: Any, mask: Mask, values: int | None = None) -> Row:
-    """Return the first row of the device's table that fits these queries and this mask. Only dtype,
-    device, shape and ``requires_grad`` of ``q`` are read. ``values``: the dimensions of a value;
-    None if a value has as many as a query. Raises ``LlmcurateError`` if no row fits.
-    """
+    """Return the first row in the device's table of back ends that fits these queries and this
+    mask. Only dtype, device, shape and ``requires_grad`` of ``q`` are read. ``values``: the size of
+    a value vector; None: that of a query vector. Raises ``LlmcurateError`` if no row fits."""
     for row in TABLE.get(q.device.type, ()):
         if row.fits(q, mask, values):
             return row
@@ -116,9 +114,10 @@ def check_name(backend: str) -> None:
 
 
 def resolve(backend: str, q: Any, mask: Mask, values: int | None = None) -> Row:
-    """Return the row of the table to use for ``backend``. If ``backend`` is ``auto``, or failed the
-    trial before training (``EXCLUDED``), this is the row that ``choose`` returns. Raises
-    ``LlmcurateError`` if ``backend`` does not support these queries and this mask."""
+    """Return the row to use, from the device's table of back ends, for the setting ``backend``. If
+    this is ``auto``, or a back end that failed the trial before training, return what ``choose``
+    returns. Raises ``LlmcurateError`` if ``backend`` does not support these queries and this mask.
+    """
     check_name(backend)
     if backend == "auto" or backend in EXCLUDED:
         return choose(q, mask, values)
@@ -168,9 +167,9 @@ def prepare(
 ) -> None:
     """Compute what the back end stores in a mask for all layers. Only shape, dtype and device of
     ``q`` are read. Call this before an activation checkpoint (a block that is computed again in the
-    backward pass) runs attention, because code inside it must not store anything. ``compiled``:
-    True if blocks are compiled one by one. Each would be compiled again if a mask stored more.
-    """
+    backward pass) runs attention, because code inside a checkpoint must not store anything.
+    ``compiled``: True if blocks are compiled one by one. Each block would be compiled again if a
+    mask stored more."""
     if isinstance(mask, SharedMask):
         for each in mask.chunks:
             prepare(q, each, backend, values, compiled)

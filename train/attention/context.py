@@ -27,7 +27,7 @@ class ContextParallel:
     count: int
 
     def chunks(self, length: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return [first, last) of this process's two chunks. 2 x count must divide ``length``."""
+        """Return both chunks of this process as [first, end). 2 x count must divide ``length``."""
         size = length // (2 * self.count)
         starts = self.rank * size, length - (self.rank + 1) * size
         return (starts[0], starts[0] + size), (starts[1], starts[1] + size)

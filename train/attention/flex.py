@@ -51,7 +51,8 @@ def flex(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
 
 
 def block_mask(mask: Mask, batch: int) -> BlockMask:
-    """Return the blocks of queries x keys with visible pairs, and the test for visible pairs."""
+    """Return FlexAttention's form of ``mask``: the blocks of queries x keys that have visible
+    pairs, and the function that tells if a pair is visible."""
     offset, window, sinks = mask.offset, mask.window, mask.sinks
     documents, prefix, positions = mask.documents, mask.prefix, mask.key_positions
     shared = positions.shape[0] == 1

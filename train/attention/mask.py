@@ -66,9 +66,9 @@ def _random_mask(mask: Mask, own: Tensor, keys: Tensor) -> Tensor:
 def random_blocks(most: int, window: int, first: int, count: int, draw: int) -> Tensor:
     """Draw random blocks of keys for each block of queries: int64 [most + 1, most, count]. Entry
     [n, i] has the ``count`` blocks that block i of a document of n blocks sees, filled up with -1.
-    Block i sees none that is less than ``window`` blocks away, and none of the document's ``first``
-    blocks, which see none themselves. ``draw`` is the seed. The result for a document does not
-    depend on ``most``, which is the number of blocks in a row."""
+    They are at least ``window`` blocks away from block i and not among the document's ``first``
+    blocks, which see no random blocks themselves. ``draw`` is the seed. The result for a document
+    does not depend on ``most``, which is the number of blocks in a row."""
     order = torch.tensor(
         [
             [number() for _ in range(most)]

@@ -33,7 +33,7 @@ def _plain(marked: str) -> str:
 
 class Chat:
     """A tokenizer.json and the chat template beside it. Raises ``LlmcurateError`` if the template
-    is missing, or if it is wrong, with its file and line."""
+    is missing, or if it is wrong; then the error names its file and line."""
 
     def __init__(self, tokenizer: Path) -> None:
         self.tokenizer = load_tokenizer(tokenizer)
@@ -63,8 +63,8 @@ class Chat:
         return UsageError(f"{self.where}: {line}{' '.join(str(error).split())}")
 
     def _render(self, messages: Sequence[Message], *, prompt: bool) -> str:
-        """Return the text with BEGIN and END around generation blocks, and TYPED in the middle of
-        special tokens that are spelled in messages."""
+        """Return the template's text for ``messages``. BEGIN and END stand around its generation
+        blocks, and TYPED in the middle of each special token that a message spells."""
         guarded = [
             {
                 name: self._own.sub(lambda m: m[0][0] + TYPED + m[0][1:], _plain(value))
@@ -81,10 +81,10 @@ class Chat:
     def encode(
         self, messages: Sequence[Message], *, prompt: bool = False
     ) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        """Return the ids of a conversation, and True for those that the assistant says, both
-        [tokens]. Its words are the template's generation blocks, or without these, the text that
-        its messages add, without white space at the end. Special tokens spelled in messages are
-        encoded as plain text. ``prompt``: add the beginning of an answer."""
+        """Return the ids of a conversation, and True for the tokens that the assistant says, both
+        [tokens]: those in the template's generation blocks, or if it has none, those of the text
+        that the assistant's messages add, without white space at the end. Special tokens spelled in
+        messages are encoded as plain text. ``prompt``: add the beginning of an answer."""
         marked = self._render(messages, prompt=prompt)
         edges = [len(_plain(marked[: m.start()])) for m in re.finditer(f"[{BEGIN}{END}]", marked)]
         if not edges and not prompt:

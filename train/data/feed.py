@@ -28,9 +28,10 @@ _ROUNDS = 6  # of the Feistel network
 
 
 def permuted(entries: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArray[np.int64]:
-    """Return the positions of ``entries``, numbers from 0 to count - 1, in a pseudo-random order of
-    0 .. count - 1 that ``key`` determines. A Feistel network over an even number of bits is
-    repeated until the result is below ``count`` (cycle walking; Black and Rogaway 2002)."""
+    """Return where each of ``entries`` (numbers from 0 to count - 1) stands in a pseudo-random
+    order of all these numbers. ``key`` determines the order. A Feistel network over an even number
+    of bits is repeated until the result is below ``count`` (cycle walking; Black and Rogaway 2002).
+    """
     half = max(2, ((count - 1).bit_length() + 1) // 2)
     mask, bits = np.uint64((1 << half) - 1), np.uint64(half)
     keys = mix64(np.arange(_ROUNDS, dtype=np.uint64) + np.uint64(key))
@@ -69,7 +70,7 @@ class Steps(ABC):
         return [row for row, _ in self.numbered(step)]
 
     def documents(self, step: int) -> dict[int, int]:
-        """Return the number of tokens that a step reads of each document, in batch order."""
+        """Return how many tokens a step reads of each document, by its number, in batch order."""
         counts: dict[int, int] = {}
         for row in self.row_numbers(step):
             for document, _, taken in self.rows.spans(row):
@@ -181,8 +182,9 @@ class FeedFigures:
 
 class Feed(Steps):
     """The sources of a run, and the rows on which each step trains. ``roles``: special tokens that
-    the objective needs. ``takes``: returns the number of positions of a piece of a document.
-    ``task`` describes labels. Raises ``LlmcurateError`` if sources cannot be read or combined."""
+    the objective needs. ``takes``: function that returns how many positions a piece of a document
+    needs. ``task``: the model's task, if it has one. Raises ``LlmcurateError`` if sources cannot be
+    read or combined."""
 
     task: Task | None = None
     rows: Mixture
@@ -355,7 +357,7 @@ class Feed(Steps):
         return FeedFigures(sources, stages, notes)
 
     def notices(self) -> list[str]:
-        """Return the summary as lines of text, which are shown before training."""
+        """Return a summary of the feed as lines of text, to show before training."""
         figures = self.summary()
         lines = list(figures.notes)
         for stage in figures.stages:

@@ -47,9 +47,10 @@ class Piece:
 
 
 def cut_single(shards: Shards, held_out: float) -> Shards:
-    """If the shards have only one document, cut it in two. The last part, a share ``held_out`` of
-    its tokens, is the held-out text, as in nanoGPT's data/shakespeare_char/prepare.py. The parts'
-    bytes are estimated in proportion to their tokens."""
+    """Return the shards, cut in two if they have only one document. The last part, a share
+    ``held_out`` of its tokens, is the held-out text, as in nanoGPT's
+    data/shakespeare_char/prepare.py. The parts' bytes are estimated in proportion to their tokens.
+    """
     total = int(shards.length.sum())
     if shards.documents != 1 or total < 2:
         return shards
@@ -123,8 +124,9 @@ def split(
 
 
 def sides(draws: npt.NDArray[np.uint64], held_out: float) -> npt.NDArray[np.bool_]:
-    """Return True for documents that are held out, given a random number for each: if the number is
-    at most ``held_out`` x 2^64. The smallest is always held out, the largest never."""
+    """Return True for each held-out document, given a random number for each, ``draws``. A document
+    is held out if its number is at most ``held_out`` x 2^64, always if its number is the smallest,
+    and never if it is the largest."""
     least, most = draws.min(), draws[draws < draws.max()].max()
     bound = np.uint64(min(int(held_out * 2.0**64), 2**64 - 1))
     return draws <= np.uint64(min(max(bound, least), most))

@@ -305,8 +305,8 @@ def _read_listed(path: Path, form: str, dtype: np.dtype[Any], masked: bool, tabl
 
 
 def _listing(folder: Path) -> set[str]:
-    """Return the names of the files in a folder, and in its folders of training and held-out
-    text."""
+    """Return the paths of the files in a folder and in its subfolders train, val, valid and
+    validation, relative to the folder."""
     places = [folder, *(folder / side for side in ("train", "val", "valid", "validation"))]
     files = [file for place in places if place.is_dir() for file in place.iterdir()]
     return {str(file.relative_to(folder)) for file in files if file.is_file()}
@@ -353,8 +353,9 @@ def _without_manifest(path: Path, foreign: Foreign) -> Shards:
 def _resolve(
     foreign: Foreign, path_given: Path, folder: Path
 ) -> tuple[Foreign, dict[str, int], Path | None]:
-    """Complete ``foreign`` by its tokenizer, or if it has neither tokenizer nor vocabulary size, by
-    the tokenizer.json beside the files. Return (result, special ids, tokenizer's path)."""
+    """Fill in what ``foreign`` lacks, from its tokenizer, or if it has neither tokenizer nor
+    vocabulary size, from the tokenizer.json in ``folder``. Return (the completed ``foreign``,
+    special ids, tokenizer's path). Errors name ``path_given``."""
     special: dict[str, int] = {}
     path = None
     unknown = foreign.tokenizer is None and foreign.vocab_size is None
@@ -461,7 +462,7 @@ _BLOCK = 1 << 20
 
 class Comparison:
     """A thread that compares files with the SHA-256 in their manifests, smaller files first.
-    Training starts at ``step``. Before step ``since``, it read only files known to be intact."""
+    Training starts at ``step``. Before ``since``, training read only files known to be intact."""
 
     def __init__(self, shards: Iterable[Shards], record: Path, step: int) -> None:
         self._record = record
@@ -524,7 +525,8 @@ class Comparison:
 
 
 def _read_record(record: Path) -> tuple[set[tuple[Any, ...]], int | None]:
-    """Return the intact files, and the first step trained before all were compared, or None."""
+    """Return the intact files that a compared.jsonl lists, and the first step trained before all
+    files were compared, or None."""
     compared: set[tuple[Any, ...]] = set()
     begun = None
     for text in record.read_bytes().splitlines() if record.is_file() else ():

@@ -41,8 +41,8 @@ def names_of(role: str) -> tuple[str, ...]:
 
 
 def token_of(role: str, roles: Roles, ids: Mapping[str, int]) -> int | None:
-    """Return the id of the special token with a role, or None: the id that ``roles`` states, else
-    that of a known spelling in ``ids``."""
+    """Return the id of the special token with a role: the id that ``roles`` states, else that of a
+    known spelling in ``ids``, else None."""
     stated: int | None = getattr(roles, role, None)
     spelled = (ids[name] for name in names_of(role) if name in ids)
     return next(spelled, None) if stated is None else stated

@@ -1,7 +1,7 @@
 """lm-evaluation-harness with our models: its tasks, few-shot prompts and measures.
 
-Importing this module registers the model class ``llmcurate`` there. A folder of transformers gets
-the same figures as under its class ``hf``, within rounding.
+Importing this module registers the model class ``llmcurate`` in the harness. A folder of
+transformers gets the same figures as under the harness's class ``hf``, within rounding.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HarnessModel(TemplateLM):
     """A decoder under lm-evaluation-harness. ``pretrained``: a loaded model, or the folder of a run
     or of transformers. ``max_length``: context in tokens, by default the model's.
     ``max_batch_size`` is not used. Without ``add_bos_token``, texts begin without the ids that they
-    began with in training. As there, a text that spells a special token has that token."""
+    began with in training. As in training, a text that spells a special token has it."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class HarnessModel(TemplateLM):
         return str(self.judged.tokenizer_file).replace("/", "__")
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
-        """Return the place of the template beside the tokenizer; None to use none."""
+        """Return the place of the tokenizer's chat template; None if none is to be used."""
         if not chat_template:
             return None
         self._chat = Chat(self.judged.tokenizer_file)

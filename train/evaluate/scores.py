@@ -32,9 +32,9 @@ class Items:
 
 class Score(ABC):
     """A score of trained runs; smaller is better. It is ``factor`` * sum(values) / sum(sizes), in
-    ``unit``, shown with ``digits`` after the point. ``reads``: what is scored, folders of token
-    ``shards``, JSONL files of ``texts``, or the score's own ``file``. ``say``: a line for the
-    report on how models are scored."""
+    ``unit``, shown with ``digits`` after the point. ``reads``: ``shards`` if folders of token
+    shards are scored, ``texts`` for JSONL files, ``file`` for a file of the score's own. ``say``: a
+    line for the report on how models are scored."""
 
     unit: ClassVar[str] = "bits per byte"
     factor: ClassVar[float] = 1 / math.log(2)
@@ -80,8 +80,8 @@ SCORES: dict[str, Callable[..., Score]] = {"bytes": Bytes}  # FILE stands for th
 
 
 def score_of(name: str, steps: int = 1) -> Score:
-    """Return the score with this name, or the score for the file at this path. ``steps``: the steps
-    of fine-tuning. Raises ``UsageError`` for an unknown name."""
+    """Return the score called ``name``, or if that is the path of a file, the score for the file.
+    ``steps``: the steps of fine-tuning on the file. Raises ``UsageError`` for an unknown name."""
     modules_of("train.lab.scores")
     if name in SCORES:
         return SCORES[name]()

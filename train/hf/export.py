@@ -165,9 +165,9 @@ def config_json(config: ModelConfig, family: Family, roles: Roles, dtype: str = 
 def write_tokenizer(
     folder: Path, path: Path, tokenizer: Tokenizer, roles: Roles, model: ModelConfig
 ) -> None:
-    """Copy the run's tokenizer.json from ``path``, with what is beside it. For a decoder it is
-    changed if it would begin a text otherwise than the model was trained. Settings of the run's
-    tokenizer_config.json are kept."""
+    """Copy a run's tokenizer.json from ``path``, with the files that belong to it. For a decoder,
+    tokenizer.json is changed if it would begin a text otherwise than in training. Settings of the
+    run's tokenizer_config.json are kept."""
     shutil.copyfile(path, folder / "tokenizer.json")
     copy_beside(path, folder)
     (folder / FILE).unlink(missing_ok=True)  # config.json states the roles

@@ -71,8 +71,8 @@ def _decisive(config: ModelConfig) -> dict[str, Any]:
 
 
 def obstacles(family: Family, config: ModelConfig) -> dict[str, Any]:
-    """Return the settings that change if the model's config.json is written by the family and read
-    again, with the values after it. Without such a setting, the family's class computes the
+    """Return the settings that change if ``family`` writes the model's config.json and reads it
+    again, each with its value after that. If no setting changes, the family's class computes the
     model."""
     task, lacking = config.head.task, dict[str, Any]()
     if task is not None and task.kind not in family.tasks:

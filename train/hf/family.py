@@ -73,8 +73,8 @@ CONV1D_QKV = concatenated(3, transposed=True)
 
 
 def by_head(config: ModelConfig) -> Layout:
-    """Return the layout of GPT-NeoX, BLOOM and Falcon, key head by key head: its queries, its key,
-    its value."""
+    """Return the layout of GPT-NeoX, BLOOM and Falcon: for each key head, its queries, then its
+    key, then its value."""
     own = config.attention
     groups, each = own.kv_heads, [own.heads // own.kv_heads, 1, 1]
 
@@ -150,7 +150,7 @@ def parts_from(names: Mapping[Any, Theirs]) -> tuple[Part, ...]:
 
 
 def exchanged(parts: tuple[Part, ...], names: Mapping[Any, Theirs]) -> tuple[Part, ...]:
-    """Return ``parts`` with those for the same modules as in ``names`` exchanged for these."""
+    """Return ``parts`` with those of the modules in ``names`` replaced (see ``parts_from``)."""
     new = parts_from(names)
     gone = {own for part in new for own in part.ours}
     return (*(part for part in parts if gone.isdisjoint(part.ours)), *new)
@@ -236,8 +236,9 @@ class Family:
         return with_saved_head(self, config, file)
 
     def read_back(self, config: ModelConfig) -> ModelConfig | None:
-        """Return the model that the family reads in the config.json that it writes for ``config``,
-        without the keys that it can't write or read for this model; None if there is no model."""
+        """Return the model that the family reads from its own config.json for ``config``. Keys that
+        it cannot write or read for this model are left out. None if the others describe no model.
+        """
         values = self.values(config)
         reading = Reading(self.settings(values, "config.json"), None)
         for row in self._rows:
@@ -332,7 +333,7 @@ USES = {  # the Hub's name of the task, and transformers' class that loads its m
 
 
 def of_choice(pool: str) -> dict[TaskKind, tuple[Part, ...]]:
-    """Return the head of the class that chooses among texts, whose first layer is ``pool``."""
+    """Return the head that chooses among texts, with the first layer called ``pool``."""
     return {"choice": parts_from({"head.transform.linear": pool, "head": "classifier"})}
 
 

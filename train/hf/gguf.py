@@ -50,9 +50,9 @@ _FAMILIES = tuple(replace(FAMILIES[name], tasks={}) for name in _ARCHITECTURES)
 
 
 def architecture_of(config: ModelConfig) -> Family:
-    """Return the family whose weights llama.cpp's architecture for the model ``config`` has, under
-    the architecture's name. Raises ``LlmcurateError`` naming the settings of the model that the
-    nearest architecture does not support."""
+    """Return the family with the weights of llama.cpp's architecture for the model ``config``,
+    renamed to this architecture. Raises ``LlmcurateError`` naming the settings of the model that
+    the nearest architecture does not support."""
     kind, scaled = "architecture of llama.cpp", _by_frequency(config)
     fit = [each for each in _FAMILIES if not scaled or _ARCHITECTURES[each.name] == "llama"]
     family, own = family_of(config, fit, kind), config.attention
@@ -76,8 +76,8 @@ def architecture_of(config: ModelConfig) -> Family:
 
 
 def _by_frequency(config: ModelConfig) -> bool:
-    """Return True if the file has a divisor for each rotary frequency, which only `llama` reads.
-    Keys describe linear scaling, and YaRN with its usual ramp, the only one that is read."""
+    """Return True if a GGUF file needs a divisor for each rotary frequency, which only llama.cpp's
+    architecture `llama` reads. For linear scaling, and YaRN with its usual ramp, keys suffice."""
     scaling = config.position.scaling if isinstance(config.position, Rope) else None
     if scaling is None or scaling.kind in ("linear", "ntk"):
         return False

@@ -107,7 +107,7 @@ def _share(rotated: int, size: int) -> float:
 
 
 def rotated_share(theirs: str, default: float) -> keys.Row:
-    """Return a table row: the rotated share of a head's dimensions."""
+    """Return a config.json row: the rotated share of a head's dimensions."""
 
     def read(reading: keys.Reading) -> keys.Pairs:
         new, share = reading.file.sub("rope_parameters"), reading.file.number(theirs, default)

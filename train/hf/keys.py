@@ -153,7 +153,7 @@ Pairs = Iterable[tuple[str, Any]]
 
 @dataclass(frozen=True)
 class Row:
-    """A table row: ``write`` returns a model's keys, ``read`` our settings from a file."""
+    """A row of config.json's table: ``write`` returns a model's keys, ``read`` our settings."""
 
     name: str
     write: Callable[[ModelConfig], Pairs] = lambda config: ()
@@ -166,7 +166,7 @@ Default = Any  # a value, or a function of the Reading
 def setting(
     kind: Callable[[Settings, str, Any], Any], theirs: str, ours: str, default: Default = REQUIRED
 ) -> Row:
-    """Return a table row: a key of config.json with the same value as one of our settings."""
+    """Return a config.json row: a key with the same value as one of our settings."""
     value = attrgetter(ours)
 
     def read(reading: Reading) -> Pairs:
@@ -182,14 +182,14 @@ flag = partial(setting, Settings.flag)
 
 
 def cap(theirs: str, ours: str) -> Row:
-    """Return a table row: a number, or null for no cap."""
+    """Return a config.json row: a number, or null for no cap."""
     return constant_key(
         theirs, attrgetter(ours), lambda read: [(ours, read.file.number(theirs, 0.0) or None)]
     )
 
 
 def length(theirs: str, default: Default = REQUIRED) -> Row:
-    """Return a table row: the context. The user may ask for another context than the file's."""
+    """Return a config.json row: the context. The user may ask for another than the file's."""
     return Row(
         theirs,
         lambda config: [(theirs, config.context)],
@@ -198,7 +198,7 @@ def length(theirs: str, default: Default = REQUIRED) -> Row:
 
 
 def learned(theirs: str, default: int, *, offset: int = 0, counted: bool = False) -> Row:
-    """Return a table row: learned positions. ``counted``: the key's number includes ``offset``."""
+    """Return a config.json row: learned positions. ``counted``: its number includes ``offset``."""
     extra = offset if counted else 0
 
     def read(reading: Reading) -> Pairs:
@@ -214,7 +214,7 @@ def learned(theirs: str, default: int, *, offset: int = 0, counted: bool = False
 
 
 def heads(theirs: str, hidden: str) -> Row:
-    """Return a table row: the number of heads. The key ``hidden`` must be a multiple of it."""
+    """Return a config.json row: the number of heads. It must divide the value of ``hidden``."""
 
     def read(reading: Reading) -> Pairs:
         size, count = reading.ours["hidden"], reading.file.whole(theirs)
@@ -227,7 +227,7 @@ def heads(theirs: str, hidden: str) -> Row:
 
 
 def activated(theirs: str, names: Mapping[str, str], default: str) -> Row:
-    """Return a table row: the feed-forward's activation."""
+    """Return a config.json row: the feed-forward's activation."""
 
     def read(reading: Reading) -> Pairs:
         yield "feed_forward.activation", reading.file.one_of(theirs, names, default)
@@ -236,7 +236,7 @@ def activated(theirs: str, names: Mapping[str, str], default: str) -> Row:
 
 
 def either(theirs: str, ours: str, yes: str, no: str, default: bool) -> Row:
-    """Return a table row: a flag. If it is set, our setting is ``yes``, else ``no``."""
+    """Return a config.json row: a flag. If it is set, our setting is ``yes``, else ``no``."""
     value = attrgetter(ours)
     return Row(
         theirs,
@@ -246,8 +246,8 @@ def either(theirs: str, ours: str, yes: str, no: str, default: bool) -> Row:
 
 
 def tied(default: bool) -> Row:
-    """Return a table row: whether the head is tied to the embedding. The row only reads the key,
-    because all families write the key alike."""
+    """Return a config.json row: whether the head is tied to the embedding. The row only reads the
+    key, because all families write the key alike."""
 
     def read(reading: Reading) -> Pairs:
         yield "head.tied", reading.file.flag("tie_word_embeddings", default)
@@ -258,18 +258,18 @@ def tied(default: bool) -> Row:
 def constant_key(
     theirs: str, value: Any, read: Callable[[Reading], Pairs] = lambda reading: ()
 ) -> Row:
-    """Return a table row: a key with a constant value, or one that is computed from the model."""
+    """Return a config.json row: a key with a constant value, or one computed from the model."""
     return Row(theirs, lambda config: [(theirs, value(config) if callable(value) else value)], read)
 
 
 def implied(*settings: tuple[str, Any]) -> Row:
-    """Return a table row: settings without a key, because the family's models share them."""
+    """Return a config.json row: settings without a key, which all models of the family share."""
     return Row(", ".join(name for name, _ in settings), read=lambda reading: settings)
 
 
 def expected(write: bool = False, missing: Mapping[str, Any] | None = None, **values: Any) -> Row:
-    """Return a table row: keys with one supported value each. If a key is missing, it has this
-    value, or the one in ``missing``."""
+    """Return a config.json row: keys with one supported value each. If a key is missing, it has
+    this value, or the one in ``missing``."""
 
     def read(reading: Reading) -> Pairs:
         for theirs, value in values.items():
@@ -280,7 +280,7 @@ def expected(write: bool = False, missing: Mapping[str, Any] | None = None, **va
 
 
 def same(theirs: str, ours: str, *, write: bool = True) -> Row:
-    """Return a table row: another key for a setting that an earlier row reads. Both must agree."""
+    """Return a config.json row: another key for a setting of an earlier row. Both must agree."""
     value = attrgetter(ours)
 
     def read(reading: Reading) -> Pairs:
@@ -294,7 +294,7 @@ BIASED = implied(("attention.bias", "all"), ("feed_forward.bias", True))
 
 
 def biased(theirs: str, default: bool) -> Row:
-    """Return a table row: a flag for the biases of all linear layers."""
+    """Return a config.json row: a flag for the biases of all linear layers."""
     return Row(
         theirs,
         lambda config: [(theirs, config.feed_forward.bias)],

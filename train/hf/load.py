@@ -95,7 +95,7 @@ def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """An imported model. ``left_out`` are the tensors in the files that its class lacks."""
+    """An imported model. ``left_out``: tensors in the files that the model's class lacks."""
 
     family: str
     parameters: int
@@ -106,8 +106,9 @@ class Imported:
 
 
 def import_model(folder: Path, out: Path, *, context: int | None = None) -> Imported:
-    """Write the model of a transformers folder as a checkpoint of step 0 in ``out``, with what lies
-    beside its tokenizer and the roles of special tokens that the folder states."""
+    """Write the model of a transformers folder as a checkpoint of step 0 in ``out``. Its tokenizer,
+    the files beside that, and the roles of special tokens that the folder states are written, too.
+    """
     if complete(out / "checkpoints"):
         raise UsageError(f"{out} holds a model already: give another folder")
     source = inspect_folder(folder, context=context)
@@ -239,7 +240,7 @@ def _unpickled(path: Path) -> dict[str, Tensor]:
 
 
 def _named(source: Source) -> tuple[dict[str, Tensor], list[str]]:
-    """Return the tensors by the names in the family, and the names of those that the class lacks.
+    """Return a folder's tensors by the family's names, and the names of those its class lacks.
     Raises ``LlmcurateError`` if a tensor is missing or has another shape."""
     family, config, saved = source.family, source.config, dict(source.saved)
     named: dict[str, Tensor] = {}
@@ -381,7 +382,7 @@ def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> Transpla
 
 
 def _behind(roles: Roles, old: Roles) -> Roles:
-    """Return the roles with ``before`` as the model was trained: the tokens of a new tokenizer that
-    begin or end a text, as the ``old`` ones did."""
+    """Return ``roles``, those of a new tokenizer, with ``before`` as in training: where ``old`` has
+    the old token that begins or ends a text, the result has the new one."""
     named = [roles.begin if n == old.begin != old.end else roles.end for n in old.before]
     return replace(roles, before=tuple(n for n in named if n is not None))

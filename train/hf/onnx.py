@@ -1,4 +1,4 @@
-"""Write an encoder as an ONNX model, which `classifier` and `dedup_semantic` read.
+"""Write an encoder as an ONNX model for llmcurate's steps `classifier` and `dedup_semantic`.
 
 OUT/  model.onnx  model.onnx.data  config.json  tokenizer.json  tokenizer_config.json
 """
@@ -47,7 +47,7 @@ _UNKNOWN = Family(  # an encoder that transformers has no class for
 
 
 def encoder_family(config: ModelConfig) -> Family:
-    """Return the family whose config.json is written beside the model, with a class for any task.
+    """Return the family that writes the config.json of an ONNX model, whatever the model's task.
     Raises ``LlmcurateError`` if the model is no encoder."""
     if config.form != "encoder":
         raise UsageError(f"--format onnx takes encoders; the model is of the form {config.form}")
@@ -60,8 +60,8 @@ def encoder_family(config: ModelConfig) -> Family:
 
 def export_onnx(run: Path, out: Path, *, dtype: str = "float32", which: str = "best") -> Exported:
     """Export the encoder in the ``best`` or ``last`` checkpoint of ``run`` to ``out``, a new
-    folder, completely or not at all. Its tokenizer puts the tokens around a text that the model was
-    trained with. Raises ``LlmcurateError``."""
+    folder, completely or not at all. The exported tokenizer puts around a text the tokens that were
+    there in training. Raises ``LlmcurateError``."""
     if dtype != "float32":
         raise UsageError(f"dtype {dtype!r}: --format onnx writes float32")
     check_new(out)

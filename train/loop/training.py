@@ -449,8 +449,8 @@ class Run:
         self.rotation_stage = stage
 
     def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
-        """Handle a loss spike, if the step is one. Return the step's log line with further figures.
-        ``reasons``: for each skipped step, the reason and the number of recent spikes."""
+        """Return a step's log ``line`` with further figures. If the step is a loss spike, handle
+        it. ``reasons``: for each skipped step, the reason and the number of recent spikes."""
         settings, step = self.plan.train, line["step"] - 1
         updated = line.pop("updated")
         if (skipped := self.passed.reason(step)) is not None:

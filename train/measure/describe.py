@@ -255,7 +255,7 @@ GPUS: tuple[Gpu, ...] = (
 
 
 def gpu(name: str) -> Gpu | None:
-    """Return the GPU of this name, by CUDA or by a user; None if the table does not have it."""
+    """Return the GPU that CUDA or a user calls ``name``; None if it is not in ``GPUS``."""
     plain = name.removeprefix("NVIDIA ").strip()
     return next(
         (entry for entry in GPUS if re.fullmatch(entry.pattern, plain, re.I)), None
@@ -263,13 +263,13 @@ def gpu(name: str) -> Gpu | None:
 
 
 def peak(name: str) -> float | None:
-    """Return the FLOP/s of the GPU that CUDA calls ``name``; None if the table does not have it."""
+    """Return the FLOP/s of the GPU that CUDA calls ``name``; None if it is not in ``GPUS``."""
     entry = gpu(name)
     return entry.flops if entry else None
 
 
 def peak_of(device: torch.device) -> float | None:
-    """Return the FLOP/s of a device; None for a CPU and for a GPU that the table does not have."""
+    """Return the FLOP/s of a device; None for a CPU and for a GPU that is not in ``GPUS``."""
     return peak(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
 
 

@@ -381,7 +381,7 @@ class Decoder(nn.Module):
 
 
 def name_in_whole_model(name: str, config: ModelConfig) -> str:
-    """Return the name in the whole model of the weight ``name`` of a separately built generator."""
+    """Return the whole model's name for the weight that a generator built alone calls ``name``."""
     shared = name.startswith("embedding.") and not name.startswith("embedding.out.")
     if shared or (name.startswith("stack.positions.") and config.position.table):
         return name

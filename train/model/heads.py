@@ -99,9 +99,10 @@ def with_task(
     answers: Answers = "label",
     pool: Before | None = None,
 ) -> ModelConfig:
-    """Return the configuration with a task's head instead of the model's head. The new head keeps
-    the layer before the old head's matrix if this is ModernBERT's transform, or for the tasks
-    ``classify`` and ``choice`` ``pool``, by default BERT's, or GELU's for ELECTRA and DeBERTa."""
+    """Return the configuration with a task's head instead of the model's head. If the model is
+    built like ModernBERT, the new head keeps the layer before the old head's matrix. If it is
+    another model with such a layer, the head for ``classify`` and ``choice`` begins with ``pool``,
+    by default BERT's pooler, for ELECTRA and DeBERTa one with GELU."""
     with_gelu = config.head.replaced or config.position.kind == "disentangled"
     config = config.trunk
     before: Before = "nothing"

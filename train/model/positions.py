@@ -74,7 +74,7 @@ def temperature(factor: float, share: float = 1.0) -> float:
 
 
 def scores_factor(config: ModelConfig) -> float:
-    """Return the factor on attention scores from ``all_dims`` of the rotary scaling, else 1."""
+    """Return the factor on scores by ``all_dims``, a setting of rotary scaling, else 1."""
     scaling = config.position.scaling if isinstance(config.position, Rope) else None
     return 1.0 if scaling is None else temperature(scaling.factor, scaling.all_dims) ** 2
 

@@ -20,7 +20,7 @@ SHORTEST = 10  # steps for each step of warm-up, if the source states no number 
 @dataclass(frozen=True, kw_only=True)
 class Published:
     """Settings of ``TrainConfig`` that a source states, None if it states none. ``rows`` are those
-    of a step, ``steps`` those of the whole run. ``note`` says what differs here."""
+    of a step, ``steps`` those of the whole run. ``note`` says what differs in llmcurate."""
 
     source: str
     note: str = ""
@@ -53,7 +53,7 @@ class Published:
 
     def fill(self, given: Mapping[str, Any], *, usual_steps: int, changed: bool) -> dict[str, Any]:
         """Return the settings to add to those that are ``given``. Batch and steps are the paper's
-        only if the model is not ``changed`` and nothing in ``SIZED`` is given. Otherwise the run
+        only if the model is not ``changed`` and no setting in ``SIZED`` is given. Otherwise the run
         may be a trial: it has ``usual_steps`` or the given number, and as large a share of them is
         warm-up as in the paper."""
         values = {name: value for name, value in self.values.items() if name not in given}
@@ -122,8 +122,8 @@ GPT3 = Published(
 
 
 def gpt3(lr: float, rows: int) -> Published:
-    """Return GPT-3's training. The table's 0.5, 1, 2 and 3.2 million tokens in a step are 256, 512,
-    1,024 and 1,568 rows."""
+    """Return GPT-3's training. The paper has 0.5, 1, 2 and 3.2 million tokens in a step, here 256,
+    512, 1,024 and 1,568 rows."""
     steps, warmup = 300_000_000_000 // (rows * ROW), _375M // rows
     return replace(GPT3, lr=lr, rows=rows, steps=steps, warmup=warmup, eps=1e-8)
 

@@ -20,9 +20,8 @@ VERSION = 4  # of plans and checkpoints
 @dataclass(frozen=True, kw_only=True)
 class Start:
     """A model that training starts from, or a teacher. ``digest``: SHA-256 of the digests of the
-    files with weights, whatever the folder's name. ``tokenizer``: path of the tokenizer.json.
-    ``objective``: that of the model's training; ``Auto`` if unknown.
-    """
+    weight files, so that it does not depend on the folder's name. ``tokenizer``: path of the
+    tokenizer.json. ``objective``: the one that the model was trained with; ``Auto`` if unknown."""
 
     folder: Path
     config: ModelConfig

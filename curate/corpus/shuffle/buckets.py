@@ -41,7 +41,8 @@ def popcount(word):
 
 @njit(nogil=True)
 def number_of(d, bits, before):
-    """Return the number of set bits before bit number d. `before` comes from `ones_before`."""
+    """Return the number of set bits before bit number d. `before` is what the function
+    `ones_before` returned for these bits."""
     below = (np.uint64(1) << np.uint64(d & np.uint32(63))) - np.uint64(1)
     w = d >> np.uint32(6)
     return np.int64(before[w]) + popcount(bits[w] & below)

@@ -160,7 +160,7 @@ def read_slice(
     files: Sequence[SliceFiles], part: int, columns: int, scratch: Path, mapped_bytes: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (uint32[rows, columns]: the rows of slice `part`, in the order of `files`; uint8[]:
-    the bytes of these rows). `new_array` makes both arrays, with `scratch` and `mapped_bytes`."""
+    their bytes). The function `new_array` makes both arrays with `scratch` and `mapped_bytes`."""
     # Only two columns of a table with a column per slice.
     tables = [np.load(each.starts, mmap_mode="r")[:, part : part + 2].copy() for each in files]
     total = sum((np.diff(t, axis=1).sum(axis=(0, 1)) for t in tables), np.zeros(2, np.int64))

@@ -215,8 +215,8 @@ def read_partitions(
 ) -> list[tuple[list[np.ndarray], MakeArray]]:
     """Return for each partition from `begin` to `stop` the arrays of its keys and values, from all
     writers in order, and a function that makes further arrays of the same length. One range of each
-    segment is read. `scratch` and `mapped_bytes` are passed to `new_array`. Raise Damaged if the
-    pairs differ from their checksum."""
+    segment is read. `scratch` and `mapped_bytes` are passed to the function `new_array`. Raise
+    Damaged if the pairs differ from their checksum."""
     # Only the columns for these partitions, of a table with one per partition.
     tables = [_tables(each) for each in files]
     slices = [np.array(starts[:, begin : stop + 1], np.int64) for starts, _ in tables]
@@ -286,8 +286,8 @@ def documents_in(groups: list[Group], label: str, most: int = MOST) -> int:
 
 @dataclass(frozen=True)
 class KeysTask(GroupTask):
-    """A task that writes the pairs of a group of sketch files. `column` and `width` are the
-    arguments of `partition_keys`. `bits` is the number of key bits that choose a partition."""
+    """A task that writes the pairs of a group of sketch files. `column` and `width` are as in the
+    function `partition_keys`. `bits` is the number of key bits that choose a partition."""
 
     column: str
     width: int

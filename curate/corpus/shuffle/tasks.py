@@ -142,7 +142,7 @@ def run_tasks(
 
 
 def seal_written(task: SealedTask) -> Sealed:
-    """Call the function that the message names. Return its result and the digests of its files."""
+    """Call the function that the task names. Return its result and the digests of its files."""
     function = resolve_name(task.function)
     kinds = get_type_hints(function)
     with sealing() as written:

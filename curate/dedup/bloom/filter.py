@@ -80,8 +80,8 @@ def _full(keys: np.ndarray, probes: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def best_load(rate: float) -> tuple[float, int]:
-    """Return the largest average number of keys per block that stays within a rate of false
-    positives, and the number of bits to set per key (`probes`) at this load."""
+    """Return two numbers: the largest average number of keys per block at which the rate of false
+    positives is at most `rate`, and the number of bits to set per key (`probes`) then."""
     best = (0.0, 1)
     for probes in range(1, MOST_PROBES + 1):
         low, high = 0.0, float(BLOCK_BITS)
@@ -100,7 +100,8 @@ def best_load(rate: float) -> tuple[float, int]:
 
 def blocks_for(keys: int, rate: float) -> tuple[int, int]:
     """Return the number of blocks of a slice that holds `keys` keys at this rate of false
-    positives, and the number of bits to set per key. Raises UsageError above 256 GiB."""
+    positives, and the number of bits to set per key. Raises UsageError if the slice would exceed
+    256 GiB."""
     load, probes = best_load(rate)
     blocks = max(1, math.ceil(keys / load)) if load > 0 else MOST_BLOCKS + 1
     if blocks > MOST_BLOCKS:
@@ -199,7 +200,7 @@ class BloomFilter:
 
     @classmethod
     def create(cls, path: Path, keys: str, rate: float, seed: int = 0) -> BloomFilter:
-        """Create a file of a filter without slices. `keys` and `rate` are as in `Header`."""
+        """Create a filter without slices. `keys` and `rate` are as in the class `Header`."""
         with open(path, "wb") as file:
             file.truncate(HEADER)
         header = Header(keys=keys, seed=seed, rate=rate, slices=[], parents=[], checksum="")
@@ -380,8 +381,8 @@ class Rules:
     """The rule by which a unit (a paragraph or document) is removed: the share of its keys that
     were seen before is above `threshold`. `reached` is True if an equal share is enough.
     `documents` is True to remove whole documents by the same rule, too. `spanning` is True to judge
-    documents first, by keys that may span units, as in bff's mode `both`. `whole` is True if units
-    are documents."""
+    documents first, by keys that may span units, as in the mode `both` of DCLM's program bff.
+    `whole` is True if units are documents."""
 
     threshold: float
     reached: bool = False
@@ -442,7 +443,7 @@ def check_documents_first(
     of_document,
     total,
 ):
-    """Apply bff's mode `both`, as the comments in bff's code describe this mode.
+    """Apply the mode `both` of DCLM's program bff, as the comments in its code describe this mode.
 
     A document is removed if the share of present keys among all its keys is too large. In a kept
     document, a unit is removed by the share among the keys within the unit. Keys are inserted
@@ -486,7 +487,7 @@ def _lists(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def own_batches(sketches: Sketches, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield this run's sketches in order. The filter already has the keys of earlier runs."""
+    """Yield this run's sketches in order, not those of earlier runs: the filter has their keys."""
     files = tuple(f for f in sketches.files if not f.corpus)
     return replace(sketches, files=files).batches(columns, ROWS)
 

@@ -313,7 +313,8 @@ def _grams(
 
 
 def _windows(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return bff's paragraphs. Each but a document's first includes the newline before it."""
+    """Return (rows, start, end) of the paragraphs as DCLM's program bff divides texts. A paragraph
+    includes the newline before it, unless it is the first of its document."""
     lines = newline_lines(docs)
     start = lines.start - 1
     start[lines.rows[:-1]] += 1
@@ -328,8 +329,8 @@ def _documents(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def grams_of(
     docs: Documents, whole: bool, size: int, least: int, seed: int, compare: str = "raw"
 ) -> Grams:
-    """Return the n-grams of each unit. If `whole`, a unit is a document, else a paragraph as in
-    bff."""
+    """Return the n-grams of each unit. If `whole`, a unit is a document, else a paragraph as DCLM's
+    program bff divides texts."""
     rows, start, end = _documents(docs) if whole else _windows(docs)
     texts = in_form(docs.buffers()[0], start, end, compare)
     keys, count = unit_grams(*texts, class_table(), state_table(), size, least, np.uint64(seed))
@@ -361,7 +362,8 @@ def paragraph_keys(docs: Documents, seed: int, compare: str = "raw") -> Grams:
 
 
 def document_keys(docs: Documents, seed: int, key: str, compare: str = "raw") -> Grams:
-    """Return a hash of each document's text or URL, and no key if that is blank or missing."""
+    """Return one key per document: a hash of its URL if `key` is `url`, else of its text. A
+    document has no key if its URL or text is blank or missing."""
     rows, start, end = _documents(docs)
     data, offsets = docs.buffers()
     if key == "url":

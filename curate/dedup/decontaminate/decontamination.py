@@ -159,8 +159,9 @@ class Decontaminate(Removal, FromFiles, DescribesDecisions):
 
     @property
     def shared_key_column(self) -> str | None:
-        """None if `max_hits` is set: it counts documents of the corpus, so any document may change
-        any decision. Else "", because each document is decided alone."""
+        """The sketch column with the keys that documents must share to change each other's
+        decisions: "", because each document is decided alone. None if `max_hits` is set: it counts
+        documents of the corpus, so any document may change any decision."""
         return "" if self.max_hits is None else None
 
     @property

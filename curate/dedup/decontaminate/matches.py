@@ -340,9 +340,9 @@ _JOIN = "\n\n"
 def cut_passages(
     docs: Documents, decisions: pa.Table, min_piece: int, max_pieces: int
 ) -> Documents:
-    """Return the batch without the passages that the decisions cut, which do not overlap, and
-    without remaining pieces of fewer than `min_piece` characters. Documents of more pieces than
-    `max_pieces` are dropped."""
+    """Return the batch without the passages that the decisions cut and without remaining pieces of
+    fewer than `min_piece` characters. Documents of more than `max_pieces` pieces are dropped. The
+    passages must not overlap."""
     dropped = decisions.filter(decisions["drop"])
     if dropped.num_rows == 0:
         return docs

@@ -216,9 +216,9 @@ def _probe(values, start, end, count, last, row, base, index, hits, n):
 def find_words(offsets, rows, values, start, end, index, hits):
     """Find windows of words in documents, in order of position. Return the number of hits, which
     may exceed the capacity of `hits`. `rows`, `values`, `start` and `end` are the word table.
-    `index` holds bits, begins, lengths, keys, shift, least (see `Search`). `hits` holds gram (an
-    index of keys), row, first and last byte (exclusive) in the document, as int64 arrays of one
-    length."""
+    `index` holds bits, begins, lengths, keys, shift, least (see the class `Search`). `hits` holds
+    gram (an index of keys), row, first and last byte (exclusive) in the document, as int64 arrays
+    of one length."""
     n = np.int64(0)
     for r in range(len(offsets) - 1):
         a, z = rows[r], rows[r + 1]

@@ -293,8 +293,8 @@ SIGNATURES = 20_000  # signatures per batch
 
 @dataclass(frozen=True)
 class ComparedTask(CandidateTask):
-    """The task to write the features (shingles or signatures) of the candidates of a group of
-    sketch files. `ordered` is the folder of phase `ordered`. `shingling` are the arguments of
+    """The task to write the features (shingles or signatures) of all candidates that are in a group
+    of sketch files. `ordered` is the folder of phase `ordered`. `shingling` are the arguments of
     `shingle_sets`, or None if the features are signatures."""
 
     ordered: Path
@@ -303,8 +303,8 @@ class ComparedTask(CandidateTask):
 
 
 def write_compared(task: ComparedTask) -> None:
-    """Run a task: write the shingles or packed signatures of the candidates of a group of sketch
-    files, sorted by the part that compares them."""
+    """Run a task: for the candidates in a group of sketch files, write the shingles or the packed
+    signatures. They are sorted by the part that compares them."""
     begins = np.fromfile(task.ordered / BEGINS, np.int64)
     written = SliceFiles.within(task.folder, KIND, task.part)
     with ExitStack() as stack:
@@ -346,8 +346,8 @@ class Verification:
 @dataclass(frozen=True)
 class MatchTask(FolderTask):
     """The task to match the candidates of one part: `count` candidates from position `begin` on.
-    `ordered` and `compared` are the folders of these phases. `groups` is the number of groups of
-    sketch files whose features are in `compared`."""
+    `ordered` and `compared` are the folders of the phases of the same names. `groups` is the number
+    of groups of sketch files whose features are in `compared`."""
 
     begin: int
     count: int
@@ -364,7 +364,7 @@ MATCH_FILE = "matches.bin"
 
 
 def match_part(task: MatchTask) -> None:
-    """Run a task: write the root, partner and similarity of each candidate of a part."""
+    """Run a task: write the root (kept document), partner and similarity of a part's candidates."""
     by, sizes, count = task.by, task.sizes, task.count
     buckets = SliceFiles.within(task.ordered, "buckets")
     groups = [SliceFiles.within(task.compared, KIND, group) for group in range(task.groups)]
@@ -532,7 +532,7 @@ def write_decisions(
 ) -> tuple[dict[str, int], np.ndarray]:
     """Write the decisions on all members of clusters, ordered by (part, n). Return the counts, and
     the numbers of dropped documents of similarity 0.000, 0.001, ... 1.000. `candidates` (with
-    `pieces` pieces) and `edges` are the folders of these phases."""
+    `pieces` pieces) and `edges` are the folders of the phases of the same names."""
     mapped, batch_size = sizes.mapped_bytes, sizes.batch_candidates
     root = load_array(edges / ROOTS, np.uint32, mapped)
     partner = new_array(len(root), np.uint32, path.parent, mapped)

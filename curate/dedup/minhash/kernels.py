@@ -111,7 +111,7 @@ def pack(signature, bits):
 
 @njit(nogil=True)
 def equal_values(x, y, values, bits):
-    """Return the number of equal values of the packed signatures x and y of `values` values."""
+    """Return how many of the `values` values are equal in the packed signatures x and y."""
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     buffer, count, at, equal = np.uint64(0), 0, 0, 0
     for _ in range(values):
@@ -128,7 +128,7 @@ def equal_values(x, y, values, bits):
 
 @njit(nogil=True)
 def estimated(equal, values, bits):
-    """Return the Jaccard similarity estimated from `equal` equal values of `bits` bits."""
+    """Return the estimated Jaccard similarity if `equal` of `values` values agree in all bits."""
     chance = 2.0**-bits
     return min(1.0, max(0.0, (equal / values - chance) / (1.0 - chance)))
 
@@ -252,8 +252,8 @@ def signatures(offsets: np.ndarray, hashes: np.ndarray, a: np.ndarray, b: np.nda
 @njit(cache=True, nogil=True)
 def fingerprints(offsets, shingles):
     """Return uint64[rows]: the fingerprint of each text by SimHash (Charikar 2002). A bit is 1 if
-    this bit is 1 in more than half of the text's shingles. `offsets` and `shingles` are those of
-    `text_shingles`."""
+    this bit is 1 in more than half of the text's shingles. `offsets` and `shingles` are what the
+    function `text_shingles` returns."""
     out = np.zeros(len(offsets) - 1, np.uint64)
     for r in range(len(out)):
         ones = np.zeros(64, np.int64)
@@ -411,8 +411,8 @@ def star_pairs(members, sizes, parent, forward, spread):
 def count_partners(keys, gather, partner, weight):
     """Set partner[k] to the document that forms most pairs with k (the one of least number if
     several do), and weight[k] to the number of these pairs. Partners from earlier calls are
-    replaced if a document forms more pairs. `keys` are sorted pairs from `star_pairs`; all repeats
-    of a pair must be in the same call. `gather` is the factor that undoes `spread`."""
+    replaced if a document forms more pairs. `keys` are sorted pairs from the function `star_pairs`;
+    all repeats of a pair must be in the same call. `gather` is the factor that undoes `spread`."""
     begin = 0
     for i in range(1, len(keys) + 1):
         if i < len(keys) and keys[i] == keys[begin]:

@@ -69,8 +69,8 @@ def estimate(share: float, rows: int) -> float:
 
 
 def standard_error(similarity: float, values: int, bits: int) -> float:
-    """Return the standard error of a similarity that is estimated from signatures of `values`
-    values of `bits` bits. `similarity` is the true Jaccard similarity."""
+    """Return the standard error of a similarity that is estimated from signatures, which hold
+    `values` values of `bits` bits each. `similarity` is the true Jaccard similarity."""
     chance = 2.0**-bits
     equal = chance + (1.0 - chance) * similarity
     return float((equal * (1.0 - equal) / values) ** 0.5 / (1.0 - chance))

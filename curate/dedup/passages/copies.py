@@ -135,14 +135,14 @@ def write_keys(task: KeysTask) -> Keys:
 
 
 def find_shared(sketches: Sketches, folder: Path, keys: Path, groups: int, facts: Facts) -> Facts:
-    """Run phase `shared`: find passages that share the second half of their key."""
+    """Run phase `shared`: find the passages whose keys are equal in their second half."""
     tasks = bundles(folder, keys, groups, facts["partition_bits"], sketches.sizes)
     done = run_tasks(sketches.run, f"{__name__}:write_shared", tasks, int)
     return {"pieces": len(tasks), "shared": sum(done)}
 
 
 def write_shared(task: BundleTask) -> int:
-    """Run a task: write, by group, the passages in some partitions that may recur. Return their
+    """Run a task: write, by group, those passages of some partitions that may recur. Return their
     number. The task takes 12 bytes of memory per pair (key, passage), and 30 more for each pair of
     the current partition, unless it maps files."""
     files, (begin, stop) = task.pair_files(), (task.begin, task.stop)
@@ -176,7 +176,7 @@ def write_shared(task: BundleTask) -> int:
 
 def shared_of(group: int, keys: Path, shared: Path, pieces: int) -> np.ndarray:
     """Return bool[passages] of a group of sketch files: True if a passage may occur more than once.
-    `keys` and `shared` are the folders of these phases; `shared` holds `pieces` pieces."""
+    `keys` and `shared` are the folders of the phases so named; `shared` holds `pieces` pieces."""
     passages = int(np.fromfile(keys / PASSAGES, np.int64)[group])
     bits = np.fromfile(part_file(keys, REPEATED, group), np.uint8)
     is_shared = np.unpackbits(bits, count=passages).view(np.bool_)
@@ -284,7 +284,7 @@ def slice_of(low: np.ndarray, slices: int) -> np.ndarray:
 @dataclass(frozen=True)
 class RowsTask(GroupTask):
     """The task to write the rows of a group of sketch files, divided into `slices` slices. `keys`
-    and `shared` are the folders of these phases; `shared` holds `pieces` pieces."""
+    and `shared` are the folders of the phases so named; `shared` holds `pieces` pieces."""
 
     keys: Path
     shared: Path
@@ -394,7 +394,7 @@ OWNERS_FILE, CLUSTERS = "owners.arrow", "clusters.i64"
 
 @dataclass(frozen=True)
 class OwnersTask(FolderTask):
-    """The task to find which documents keep a slice's passages. `rows` is the folder of rows."""
+    """The task to find which documents keep a slice's passages. `rows` is phase `rows`' folder."""
 
     rows: Path
     groups: int
@@ -465,8 +465,8 @@ DECISIONS = pa.schema([*COLUMNS, ("local", pa.bool_())])
 @dataclass(frozen=True)
 class PiecesTask(GroupTask):
     """The task to write the decisions on the passages of a group of sketch files. `rows` and
-    `owners` are the folders of these phases; `owners` holds `slices` slices. `method` is the name
-    of the step."""
+    `owners` are the folders of the phases so named; `owners` holds `slices` slices. `method` is the
+    name of the step."""
 
     rows: Path
     owners: Path

@@ -203,7 +203,7 @@ class DedupSuffixArray(DedupStep, FromFiles, DescribesDecisions):
         return [str(self._tokenizer_file())] if self.tokenizer else []
 
     def comparable(self) -> dict[str, Any]:
-        """Return the tokenizer, the one setting that must be the same in an index of `against`."""
+        """Return the tokenizer, the one setting that must be equal in an index to compare with."""
         files = self.resources()
         return {"tokenizer": digest(self.label, files[0]) if files else None}
 

@@ -174,9 +174,9 @@ def number_documents(db: Any, order: str) -> None:
 
 
 def insert_passages(db: Any, passages: Iterable[Passages], regions: Regions) -> None:
-    """Create the table `passages` with the columns k, a, z (the document, first and last symbol,
-    exclusive, of a passage), other, oa, oz (the same of its match) and later (true if the match is
-    less preferred)."""
+    """Create the table `passages`. Of a passage, k is the document, a the first symbol and z the
+    last symbol (exclusive). The columns other, oa and oz are the same of its match. The column
+    later is true if the match is less preferred."""
     db.execute(
         "CREATE OR REPLACE TABLE passages"
         "(k BIGINT, a BIGINT, z BIGINT, other BIGINT, oa BIGINT, oz BIGINT, later BOOLEAN)"

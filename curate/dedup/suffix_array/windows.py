@@ -299,7 +299,7 @@ class RegionsWriter:
         self._found.append((first + rows, start - offsets[rows], end - start))
 
     def close(self) -> Regions:
-        """Close the file with the text. Return the regions in order of arrival."""
+        """Close the file with the text of the regions. Return the regions in order of arrival."""
         self._file.close()
         empty = (np.empty(0, np.int64),) * 3
         columns = zip(*(self._found or [empty]), strict=True)
@@ -677,7 +677,7 @@ class PassTask(GroupTask):
 
 
 def pass_group(task: PassTask) -> None:
-    """Run a task: write the regions of a group of sketch files. It maps a file of up to 1 GiB."""
+    """Run a task: write the regions of a group of sketch files. The task maps up to 1 GiB."""
     group, tokens = task.group, task.unit == "tokens"
     sieve = Sieve.load(task.folder / SIEVE, task.window)
     sketches = sketch_batches(group.files, ["tokens" if tokens else "text"], ROWS)

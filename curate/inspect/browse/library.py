@@ -241,7 +241,7 @@ class Library:
         return [Decision(*row) for row in rows]
 
     def members(self, method: str, cluster: int, beside: str) -> list[str]:
-        """Return up to MOST_PARTNERS ids of a cluster without `beside`, by the hashes of ids."""
+        """Return up to MOST_PARTNERS ids of a cluster (smallest hashes first), without `beside`."""
         rows = self.rows(
             f"""SELECT DISTINCT id, {KEY} FROM decisions WHERE method = ? AND cluster = ?
             AND id <> ? ORDER BY {KEY}, id LIMIT {MOST_PARTNERS}""",
@@ -250,8 +250,8 @@ class Library:
         return [i for i, _ in rows]
 
     def export_labels(self, folder: Path) -> dict[Path, int]:
-        """Write good.jsonl and bad.jsonl with the labelled documents whose text has not changed
-        since then, sorted by id. Return the number of documents in each file."""
+        """Write good.jsonl and bad.jsonl with the labelled documents whose text is the
+        labelled one, sorted by id. Return the number of documents in each file."""
         counts = {}
         for label in LABELS:
             labels, path = self.labels.of(label), folder / f"{label}.jsonl"

@@ -113,7 +113,7 @@ class Figures:
     cut: float | None = None
 
     def step(self, step: Settings) -> StepFigures | None:
-        """Return the figures of a step with these settings, or else of one with this name."""
+        """Return the figures of an earlier step with equal settings, or else with the same name."""
         alike = _of_name(self.steps, step)
         same = [f for f in alike if f.settings == step.model_dump(mode="json")]
         return next(iter(same + alike), None)

@@ -329,7 +329,7 @@ UNSURE = f"""SELECT id, coalesce(lang, '') AS lang, value AS score, alone
 
 @dataclass
 class Unsure:
-    """Dropped documents of a language whose language score lies between LEAST and the threshold.
+    """Dropped documents of one language, with language scores between LEAST and the threshold.
     `alone` counts documents that break no other rule; `examples` are (id, score, text) of them."""
 
     JSON = ("dropped", "alone")

@@ -296,7 +296,7 @@ class CountsTask(FilesTask):
 
 @dataclass(frozen=True)
 class BinCounts(Message):
-    """The number of documents in each bin, by column; by rule, only of documents that match it."""
+    """The number of documents in each bin: all by column, those that match a rule by rule."""
 
     columns: dict[str, list[list[int]]]
     rules: dict[str, list[int]]

@@ -33,11 +33,11 @@ NO_LABEL = "(none)"
 def evaluate_language(
     model: str | Path, batches: Iterable[pa.RecordBatch], label: str, max_chars: int = 0
 ) -> dict[str, Any]:
-    """Return the scores of a language model on labelled texts. The result is the dict of
-    `Scores.result` with two more keys: `skipped`, the number of texts without a label, and
-    `matrix`, [expected label, found label, number of texts] for each pair of labels. Only the first
-    `max_chars` characters of a text are scored, or all if it is 0. Raises UsageError for an invalid
-    model or if no text has a label."""
+    """Return the scores of a language identifier on texts whose language is in the column `label`.
+    The result is the dict of `Scores.result` with two more keys: `skipped`, the number of texts
+    without a label, and `matrix`, [expected label, found label, number of texts] for each pair of
+    labels. Only the first `max_chars` characters of a text are scored, or all if it is 0. Raises
+    UsageError for an invalid model or if no text has a label."""
     loaded = Model(model)
     names = [*loaded.labels, None]
     scores = Scores(loaded.labels)
@@ -133,8 +133,8 @@ def evaluate_quality(
 
 
 class QualityEvaluation(Computed):
-    """The report on a quality model. `figures` has the result of `measures.measure`, histograms of
-    the scores, and facts about the model and the inputs."""
+    """The report on a quality model. `figures` has the result of the function `measures.measure`,
+    histograms of the scores, and facts about the model and the inputs."""
 
     TEMPLATE = "evaluate/quality.html"
 

@@ -42,7 +42,7 @@ MEASURED = "measured.json"
 
 @dataclass(frozen=True)
 class Order(Message):
-    """A request to run a dedup method into the folder `out`. It ends with the process `parent`."""
+    """A request to run a dedup method into `out`. The run ends with the process of id `parent`."""
 
     method: str
     inputs: list[str]
@@ -55,10 +55,10 @@ class Order(Message):
 
 @dataclass(frozen=True)
 class Measured(Message):
-    """The result of one method. It received `documents` with `bytes` of text, and kept `kept` with
-    `kept_bytes`. `seconds` and the peaks (bytes of memory) are None if the run took several
-    attempts. `failed` is the reason why there is no result; `too_much` is the share removed, if
-    `max_removal` stopped the run; `code` is the exit code, if the failure ends the comparison."""
+    """The result of one dedup method. The method got `documents` with `bytes` of text, and kept
+    `kept` documents with `kept_bytes`. `seconds` and the peaks (bytes of memory) are None if the
+    run took several attempts. `failed` is the reason if there is no result, `too_much` the removed
+    share if `max_removal` stopped the run, `code` the exit code if the comparison ends, too."""
 
     method: str
     out: Path
@@ -90,7 +90,8 @@ def recipe_of(method: str, sets: Iterable[str] = ()) -> Recipe:
 
 
 def recipes_of(methods: Iterable[str], sets: Iterable[str]) -> dict[str, Recipe]:
-    """Return the recipe of each method. Raises UsageError for an unknown method or setting."""
+    """Return the recipe of each method with the settings `sets`. Raises UsageError for unknown
+    ones."""
     names = list(dict.fromkeys(m.strip() for m in methods if m.strip()))
     if not names:
         raise UsageError("--methods: name at least one, as in --methods exact,minhash")
@@ -372,8 +373,9 @@ def _matrix(methods: list[str], values: list[list[float | None]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Numbers of documents. Method a removes removed[a], and removes or cuts changed[a]. Methods a
-    and b both remove both[a][b], and both remove or cut both_changed[a][b]."""
+    """The documents that methods remove, as numbers. Method a removes removed[a] documents, and
+    removes or cuts changed[a]. Of these, method b removes both[a][b] too, and removes or cuts
+    both_changed[a][b] too."""
 
     JSON = (
         "methods", "removed", "removed_by_both=both", "share_removed_too=shares_removed", "changed",
@@ -392,13 +394,13 @@ class Overlap:
 
     @property
     def shares_removed(self) -> list[list[float | None]]:
-        """A matrix of methods: of the documents that the row's method removed, the share that the
-        column's method removed too."""
+        """A matrix. Its entry [a][b] is the share of the documents removed by method a that method
+        b removed too."""
         return shares(self.removed, self.both)
 
     @property
     def shares_changed(self) -> list[list[float | None]]:
-        """The matrix of `shares_removed`, but for documents that were removed or cut."""
+        """The same matrix as `shares_removed`, but for documents that were removed or cut."""
         return shares(self.changed, self.both_changed)
 
 

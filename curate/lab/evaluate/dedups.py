@@ -85,11 +85,11 @@ def _rows(path: Path, *columns: str) -> Iterator[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class KindScore:
-    """The score of a method on one kind of plant. A plant is two copies of a text, the original and
-    one that was added. `already` counts plants whose original is removed even without the added
-    copy, `planted` all others. `found` of these lost at least the share FOUND of one copy. `bytes`
-    is the mean share removed of the copy that lost more, `similarity` the mean measured similarity,
-    `expected` the recall that theory predicts."""
+    """The score of a dedup method on one kind of plant. A plant is an original text and a copy that
+    was added. `already` counts plants whose original is removed even without the copy, `planted`
+    all other plants. `found` counts those of `planted` in which the original or the copy lost at
+    least the share FOUND. `bytes` is the mean share that was removed from the one that lost more,
+    `similarity` the mean measured similarity, `expected` the recall that theory predicts."""
 
     JSON = ("kind", "planted", "already", "found", "bytes", "similarity", "expected", "recall")
     kind: str
@@ -228,7 +228,7 @@ class Evaluation(Findings):
     curves: dict[str, tuple[int, int]]
 
     def found(self) -> list[tuple[str, list[Any], str]]:
-        """Return (method, curves of the share found by similarity, caption) of each method."""
+        """Return (method, curves, caption) of each method: the share found, by similarity."""
         curves = []
         for scored in self.scores:
             points = sorted(

@@ -70,8 +70,8 @@ class Match:
 class Audit:
     """The duplicates of a corpus. A side is the training or the validation text. `near` and `exact`
     map `A in B` to the share of side A that has a duplicate in side B. `clusters` counts the
-    clusters of near-duplicates, the largest of `largest` documents. `unit` is the length of the
-    shortest passage that counts, as text. `longest` maps a side to its longest match."""
+    clusters of near-duplicates, `largest` the documents in the largest one. `unit` is the least
+    length of passages that count, as in `50 tokens`. `longest` maps a side to its longest match."""
 
     documents: dict[str, int]
     bytes: dict[str, int]
@@ -95,9 +95,9 @@ def audit(
     quiet: bool,
     read: ReadSettings,
 ) -> Audit:
-    """Return the duplicates in the training text, `inputs`, and the validation text. `val` holds
-    the validation text. Instead of `val`, `shards` may be token shards of `inputs`; their
-    validation shards name the validation documents. `similarity` is the least Jaccard similarity of
+    """Return the duplicates within and between the training text (`inputs`) and the validation text
+    (`val`). Instead of `val`, `shards` may be token shards of `inputs`: then the documents in their
+    validation shards are the validation text. `similarity` is the least Jaccard similarity of
     near-duplicates. Raises UsageError if the training or the validation text is empty."""
     if val and shards is not None:
         raise UsageError("dedup audit: give --val or --shards, not both")

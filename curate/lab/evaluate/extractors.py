@@ -124,8 +124,8 @@ Figures = dict[str, list[float | None]]  # {measure: [value, low, high]}, with i
 
 @dataclass(frozen=True)
 class Group:
-    """The figures of a group of pages, by extractor. The gold of these pages gives `texts` main
-    texts, `snippets` snippets and, by field, `stated` metadata."""
+    """The figures of each extractor on a group of pages. `texts`, `snippets` and `stated` count
+    what is known of these pages: main texts, snippets and, by field, metadata."""
 
     name: str | None
     pages: int
@@ -138,7 +138,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Site:
-    """A website's scores: `f1` has the extractors' mean F1, `lost` sums 1 - F1 of the first one."""
+    """A website's scores: each extractor's mean F1, and `lost`, the sum of 1 - F1 for the first."""
 
     site: str
     pages: int
@@ -148,8 +148,8 @@ class Site:
 
 @dataclass(frozen=True)
 class Score:
-    """The score of one extractor on a page: the ratios of `word_scores`, counts of snippets, a
-    verdict on each metadata field, and the reason if the extractor returned no text."""
+    """The score of one extractor on a page: the ratios that `word_scores` computes, counts of
+    snippets, a verdict on each metadata field, and the reason if the extractor returned no text."""
 
     words: dict[str, float] | None = field(metadata=OPTIONAL)
     snippets: dict[str, int] | None = field(metadata=OPTIONAL)
@@ -218,7 +218,8 @@ def _signed(value: float | None) -> str:
 
 
 def span(figure: list[float | None], signed: bool = False) -> str:
-    """Return the confidence interval of a figure as text, such as `0.812 to 0.834`."""
+    """Return the confidence interval of a figure, [value, low, high], as text, such as `0.812 to
+    0.834`, or an empty string if there is none. With `signed`, numbers have a sign."""
     ends = [_signed(v) if signed else _number(v) for v in figure[1:]]
     return "" if "-" in ends else " to ".join(ends)
 
@@ -472,7 +473,7 @@ class Evaluation(Findings):
         return score, self._page(page), sides, text, missing, extra
 
     def kinds(self) -> list[tuple[str, str]]:
-        """Return (measure, title) of each F1 that the gold allows: F1 of words, F1 of snippets."""
+        """Return (measure, title) for F1 of words and of snippets, if the gold has such texts."""
         kinds = [(self.all.texts, "words"), (self.all.snippets, "snippets")]
         return [(f"{name}.f1", f"F1 of {name}") for there, name in kinds if there]
 

@@ -147,7 +147,7 @@ def plan(
     seed: int,
     similarity: Similarity,
 ) -> Planted:
-    """Plan up to `each` plants of every kind. `without_duplicates` selects, from ids, those of
+    """Plan up to `each` plants of every kind. `without_duplicates` gets ids and returns those of
     documents without duplicates. Only these become originals, because a method might find the
     duplicate instead of the plant. Raises UsageError if nothing can be planted."""
     rows = _candidates(base, without_duplicates, RESERVE * each * (len(SIMILARITIES) + 5), seed)
@@ -333,10 +333,9 @@ NGRAM = 5
 def nearest(
     count: int, similarity: Callable[[int], float], target: float, above: bool = False
 ) -> tuple[int, float]:
-    """Return the number of the copy whose similarity is nearest to the target, and that similarity.
-    Copies 0 to count - 1 have more and more changes; `similarity` maps their numbers to decreasing
-    values. With `above`, copies below the target do not count; if none remains, the result is copy
-    0."""
+    """Return (number, similarity) of the copy whose similarity is nearest to `target`. Copies 0 to
+    count - 1 have more and more changes; `similarity` maps their numbers to decreasing values. With
+    `above`, copies below the target do not count; if none remains, the result is copy 0."""
     similarities: dict[int, float] = {}
 
     def at(state: int) -> float:

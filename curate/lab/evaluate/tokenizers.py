@@ -183,9 +183,9 @@ def study(
     read: ReadSettings | None = None,
     quiet: bool = False,
 ) -> TokenizerStudy:
-    """Compare BPE vocabularies of some `sizes`, numbers with commas between them. `width` is that
-    of the embedding. A size is recommended over half this size only if it saves at least the share
-    `worth` of the tokens. Raises UsageError for wrong sizes or digits."""
+    """Compare BPE vocabularies of several `sizes`, separated by commas. `width` is the width of the
+    embedding. A size is recommended over half this size only if it saves at least the share `worth`
+    of the tokens. Raises UsageError for wrong sizes or digits."""
     from tokenize_kit.judge.candidate import texts_of
     from tokenize_kit.lab.study import study as run
     from tokenize_kit.pattern.named import Digits

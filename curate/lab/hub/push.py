@@ -38,7 +38,7 @@ _LANGUAGE = re.compile(r"([a-z]{2,3})(?:_[A-Z][a-z]{3})?", re.ASCII)  # `en`, `e
 class Contents:
     """The contents of a repository. `files` maps a path in the repository to a path on this
     machine. `card` is the text of README.md, perhaps with metadata; `metadata` are defaults for it.
-    `own` are folders with only pushed files: a push deletes older files there."""
+    `own` are folders to which only pushes write: a push deletes all older files there."""
 
     type: str
     files: dict[str, Path]

@@ -275,7 +275,7 @@ _NO_STEPS = ("Reader", "Writer", "Counter", "Stats", "StatsMerger", "Indexer", "
 
 
 class _Known:
-    """The names of DataTrove's blocks, other than writers."""
+    """A container of the names of all blocks of DataTrove that are known, without writers."""
 
     def __contains__(self, name: object) -> bool:
         stages = [stage for stages in STAGES.values() for stage in stages]

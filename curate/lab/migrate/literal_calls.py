@@ -81,8 +81,8 @@ class _Reader:
         self.scopes: list[dict[str, ast.expr | None]] = []
 
     def entries(self, node: ast.AST, known: Container[str]) -> Iterator[tuple[Any, bool]]:
-        """Yield (value, True if `calls_of` returns it) for the calls and entries of lists below a
-        node, in the order of the script."""
+        """Yield (value, listed) for the calls and the entries of lists below a node, in the order
+        of the script. listed is True if `calls_of` returns the value."""
         stack = [(node, False)]
         while stack:
             node, listed = stack.pop()

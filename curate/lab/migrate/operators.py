@@ -86,9 +86,10 @@ class Theirs(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """The step that does what an operator does, or `read` for the section of that name. settings:
-    fixed values, or `Theirs`; differs: what the step does otherwise; more: True if another step
-    already counts for the operator; off: values of the other tool that switch off a limit."""
+    """A rule that turns an operator, a step of another tool, into our step. step: its name, or
+    `read` for that section of a recipe; settings: fixed values, or `Theirs`; differs: what our step
+    does otherwise; more: True if another step already counts for the operator; off: values of the
+    other tool that switch off a limit."""
 
     step: str
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -215,8 +216,9 @@ def migration(
     source: Setting | None = None,
     text: Setting | None = None,
 ) -> Migration:
-    """Return the migration. results: steps, remarks, and settings of the section `read` or steps
-    `read`; `input` among them replaces `source`. text: the column of the text."""
+    """Return the migration made of these results: steps, remarks, and settings of the section
+    `read`, alone or in a step `read`. source: the recipe's input, unless there is a setting
+    `input`. text: the column of the text."""
     results = list(results)
     steps = [result for result in results if isinstance(result, MappedStep)]
     settings = {result.name: result for result in results if isinstance(result, Setting)}
@@ -234,8 +236,9 @@ def migration(
 
 
 def merged(steps: Iterable[MappedStep]) -> tuple[MappedStep, ...]:
-    """Return the steps after joining equal ones: FILTERS if no step between them changes texts,
-    NEIGHBOURS if they are adjacent. Settings that are lists are joined, too."""
+    """Return the steps after joining those of the same name whose settings agree: steps in FILTERS
+    if no step between them changes texts, steps in NEIGHBOURS if they are adjacent. Settings that
+    are lists are joined, too."""
     groups: list[list[MappedStep]] = []
     # {step name: [(group that a further step may join, its settings)]}
     latest: dict[str, list[tuple[list[MappedStep], dict[str, object]]]] = {}

@@ -242,11 +242,12 @@ def unigrams(ids, count, vocab, d, prob):
 
 @njit(cache=True, nogil=True)
 def normalize(hi, lo, count, pruned, bits, d, low_hi, low_lo, backoff, share, weight):
-    """Compute discounted shares and back-offs of n-grams that are sorted by context (all words but
-    the last). hi, lo: their keys. low_hi, low_lo: keys of the n-grams that are one word shorter
-    (empty if these are words). Outputs: backoff, float64, of each shorter n-gram; share,
-    float64[n]; weight, float64[n], the back-off of each n-gram's context. Return True if all
-    contexts are among the shorter n-grams."""
+    """Compute the discounted share of each n-gram in its context (all words but the last), and the
+    context's back-off. hi, lo: keys of the n-grams, sorted by context. low_hi, low_lo: keys of the
+    n-grams that are one word shorter (empty if these are words). d: float64[4], the discount of
+    each count. Outputs: share, float64[n]; weight, float64[n], the back-off of each n-gram's
+    context; backoff, float64, of each shorter n-gram. Return True if all contexts are among the
+    shorter n-grams."""
     width = np.uint64(bits)
     i, n, p = 0, len(hi), np.int64(0)
     while i < n:

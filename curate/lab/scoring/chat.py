@@ -69,9 +69,9 @@ class ChatModel:
             self._headers["Authorization"] = f"Bearer {self._key}"
 
     def ask(self, body: bytes) -> dict[str, Any]:
-        """Send a request, JSON, until it is answered. Return a dictionary of `answer`, `finish`
-        (why the model stopped), `tokens_in` and `tokens_out`. Raises Refused if the server refuses
-        the request, or Failed after the last try."""
+        """Send a request (JSON) until the server answers it. Return a dictionary of `answer`,
+        `finish` (why the model stopped), `tokens_in` and `tokens_out`. Raises Refused if the server
+        refuses the request, or Failed after the last try."""
         options = self._options
         for number in range(1, options.tries):
             try:

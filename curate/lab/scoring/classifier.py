@@ -139,7 +139,7 @@ class Classifier(CorpusStep, FromFiles):
         return pa.table({"outputs": pa.array(outputs.tolist(), SCHEMA.field("outputs").type)})
 
     def resolve(self, sketches: Sketches) -> Decided:
-        """Write the outputs unchanged for `apply`, which decides on each document by itself."""
+        """Write the outputs unchanged; the method `apply` then decides on each document."""
 
         def rows() -> Iterator[pa.RecordBatch]:
             for batch in sketches.batches(["outputs"], ROWS):

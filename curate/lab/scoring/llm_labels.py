@@ -87,9 +87,9 @@ class Document(NamedTuple):
 
 
 class Labeller:
-    """The labels of a sample. `documents` has those with the smallest hashes of id and seed, so
-    their order in the input does not matter. `missing` has those without an answer in the log.
-    Raises UsageError for wrong settings."""
+    """The labels of a sample of documents. `documents` is the sample: the documents with the
+    smallest hashes of id and seed, so their order in the input does not matter. `missing` has those
+    without an answer in the log. Raises UsageError for wrong settings."""
 
     def __init__(
         self, inputs: list[str], read: ReadSettings, chosen: QualityLabel, out: Path, quiet: bool

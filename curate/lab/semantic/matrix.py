@@ -144,8 +144,8 @@ def dimension_of(feature, residual):
 
 @njit(cache=True, nogil=True)
 def signed_dimensions(features, residual):
-    """Return (dimensions: int64[], signs: float32[]), the results of `dimension_of` for each of
-    features: int64[]."""
+    """Return (dimensions: int64[], signs: float32[]), the results of the function `dimension_of`
+    for each of features: int64[]."""
     at = np.empty(len(features), np.int64)
     signs = np.empty(len(features), np.float32)
     for i in range(len(features)):
@@ -411,7 +411,7 @@ def hashed_basis(
     residual: int,
     seed: int,
 ) -> Basis:
-    """Return the basis that this step or an earlier corpus saved, else fit one; save the basis."""
+    """Return the basis that this step or an earlier corpus saved, else a new one. Save it here."""
     file = sketches.folder / BASIS
     if file.exists():
         return Basis.load(file)

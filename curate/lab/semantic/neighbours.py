@@ -160,12 +160,12 @@ def row_keys(block):
 
 @njit(cache=True, nogil=True)
 def best_before(products, first, second, squares, roots, members, rank, best, partner):
-    """For each document, update the highest cosine to a preferred document, and that document.
-    best: float64[documents], these cosines. partner: int64[documents], these documents. products:
-    float32[tall, wide], inner products of members[first:] with members[second:]. members: int64[],
-    rows of the matrix in order of preference. squares: float64[documents], squared lengths. roots:
-    float64[members], lengths. rank: int64[documents], lower for preferred documents. Among equally
-    similar partners the preferred one is taken."""
+    """Update best: float64[documents], the highest cosine of each document to a preferred document,
+    and partner: int64[documents], that preferred document. products: float32[tall, wide], inner
+    products of members[first:] with members[second:]. members: int64[], rows of the matrix in order
+    of preference. squares: float64[documents], squared lengths. roots: float64[members], lengths.
+    rank: int64[documents], lower for preferred documents. Among equally similar partners the
+    preferred one is taken."""
     for i in range(products.shape[0]):
         document = members[first + i]
         top, at = 0.0, -1
@@ -481,9 +481,9 @@ def _with_direction(matrix: np.ndarray) -> np.ndarray:
 def highest_similarities(
     step: DedupSemantic, matrix: Matrix, rank: np.ndarray, folder: Path
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (similarity: float64[documents], partner: int64[documents]), the result of `highest`,
-    and write centroids.npy. If the step prefers hard documents (far from their centroid), these
-    distances replace `rank`."""
+    """Return (similarity: float64[documents], partner: int64[documents]), the result of the
+    function `highest`, and write centroids.npy. If the step prefers hard documents, the distance of
+    a document to its centroid replaces `rank`."""
     rows = _with_direction(matrix.rows)
     count, size = matrix.rows.shape
     numbers = np.arange(count)
@@ -510,7 +510,7 @@ def highest_similarities(
 
 
 def find(step: DedupSemantic, sketches: Sketches) -> Nearest:
-    """Return the similarities saved in the step's folder, computed and saved first if missing."""
+    """Return the similarities from the step's folder. If missing, compute and save them first."""
     db = sketches.connection
     corpus_rows = _column(db, "part >= 0", "place")
     path = sketches.folder / SIMILARITY
@@ -545,11 +545,11 @@ def find(step: DedupSemantic, sketches: Sketches) -> Nearest:
 
 
 def removed_share(nearest: Nearest, keep_fraction: float) -> tuple[np.ndarray, float]:
-    """Return (bool[documents]: the documents to remove so that the share `keep_fraction` of the
-    run's own documents is kept; the lowest similarity of these documents, or 1 without any). The
-    most similar documents are removed first, equally similar ones by row. Documents of earlier
-    corpora with at least that similarity are flagged too, so that chains of partners can pass
-    through them."""
+    """Return (removed, least). removed: bool[documents], the documents to remove so that the share
+    `keep_fraction` of the run's own documents is kept. least: the lowest similarity of these
+    documents, or 1 without any. The most similar documents are removed first, equally similar ones
+    by row. In removed, documents of earlier corpora with similarity `least` or more are True too,
+    so that chains of partners can pass through them."""
     removals = round((1.0 - keep_fraction) * int(nearest.own.sum()))
     rows = np.flatnonzero(nearest.own & (nearest.partner >= 0))
     first = rows[np.lexsort((rows, -nearest.similarity[rows]))[:removals]]

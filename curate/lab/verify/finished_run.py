@@ -210,7 +210,7 @@ class FinishedRun:
     @cached_property
     def sources(self) -> dict[str, Source]:
         """The sampled documents as the reader returns them, by id. Raises NotChecked in the same
-        cases as `unchanged`."""
+        cases as the method `unchanged`."""
         sources: dict[str, Source] = {}
         for part in self.parts:
             ids = {doc.id for doc in self.sample if doc.part == part}
@@ -271,7 +271,7 @@ class FinishedRun:
         return document.edited(text, self.before(label)).decode()
 
     def stage_texts(self, label: str, part: int, numbers: set[int]) -> dict[int, str]:
-        """Return the texts that a corpus step received, by their row numbers in a partition."""
+        """Return {row number: text}: texts that a corpus step received in the partition `part`."""
         stages = enumerate(self.record["stages"])
         number = next((n for n, stage in stages if label in stage["steps"]), None)
         if number is None:

@@ -80,8 +80,8 @@ def memory(dim: int, most: int = _WORDS) -> Memory:
 class Scratch(NamedTuple):
     """Buffers for one line at a time. `spots` and `fresh` are int64[stretch, 3]: the start, end and
     hash of all words and of new words. `places` and `counts` are int64[stretch]: the index in the
-    cache and the number of rows of each word. `ngrams` is like `grams` of `ngrams_from`. `hashes`
-    is int64[words of the line], used if the model has word n-grams."""
+    cache and the number of rows of each word. `ngrams` is the array `grams` that the function
+    ngrams_from fills. `hashes` is int64[words of the line], used if the model has word n-grams."""
 
     spots: np.ndarray
     fresh: np.ndarray
@@ -386,7 +386,7 @@ def _branch(x: np.float32) -> np.float32:
 
 @njit(nogil=True)
 def outputs(output: Output, hidden: np.ndarray, out: np.ndarray) -> None:
-    """Fill out: float32[labels] with the probabilities of the labels, for losses other than hs."""
+    """Fill out: float32[labels] with probabilities, for losses other than hierarchical softmax."""
     labels = len(out)
     for label in range(labels):
         out[label] = dot(output, label, hidden)
@@ -471,8 +471,8 @@ def best(
     stack: np.ndarray,
 ) -> tuple[int, np.float32]:
     """Find the n <= k labels with the highest log probabilities. Return n and the margin: the
-    smallest difference between neighbours among their scores and the next lower score. Fills
-    `scores` (float32[k + 1]) and `labels` (int32[k + 1]). Overwrites `work` and `stack`."""
+    smallest gap between adjacent scores, down to the best label left out. Fills `scores`
+    (float32[k + 1]) and `labels` (int32[k + 1]). Overwrites `work` and `stack`."""
     many = len(output.dense)
     size = 0
     near = np.float32(-np.inf)
@@ -648,7 +648,7 @@ class Classifier:
 
     def explain(self, line: bytes, label: int) -> tuple[list[Share], float]:
         """Return what each feature of a line adds to a label's logit, largest first, and the logit.
-        With loss hs, the logit is the sum that `direction` describes."""
+        With the loss hs, the logit is the sum that the function direction describes."""
         return explain(self._model, line, label)
 
     def _numbers(self, values: np.ndarray) -> np.ndarray:

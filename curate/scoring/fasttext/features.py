@@ -57,7 +57,7 @@ class Words(NamedTuple):
 
 @njit(nogil=True, inline="always")
 def fnv(state: Integer, byte: Integer) -> Integer:
-    """Return the hash after one more byte. The byte is taken as signed."""
+    """Return the FNV-1a hash `state` after one more byte. The byte is taken as signed."""
     return ((state ^ (byte + (byte >> 7) * 0xFFFFFF00)) * _FNV_PRIME) & _MASK32
 
 
@@ -92,8 +92,8 @@ def entry_among(
     end: int,
     state: Integer,
 ) -> Integer:
-    """Return the entry of a word or label, or -1. The first arguments are fields of `Words`
-    (`words` is `Words.data`)."""
+    """Return the dictionary entry of the word or label data[start:end] with hash `state`, or -1.
+    The other arguments are fields of the class Words (`words` is its `data`)."""
     mask = len(slots) - 1
     slot = state & mask
     entry = np.int64(slots[slot])
@@ -105,7 +105,7 @@ def entry_among(
 
 @njit(nogil=True, inline="always")
 def row_among(first: Integer, pruned: Integer, kept: np.ndarray, ngram: Integer) -> Integer:
-    """Return the row of a hashed n-gram, or -1 if it was pruned. Other arguments: see `Words`."""
+    """Return the row of a hashed n-gram, or -1 if it was pruned. `first` is `Words.words`."""
     row = ngram
     if pruned >= 0:
         mask = len(kept) - 1
@@ -224,8 +224,9 @@ def ngrams_from(
 ) -> tuple[int, int]:
     """Find the n-grams of <word> that have a row, from byte `at` of <word> on, as many as fit.
     Returns (count, at): the number of n-grams in `grams` so far, and the next byte to begin at,
-    which is the size of <word> when all are found. The first seven arguments are fields of `Words`.
-    `grams` is int64[maxn + ROOM, 3], filled from `count` on with row, begin and end in <word>."""
+    which is the size of <word> when all are found. The first seven arguments are fields of `Words`
+    (`first`: its `words`). `grams` is int64[maxn + ROOM, 3], filled from `count` on with row, begin
+    and end in <word>."""
     sifts = len(sieve) - 1
     last = end - start + 1  # of <word>
     while at <= last and count + maxn <= len(grams):

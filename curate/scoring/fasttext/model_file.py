@@ -59,9 +59,9 @@ class Quantizer:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The location of a matrix in the file. At `at` are the numbers, float32[rows, dim], or, with a
-    quantizer, the codes of the rows, uint8[rows, parts]. If the norms of the rows are quantized
-    too, their codes, uint8[rows], are at `norms_at`, and `norms` is their quantizer."""
+    """The place of a matrix in the file. At `at` are its numbers, float32[rows, dim], or with a
+    quantizer the codes of its rows, uint8[rows, parts]. If the norms of the rows are quantized too,
+    their codes, uint8[rows], are at `norms_at`, and `norms` is their quantizer."""
 
     rows: int
     dim: int

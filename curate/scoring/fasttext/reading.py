@@ -33,9 +33,9 @@ DECODED = 1 << 28  # quantized matrices up to this size in bytes are decoded whe
 
 
 class Rows(NamedTuple):
-    """The input matrix. `dense` is float32[rows, dim], or empty if the matrix is quantized. Then
-    `codes` is uint8[rows, parts], `centroids` float32[], `each` the floats per code, `norms`
-    float32[rows]."""
+    """The input matrix. `dense` is float32[rows, dim], empty if the matrix is quantized. For a
+    quantized matrix, `codes` is uint8[rows, parts], `centroids` float32[], `each` the floats per
+    code, `norms` float32[rows]."""
 
     dense: np.ndarray
     codes: np.ndarray

@@ -124,7 +124,7 @@ class Model:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return (code: int32[rows], score: float32[rows]): for each line the index of its best
         label in `labels`, or -1, and the score of this label, 0 to 1. The arguments are those that
-        `fasttext_lines` returns."""
+        the function fasttext_lines returns."""
         codes, scores = (column[:, 0] for column in self.classifier.top(lines, ends))
         # fastText's probabilities can exceed 1, up to 1.00003.
         scores = np.minimum(scores, np.float32(1.0)) * words

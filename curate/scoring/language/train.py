@@ -181,8 +181,8 @@ FILLED = {
 
 
 def fit_apart(source: Path, target: Path, training: Training, call_apart: CallApart) -> None:
-    """Train a model in a separate process on a file in fastText's format, and write the model to
-    `target`. Raises RunFailed with the reason if training fails."""
+    """Train a model on the file `source` (in fastText's format) in a separate process, and write
+    the model to `target`. Raises RunFailed with the reason if training fails."""
     need_library()
     call_apart("curate.scoring.language.train:fit", FitTask(source, target, training), FILLED)
 

@@ -180,7 +180,7 @@ class NgramModel:
         return sums, floats
 
     def by_sentence(self, texts: pa.LargeStringArray) -> tuple[Scores, np.ndarray]:
-        """Return the scores of all sentences, and the number of each row's first one:
+        """Return the scores of all sentences, and the number of each row's first sentence:
         int64[rows + 1]."""
         sentences = self.sentences(texts)
         exact, floats = self.log10(sentences.ids, sentences.ends)

@@ -220,7 +220,7 @@ class Perplexity(CorpusStep, FromFiles):
 
     @property
     def repeats(self) -> bool:
-        """True if the perplexity that `first_occurrences` computes is needed too."""
+        """True if perplexities by NgramModel.first_occurrences are needed too."""
         return self.first or self.least_first is not None
 
     def resources(self) -> list[str]:
@@ -365,7 +365,8 @@ def bucket_of(
 # scores pages. A paragraph is a line, as in CCNet's dedup. A paragraph without words has no score
 # and is kept; percentiles are over all paragraphs of a language.
 def paragraph_texts(docs: Documents) -> tuple[np.ndarray, pa.LargeStringArray]:
-    """Return (int64[rows + 1], the number of each row's first line; all lines with newlines)."""
+    """Return (firsts: int64[rows + 1], the number of each row's first line; lines, with
+    newlines)."""
     from curate.text.buffers import text_array
     from curate.text.lines import newline_lines
 

@@ -67,7 +67,7 @@ def word_key(data, start, size):
 
 @njit(nogil=True, inline="always")
 def home(key, size, slots):
-    """Return the position in `slots` of the first bucket in which to search for a key."""
+    """Return the position in `slots` of the first bucket to search for a word's key and size."""
     spread = mix_bits(key ^ np.uint64(size)) >> _32
     return ((spread * (np.uint64(len(slots)) // _WIDE)) >> _32) * _WIDE
 
@@ -355,8 +355,8 @@ def of_pieces(
     texts: pa.LargeStringArray, variant: Variant, processor: Any, ids: np.ndarray, number: Numbers
 ) -> Sentences:
     """Return texts as sentences of pieces. `ids` is uint32[pieces], the word id of each piece. A
-    run of letters for which SentencePiece has no piece counts as one word, whose id `number`
-    returns. Otherwise all words in another script would be the same unknown word."""
+    run of letters for which SentencePiece has no piece counts as one word, whose id the function
+    `number` returns. Otherwise all words in another script would be the same unknown word."""
     rows = np.zeros(len(texts) + 1, np.int64)
     lines: list[str] = []
     for r, text in enumerate(texts.to_pylist()):
@@ -406,8 +406,8 @@ def load_pieces(model: bytes, source: str) -> Any:
 
 
 def piece_words(processor: Any) -> tuple[list[bytes], np.ndarray]:
-    """Return the pieces as words, by piece id, and bool[pieces]: True if texts can have the
-    piece."""
+    """Return (words, real) of a SentencePiece model: the bytes of each piece, by piece id; and
+    bool[pieces], True for a piece that texts can have."""
     names = processor.IdToPiece(list(range(processor.GetPieceSize())))
     real = [
         not (processor.IsControl(i) or processor.IsUnknown(i) or n.encode() in SPECIAL)

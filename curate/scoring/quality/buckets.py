@@ -360,7 +360,7 @@ def _placed(values: np.ndarray, langs: list[str], limits: dict[str, np.ndarray])
 
 
 def add_products(task: LevelsTask) -> list[list[int]]:
-    """Run a task: return sums over documents of products of any two of (1, percentiles, target)."""
+    """Run a task: return products of two of (1, percentiles, target), summed over documents."""
     size = len(task.thresholds) + 2
     products = np.zeros((size, size), object)
     for batch in sketch_batches(task.group.files, task.columns("target"), ROWS):

@@ -29,8 +29,8 @@ def threshold_of(scores: np.ndarray, fraction: float) -> float:
 
 
 def steps(scores: np.ndarray, good: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return, for each of k distinct scores as a threshold, (the threshold: float64[k], descending;
-    the number of good documents kept: int64[k]; the number of other documents kept: int64[k])."""
+    """Return (thresholds, good, others): the k distinct scores, float64[k], descending; how many
+    good documents each keeps as a threshold, int64[k]; how many others, int64[k]."""
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
     last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
@@ -47,7 +47,7 @@ def roc_auc(scores: np.ndarray, good: np.ndarray) -> float:
 
 
 def average_precision(scores: np.ndarray, good: np.ndarray) -> float:
-    """Return the sum over thresholds of precision times gain in recall, without interpolation."""
+    """Return the sum, over thresholds, of precision times gain in recall (no interpolation)."""
     _, right, wrong = steps(scores, good)
     precision = right / (right + wrong)
     return float(np.sum(np.diff(np.concatenate(([0], right))) * precision) / right[-1])
@@ -161,8 +161,8 @@ def agreement(scores: np.ndarray, good: np.ndarray) -> dict[str, Any]:
 
 
 def _kappa(shares: np.ndarray) -> np.ndarray:
-    """Return kappa for shares[..., 4]: the shares of documents that are neither good nor kept, good
-    only, kept only, and both."""
+    """Return Cohen's kappa. shares[..., 4] are the shares of documents that are neither good nor
+    kept, only good, only kept, and both."""
     neither, good, kept, both = np.moveaxis(shares, -1, 0)
     chance = (kept + both) * (good + both) + (neither + good) * (neither + kept)
     return np.asarray((neither + both - chance) / (1 - chance))

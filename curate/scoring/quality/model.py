@@ -38,7 +38,8 @@ def _stripped(data: np.ndarray, start: int, end: int) -> int:
 
 
 def joined_lines(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Strip texts, replace line ends by blanks. Return (uint8[bytes], offsets: int64[rows + 1])."""
+    """Strip texts; line ends become blanks. Return (data: uint8[bytes], offsets:
+    int64[rows + 1])."""
     return _joined(data, offsets, False)
 
 
@@ -91,7 +92,7 @@ def quality_lines(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return texts as lines for the model: (lines: uint8[bytes], ends: int64[rows + 1], words:
     bool[rows], True if the line has a word). The lines of a text are joined. Words that are
-    commands to fastText become spaces, as in `fasttext_lines`."""
+    commands to fastText (`</s>`, `__label__...`) become spaces."""
     lines, ends = _joined(data, offsets, True)
     raw = lines.tobytes()
     if any(command.tobytes() in raw for command in (END_WORD, LABEL_PREFIX)):
@@ -165,9 +166,9 @@ class Classifier:
         return self.line_scores(*quality_lines(data, offsets))
 
     def line_scores(self, lines: np.ndarray, ends: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Return the scores of lines that `quality_lines` returned. With two labels the score is
-        computed as in DCLM: the probability of the likelier label, or 1 minus that. fastText's
-        probabilities are 0.00001 too high, as is DCLM's published threshold."""
+        """Return the scores of lines that the function quality_lines returned. With two labels the
+        score is computed as in DCLM: the probability of the likelier label, or 1 minus that.
+        fastText's probabilities are 0.00001 too high, as is DCLM's published threshold."""
         chances = self._model.probabilities(lines, ends, self._codes).astype(np.float64)
         score = chances[:, 0]
         if chances.shape[1] == 2:

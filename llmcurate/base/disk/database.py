@@ -30,7 +30,7 @@ _idle: list[Any] = []
 
 @atexit.register
 def _close_idle() -> None:
-    """Close idle connections. At exit, DuckDB 2 would print the functions of open connections."""
+    """Close idle connections at exit: DuckDB 2 would print the functions of those still open."""
     while _idle:
         _idle.pop().close()
 

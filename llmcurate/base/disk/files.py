@@ -92,7 +92,7 @@ TEMPORARY = ".part-"
 
 def temporary_name(name: str) -> str:
     """Return `.part-PROCESS-RANDOM-NAME`, a name that no other process uses, on this or another
-    machine that shares the folder. `clear_temporary` and `clear_dead` recognise such names."""
+    machine that shares the folder. clear_temporary() and clear_dead() recognise such names."""
     return f"{TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}-{name}"
 
 
@@ -155,7 +155,7 @@ def next_aside(path: Path) -> Path:
 
 
 def rename_aside(path: Path) -> Path:
-    """Rename a file or folder to its `next_aside`, and return that path."""
+    """Rename a file or folder to the path that next_aside() returns, and return it."""
     if path.resolve() in (here := Path.cwd(), *here.parents):
         raise UsageError(f"{path} contains your current folder: change to another folder first")
     aside = path.with_name(next_aside(path).name)
@@ -179,8 +179,8 @@ _listeners: ContextVar[tuple[Callable[[Path], None], ...]] = ContextVar("listene
 
 @contextmanager
 def listening(listener: Callable[[Path], None]) -> Iterator[None]:
-    """Call the listener with the path of each file that `replacing` completes within the block, in
-    this thread or in threads that it starts with `process.Threads`."""
+    """Call the listener with the path of each file that the function replacing completes within the
+    block, in this thread or in threads of the class process.Threads that it starts."""
     token = _listeners.set((*_listeners.get(), listener))
     try:
         yield
@@ -192,8 +192,8 @@ def listening(listener: Callable[[Path], None]) -> Iterator[None]:
 def replacing(path: Path, sync: bool = True, only_if_changed: bool = False) -> Iterator[Path]:
     """Yield a temporary path beside `path`. When the block ends, the file, or folder of files, that
     it created there is renamed to `path`. If `sync`, all bytes are on the disk before the renaming.
-    Give False if the caller syncs many files at once later. If `only_if_changed`, an existing
-    `path` with the same bytes is not replaced, and keeps its modification time."""
+    `sync=False` is for callers that sync many files at once later. If `only_if_changed`, an
+    existing `path` with the same bytes is not replaced, and keeps its modification time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(temporary_name(path.name))
     try:
@@ -260,7 +260,7 @@ def clear_temporary(folder: Path) -> None:
 
 
 def clear_dead(folder: Path, name: str | None = None) -> None:
-    """Remove the temporary files of processes that no longer run: those for file `name`, or all."""
+    """Remove temporary files of processes that no longer run: all, or those for the file `name`."""
     leftover = re.compile(
         rf"\{TEMPORARY}(\d+)-[0-9a-f]+-" + (".+" if name is None else re.escape(name))
     )
@@ -303,7 +303,7 @@ def is_below(name: object) -> bool:
 def path_inside(folder: Path, name: object, source: object = None, follow: bool = True) -> Path:
     """Return the path of `name` below a folder. Raises RunFailed if the path lies elsewhere. The
     message names `source`, the file or list that has the name. If `follow`, the target of a link is
-    checked, too. Give False for a path that will be replaced or removed."""
+    checked, too. `follow=False` is for a path that will be replaced or removed."""
     if not isinstance(name, str) or not is_below(name):
         raise RunFailed(
             f"{source or folder} names {str(name)[:100]!r}, which is not inside {folder}:"

@@ -56,8 +56,8 @@ def acquire(
     """Acquire the lock on `what`. `read` returns the last holder. `write` replaces it, or returns
     False if the holder is no longer the one that was read. If the holder is on another machine,
     `say` prints a line, and the function waits up to `stale` seconds for a sign of life, by this
-    machine's clock, because the other clock may be ahead. `blind`: if holders cannot be watched,
-    the reason and the advice for the message.
+    machine's clock, because the other clock may be ahead. `blind`: "" if a holder on another
+    machine can be watched, else the reason and advice, which the message of LockHeld gives.
 
     Raises:
         LockHeld: another process holds the lock.

@@ -131,7 +131,7 @@ class TableWriter:
         self._waiting, self._rows, self._bytes = [], 0, 0
 
     def close(self, failed: bool = False) -> None:
-        """Finish the file, or discard it if writing failed."""
+        """Complete the parquet file and move it into place. If `failed`, discard it instead."""
         error = RuntimeError("unfinished") if failed else None
         try:
             if not failed:
@@ -153,7 +153,7 @@ class TableWriter:
 
 @contextmanager
 def writing(path: Path, sink: Callable[[Path], Any] | None = None) -> Iterator[TableWriter]:
-    """Yield a `TableWriter`, closed at the end of the block. After an error, no file is left."""
+    """Yield a `TableWriter`; close it at the end of the block. After an error, no file is left."""
     writer = TableWriter(path, sink)
     done = False
     try:

@@ -66,8 +66,8 @@ AT_ONCE = 128
 
 
 class Threads(ThreadPoolExecutor):
-    """Threads that share the context of the thread that submits work. So the listeners of that
-    thread (`files.listening`) are also called for the files that these threads write."""
+    """Threads that share the context of the thread that submits work. So the functions given to
+    files.listening in that thread are also called for the files that these threads write."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         return super().submit(copy_context().run, fn, *args, **kwargs)

@@ -28,7 +28,7 @@ def seal(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def unseal(values: Any) -> dict[str, Any]:
-    """Return the values that were given to ``seal``. Raises ValueError if the checksum is wrong."""
+    """Return the values given to the function seal. Raises ValueError if the checksum is wrong."""
     if not isinstance(values, dict):
         raise ValueError("not a JSON object")
     content = {name: value for name, value in values.items() if name != "checksum"}

@@ -145,11 +145,11 @@ class Store:
         return path.relative_to(self.root).as_posix()
 
     def names(self, text: str) -> str:
-        """Return a message's JSON with names in place of this machine's paths in the mirror."""
+        """Return the JSON `text` for other machines, with a mark in place of this mirror's path."""
         return _moved(text, str(self.root), MARK) if self.url else text
 
     def places(self, text: str) -> str:
-        """Return a message's JSON with this machine's paths in place of names."""
+        """Return the JSON `text` of another machine, with this mirror's path for the mark."""
         return _moved(text, MARK, str(self.root)) if self.url else text
 
     # Files.
@@ -223,8 +223,8 @@ class Store:
             self._own += paths
 
     def release(self) -> None:
-        """Remove the files of a task that has ended from a temporary mirror, except those that all
-        tasks read."""
+        """After a task, remove its files from a temporary mirror, except those that all tasks
+        read."""
         for path in self._own:
             if str(path) not in _stamps:
                 path.unlink(missing_ok=True)
@@ -255,8 +255,8 @@ class Store:
         return path.exists() or self.lacks(path)
 
     def fault(self, path: Path, sealed: Seal) -> str | None:
-        """Return how a file that the mirror lacks differs from its seal, or None. Its size is
-        compared, and if files are no longer trusted, also its content."""
+        """Return how the stored copy of a file that the mirror lacks differs from its seal, or None
+        if it does not. Its size is compared, and unless `self.trusted`, its content too."""
         if self.trusted:
             size = self.listing[self.name(path)]
             same = sealed[0] in (None, size)
@@ -284,7 +284,7 @@ class Store:
     def driving(
         self, say: Callable[[str], None] = print, stale: float = STALE_SECONDS
     ) -> Iterator[None]:
-        """Hold the lock of the store within the block. `say` prints a line if this may take long.
+        """Hold the lock of the store within the block. `say`, `stale`: see lock.acquire.
 
         Raises:
             LockHeld: another driver works in the store.
@@ -406,9 +406,9 @@ def _stamp(path: str) -> tuple[int, ...]:
 def publish(
     store: Store, before: Mapping[str, list[Any]], nothing_new: bool = False
 ) -> dict[str, int]:
-    """Upload the files of a finished run that are in the mirror but not in the store. Return the
-    numbers of all `files`, uploaded files (`put`), uploaded `bytes` and `removed` files. `before`:
-    the store's list before the run. The mirror may lack files only if `nothing_new`."""
+    """Upload the files of a finished run that are in the mirror but not in the store. Return
+    numbers by name: `files` of the run, files uploaded (`put`), their `bytes`, files `removed`.
+    `before`: the store's list before the run. The mirror may lack files only if `nothing_new`."""
     stored = store.listing
     if nothing_new:
         if before and {n: size for n, (size, _) in before.items()}.items() <= stored.items():

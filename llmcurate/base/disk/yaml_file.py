@@ -60,7 +60,7 @@ def read_yaml(text: str, source: str, lines: bool = True) -> tuple[Any, yaml.Nod
 
 def line_of(root: yaml.Node | None, *keys: Any) -> int | None:
     """Return the line number of the value at a path of keys and indices in a tree of nodes. If the
-    path does not exist, return the line of its longest part that does, or None."""
+    path does not exist, return the line of its longest beginning that does, or None."""
     node, line = root, None
     for key in keys:
         child = None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def kernels_folder() -> Path | None:
-    """Return the folder KERNELS (see cache.py), or None if the user has no home."""
+    """Return the folder KERNELS (defined in cache.py), or None if the user has no home."""
     if chosen := os.environ.get("NUMBA_CACHE_DIR"):
         return Path(chosen)
     if chosen := os.environ.get("LLMCURATE_CACHE"):

@@ -23,7 +23,7 @@ class Busy(Exception):
 
 
 def refuse() -> None:
-    """Raise Busy. If compile_time.on_busy is this function, other kernels are compiled first."""
+    """Raise Busy. As compile_time.on_busy, it makes the process compile other kernels first."""
     raise Busy
 
 
@@ -66,7 +66,7 @@ def _try_lock(file: IO[str]) -> bool:
 
 
 def _wait(file: IO[str]) -> None:
-    """Wait for the lock, but at most WAIT_SECONDS: the process that has it may be suspended."""
+    """Wait for a file's lock, at most WAIT_SECONDS: the process that has it may be suspended."""
     until = time.monotonic() + WAIT_SECONDS
     while not _try_lock(file) and time.monotonic() < until:
         time.sleep(0.02)

@@ -255,8 +255,8 @@ def _outlines(data: dict[str, Any], only_marked: bool) -> list[list[Point]]:
 
 
 def _between(data: dict[str, Any], threshold: float, above: bool | None) -> float:
-    """Return where to draw the threshold. If the values are whole numbers, it moves by 0.5, so that
-    the bar of the threshold itself is on the kept side."""
+    """Return where to draw the line of the threshold. If the values are whole numbers, it is moved
+    by 0.5, so that the bar of the threshold itself is on the kept side."""
     whole = len(data["edges"]) > 1 and data["edges"][0] % 1 == 0.5
     return threshold + ((0.5 if above else -0.5) if whole and above is not None else 0)
 

@@ -57,7 +57,7 @@ def name(text: object) -> Markup:
 
 
 def document(id: object) -> Markup:
-    """Return a document's id as an HTML link. The link gets its address later, from `linked`."""
+    """Return a document's id as an HTML link. The function linked gives it its address."""
     from markupsafe import Markup, escape
 
     shown = breakable(plain(id, MOST_NAME))
@@ -176,8 +176,8 @@ def render(template: str, **values: Any) -> str:
 
 
 def own_script(name: str, forms: bool = False) -> tuple[Markup, str]:
-    """Return (a script of `templates/`, a Content-Security-Policy that lets a page run only this
-    script). `forms` permits the page to send forms to its own origin."""
+    """Return (script, policy): a script of `templates/`, and a Content-Security-Policy that lets a
+    page run only this script. `forms` permits the page to send forms to its own origin."""
     from markupsafe import Markup
 
     script = source(name)

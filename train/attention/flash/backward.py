@@ -63,7 +63,7 @@ def _over_keys(
     MASKED: tl.constexpr, SINKS: tl.constexpr, PREFIX: tl.constexpr, SLOPES: tl.constexpr,
     HEAD_DIM: tl.constexpr, PADDED_DIM: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Return ``acc`` plus a key block's part of the queries' gradient, without factor ``scale``."""
+    """Return ``acc`` plus what a block of keys adds to the queries' gradient, before scaling."""
     cols, local = begin + tl.arange(0, KEYS), tl.arange(0, KEYS)
     dims = tl.arange(0, PADDED_DIM)
     k_here = ranges.far_along(k_at, begin, stride_k) + local[None, :] * stride_k + dims[:, None]
@@ -96,8 +96,7 @@ def queries_kernel(
 ):  # fmt: skip
     """Compute the gradient of the queries. Each block of queries again reads the keys that it sees,
     and sums over them in a fixed order, without atomic operations. Grid: blocks of queries, heads,
-    batch. ``scale``: the factor from q k^T to scores to base 2. ``back``: the factor to scores to
-    base e."""
+    batch. ``scale`` turns q k^T into scores to base 2, ``back`` into scores to base e."""
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     head, batch = tl.program_id(1), tl.program_id(2).to(tl.int64)
     local = tl.arange(0, QUERIES)

@@ -23,8 +23,9 @@ KERNELS = ("forward", "of_queries", "of_keys")
 
 
 def measure(q: Tensor, ends: Tensor) -> None:
-    """Choose the fastest tile of each kernel for such queries, which need a gradient, in documents
-    with these ``ends``. What an earlier process measured with these versions is not repeated."""
+    """Choose the fastest tile of each kernel for queries like ``q``, which must need a gradient, in
+    documents with these ``ends``. What an earlier process measured with these versions is not
+    repeated."""
     key = op.padded(q.shape[-1]), q.dtype, False
     card = torch.cuda.get_device_name(q.device) if q.is_cuda else "cpu"
     name = f"{card} {key[0]} {q.dtype} {torch.__version__} {triton.__version__}.json"

@@ -115,7 +115,7 @@ def _norm(config: ModelConfig) -> family.Layout:
 
 
 def _last_norm(config: ModelConfig) -> family.Layout:
-    """Return a layout that undoes the scale of the embedding, which is also the head's matrix."""
+    """Return the last norm's layout. It undoes the scale that the tied embedding has."""
     return family.scaled(config.hidden**0.5, offset=1.0)
 
 

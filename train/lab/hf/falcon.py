@@ -30,7 +30,7 @@ def _write_falcon(config: ModelConfig) -> keys.Pairs:
 
 
 def _one(config: ModelConfig) -> bool:
-    """Return True unless attention and feed-forward have norms of their own, side by side."""
+    """Return False if parallel attention and feed-forward have a norm each, else True."""
     return getattr(config.residual, "norms", 1) == 1
 
 

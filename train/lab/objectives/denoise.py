@@ -197,7 +197,7 @@ def replaced(hidden: Flags, sentinels: Ints) -> tuple[Ints, Ints]:
 
 
 def unchanged(text: npt.NDArray[Any]) -> Ints:
-    """Return the codes of the text without corruption."""
+    """Return the codes ~0, ~1 and so on, which stand for the whole text without corruption."""
     return ~np.arange(len(text))
 
 

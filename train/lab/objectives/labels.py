@@ -108,7 +108,8 @@ def _texts(example: Example) -> Tensor:
 
 
 def _log_sums(scores: Tensor, group: Tensor) -> Tensor:
-    """Return the logarithm of the sum of exp(score) of each group, in a tensor like ``scores``."""
+    """Return the logarithm of the sum of exp(score) in each group. ``group``: the group of each
+    score, a number below that of the scores, which is also the size of the result."""
     highest = torch.full_like(scores, -torch.inf).scatter_reduce(0, group, scores, "amax")
     highest = highest.detach()
     total = torch.zeros_like(scores).index_add(0, group, (scores - highest[group]).exp())

@@ -46,7 +46,7 @@ DEFAULTS = {
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Points to fit, in arrays [points]. ``flops``: those in the source, else 6 x parameters x
+    """Points to fit, in arrays [points]. ``flops``: those in the file, else 6 x parameters x
     tokens. ``loss``: nats per token. ``non_embedding``: parameters without embeddings (Kaplan)."""
 
     parameters: Floats
@@ -93,7 +93,7 @@ class Run:
 
 @dataclass(frozen=True)
 class SizeCurve:
-    """The curve of a size at a budget without repeated text: (operations, training loss) pairs."""
+    """The (operations, training loss) pairs of a size at a budget, without repeated text."""
 
     name: str
     parameters: int

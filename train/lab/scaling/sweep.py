@@ -67,8 +67,8 @@ def parts_of(
 
 
 def found_by(name: str, folders: Sequence[Path]) -> tuple[list[Run], list[SizeCurve]]:
-    """Return the points of the finished runs of a size at a budget, one for each seed, and the mean
-    curve of the runs, unless they repeat text."""
+    """Return a point for each finished run in ``folders``, runs of one size at one budget, and the
+    mean curve of these runs, or no curve if they repeat text."""
     summaries = [read_json(folder / "train.json") for folder in folders]
     checkpoint = newest(folders[0] / "checkpoints")
     assert checkpoint is not None

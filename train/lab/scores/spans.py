@@ -85,8 +85,8 @@ class Blanked(Piece):
 
 
 class Filling(Objective):
-    """An objective that predicts the hidden tokens of ``Blanked`` pieces, as a model has learned to
-    by ``learned``, its settings. ``vocabulary`` has the special tokens of these."""
+    """An objective that predicts the hidden tokens of ``Blanked`` pieces in the way that a model
+    has learned. ``learned``: the settings of the model's training."""
 
     def __init__(self, judged: Judged, learned: TrainConfig, context: int) -> None:
         kind, model = kind_of(learned), judged.model

@@ -1,5 +1,5 @@
-"""The score of a JSONL file of a task: each model is fine-tuned on half of the lines. It predicts
-the labels of the others, or scores the targets of their sources."""
+"""The score for a JSONL file of labels or targets: each model is fine-tuned on half of the lines.
+It predicts the labels of the other lines, or scores their targets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FineTuned(Score):
 
     @abstractmethod
     def scored(self, model: Path, asked: Path, train: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-        """Return the value of each line of a file, by a fine-tuned model."""
+        """Return the value of each line of the file ``asked``, by the fine-tuned ``model``."""
 
     @cached_property
     def halves(self) -> tuple[list[Sample], list[Sample]]:
@@ -213,7 +213,7 @@ class Written(FineTuned):
 
 
 def file_score(file: Path, steps: int) -> FineTuned:
-    """Return the score for a file of a task. Raises ``UsageError`` if its first line is of none."""
+    """Return the score for a file. Raises ``UsageError`` if its first line belongs to no task."""
     for line in read_lines(file):
         if {"source", "target"} <= line.values.keys():
             return Written(file, steps)

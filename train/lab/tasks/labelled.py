@@ -121,8 +121,8 @@ MOST_CHOICES = 64
 
 
 def _choice(line: Line, labelled: bool) -> Sample:
-    """Read a choice, also in the words of HellaSwag (ctx, endings) and of SWAG (sent1, sent2,
-    ending0, ending1, ...)."""
+    """Read a context with choices. The keys may also be those of HellaSwag (ctx, endings) or of
+    SWAG (sent1, sent2, ending0, ending1, ...)."""
     values, begin = line.values, ""
     context = next((name for name in ("sent1", "ctx") if name in values), "context")
     choices = values.get("endings", values.get("choices"))
@@ -361,7 +361,7 @@ class LabelledRows(Rows):
 
 
 def window_lengths(length: Ints, context: int) -> Ints:
-    """Return the positions of each window in a row: one per token, for no window is split."""
+    """Return how many positions in a row each window takes: one per token."""
     return length
 
 
@@ -375,9 +375,9 @@ def shards_of(
     said: Sequence[npt.NDArray[np.bool_]] | None = None,
     **more: Any,
 ) -> Shards:
-    """Return documents from ``lines`` of a file as shards with the fingerprint of ``content``.
-    ``said``: for each document, True for the tokens of answers. If it is given, the first token of
-    a document is read but not predicted."""
+    """Return documents as shards, given their ``tokens`` and the numbers of their ``lines`` in the
+    file ``path``. ``content`` determines the fingerprint. ``said``: for each document, True for the
+    tokens of answers. If it is given, the first token of a document is read but not predicted."""
     loaded = load_tokenizer(tokenizer)
     length = np.array([len(document) for document in tokens], np.int64)
     ids = pa.array([f"{path.name}:{line}" for line in lines])

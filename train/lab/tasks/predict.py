@@ -124,8 +124,8 @@ Outputs = dict[int, list[npt.NDArray[np.float64]]]  # by sample, one array per w
 def head_outputs(
     model: Decoder, data: Labelled, windows: Ints, objective: Objective, scoring: Scoring
 ) -> Outputs:
-    """Return ``answers`` (labels.py) for each window of each sample. Every process must call this.
-    Each row has only one window, so the number of processes does not change the results."""
+    """Return what ``answers`` (labels.py) gives for each window of each sample. Every process must
+    call this. A row has only one window, so the number of processes does not change results."""
     rows = LabelledRows(data.windows, data.shards, windows, data.context)
     places = np.array([data.windows[number].answers for number in windows], np.int64)
     first = dict(zip(windows.tolist(), np.cumsum(places) - places, strict=True))
@@ -170,7 +170,7 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The best answer to a question among all windows."""
+    """The best answer to a question in any window of its text."""
 
     answer: str
     start: int
@@ -184,7 +184,7 @@ Predictions = dict[int, Prediction]  # by sample; one label, or a number for eac
 def predictions(
     data: Labelled, windows: Ints, values: Outputs, kind: Answers = "label"
 ) -> Predictions:
-    """Return the predictions of a head with answers ``kind``, given its ``head_outputs``."""
+    """Return a head's predictions from its ``head_outputs``. ``kind``: the kind of its answers."""
     by_sample: Predictions = {}
     names = data.names
     if data.task.kind == "choice":
@@ -243,7 +243,7 @@ def agreement(data: Labelled, predicted: Predictions) -> dict[str, float]:
 def assess(
     model: Decoder, data: Labelled, windows: Ints, objective: Objective, scoring: Scoring
 ) -> Scores:
-    """Return the nats per label and the ``agreement``, for all windows of some samples."""
+    """Return the nats per label and the ``agreement`` scores, for all windows of some samples."""
     values = head_outputs(model, data, windows, objective, scoring)
     nats = np.concatenate([part[:, 3] for parts in values.values() for part in parts])
     return Scores(
